@@ -1,0 +1,2 @@
+//! Load generators and benchmarks.
+#![forbid(unsafe_code)]

@@ -1,0 +1,3 @@
+//! The `qanat` command.
+#![forbid(unsafe_code)]
+fn main() {}

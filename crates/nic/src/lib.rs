@@ -1,0 +1,15 @@
+//! Virtual NICs: frame memory, the trait [`Vnic`], its drivers and its middleware.
+//!
+//! A [`Frame`] is a buffer in device-visible memory; whoever holds it owns it, and dropping it returns it to the
+//! [`Pool`] it came from. Drivers and middleware implement [`Vnic`]; test devices are drivers like the others.
+//! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
+
+mod memory;
+mod time;
+mod vnic;
+
+pub use memory::{Frame, Pool, Region};
+pub use time::{Clock, ManualClock, MonotonicClock, Time};
+pub use vnic::{
+    Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
+};

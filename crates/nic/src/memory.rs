@@ -1,0 +1,364 @@
+//! Frame memory: one mapped region cut into equal frames, handed out by pools.
+//!
+//! ```text
+//!  Region  |  frame 0  |  frame 1  |  frame 2  | …            one mapping, page aligned (an AF_XDP UMEM)
+//!  Pool         receive: frames 0…n−1   transmit: n…m−1   prepared: m…   disjoint shares, so none can starve another
+//!  Frame   [ headroom | data                | tailroom ]       start and length move; the buffer stays
+//! ```
+//!
+//! A `Frame` is owned: holding it is the only right to read or write its bytes. Dropping it gives it back to its
+//! pool, so nothing can leak while a program forgets nothing; [`Pool::free_count`] shows it. Not `Send`.
+
+use std::cell::UnsafeCell;
+use std::fmt;
+use std::io;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+/// A mapped, page-aligned run of memory cut into frames of equal size.
+pub struct Region {
+    base: NonNull<u8>,
+    frame_size: u32,
+    frame_count: u32,
+    assigned: std::cell::Cell<u32>,
+}
+
+impl Region {
+    /// Maps zeroed memory for `frame_count` frames of `frame_size` bytes (a power of two, 512…65,536).
+    ///
+    /// # Errors
+    /// `InvalidInput` for a size or count out of range; else what `mmap` says (`ENOMEM`).
+    pub fn new(frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
+        let valid = frame_size.is_power_of_two() && (512..=65_536).contains(&frame_size) && frame_count > 0;
+        if !valid {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"),
+            ));
+        }
+        let length = frame_count as usize * frame_size as usize;
+        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
+        let address = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(Rc::new(Region { base, frame_size, frame_count, assigned: std::cell::Cell::new(0) }))
+    }
+
+    /// Bytes per frame.
+    pub fn frame_size(&self) -> u32 {
+        self.frame_size
+    }
+
+    /// Frames in the region.
+    pub fn frame_count(&self) -> u32 {
+        self.frame_count
+    }
+
+    /// Length in bytes.
+    pub fn length(&self) -> usize {
+        self.frame_count as usize * self.frame_size as usize
+    }
+
+    /// Frames not yet assigned to a pool.
+    pub fn unassigned_count(&self) -> u32 {
+        self.frame_count - self.assigned.get()
+    }
+
+    /// The first byte of the region, for a driver that registers it with a device.
+    #[allow(dead_code, reason = "used by drivers that register the region")]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Takes the next `count` unassigned frames into a pool; `None` if fewer are left.
+    pub fn pool(self: &Rc<Region>, count: u32) -> Option<Pool> {
+        if count > self.unassigned_count() {
+            return None;
+        }
+        let first = self.assigned.get();
+        self.assigned.set(first + count);
+        // Last in, first out, and low indices first: the frames used last are the ones still in cache.
+        let free: Vec<u32> = (first..first + count).rev().collect();
+        Some(Pool { inner: Rc::new(PoolInner { region: Rc::clone(self), count, free: UnsafeCell::new(free) }) })
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and every Frame and Pool holds an Rc of this Region,
+        // so nothing refers to it any more.
+        unsafe {
+            libc::munmap(self.base.as_ptr().cast(), self.length());
+        }
+    }
+}
+
+struct PoolInner {
+    region: Rc<Region>,
+    count: u32,
+    /// Indices of free frames. Capacity is `count` from the start: pushing never allocates.
+    free: UnsafeCell<Vec<u32>>,
+}
+
+/// A share of a region's frames. Clones are the same pool.
+#[derive(Clone)]
+pub struct Pool {
+    inner: Rc<PoolInner>,
+}
+
+impl Pool {
+    /// Takes a free frame, empty, with its data starting `headroom` bytes in; `None` when the pool is exhausted.
+    /// The bytes are whatever the last owner left.
+    pub fn allocate(&self, headroom: usize) -> Option<Frame> {
+        // SAFETY: PoolInner is !Sync and the reference does not outlive this statement; nothing called here re-enters.
+        let index = unsafe { (*self.inner.free.get()).pop() }?;
+        let start = headroom.min(self.inner.region.frame_size as usize) as u32;
+        Some(Frame { pool: Rc::clone(&self.inner), index, start, length: 0, continues: false })
+    }
+
+    /// Frames free now.
+    pub fn free_count(&self) -> u32 {
+        // SAFETY: as in `allocate`.
+        unsafe { (*self.inner.free.get()).len() as u32 }
+    }
+
+    /// Frames that belong to this pool, free or not.
+    pub fn frame_count(&self) -> u32 {
+        self.inner.count
+    }
+
+    /// Frames out of the pool now.
+    pub fn in_use_count(&self) -> u32 {
+        self.frame_count() - self.free_count()
+    }
+
+    /// The region the pool is a share of.
+    pub fn region(&self) -> &Rc<Region> {
+        &self.inner.region
+    }
+
+    /// Takes ownership of frame `index`, which a device had been lent by [`Frame::into_index`].
+    ///
+    /// # Safety
+    /// `index` must come from `into_index` of a frame of this pool, and be redeemed once.
+    #[allow(dead_code, reason = "used by drivers")]
+    pub(crate) unsafe fn redeem(&self, index: u32, start: u32, length: u32, continues: bool) -> Frame {
+        debug_assert!(start + length <= self.inner.region.frame_size);
+        Frame { pool: Rc::clone(&self.inner), index, start, length, continues }
+    }
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Pool({} of {} free)", self.free_count(), self.frame_count())
+    }
+}
+
+/// A buffer of frame memory, owned. Its data is a window that can grow into head- and tailroom.
+pub struct Frame {
+    pool: Rc<PoolInner>,
+    index: u32,
+    start: u32,
+    length: u32,
+    continues: bool,
+}
+
+impl Frame {
+    /// The data.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: start + length is within the frame (kept by every method), the frame is within the region, which
+        // lives as long as the pool, and this Frame is the only handle to the frame's memory.
+        unsafe { std::slice::from_raw_parts(self.data_pointer(), self.length as usize) }
+    }
+
+    /// The data, writable.
+    #[inline]
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `bytes`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.data_pointer(), self.length as usize) }
+    }
+
+    #[inline]
+    fn data_pointer(&self) -> *mut u8 {
+        // SAFETY: the offset stays inside the region's mapping.
+        unsafe { self.pool.region.base.as_ptr().add(self.offset_in_region()) }
+    }
+
+    /// Offset of the data from the start of the region: what an AF_XDP descriptor holds.
+    #[inline]
+    pub fn offset_in_region(&self) -> usize {
+        self.index as usize * self.pool.region.frame_size as usize + self.start as usize
+    }
+
+    /// The frame's number in its region.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Length of the data in bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.length as usize
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Free bytes before the data.
+    #[inline]
+    pub fn headroom(&self) -> usize {
+        self.start as usize
+    }
+
+    /// Free bytes after the data.
+    #[inline]
+    pub fn tailroom(&self) -> usize {
+        (self.pool.region.frame_size - self.start - self.length) as usize
+    }
+
+    /// Size of the whole buffer in bytes.
+    pub fn capacity(&self) -> usize {
+        self.pool.region.frame_size as usize
+    }
+
+    /// Empties the frame and sets its headroom (at most its capacity).
+    pub fn reset(&mut self, headroom: usize) {
+        self.start = headroom.min(self.capacity()) as u32;
+        self.length = 0;
+        self.continues = false;
+    }
+
+    /// Grows the data by `count` bytes at the front and returns them; `None` if the headroom is smaller.
+    #[inline]
+    pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
+        if count > self.headroom() {
+            return None;
+        }
+        self.start -= count as u32;
+        self.length += count as u32;
+        Some(&mut self.bytes_mut()[..count])
+    }
+
+    /// Grows the data by `count` bytes at the end and returns them; `None` if the tailroom is smaller.
+    #[inline]
+    pub fn append(&mut self, count: usize) -> Option<&mut [u8]> {
+        if count > self.tailroom() {
+            return None;
+        }
+        let from = self.length as usize;
+        self.length += count as u32;
+        Some(&mut self.bytes_mut()[from..])
+    }
+
+    /// Drops up to `count` bytes from the front of the data.
+    #[inline]
+    pub fn trim_front(&mut self, count: usize) {
+        let count = count.min(self.len()) as u32;
+        self.start += count;
+        self.length -= count;
+    }
+
+    /// Shortens the data to at most `length` bytes.
+    #[inline]
+    pub fn truncate(&mut self, length: usize) {
+        self.length = self.length.min(length.min(u32::MAX as usize) as u32);
+    }
+
+    /// Whether the packet goes on in the next frame of the batch (scatter-gather receive).
+    #[inline]
+    pub fn continues(&self) -> bool {
+        self.continues
+    }
+
+    /// Marks the packet as going on in the next frame.
+    pub fn set_continues(&mut self, continues: bool) {
+        self.continues = continues;
+    }
+
+    /// Gives the frame to a device: it comes back by [`Pool::redeem`].
+    #[allow(dead_code, reason = "used by drivers")]
+    pub(crate) fn into_index(self) -> u32 {
+        let index = self.index;
+        let mut this = std::mem::ManuallyDrop::new(self);
+        // SAFETY: `this` is never used again; its Rc is dropped here instead of in `Drop`, which would free the frame.
+        unsafe { std::ptr::drop_in_place(&mut this.pool) };
+        index
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: as in `Pool::allocate`. The vector's capacity holds every frame of the pool: no allocation.
+        unsafe { (*self.pool.free.get()).push(self.index) };
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Frame({}: {}+{})", self.index, self.start, self.length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_home() {
+        let region = Region::new(4, 2048).unwrap();
+        let pool = region.pool(3).unwrap();
+        assert!(region.pool(2).is_none(), "only one frame is left");
+        let frames: Vec<Frame> = std::iter::from_fn(|| pool.allocate(64)).collect();
+        assert_eq!(frames.len(), 3);
+        assert_eq!(pool.free_count(), 0);
+        drop(frames);
+        assert_eq!(pool.in_use_count(), 0);
+    }
+
+    #[test]
+    fn window_stays_inside() {
+        let region = Region::new(1, 512).unwrap();
+        let pool = region.pool(1).unwrap();
+        let mut frame = pool.allocate(10).unwrap();
+        frame.append(5).unwrap().copy_from_slice(b"hello");
+        assert!(frame.prepend(11).is_none());
+        frame.prepend(10).unwrap().fill(0);
+        assert_eq!(frame.len(), 15);
+        assert!(frame.append(512 - 15 + 1).is_none());
+        frame.trim_front(10);
+        assert_eq!(frame.bytes(), b"hello");
+        frame.trim_front(100);
+        assert!(frame.is_empty());
+        frame.reset(100_000);
+        assert_eq!(frame.headroom(), 512);
+        assert_eq!(frame.tailroom(), 0);
+    }
+
+    #[test]
+    fn lent_to_a_device_and_back() {
+        let region = Region::new(1, 512).unwrap();
+        let pool = region.pool(1).unwrap();
+        let index = pool.allocate(0).unwrap().into_index();
+        assert_eq!(pool.free_count(), 0);
+        // SAFETY: index comes from into_index just above.
+        let frame = unsafe { pool.redeem(index, 16, 4, false) };
+        assert_eq!(frame.len(), 4);
+        drop(frame);
+        assert_eq!(pool.free_count(), 1);
+    }
+}

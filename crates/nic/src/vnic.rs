@@ -1,0 +1,136 @@
+//! The trait [`Vnic`]: one queue pair of a virtual network card.
+
+use crate::memory::{Frame, Pool};
+use qanat_wire::ethernet::MacAddress;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+
+/// What a receiver must do about layer-4 checksums of received frames.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ReceiveChecksum {
+    /// Check them.
+    Verify,
+    /// Check them, but also accept a field that holds just the pseudo-header's sum: a veth peer on this machine whose
+    /// transmit checksum offload is on never fills in the rest.
+    AcceptPartial,
+    /// The device has checked them.
+    Trust,
+}
+
+/// What the device does and bears. Constant while it is open.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Its Ethernet address.
+    pub mac: MacAddress,
+    /// Largest layer-3 packet, bytes (Ethernet header not counted).
+    pub mtu: u16,
+    /// The device fills in one ones'-complement checksum per frame ([`TransmitOptions::checksum`]).
+    pub transmit_checksum: bool,
+    /// What to do with received checksums.
+    pub receive_checksum: ReceiveChecksum,
+    /// Frames one transmitted packet may consist of (1: no scatter-gather).
+    pub transmit_buffers_max: u8,
+    /// Largest TCP payload the device cuts into segments itself; 0: no segmentation offload.
+    pub segmentation_bytes_max: u32,
+    /// Headroom every frame handed to `transmit` must keep before its data, for the driver's use.
+    pub transmit_headroom: u16,
+}
+
+/// A layer-4 checksum for the device to fill in (as `CHECKSUM_PARTIAL`): the field at `start + offset` holds the folded,
+/// uncomplemented pseudo-header sum; the device sums from `start` to the end of the packet into it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ChecksumOffload {
+    /// Where summing starts, bytes from the start of the frame.
+    pub start: u16,
+    /// Where the field is, bytes from `start`.
+    pub offset: u16,
+}
+
+/// Per-frame wishes of the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TransmitOptions {
+    /// The packet goes on in the next frame transmitted (scatter-gather).
+    pub continues: bool,
+    /// Only if [`Capabilities::transmit_checksum`], and only on a packet's first frame.
+    pub checksum: Option<ChecksumOffload>,
+}
+
+/// A frame on its way out. The driver drops it when the device is done with it.
+#[derive(Debug)]
+pub enum TransmitBuffer {
+    /// Returns to its pool when sent.
+    Owned(Frame),
+    /// Stays with its owner, who finds out by [`Rc::get_mut`] that the device is done with it and it may be rewritten.
+    Shared(Rc<Frame>),
+}
+
+impl TransmitBuffer {
+    /// The frame.
+    #[inline]
+    pub fn frame(&self) -> &Frame {
+        match self {
+            TransmitBuffer::Owned(frame) => frame,
+            TransmitBuffer::Shared(frame) => frame,
+        }
+    }
+}
+
+/// Counters of a device queue since it was opened. Every frame lost has a cause here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct VnicStatistics {
+    /// Frames received by the application.
+    pub receive_frames: u64,
+    /// Bytes in them.
+    pub receive_bytes: u64,
+    /// Frames accepted for transmission.
+    pub transmit_frames: u64,
+    /// Bytes in them.
+    pub transmit_bytes: u64,
+    /// Frames dropped because no buffer was free to receive into.
+    pub receive_no_buffer: u64,
+    /// Frames dropped because the receive ring was full.
+    pub receive_ring_full: u64,
+    /// Frames or descriptors the device refused as invalid.
+    pub transmit_invalid: u64,
+    /// Frames the device took but lost (for example `EBUSY` of a full veth peer).
+    pub transmit_lost: u64,
+    /// Times a sender found no room in the ring.
+    pub transmit_ring_full: u64,
+    /// System calls made for transmission.
+    pub transmit_doorbells: u64,
+}
+
+/// One queue pair of a virtual network card, used by one thread.
+///
+/// A packet is one frame, or several with [`Frame::continues`] / [`TransmitOptions::continues`] on all but the last.
+pub trait Vnic {
+    /// What the device does and bears.
+    fn capabilities(&self) -> Capabilities;
+
+    /// Appends up to `frames_max` received frames (never part of a packet) to `frames`; returns how many. Never blocks.
+    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize;
+
+    /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.
+    fn transmit_room(&mut self) -> usize;
+
+    /// Queues a frame for transmission; nothing may be sent before [`flush`](Vnic::flush).
+    ///
+    /// # Errors
+    /// Gives the frame back when the ring is full. For a packet of several frames check `transmit_room` first.
+    fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer>;
+
+    /// Starts transmission of what is queued (one doorbell), and reclaims frames the device is done with.
+    fn flush(&mut self);
+
+    /// Where frames to transmit come from.
+    fn transmit_pool(&self) -> &Pool;
+
+    /// Frames set aside at opening for prepared content: shares the device's memory, never used by the driver.
+    fn prepared_pool(&self) -> &Pool;
+
+    /// A descriptor that polls readable when frames can be received; `None` if the device must be polled.
+    fn doorbell(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Counters.
+    fn statistics(&self) -> VnicStatistics;
+}

@@ -1,0 +1,181 @@
+//! [`Service`]: one event handler; [`Context`]: the commands it may issue.
+
+use crate::{
+    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Pool, Source, Time,
+    TimerId, UdpSocketId,
+};
+use qanat_nic::Vnic;
+use qanat_stack::Stack;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// An application of the native API. Its methods run on its runtime's thread and must not block.
+pub trait Service {
+    /// Called once before any event: the place to listen, connect and set timers.
+    ///
+    /// # Errors
+    /// A message for the user; the runtime stops with it.
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String>;
+
+    /// Called for every event, in order.
+    fn handle(&mut self, event: Event, context: &mut Context<'_>);
+
+    /// Called when a doorbell the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
+    fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {}
+
+    /// Called once when the runtime is asked to stop: finish what is under way. The runtime goes on until
+    /// [`is_finished`](Service::is_finished) or the grace period ends.
+    fn stop(&mut self, _context: &mut Context<'_>) {}
+
+    /// Whether nothing is under way any more, after `stop`.
+    fn is_finished(&self) -> bool {
+        true
+    }
+}
+
+/// The commands of the native API, valid during one call of the service.
+pub struct Context<'a> {
+    pub(crate) stack: &'a mut Stack,
+    pub(crate) vnic: &'a mut dyn Vnic,
+    pub(crate) now: Time,
+}
+
+impl<'a> Context<'a> {
+    /// Time of the current poll.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// Accepts connections on `local` (an unspecified address: all own addresses).
+    ///
+    /// # Errors
+    /// [`CommandError::InUse`], [`CommandError::Full`], [`CommandError::Unreachable`] for a foreign address.
+    pub fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        self.stack.listen(local, options)
+    }
+
+    /// Stops accepting; connections accepted already go on.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        self.stack.close_listener(listener)
+    }
+
+    /// Resets a connection just `Accepted`.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.stack.refuse(connection)
+    }
+
+    /// Starts a connection; `Connected` or `Closed` follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`], [`CommandError::InUse`] (no port left), [`CommandError::Unreachable`].
+    pub fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        self.stack.connect(self.now, peer, options)
+    }
+
+    /// Sends lent bytes after those given before. They are not copied into a socket buffer: the stack keeps the handle
+    /// and lets go of it when they are `Acked`.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
+    pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        self.stack.send(connection, bytes)
+    }
+
+    /// Sends `length` bytes of a prepared object from `offset` on.
+    ///
+    /// # Errors
+    /// As [`send`](Context::send).
+    pub fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
+        self.stack.send_prepared(connection, source, stamp, offset, length)
+    }
+
+    /// Gives received bytes back: the receive window opens by as much.
+    pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
+        self.stack.consume(connection, chunk);
+    }
+
+    /// Sends FIN after everything given to `send`; receiving goes on.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`].
+    pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.stack.shutdown(connection)
+    }
+
+    /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.stack.close(connection)
+    }
+
+    /// Sends RST. `Closed` follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.stack.abort(connection)
+    }
+
+    /// Opens a UDP socket.
+    ///
+    /// # Errors
+    /// As [`listen`](Context::listen).
+    pub fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        self.stack.bind_udp(local)
+    }
+
+    /// Closes a UDP socket.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        self.stack.close_udp(socket)
+    }
+
+    /// Sends a datagram. It is lost, and counted, if the device has no room (as any datagram may be).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
+    pub fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
+        self.stack.send_to(self.now, self.vnic, socket, peer, payload)
+    }
+
+    /// Asks for a `Timer` event with `token` after `after`.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`].
+    pub fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+        self.stack.set_timer(self.now, after, token)
+    }
+
+    /// Forgets a timer; whether it was still pending.
+    pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.stack.cancel_timer(timer)
+    }
+
+    /// Frames set aside for prepared content.
+    pub fn prepared_pool(&self) -> &Pool {
+        self.vnic.prepared_pool()
+    }
+
+    /// What the device does and bears.
+    pub fn capabilities(&self) -> qanat_nic::Capabilities {
+        self.vnic.capabilities()
+    }
+}

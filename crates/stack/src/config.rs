@@ -1,0 +1,77 @@
+//! What a stack is started with: addresses, limits, defaults.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// A stack's configuration. Limits are allocated at start; nothing on the data path allocates after it.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Own addresses with prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Next hops for everything not on a local prefix (at most one per family).
+    pub gateways: Vec<IpAddr>,
+    /// The addresses are the kernel's too (it answers ARP, ND and ICMP): use them, learn neighbours from received
+    /// packets, answer no ARP.
+    pub shared_address: bool,
+    /// Connections, in all states but SYN-RECEIVED and TIME-WAIT.
+    pub connections_max: usize,
+    /// Half-open connections; beyond it SYNs are dropped (until SYN cookies take over).
+    pub half_open_max: usize,
+    /// Connections in TIME-WAIT kept; beyond it the oldest are forgotten.
+    pub time_wait_max: usize,
+    /// TIME-WAIT's length (2 MSL).
+    pub time_wait: Duration,
+    /// Receive window offered per connection, bytes.
+    pub receive_window: u32,
+    /// Receive frames a single connection may hold (out of order, or lent to the service and not consumed).
+    pub receive_frames_max: usize,
+    /// Listeners.
+    pub listeners_max: usize,
+    /// UDP sockets.
+    pub udp_sockets_max: usize,
+    /// Service timers.
+    pub timers_max: usize,
+    /// Retransmissions of one segment before giving up (RFC 9293 R2).
+    pub retransmissions_max: u8,
+    /// SYN or SYN-ACK retransmissions before giving up.
+    pub syn_retransmissions_max: u8,
+    /// Idle time before the first keepalive probe; `None`: no keepalive.
+    pub keepalive: Option<Duration>,
+}
+
+impl Config {
+    /// Defaults with one address.
+    pub fn new(address: IpAddr, prefix_length: u8) -> Config {
+        Config {
+            addresses: vec![(address, prefix_length)],
+            gateways: Vec::new(),
+            shared_address: false,
+            connections_max: 16_384,
+            half_open_max: 1_024,
+            time_wait_max: 16_384,
+            time_wait: Duration::from_secs(60),
+            receive_window: 256 * 1024,
+            receive_frames_max: 512,
+            listeners_max: 64,
+            udp_sockets_max: 64,
+            timers_max: 65_536,
+            retransmissions_max: 15,
+            syn_retransmissions_max: 5,
+            keepalive: None,
+        }
+    }
+}
+
+/// How to listen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenOptions {
+    /// Half-open connections of this listener; 0: only the stack's limit.
+    pub backlog: usize,
+}
+
+/// How to connect.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ConnectOptions {
+    /// Local address and port; `None`: own address of the peer's family and an ephemeral port (RFC 6056).
+    pub local: Option<SocketAddr>,
+}

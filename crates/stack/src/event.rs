@@ -1,0 +1,184 @@
+//! What the stack tells a service, and the handles both use (DESIGN §2).
+
+use qanat_nic::Frame;
+use std::fmt;
+use std::net::SocketAddr;
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        ///
+        /// A slot number and the slot's generation: a handle kept after its object is gone is refused, never mistaken
+        /// for the slot's next tenant.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub struct $name {
+            slot: u32,
+            generation: u32,
+        }
+
+        impl $name {
+            /// The handle of `slot` in its `generation`.
+            pub const fn new(slot: u32, generation: u32) -> Self {
+                Self { slot, generation }
+            }
+
+            /// The slot: dense from zero, so a service may keep its own state in a vector indexed by it.
+            pub const fn index(self) -> usize {
+                self.slot as usize
+            }
+
+            /// The slot's generation.
+            pub const fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+    };
+}
+
+handle! {
+    /// A TCP connection.
+    ConnectionId
+}
+handle! {
+    /// A TCP listener.
+    ListenerId
+}
+handle! {
+    /// A UDP socket.
+    UdpSocketId
+}
+handle! {
+    /// A service's timer.
+    TimerId
+}
+
+/// Received bytes, lent where the device put them. Dropping it, or `consume`, returns the frame.
+#[derive(Debug)]
+pub struct Chunk {
+    frame: Frame,
+}
+
+impl Chunk {
+    /// The data of `frame` as received bytes.
+    pub fn new(frame: Frame) -> Chunk {
+        Chunk { frame }
+    }
+
+    /// The bytes.
+    #[inline]
+    pub fn bytes(&self) -> &[u8] {
+        self.frame.bytes()
+    }
+
+    /// How many.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.frame.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.frame.is_empty()
+    }
+
+    /// Drops up to `count` bytes at the front (overlap with bytes already delivered).
+    pub fn trim_front(&mut self, count: usize) {
+        self.frame.trim_front(count);
+    }
+
+    /// Shortens to at most `length` bytes.
+    pub fn truncate(&mut self, length: usize) {
+        self.frame.truncate(length);
+    }
+}
+
+/// Why a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// Both sides closed in order.
+    Finished,
+    /// The peer reset it.
+    ResetByPeer,
+    /// This side reset it (`abort`, `refuse`, or closed with unread data).
+    Aborted,
+    /// No answer within the retransmission, keepalive or user time-out.
+    TimedOut,
+    /// The peer refused the connection attempt.
+    Refused,
+    /// The network said the peer can't be reached (ICMP, or no answer to ARP/ND).
+    Unreachable,
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CloseReason::Finished => "finished",
+            CloseReason::ResetByPeer => "reset by peer",
+            CloseReason::Aborted => "aborted",
+            CloseReason::TimedOut => "timed out",
+            CloseReason::Refused => "refused",
+            CloseReason::Unreachable => "unreachable",
+        })
+    }
+}
+
+/// What happened. Events of one connection come in order; `Closed` is its last.
+#[derive(Debug)]
+pub enum Event {
+    /// A peer completed a handshake. `refuse` it, or use it.
+    Accepted {
+        /// The new connection.
+        connection: ConnectionId,
+        /// Whose it is.
+        listener: ListenerId,
+        /// From where.
+        peer: SocketAddr,
+    },
+    /// A `connect` succeeded.
+    Connected {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// The next bytes of the stream. The receive window stays closed by as much until they are `consume`d.
+    Data {
+        /// On which connection.
+        connection: ConnectionId,
+        /// The bytes.
+        chunk: Chunk,
+    },
+    /// The peer acknowledged bytes; memory lent for them has been given back.
+    Acked {
+        /// On which connection.
+        connection: ConnectionId,
+        /// How many more.
+        bytes: u32,
+    },
+    /// The peer sends no more (FIN); this side still may.
+    PeerClosed {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// The connection is gone, and its handle with it. Everything lent has been given back.
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// Why.
+        why: CloseReason,
+    },
+    /// A UDP datagram (one event; `chunk` is its payload).
+    Datagram {
+        /// To which socket.
+        socket: UdpSocketId,
+        /// From where.
+        peer: SocketAddr,
+        /// The payload.
+        chunk: Chunk,
+    },
+    /// A timer set by the service expired; its handle is gone.
+    Timer {
+        /// Which.
+        id: TimerId,
+        /// What the service gave with it.
+        token: u64,
+    },
+}

@@ -1,0 +1,2 @@
+//! Static web service.
+#![forbid(unsafe_code)]
