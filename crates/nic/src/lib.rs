@@ -10,6 +10,4 @@ mod vnic;
 
 pub use memory::{Frame, Pool, Region};
 pub use time::{Clock, ManualClock, MonotonicClock, Time};
-pub use vnic::{
-    Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
-};
+pub use vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};

@@ -33,7 +33,9 @@ impl Region {
         if !valid {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"),
+                format!(
+                    "{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"
+                ),
             ));
         }
         let length = frame_count as usize * frame_size as usize;

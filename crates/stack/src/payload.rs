@@ -34,12 +34,7 @@ pub trait Source {
     /// payload's sum (as in [`Fill::sum`]), and returns a clone for the device. The stack only prepends headers; the
     /// source undoes that before offering the frame again. `None` if it has none to spare now: the stack then copies
     /// with [`fill`](Source::fill).
-    fn ready(
-        &self,
-        _stamp: u64,
-        _offset: u64,
-        _write_headers: &mut dyn FnMut(&mut Frame, u16),
-    ) -> Option<Rc<Frame>> {
+    fn ready(&self, _stamp: u64, _offset: u64, _write_headers: &mut dyn FnMut(&mut Frame, u16)) -> Option<Rc<Frame>> {
         None
     }
 }

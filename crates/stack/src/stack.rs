@@ -1,6 +1,8 @@
 //! The stack as a whole.
 
-use crate::{Chunk, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Source, TimerId, UdpSocketId};
+use crate::{
+    Chunk, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Source, TimerId, UdpSocketId,
+};
 use bytes::Bytes;
 use qanat_nic::{Time, Vnic};
 use std::net::SocketAddr;
@@ -54,13 +56,25 @@ impl Stack {
     pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
         todo!()
     }
-    pub fn connect(&mut self, now: Time, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+    pub fn connect(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<ConnectionId, CommandError> {
         todo!()
     }
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
         todo!()
     }
-    pub fn send_prepared(&mut self, connection: ConnectionId, source: Rc<dyn Source>, stamp: u64, offset: u64, length: u64) -> Result<(), CommandError> {
+    pub fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
         todo!()
     }
     pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
@@ -81,7 +95,14 @@ impl Stack {
     pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
         todo!()
     }
-    pub fn send_to(&mut self, now: Time, vnic: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
+    pub fn send_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
         todo!()
     }
     pub fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
