@@ -4,10 +4,15 @@
 //! [`Pool`] it came from. Drivers and middleware implement [`Vnic`]; test devices are drivers like the others.
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
 
+mod checksum;
 mod memory;
+pub mod pair;
+mod plan;
 mod time;
 mod vnic;
 
 pub use memory::{Frame, Pool, Region};
+pub use pair::{Pair, PairConfig, PairPort, pair};
+pub use plan::{FrameMemory, MemoryPlan};
 pub use time::{Clock, ManualClock, MonotonicClock, Time};
 pub use vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};

@@ -106,6 +106,12 @@ impl Drop for Region {
     }
 }
 
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({} frames of {} bytes)", self.frame_count, self.frame_size)
+    }
+}
+
 struct PoolInner {
     region: Rc<Region>,
     count: u32,

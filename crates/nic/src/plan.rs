@@ -1,0 +1,80 @@
+//! [`MemoryPlan`]: how much frame memory a queue gets, and for what.
+
+use crate::memory::{Pool, Region};
+use std::io;
+use std::rc::Rc;
+
+/// The frames of one queue. Disjoint shares of one region: a flood of received packets can't starve the sender.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryPlan {
+    /// Bytes per frame: 2048 or 4096 (what AF_XDP takes).
+    pub frame_size: u32,
+    /// Frames to receive into, those held by the stack and the service included.
+    pub receive_frames: u32,
+    /// Frames to send headers and copied data from.
+    pub transmit_frames: u32,
+    /// Frames of prepared content ([`Vnic::prepared_pool`](crate::Vnic::prepared_pool)).
+    pub prepared_frames: u32,
+}
+
+impl Default for MemoryPlan {
+    /// 2048-byte frames, 4096 to receive, 4096 to send, none prepared: 16 MiB.
+    fn default() -> MemoryPlan {
+        MemoryPlan { frame_size: 2048, receive_frames: 4096, transmit_frames: 4096, prepared_frames: 0 }
+    }
+}
+
+/// One region and its three pools.
+#[derive(Clone, Debug)]
+pub struct FrameMemory {
+    /// All frames.
+    pub region: Rc<Region>,
+    /// To receive into.
+    pub receive: Pool,
+    /// To send from.
+    pub transmit: Pool,
+    /// For prepared content.
+    pub prepared: Pool,
+}
+
+impl MemoryPlan {
+    /// Bytes of the whole region.
+    pub fn length(&self) -> usize {
+        let frames = self.receive_frames as usize + self.transmit_frames as usize + self.prepared_frames as usize;
+        frames * self.frame_size as usize
+    }
+
+    /// Maps the region and cuts it up.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a frame size other than 2048 or 4096, or more than 2³² frames; else what `mmap` says.
+    pub fn allocate(&self) -> io::Result<FrameMemory> {
+        if !matches!(self.frame_size, 2048 | 4096) {
+            let message = format!("frame size {}: must be 2048 or 4096 bytes", self.frame_size);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let count = self.receive_frames.checked_add(self.transmit_frames);
+        let count = count.and_then(|sum| sum.checked_add(self.prepared_frames));
+        let count = count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 frames"))?;
+        let region = Region::new(count, self.frame_size)?;
+        let share = |frames| region.pool(frames).ok_or_else(|| io::Error::other("region smaller than its plan"));
+        let (receive, transmit) = (share(self.receive_frames)?, share(self.transmit_frames)?);
+        let prepared = share(self.prepared_frames)?;
+        Ok(FrameMemory { region, receive, transmit, prepared })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_share_a_region() {
+        let plan = MemoryPlan { frame_size: 2048, receive_frames: 3, transmit_frames: 2, prepared_frames: 1 };
+        let memory = plan.allocate().unwrap();
+        assert_eq!(memory.region.length(), plan.length());
+        assert_eq!(memory.region.unassigned_count(), 0);
+        assert_eq!(memory.transmit.frame_count(), 2);
+        assert!(MemoryPlan { frame_size: 1024, ..plan }.allocate().is_err());
+    }
+}
