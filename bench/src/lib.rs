@@ -1,2 +1,4 @@
-//! Load generators and benchmarks.
+//! Load generators ([`load`]), the side-by-side harness ([`harness`]) and the tables made with them.
 #![forbid(unsafe_code)]
+
+pub mod load;

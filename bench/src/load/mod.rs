@@ -1,0 +1,3 @@
+//! Load generators.
+
+pub mod response;
