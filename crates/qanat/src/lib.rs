@@ -7,7 +7,10 @@
 //! service in one thread, run to completion, asleep when idle.
 #![forbid(unsafe_code)]
 
+mod runtime;
 mod service;
+mod spin;
+mod wait_set;
 
 pub use bytes::Bytes;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
@@ -16,4 +19,20 @@ pub use qanat_stack::{
     ListenerId, Source, TimerId, UdpSocketId,
 };
 pub use qanat_wire as wire;
+pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};
 pub use service::{Context, Service};
+pub use spin::SpinPolicy;
+pub use wait_set::{Doorbell, WaitSet};
+
+/// Unpredictable bytes from the kernel, to seed a stack with.
+///
+/// # Errors
+/// What `getrandom` says.
+pub fn entropy() -> std::io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    let mut filled = 0;
+    while filled < seed.len() {
+        filled += rustix::rand::getrandom(&mut seed[filled..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(seed)
+}

@@ -1,0 +1,240 @@
+//! The linked placement: stack, driver and service in one thread, run to completion.
+
+use crate::service::{Context, Service};
+use crate::spin::{Spin, SpinPolicy};
+use crate::wait_set::{Doorbell, WaitSet};
+use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
+use qanat_stack::{Config, Stack};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Tokens of the runtime's own doorbells; a service's are below.
+const STOP_TOKEN: u64 = u64::MAX;
+/// Doorbells are looked at once in so many turns while traffic keeps the runtime from sleeping.
+const WATCH_INTERVAL_TURNS: u32 = 256;
+
+/// A request to stop, from any thread.
+#[derive(Clone, Debug)]
+pub struct StopHandle {
+    requested: Arc<AtomicBool>,
+    doorbell: Doorbell,
+}
+
+impl StopHandle {
+    /// Not yet requested.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new() -> io::Result<StopHandle> {
+        Ok(StopHandle { requested: Arc::new(AtomicBool::new(false)), doorbell: Doorbell::new()? })
+    }
+
+    /// Asks the runtime to stop gracefully.
+    pub fn request(&self) {
+        self.requested.store(true, Ordering::Release);
+        self.doorbell.ring();
+    }
+
+    /// Whether stopping was asked for.
+    pub fn is_requested(&self) -> bool {
+        self.requested.load(Ordering::Acquire)
+    }
+}
+
+/// How a runtime behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct RuntimeOptions {
+    /// When to sleep.
+    pub spin: SpinPolicy,
+    /// How long a stopping service may finish what is under way.
+    pub grace: Duration,
+    /// How often the observer is called.
+    pub observe_every: Duration,
+}
+
+impl Default for RuntimeOptions {
+    fn default() -> Self {
+        RuntimeOptions {
+            spin: SpinPolicy::Adaptive,
+            grace: Duration::from_secs(10),
+            observe_every: Duration::from_secs(1),
+        }
+    }
+}
+
+/// Why a runtime stopped before it was asked to.
+#[derive(Debug)]
+pub enum RuntimeError {
+    /// The service could not start; its message.
+    Start(String),
+    /// Waiting failed.
+    Wait(io::Error),
+}
+
+impl fmt::Display for RuntimeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RuntimeError::Start(message) => f.write_str(message),
+            RuntimeError::Wait(error) => write!(f, "waiting for events failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for RuntimeError {}
+
+/// Stack, device and clock of one core, and the loop that runs a service on them.
+pub struct Runtime {
+    stack: Stack,
+    vnic: Box<dyn Vnic>,
+    clock: MonotonicClock,
+    waits: WaitSet,
+    watch_turns: u32,
+}
+
+impl Runtime {
+    /// A runtime over `vnic`. `entropy` must be unpredictable ([`entropy`](crate::entropy)) outside of tests.
+    pub fn new(vnic: Box<dyn Vnic>, config: Config, entropy: [u8; 32]) -> Runtime {
+        let clock = MonotonicClock::new();
+        let stack = Stack::new(config, entropy, vnic.as_ref(), clock.now());
+        Runtime { stack, vnic, clock, waits: WaitSet::new(), watch_turns: 0 }
+    }
+
+    /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn watch(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.waits.add(fd, token)
+    }
+
+    /// The stack, for its statistics.
+    pub fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// The device, for its statistics.
+    pub fn vnic(&self) -> &dyn Vnic {
+        self.vnic.as_ref()
+    }
+
+    /// The time since the runtime was made.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// Calls `command` with a context outside of an event, then sends what it caused.
+    pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let now = self.clock.now();
+        let result = command(&mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+        self.stack.transmit(now, self.vnic.as_mut());
+        result
+    }
+
+    /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
+    pub fn turn(&mut self, service: &mut dyn Service) -> bool {
+        let now = self.clock.now();
+        let received = self.stack.receive(now, self.vnic.as_mut());
+        let mut handled = false;
+        while let Some(event) = self.stack.next_event() {
+            handled = true;
+            service.handle(event, &mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+        }
+        self.stack.transmit(now, self.vnic.as_mut());
+        received > 0 || handled
+    }
+
+    /// Runs `service` until it is asked to stop and has finished, or the grace period is over. `observe` is called
+    /// every [`RuntimeOptions::observe_every`], on this thread: it must be quick.
+    ///
+    /// # Errors
+    /// The service's refusal to start, or a failing wait.
+    pub fn run<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &Runtime),
+    ) -> Result<(), RuntimeError> {
+        self.waits.add(stop.doorbell.as_fd(), STOP_TOKEN).map_err(RuntimeError::Wait)?;
+        let outcome = self.run_until_stopped(service, stop, options, observe);
+        self.waits.remove(STOP_TOKEN);
+        outcome
+    }
+
+    fn run_until_stopped<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &Runtime),
+    ) -> Result<(), RuntimeError> {
+        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        let mut spin = Spin::new(options.spin);
+        let mut idle_since: Option<Time> = None;
+        let mut next_observation = self.clock.now() + options.observe_every;
+        let mut stop_deadline: Option<Time> = None;
+        loop {
+            let busy = self.turn(service);
+            let now = self.clock.now();
+            if now >= next_observation {
+                observe(service, self);
+                next_observation = now + options.observe_every;
+            }
+            if stop_deadline.is_none() && stop.is_requested() {
+                stop_deadline = Some(now + options.grace);
+                self.with_context(|context| service.stop(context));
+            }
+            if let Some(deadline) = stop_deadline
+                && (service.is_finished() || now >= deadline)
+            {
+                return Ok(());
+            }
+            if busy {
+                idle_since = None;
+                self.watch_turns += 1;
+                if self.watch_turns >= WATCH_INTERVAL_TURNS {
+                    self.look_at_doorbells(service, stop, Some(Duration::ZERO))?;
+                }
+                continue;
+            }
+            let idle = now.since(*idle_since.get_or_insert(now));
+            if spin.should_sleep(idle) && self.vnic.doorbell().is_some() {
+                let limit = [Some(next_observation), stop_deadline, self.stack.next_deadline()];
+                let until = limit.into_iter().flatten().min().unwrap_or(next_observation);
+                self.look_at_doorbells(service, stop, Some(until.since(now)))?;
+                spin.slept(self.clock.now().since(now));
+                idle_since = None;
+            } else {
+                self.watch_turns += 1;
+                if self.watch_turns >= WATCH_INTERVAL_TURNS {
+                    self.look_at_doorbells(service, stop, Some(Duration::ZERO))?;
+                }
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Waits on everything, then tells the service which of its doorbells rang.
+    fn look_at_doorbells(
+        &mut self,
+        service: &mut dyn Service,
+        stop: &StopHandle,
+        timeout: Option<Duration>,
+    ) -> Result<(), RuntimeError> {
+        self.watch_turns = 0;
+        let mut rang: Vec<u64> = Vec::new();
+        self.waits.wait(self.vnic.doorbell(), timeout, |token| rang.push(token)).map_err(RuntimeError::Wait)?;
+        for token in rang {
+            if token == STOP_TOKEN {
+                stop.doorbell.take();
+            } else {
+                self.with_context(|context| service.doorbell(token, context));
+            }
+        }
+        Ok(())
+    }
+}

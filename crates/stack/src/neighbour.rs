@@ -1,0 +1,304 @@
+//! Neighbours: from next-hop address to Ethernet address (ARP, RFC 826; ND, RFC 4861), bounded and hard to poison.
+//!
+//! An entry is made only by a need of ours, or by a neighbour on a local prefix asking for *our* address. An answer is
+//! taken only while we are asking. A known address changes only [`LOCK`] after it was last confirmed, so a forger
+//! racing the true owner does not flip it back and forth. When the table is full the least useful of a few entries
+//! goes, unresolved ones first.
+
+use qanat_nic::{Frame, Time, TransmitOptions};
+use qanat_wire::ethernet::MacAddress;
+use siphasher::sip::SipHasher13;
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::slab::Slab;
+
+/// Between two requests for the same address (RFC 4861 RETRANS_TIMER).
+pub(crate) const RETRANSMIT: Duration = Duration::from_secs(1);
+/// Requests before giving up (RFC 4861 MAX_UNICAST_SOLICIT and MAX_MULTICAST_SOLICIT).
+const REQUESTS_MAX: u8 = 3;
+/// Unconfirmed for so long, an entry in use is asked again (RFC 4861 REACHABLE_TIME).
+const REACHABLE: Duration = Duration::from_secs(30);
+/// A confirmed address is not replaced for this long.
+const LOCK: Duration = Duration::from_secs(1);
+/// Frames kept per unresolved neighbour; the oldest goes first (RFC 1122 section 2.3.2.2 asks for at least one).
+const PENDING_MAX: usize = 4;
+/// Entries looked at to find one to evict.
+const EVICTION_CANDIDATES: u32 = 16;
+
+#[derive(Clone)]
+struct Keyed(u64, u64);
+
+impl BuildHasher for Keyed {
+    type Hasher = SipHasher13;
+    fn build_hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_keys(self.0, self.1)
+    }
+}
+
+/// A frame waiting for its Ethernet destination to be filled in.
+pub(crate) struct Pending {
+    pub(crate) frame: Frame,
+    pub(crate) options: TransmitOptions,
+}
+
+struct Neighbour {
+    address: IpAddr,
+    mac: Option<MacAddress>,
+    confirmed: Time,
+    used: Time,
+    requests: u8,
+    pending: Vec<Pending>,
+}
+
+/// A place in the table that a connection may remember; stale when the entry is gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NeighbourHint {
+    slot: u32,
+    generation: u32,
+}
+
+/// What to do about a neighbour whose timer expired.
+pub(crate) enum Retry {
+    /// Nothing: it is resolved, or gone.
+    Nothing,
+    /// Ask again (to its known address first), and set the timer again.
+    Ask(IpAddr, Option<MacAddress>),
+    /// It did not answer; the frames that waited for it are lost (their number).
+    Failed(IpAddr, usize),
+}
+
+/// The result of asking for an address.
+pub(crate) enum Resolution {
+    /// Known. `refresh`: confirmation is overdue, so ask it (and set its timer).
+    Known { mac: MacAddress, hint: NeighbourHint, refresh: bool },
+    /// Not known. `ask`: this is a new entry, so send a request (and set its timer).
+    Unknown { hint: NeighbourHint, ask: bool },
+}
+
+pub(crate) struct Neighbours {
+    entries: Slab<Neighbour>,
+    by_address: HashMap<IpAddr, u32, Keyed>,
+    /// Where the search for something to evict goes on.
+    hand: u32,
+    limit: u32,
+}
+
+impl Neighbours {
+    pub(crate) fn new(limit: u32, key: (u64, u64)) -> Neighbours {
+        Neighbours {
+            entries: Slab::new(limit as usize),
+            by_address: HashMap::with_capacity_and_hasher(limit as usize, Keyed(key.0, key.1)),
+            hand: 0,
+            limit,
+        }
+    }
+
+    /// Entries, resolved or not.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Frames waiting for resolution.
+    pub(crate) fn pending_count(&self) -> usize {
+        self.entries.iter().map(|(_, neighbour)| neighbour.pending.len()).sum()
+    }
+
+    /// The Ethernet address for `address`, quickly if `hint` still holds.
+    #[inline]
+    pub(crate) fn resolve(&mut self, now: Time, address: IpAddr, hint: NeighbourHint) -> Resolution {
+        let slot = match self.entries.get(hint.slot as usize, hint.generation) {
+            Some(neighbour) if neighbour.address == address => Some(hint.slot),
+            _ => self.by_address.get(&address).copied(),
+        };
+        let (slot, new) = match slot {
+            Some(slot) => (slot, false),
+            None => (self.create(now, address), true),
+        };
+        let hint = NeighbourHint { slot, generation: self.entries.generation(slot) };
+        let Some(neighbour) = self.entries.at_mut(slot) else {
+            return Resolution::Unknown { hint, ask: false };
+        };
+        neighbour.used = now;
+        match neighbour.mac {
+            Some(mac) => {
+                let refresh = neighbour.requests == 0 && now.since(neighbour.confirmed) > REACHABLE;
+                if refresh {
+                    neighbour.requests = 1;
+                }
+                Resolution::Known { mac, hint, refresh }
+            }
+            None => {
+                if new {
+                    neighbour.requests = 1;
+                }
+                Resolution::Unknown { hint, ask: new }
+            }
+        }
+    }
+
+    fn create(&mut self, now: Time, address: IpAddr) -> u32 {
+        if self.entries.is_full() {
+            self.evict();
+        }
+        let neighbour =
+            Neighbour { address, mac: None, confirmed: Time::ZERO, used: now, requests: 0, pending: Vec::new() };
+        match self.entries.insert(neighbour) {
+            Ok((slot, _)) => {
+                self.by_address.insert(address, slot);
+                slot
+            }
+            Err(_) => u32::MAX,
+        }
+    }
+
+    fn evict(&mut self) {
+        let mut victim: Option<(bool, Time, u32)> = None;
+        for _ in 0..EVICTION_CANDIDATES.min(self.limit) {
+            self.hand = (self.hand + 1) % self.limit;
+            if let Some(neighbour) = self.entries.at(self.hand) {
+                let candidate = (neighbour.mac.is_some(), neighbour.used, self.hand);
+                if victim.is_none_or(|best| candidate < best) {
+                    victim = Some(candidate);
+                }
+            }
+        }
+        if let Some((_, _, slot)) = victim
+            && let Some(neighbour) = self.entries.remove(slot)
+        {
+            self.by_address.remove(&neighbour.address);
+        }
+    }
+
+    /// Keeps a frame until its neighbour answers; gives back what had to go for it (the frame itself if the entry is
+    /// gone).
+    pub(crate) fn wait(&mut self, hint: NeighbourHint, pending: Pending) -> Option<Pending> {
+        let Some(neighbour) = self.entries.get_mut(hint.slot as usize, hint.generation) else {
+            return Some(pending);
+        };
+        let displaced = (neighbour.pending.len() >= PENDING_MAX).then(|| neighbour.pending.remove(0));
+        neighbour.pending.push(pending);
+        displaced
+    }
+
+    /// A neighbour told its Ethernet address. `solicited`: it answers a question (else it asks us, or just says so);
+    /// `create`: it may be entered unasked. Returns the frames that waited for it.
+    pub(crate) fn learn(
+        &mut self,
+        now: Time,
+        address: IpAddr,
+        mac: MacAddress,
+        solicited: bool,
+        create: bool,
+    ) -> Vec<Pending> {
+        let slot = match self.by_address.get(&address) {
+            Some(&slot) => slot,
+            None if create => self.create(now, address),
+            None => return Vec::new(),
+        };
+        let Some(neighbour) = self.entries.at_mut(slot) else { return Vec::new() };
+        let asking = neighbour.requests > 0;
+        let accept = match neighbour.mac {
+            None => true,
+            Some(known) if known == mac => true,
+            Some(_) => (asking && solicited) || now.since(neighbour.confirmed) > LOCK,
+        };
+        if !accept {
+            return Vec::new();
+        }
+        neighbour.mac = Some(mac);
+        neighbour.confirmed = now;
+        neighbour.requests = 0;
+        std::mem::take(&mut neighbour.pending)
+    }
+
+    /// The retransmission timer of an entry expired.
+    pub(crate) fn retry(&mut self, hint: NeighbourHint) -> Retry {
+        let Some(neighbour) = self.entries.get_mut(hint.slot as usize, hint.generation) else {
+            return Retry::Nothing;
+        };
+        if neighbour.requests == 0 {
+            return Retry::Nothing;
+        }
+        if neighbour.requests < REQUESTS_MAX {
+            neighbour.requests += 1;
+            // The last attempt to refresh asks everybody: the neighbour may have got another card.
+            let mac = neighbour.mac.filter(|_| neighbour.requests < REQUESTS_MAX);
+            return Retry::Ask(neighbour.address, mac);
+        }
+        let address = neighbour.address;
+        let lost = neighbour.pending.len();
+        self.entries.remove(hint.slot);
+        self.by_address.remove(&address);
+        Retry::Failed(address, lost)
+    }
+
+    /// What is known now, for statistics.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (IpAddr, Option<MacAddress>)> {
+        self.entries.iter().map(|(_, neighbour)| (neighbour.address, neighbour.mac))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: MacAddress = MacAddress([2, 0, 0, 0, 0, 1]);
+    const FORGED: MacAddress = MacAddress([2, 0, 0, 0, 0, 66]);
+
+    fn address(number: u32) -> IpAddr {
+        std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into()
+    }
+
+    fn known(table: &mut Neighbours, now: Time, address: IpAddr) -> Option<MacAddress> {
+        match table.resolve(now, address, NeighbourHint::default()) {
+            Resolution::Known { mac, .. } => Some(mac),
+            Resolution::Unknown { .. } => None,
+        }
+    }
+
+    #[test]
+    fn unasked_answers_are_not_entered() {
+        let mut table = Neighbours::new(8, (1, 2));
+        table.learn(Time::ZERO, address(1), FORGED, true, false);
+        assert_eq!(table.len(), 0);
+    }
+
+    #[test]
+    fn a_confirmed_address_is_not_flipped() {
+        let mut table = Neighbours::new(8, (1, 2));
+        assert_eq!(known(&mut table, Time::ZERO, address(1)), None);
+        table.learn(Time::ZERO, address(1), MAC, true, false);
+        table.learn(Time::from_millis(10), address(1), FORGED, false, true);
+        assert_eq!(known(&mut table, Time::from_millis(11), address(1)), Some(MAC));
+        table.learn(Time::from_millis(3_000), address(1), FORGED, false, true);
+        assert_eq!(known(&mut table, Time::from_millis(3_001), address(1)), Some(FORGED), "a replaced card is learnt");
+    }
+
+    #[test]
+    fn a_flood_of_unresolved_leaves_the_resolved() {
+        let mut table = Neighbours::new(16, (1, 2));
+        known(&mut table, Time::ZERO, address(1));
+        table.learn(Time::ZERO, address(1), MAC, true, false);
+        for number in 100..10_000 {
+            known(&mut table, Time::from_millis(u64::from(number)), address(number));
+        }
+        assert_eq!(table.len(), 16);
+        assert_eq!(known(&mut table, Time::from_millis(10_000), address(1)), Some(MAC));
+    }
+
+    #[test]
+    fn gives_up_after_three_requests() {
+        let mut table = Neighbours::new(8, (1, 2));
+        let Resolution::Unknown { hint, ask: true } = table.resolve(Time::ZERO, address(1), NeighbourHint::default())
+        else {
+            panic!("must ask");
+        };
+        assert!(matches!(table.retry(hint), Retry::Ask(..)));
+        assert!(matches!(table.retry(hint), Retry::Ask(..)));
+        assert!(matches!(table.retry(hint), Retry::Failed(..)));
+        assert!(matches!(table.retry(hint), Retry::Nothing));
+    }
+}

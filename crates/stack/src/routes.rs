@@ -1,0 +1,138 @@
+//! Own addresses, local prefixes and next hops.
+
+use crate::Config;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An own address and the prefix it is on.
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    address: IpAddr,
+    prefix_length: u8,
+}
+
+/// What is local, and where everything else goes.
+pub(crate) struct Routes {
+    interfaces: Vec<Interface>,
+    gateway_v4: Option<Ipv4Addr>,
+    gateway_v6: Option<Ipv6Addr>,
+}
+
+fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
+    match (a, b) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            (a.to_bits() ^ b.to_bits()) & mask == 0
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            (a.to_bits() ^ b.to_bits()) & mask == 0
+        }
+        _ => false,
+    }
+}
+
+impl Routes {
+    pub(crate) fn new(config: &Config) -> Routes {
+        let interfaces =
+            config.addresses.iter().map(|&(address, prefix_length)| Interface { address, prefix_length }).collect();
+        let gateway_v4 = config.gateways.iter().find_map(|gateway| match gateway {
+            IpAddr::V4(v4) => Some(*v4),
+            IpAddr::V6(_) => None,
+        });
+        let gateway_v6 = config.gateways.iter().find_map(|gateway| match gateway {
+            IpAddr::V6(v6) => Some(*v6),
+            IpAddr::V4(_) => None,
+        });
+        Routes { interfaces, gateway_v4, gateway_v6 }
+    }
+
+    /// Whether `address` is ours.
+    pub(crate) fn is_own(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|interface| interface.address == address)
+    }
+
+    /// Own addresses.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
+        self.interfaces.iter().map(|interface| interface.address)
+    }
+
+    /// Whether `address` is on a local prefix, other than as a broadcast address.
+    pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
+        if let IpAddr::V6(v6) = address
+            && v6.is_unicast_link_local()
+        {
+            return true;
+        }
+        self.interfaces.iter().any(|interface| same_prefix(interface.address, address, interface.prefix_length))
+            && !self.is_broadcast(address)
+    }
+
+    /// Whether `address` is the limited broadcast address or that of a local IPv4 prefix.
+    pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
+        let IpAddr::V4(v4) = address else { return false };
+        v4.is_broadcast()
+            || self.interfaces.iter().any(|interface| {
+                let host_mask = u32::MAX.checked_shr(u32::from(interface.prefix_length)).unwrap_or(0);
+                interface.prefix_length < 31
+                    && same_prefix(interface.address, address, interface.prefix_length)
+                    && v4.to_bits() & host_mask == host_mask
+            })
+    }
+
+    /// The neighbour a packet to `destination` goes through; `None`: no route, or not a unicast address.
+    pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<IpAddr> {
+        if destination.is_multicast() || destination.is_unspecified() || self.is_broadcast(destination) {
+            return None;
+        }
+        if self.is_on_link(destination) {
+            return Some(destination);
+        }
+        match destination {
+            IpAddr::V4(_) => self.gateway_v4.map(IpAddr::V4),
+            IpAddr::V6(_) => self.gateway_v6.map(IpAddr::V6),
+        }
+    }
+
+    /// Adopts the sender of a router advertisement (RFC 4861 section 6.3.4) if no IPv6 gateway is set; whether it did.
+    pub(crate) fn adopt_gateway(&mut self, router: Ipv6Addr) -> bool {
+        if self.gateway_v6.is_some() {
+            return false;
+        }
+        self.gateway_v6 = Some(router);
+        true
+    }
+
+    /// The own address to use towards `destination`: one on its prefix, else the first of its family (RFC 6724 rules 1
+    /// and 8 in short).
+    pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
+        let of_family = || self.interfaces.iter().filter(|interface| interface.address.is_ipv4() == destination.is_ipv4());
+        let link_local = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        of_family()
+            .find(|interface| same_prefix(interface.address, destination, interface.prefix_length))
+            .or_else(|| of_family().find(|interface| link_local(interface.address) == link_local(destination)))
+            .or_else(|| of_family().next())
+            .map(|interface| interface.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn routes_by_prefix_then_gateway() {
+        let mut config = Config::new("10.77.0.2".parse().unwrap(), 24);
+        config.addresses.push(("2001:db8::2".parse().unwrap(), 64));
+        config.gateways.push("10.77.0.1".parse().unwrap());
+        let routes = Routes::new(&config);
+        let hop = |text: &str| routes.next_hop(text.parse().unwrap()).map(|address| address.to_string());
+        assert_eq!(hop("10.77.0.9").as_deref(), Some("10.77.0.9"));
+        assert_eq!(hop("192.0.2.1").as_deref(), Some("10.77.0.1"));
+        assert_eq!(hop("10.77.0.255"), None);
+        assert_eq!(hop("255.255.255.255"), None);
+        assert_eq!(hop("224.0.0.1"), None);
+        assert_eq!(hop("2001:db8::99").as_deref(), Some("2001:db8::99"));
+        assert_eq!(hop("2001:db9::1"), None);
+        assert_eq!(routes.source_for("192.0.2.1".parse().unwrap()), Some("10.77.0.2".parse().unwrap()));
+    }
+}

@@ -1,0 +1,67 @@
+//! Keyed hashes from the entropy a stack is started with: initial sequence numbers, ports, table placement.
+
+use crate::flow::FlowKey;
+use qanat_nic::Time;
+use siphasher::sip::{SipHasher13, SipHasher24};
+use std::hash::Hasher;
+
+/// Keys no peer can guess. One per stack, never shared.
+pub(crate) struct Secret {
+    table: (u64, u64),
+    sequence: (u64, u64),
+    /// State of a counter hashed for each random number.
+    counter: u64,
+}
+
+impl Secret {
+    pub(crate) fn new(entropy: [u8; 32]) -> Secret {
+        let word = |index: usize| {
+            let mut bytes = [0; 8];
+            bytes.copy_from_slice(&entropy[index * 8..index * 8 + 8]);
+            u64::from_le_bytes(bytes)
+        };
+        Secret { table: (word(0), word(1)), sequence: (word(2), word(3)), counter: 0 }
+    }
+
+    /// Placement in hash tables: keyed, so that peers can't choose their collisions.
+    #[inline]
+    pub(crate) fn table_hash(&self, key: &FlowKey) -> u64 {
+        let mut hasher = SipHasher13::new_with_keys(self.table.0, self.table.1);
+        key.hash_into(&mut hasher);
+        hasher.finish()
+    }
+
+    /// RFC 6528: ISN = M + F(local, remote, secret), M a timer of 4 µs.
+    pub(crate) fn initial_sequence_number(&self, key: &FlowKey, now: Time) -> u32 {
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
+        key.hash_into(&mut hasher);
+        (hasher.finish() as u32).wrapping_add((now.as_nanos() / 4_000) as u32)
+    }
+
+    /// RFC 7323 section 5.4: a per-flow offset of the timestamp clock, so that it tells nothing about the machine.
+    pub(crate) fn timestamp_offset(&self, key: &FlowKey) -> u32 {
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.1, self.sequence.0);
+        key.hash_into(&mut hasher);
+        (hasher.finish() >> 32) as u32
+    }
+
+    /// RFC 6056 algorithm 3: where the search for an ephemeral port to this destination starts.
+    pub(crate) fn port_offset(&self, key: &FlowKey) -> u32 {
+        let mut hasher = SipHasher24::new_with_keys(self.table.1, self.sequence.0);
+        key.hash_into(&mut hasher);
+        hasher.finish() as u32
+    }
+
+    /// The key of SYN cookies (RFC 4987).
+    pub(crate) fn cookie_key(&self) -> (u64, u64) {
+        (self.sequence.0 ^ self.table.1, self.sequence.1 ^ self.table.0)
+    }
+
+    /// An unpredictable number.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.counter += 1;
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ 1, self.table.0);
+        hasher.write_u64(self.counter);
+        hasher.finish()
+    }
+}
