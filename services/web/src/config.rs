@@ -1,0 +1,221 @@
+//! What the service is started with, and what can be wrong with it.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a segment gets its own copy of an object's bytes (thesis, 3.2.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CopyMode {
+    /// Several frames with the same payload stay ready in device memory; only headers are written per segment.
+    #[default]
+    Pre,
+    /// One master in ordinary memory, copied into a fresh frame per segment.
+    PerSend,
+}
+
+/// Where the time of day comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WallClock {
+    /// The machine's clock.
+    #[default]
+    System,
+    /// Simulation: this many Unix seconds at [`qanat::Time::ZERO`].
+    FromZero(u64),
+}
+
+/// A virtual host: these names are served from this directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Site {
+    /// Host names, without port, any case.
+    pub hosts: Vec<String>,
+    /// Document root.
+    pub root: PathBuf,
+}
+
+/// Bounds on what clients can make the service hold or do.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Open connections; further ones are reset.
+    pub connections_max: usize,
+    /// Bytes of a request's head (beyond: 431).
+    pub head_bytes_max: usize,
+    /// Bytes of a request target (beyond: 414).
+    pub target_bytes_max: usize,
+    /// From a request's first byte (or the connection's start) to the end of its head (beyond: 408).
+    pub head_timeout: Duration,
+    /// An unused keep-alive connection is closed after this.
+    pub idle_timeout: Duration,
+    /// A connection whose peer acknowledges nothing of what it is owed is reset after this.
+    pub send_timeout: Duration,
+    /// After a refusal with close: how long what the client still sends is read and dropped, so that no reset
+    /// destroys the answer.
+    pub linger_timeout: Duration,
+    /// Requests per connection; the last one's response closes it. 0: unlimited.
+    pub requests_max: u32,
+    /// Unacknowledged bytes beyond which a connection's next pipelined request waits.
+    pub pipeline_bytes_max: u64,
+    /// Byte ranges answered per request (after coalescing); with more the range is ignored.
+    pub ranges_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: 16_384,
+            head_bytes_max: 16 * 1024,
+            target_bytes_max: 8 * 1024,
+            head_timeout: Duration::from_secs(10),
+            idle_timeout: Duration::from_secs(75),
+            send_timeout: Duration::from_secs(60),
+            linger_timeout: Duration::from_secs(2),
+            requests_max: 0,
+            pipeline_bytes_max: 128 * 1024,
+            ranges_max: 16,
+        }
+    }
+}
+
+/// The service's configuration.
+#[derive(Clone, Debug)]
+pub struct WebConfig {
+    /// Document root for every host no [`Site`] names.
+    pub root: PathBuf,
+    /// Virtual hosts.
+    pub sites: Vec<Site>,
+    /// Address to listen on; unspecified: all of the stack's own.
+    pub address: IpAddr,
+    /// Port to listen on.
+    pub port: u16,
+    /// See [`CopyMode`].
+    pub copy_mode: CopyMode,
+    /// Bytes between the start of an IP packet and a TCP payload that ready frames leave room for: 52 is IPv4 (20) +
+    /// TCP (20) + timestamps (12); 72 fits IPv6 too.
+    pub packet_overhead: u16,
+    /// Ready copies of one frame at most ([`CopyMode::Pre`]).
+    pub copies_max: usize,
+    /// Bytes of content held in memory.
+    pub memory_bytes_max: usize,
+    /// Files longer than this stream from disk.
+    pub object_bytes_max: u64,
+    /// Prepare everything at start instead of at first request.
+    pub preload: bool,
+    /// Look for changed files (at most once a second per file, when it is requested).
+    pub check_files: bool,
+    /// Serve names beginning with a dot (`.well-known` always is).
+    pub hidden_files: bool,
+    /// Serve `x.br` and `x.gz` beside `x` to clients that accept them.
+    pub precompressed: bool,
+    /// File served for a directory.
+    pub index: String,
+    /// Value of a `Cache-Control` field on every file; `None`: none.
+    pub cache_control: Option<String>,
+    /// Access log, combined format; `None`: none.
+    pub access_log: Option<PathBuf>,
+    /// Threads that read files.
+    pub reader_threads: usize,
+    /// Bytes per read of a streamed file.
+    pub window_bytes: usize,
+    /// Windows in memory at once, all connections together.
+    pub windows_max: usize,
+    /// See [`Limits`].
+    pub limits: Limits,
+    /// See [`WallClock`].
+    pub wall_clock: WallClock,
+}
+
+impl WebConfig {
+    /// Defaults, serving `root` on port 80.
+    pub fn new(root: impl Into<PathBuf>) -> WebConfig {
+        WebConfig {
+            root: root.into(),
+            sites: Vec::new(),
+            address: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            port: 80,
+            copy_mode: CopyMode::Pre,
+            packet_overhead: 52,
+            copies_max: 64,
+            memory_bytes_max: 256 * 1024 * 1024,
+            object_bytes_max: 16 * 1024 * 1024,
+            preload: false,
+            check_files: true,
+            hidden_files: false,
+            precompressed: true,
+            index: "index.html".to_owned(),
+            cache_control: None,
+            access_log: None,
+            reader_threads: 2,
+            window_bytes: 256 * 1024,
+            windows_max: 256,
+            limits: Limits::default(),
+            wall_clock: WallClock::System,
+        }
+    }
+}
+
+/// Why the service can't be made or started.
+#[derive(Debug)]
+pub enum StartError {
+    /// A document root is missing, no directory, or unreadable.
+    Root {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The access log can't be opened.
+    AccessLog {
+        /// As configured.
+        path: PathBuf,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A configured value can't work.
+    Value {
+        /// The field's name.
+        field: &'static str,
+        /// Why, and what would work.
+        remedy: &'static str,
+    },
+    /// No descriptor or thread to be had.
+    System {
+        /// What was being made.
+        what: &'static str,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// The stack refused to listen.
+    Listen {
+        /// On which port.
+        port: u16,
+        /// Why.
+        error: qanat::CommandError,
+    },
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::Root { path, error } => write!(
+                f,
+                "document root {}: {error}. Create it, or name another directory to serve.",
+                path.display()
+            ),
+            StartError::AccessLog { path, error } => write!(
+                f,
+                "access log {}: {error}. Create its directory, make it writable, or name another file.",
+                path.display()
+            ),
+            StartError::Value { field, remedy } => write!(f, "configuration: {field}: {remedy}."),
+            StartError::System { what, error } => {
+                write!(f, "can't make {what}: {error}. Raise the limit on descriptors or threads (ulimit -n, -u).")
+            }
+            StartError::Listen { port, error } => {
+                write!(f, "can't listen on port {port}: {error:?}. Is another listener of this stack there?")
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}

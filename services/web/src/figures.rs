@@ -1,0 +1,82 @@
+//! Live figures: what an operator watches.
+
+use serde::Serialize;
+
+/// Counters since start, and gauges. Plain numbers; serialisable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Figures {
+    /// Requests answered (each response counted once, when it is handed to the stack).
+    pub requests: u64,
+    /// Responses by class: index 0 is 1xx, 4 is 5xx.
+    pub responses: [u64; 5],
+    /// Of these, responses with status 304.
+    pub not_modified: u64,
+    /// Of these, 206.
+    pub partial: u64,
+    /// Requests answered from the raw-target cache without any decoding.
+    pub fast_path: u64,
+    /// Bytes of responses handed to the stack.
+    pub bytes_sent: u64,
+    /// Bytes the peers acknowledged.
+    pub bytes_acknowledged: u64,
+    /// Connections open.
+    pub connections_open: u64,
+    /// Connections accepted.
+    pub connections_accepted: u64,
+    /// Connections reset because `connections_max` was reached, or the service is stopping.
+    pub connections_refused: u64,
+    /// Connections that ended otherwise than in order.
+    pub connections_broken: u64,
+    /// Commands the stack refused.
+    pub commands_refused: u64,
+    /// Requests refused as malformed (400, 414, 431, 505 …).
+    pub parse_errors: u64,
+    /// Connections closed because a request head was not complete in time.
+    pub timeouts_head: u64,
+    /// Connections closed because they were unused.
+    pub timeouts_idle: u64,
+    /// Connections reset because the peer took nothing any more.
+    pub timeouts_send: u64,
+    /// Times a pipelined request had to wait for earlier responses.
+    pub pipeline_waits: u64,
+    /// Bytes of content in memory.
+    pub cached_bytes: u64,
+    /// Files (with their compressed variants) known and held.
+    pub cached_objects: u64,
+    /// Files put out of memory for others.
+    pub evictions: u64,
+    /// Files read again because they changed.
+    pub reloads: u64,
+    /// Look-ups handed to the reader threads.
+    pub lookups: u64,
+    /// Ready frames in device memory (pre-copy).
+    pub ready_frames: u64,
+    /// Segments sent in a ready frame.
+    pub ready_hits: u64,
+    /// Times no ready frame was free and the cap or the pool allowed none more.
+    pub ready_misses: u64,
+    /// Windows read from disk for streamed files.
+    pub windows_read: u64,
+    /// Windows in memory now.
+    pub windows_in_use: u64,
+    /// Responses cut short because their file shrank or failed under them.
+    pub stream_errors: u64,
+    /// Access-log lines written.
+    pub log_lines: u64,
+    /// Access-log lines dropped because the writer was behind, or failed.
+    pub log_drops: u64,
+}
+
+impl Figures {
+    pub(crate) fn count_response(&mut self, status: u16) {
+        self.requests += 1;
+        if let Some(class) = self.responses.get_mut((status / 100).saturating_sub(1) as usize) {
+            *class += 1;
+        }
+        match status {
+            304 => self.not_modified += 1,
+            206 => self.partial += 1,
+            _ => {}
+        }
+    }
+}
