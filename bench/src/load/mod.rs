@@ -1,3 +1,6 @@
 //! Load generators.
 
+pub mod figures;
+pub mod mix;
 pub mod response;
+pub mod schedule;
