@@ -1,0 +1,56 @@
+//! # Fuzz targets
+//!
+//! A target is a function over bytes that panics if something that must always hold doesn't. One file per mechanism,
+//! listed in [`TARGETS`]. Two ways to run them:
+//!
+//! ```text
+//! # Stable Rust, bounded: every target for 10 seconds each, from the checked-in corpus. What CI runs.
+//! cargo run --release --manifest-path fuzz/Cargo.toml --bin fuzz-bounded -- --seconds 10
+//!
+//! # Nightly, with coverage feedback, for as long as you like (cargo install cargo-fuzz).
+//! cargo +nightly fuzz run --features libfuzzer wire
+//! ```
+//!
+//! `fuzz-bounded` prints its seed and the number of inputs tried. The same seed tries the same inputs in the same
+//! order, so `--seed S --target NAME` repeats a run (even one that ended in an abort). An input that makes a target
+//! panic, or that keeps it busy for [`bounded::HANG_TIME`], is made smaller, written to `fuzz/crashes/` and printed
+//! with the command that replays it:
+//!
+//! ```text
+//! cargo run --release --manifest-path fuzz/Cargo.toml --bin fuzz-bounded -- --target wire --replay fuzz/crashes/…
+//! ```
+//!
+//! A crash that is fixed goes into `corpus/<target>/` under a name that says what it was, and is tried first forever.
+//!
+//! # Adding a target
+//!
+//! 1. `src/<mechanism>.rs` with `pub fn <mechanism>(data: &[u8])`, ending in a check that everything it took (buffers,
+//!    credits, timers) was given back.
+//! 2. A line in [`TARGETS`], and a corpus of a few real inputs in `corpus/<mechanism>/` (or an existing one).
+//! 3. `fuzz_targets/<mechanism>.rs` and its `[[bin]]` in `Cargo.toml`, like `wire`'s.
+
+pub mod bounded;
+pub mod mutate;
+pub mod repair;
+pub mod wire;
+pub mod wire_emit;
+
+/// Something to fuzz.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// The directory below `corpus/` it starts from.
+    pub corpus: &'static str,
+    /// Takes one input; panics if something that must hold doesn't.
+    pub run: fn(&[u8]),
+    /// Makes a mutated input pass the outermost checks (checksums) so that it reaches what is behind them; applied to
+    /// half of the inputs.
+    pub repair: Option<fn(&mut [u8])>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "wire", corpus: "wire", run: wire::wire, repair: Some(repair::frame) },
+    Target { name: "wire_emit", corpus: "wire", run: wire_emit::wire_emit, repair: None },
+];
