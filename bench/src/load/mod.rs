@@ -1,5 +1,6 @@
 //! Load generators.
 
+pub mod engine;
 pub mod figures;
 pub mod mix;
 pub mod response;
