@@ -1,13 +1,22 @@
-//! The stack as a whole.
+//! The stack as a whole: its state, its clockwork, and the commands that concern no single protocol.
 
-use crate::{
-    Chunk, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Source, TimerId, UdpSocketId,
-};
-use bytes::Bytes;
-use qanat_nic::{Time, Vnic};
-use std::net::SocketAddr;
-use std::rc::Rc;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::event::{Event, TimerId};
+use crate::network::Network;
+use crate::routes::Routes;
+use crate::secret::Secret;
+use crate::slab::Slab;
+use crate::transport::Transport;
+use crate::udp::UdpSocket;
+use crate::wheel::{Wheel, WheelHandle};
+use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
+use std::collections::VecDeque;
+use std::fmt;
 use std::time::Duration;
+
+/// 2^20 ns ≈ 1.05 ms: finer than any protocol timer needs, coarse enough to share slots.
+pub(crate) const TICK_SHIFT: u32 = 20;
 
 /// Why a command was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,89 +35,185 @@ pub enum CommandError {
     TooLong,
 }
 
-/// One stack: one thread, one queue pair.
-pub struct Stack {}
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CommandError::Stale => "the object is gone",
+            CommandError::Full => "a limit of the stack is reached",
+            CommandError::InUse => "the address or port is in use",
+            CommandError::Unreachable => "no such own address, or no route to the peer",
+            CommandError::NotSending => "the sending side is shut down",
+            CommandError::TooLong => "longer than the protocol allows",
+        })
+    }
+}
 
-#[allow(unused_variables, missing_docs, clippy::todo, reason = "replaced by the implementation")]
+impl std::error::Error for CommandError {}
+
+/// What a timer of the stack is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum TimerKind {
+    Connection { slot: u32, generation: u32 },
+    HalfOpen { slot: u32, generation: u32 },
+    TimeWait { slot: u32, generation: u32 },
+    Service { slot: u32, generation: u32 },
+}
+
+/// A service's timer.
+struct ServiceTimer {
+    token: u64,
+    handle: WheelHandle,
+}
+
+/// One stack: one thread, one queue pair.
+pub struct Stack {
+    pub(crate) config: Config,
+    pub(crate) secret: Secret,
+    pub(crate) network: Network,
+    pub(crate) transport: Transport,
+    pub(crate) udp_sockets: Slab<UdpSocket>,
+    pub(crate) events: VecDeque<Event>,
+    pub(crate) wheel: Wheel<TimerKind>,
+    service_timers: Slab<ServiceTimer>,
+    pub(crate) receive_checksum: ReceiveChecksum,
+    /// Frames of the batch being worked on, and of the packet being worked on: kept for their capacity.
+    pub(crate) batch: Vec<Frame>,
+    pub(crate) tail: Vec<Frame>,
+}
+
 impl Stack {
-    /// `entropy` seeds ISNs, ports and hashes; it has no default, so that nothing is predictable by accident.
+    /// A stack over `vnic`. `entropy` seeds ISNs, ports and hashes; it has no default, so that nothing is predictable
+    /// by accident.
     pub fn new(config: Config, entropy: [u8; 32], vnic: &dyn Vnic, now: Time) -> Stack {
-        todo!()
+        let secret = Secret::new(entropy);
+        let timers = config.connections_max + config.half_open_max + config.time_wait_max + config.timers_max;
+        Stack {
+            network: Network::new(vnic, Routes::new(&config), config.shared_address, secret.cookie_key(), now),
+            transport: Transport::new(&config, vnic, now),
+            udp_sockets: Slab::new(config.udp_sockets_max),
+            events: VecDeque::with_capacity(1_024),
+            wheel: Wheel::new(timers, TICK_SHIFT, now),
+            service_timers: Slab::new(config.timers_max),
+            receive_checksum: vnic.capabilities().receive_checksum,
+            batch: Vec::with_capacity(128),
+            tail: Vec::with_capacity(32),
+            secret,
+            config,
+        }
     }
-    pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
-        todo!()
-    }
-    pub fn transmit(&mut self, now: Time, vnic: &mut dyn Vnic) {
-        todo!()
-    }
-    pub fn next_deadline(&self) -> Option<Time> {
-        todo!()
-    }
+
+    /// The next event, if any.
+    #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
-        todo!()
+        self.events.pop_front()
     }
-    pub fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
-        todo!()
+
+    /// Handles timers that are due and sends everything that may be sent, then rings the device's doorbell once. To be
+    /// called after each batch of events, and at [`next_deadline`](Stack::next_deadline).
+    pub fn transmit(&mut self, now: Time, vnic: &mut dyn Vnic) {
+        self.poll_timers(now);
+        let transport = &mut self.transport;
+        self.network.poll_neighbours(now, vnic, |address| transport.neighbour_failed(address));
+        self.output_connections(now, vnic);
+        vnic.flush();
     }
-    pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
-        todo!()
+
+    /// When [`transmit`](Stack::transmit) must be called at the latest; `None`: not before the next frame or command.
+    pub fn next_deadline(&self) -> Option<Time> {
+        if self.has_output() || !self.events.is_empty() {
+            return Some(Time::ZERO);
+        }
+        match (self.wheel.next_deadline(), self.network.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
     }
-    pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        todo!()
+
+    fn poll_timers(&mut self, now: Time) {
+        // Bounded: each pop removes an entry, and a re-inserted one is never due at `now` again.
+        while let Some(kind) = self.wheel.pop_expired(now) {
+            match kind {
+                TimerKind::Connection { slot, generation } => self.connection_timer(now, slot, generation),
+                TimerKind::HalfOpen { slot, generation } => self.half_open_timer(now, slot, generation),
+                TimerKind::TimeWait { slot, generation } => self.time_wait_timer(now, slot, generation),
+                TimerKind::Service { slot, generation } => {
+                    if self.service_timers.get(slot as usize, generation).is_some()
+                        && let Some(timer) = self.service_timers.remove(slot)
+                    {
+                        let id = TimerId::new(slot, generation);
+                        self.events.push_back(Event::Timer { id, token: timer.token });
+                    }
+                }
+            }
+        }
     }
-    pub fn connect(
-        &mut self,
-        now: Time,
-        peer: SocketAddr,
-        options: ConnectOptions,
-    ) -> Result<ConnectionId, CommandError> {
-        todo!()
-    }
-    pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn send_prepared(
-        &mut self,
-        connection: ConnectionId,
-        source: Rc<dyn Source>,
-        stamp: u64,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        todo!()
-    }
-    pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        todo!()
-    }
-    pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        todo!()
-    }
-    pub fn send_to(
-        &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
-        socket: UdpSocketId,
-        peer: SocketAddr,
-        payload: &[u8],
-    ) -> Result<(), CommandError> {
-        todo!()
-    }
+
+    /// Asks for an [`Event::Timer`] with `token` after `after`.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`].
     pub fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        todo!()
+        let (slot, generation) = self.service_timers.next_key().ok_or(CommandError::Full)?;
+        let handle =
+            self.wheel.insert(now + after, TimerKind::Service { slot, generation }).ok_or(CommandError::Full)?;
+        self.service_timers.insert(ServiceTimer { token, handle }).map_err(|_| CommandError::Full)?;
+        Ok(TimerId::new(slot, generation))
     }
+
+    /// Forgets a timer; whether it was still pending.
     pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        todo!()
+        if self.service_timers.get(timer.index(), timer.generation()).is_none() {
+            return false;
+        }
+        match self.service_timers.remove(timer.index() as u32) {
+            Some(removed) => self.wheel.cancel(removed.handle),
+            None => false,
+        }
     }
+
+    /// What happened below TCP since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.network.counters
+    }
+
+    /// Objects held now, for conservation checks: all zero but for listeners and sockets once everything is closed.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            connections: self.transport.connection_count(),
+            half_open: self.transport.half_open_count(),
+            time_wait: self.transport.time_wait_count(),
+            flows: self.transport.flow_count(),
+            timers: self.wheel.len(),
+            service_timers: self.service_timers.len(),
+            udp_sockets: self.udp_sockets.len(),
+            neighbours: self.network.neighbours.len(),
+            pending_frames: self.network.neighbours.pending_count(),
+            events: self.events.len(),
+        }
+    }
+}
+
+/// Objects a stack holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Connections beyond SYN-RECEIVED and before TIME-WAIT.
+    pub connections: usize,
+    /// Connections in SYN-RECEIVED.
+    pub half_open: usize,
+    /// Connections in TIME-WAIT.
+    pub time_wait: usize,
+    /// Entries of the flow table: the sum of the three.
+    pub flows: usize,
+    /// Entries of the timing wheel.
+    pub timers: usize,
+    /// Timers set by the service.
+    pub service_timers: usize,
+    /// UDP sockets.
+    pub udp_sockets: usize,
+    /// Neighbour entries.
+    pub neighbours: usize,
+    /// Frames waiting for a neighbour.
+    pub pending_frames: usize,
+    /// Events not yet taken.
+    pub events: usize,
 }

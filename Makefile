@@ -1,0 +1,51 @@
+# Qanat: build, run, test. Everything a target needs is installed by it (Debian 12, a Rust toolchain already there).
+
+SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
+TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps
+QANAT := target/release/qanat
+
+.PHONY: run build test test-unit test-system lint fuzz bench bench-quick soak deps test-deps clean help
+
+help: ## this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+run: build ## build, then serve the sample site at http://10.77.0.2/ until Ctrl-C
+	$(SUDO) $(QANAT) web site
+
+build: deps ## the release binary, target/release/qanat
+	cargo build --release --package qanat-cli
+
+# Installs only what is missing; silent when all is there.
+deps:
+	@tools/install-packages $(BUILD_PACKAGES)
+
+test-deps: deps
+	@tools/install-packages $(TEST_PACKAGES)
+
+lint: ## formatting, clippy, and the house rules
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+
+test-unit: deps ## unit, property and simulator tests: no root needed
+	cargo test --workspace --release --quiet
+
+test-system: build ## end to end over veth, as root: real clients, hostile peers, leftovers
+	$(SUDO) env QANAT_REQUIRE_ROOT=1 PATH="$$PATH" HOME="$$HOME" cargo test --package qanat-tests --package qanat-nic --release -- --test-threads=1
+
+fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
+	cd fuzz && cargo run --release --quiet --bin fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
+
+test: test-deps lint test-unit test-system fuzz ## everything; what CI runs
+
+soak: deps ## the simulator over many more seeds (SEEDS=10000)
+	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
+
+bench: build test-deps ## every table of docs/performance.md (minutes)
+	$(SUDO) $(QANAT) bench web
+
+bench-quick: build test-deps ## the same in under a minute, less exact
+	$(SUDO) $(QANAT) bench web --quick
+
+clean: ## remove build products
+	cargo clean

@@ -1,0 +1,288 @@
+//! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
+
+use crate::network::IpMeta;
+use crate::stack::Stack;
+use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
+use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
+use qanat_wire::ip::Protocol;
+use qanat_wire::ipv6_extension::Refusal;
+use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
+use std::net::IpAddr;
+
+/// Frames taken from the device at once: enough to amortise its doorbell, few enough to stay in cache.
+const BATCH: usize = 64;
+
+/// Where the parts of a received packet are, bytes from the start of its (first) frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) meta: IpMeta,
+    pub(crate) source_mac: MacAddress,
+    pub(crate) ip_offset: usize,
+    pub(crate) layer4_offset: usize,
+    /// Layer-4 bytes in the first frame.
+    pub(crate) layer4_length: usize,
+    /// Layer-4 bytes in all frames.
+    pub(crate) total_length: usize,
+}
+
+impl Received {
+    /// The layer-4 bytes of the first frame.
+    pub(crate) fn layer4<'a>(&self, frame: &'a Frame) -> &'a [u8] {
+        frame.bytes().get(self.layer4_offset..self.layer4_offset + self.layer4_length).unwrap_or(&[])
+    }
+}
+
+impl Stack {
+    /// Takes a batch of frames from the device, each to completion. Returns how many; events wait in
+    /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
+    pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
+        let mut batch = std::mem::take(&mut self.batch);
+        let count = vnic.receive(&mut batch, BATCH);
+        let mut tail = std::mem::take(&mut self.tail);
+        {
+            let mut frames = batch.drain(..);
+            while let Some(frame) = frames.next() {
+                let mut continues = frame.continues();
+                while continues {
+                    let Some(next) = frames.next() else { break };
+                    continues = next.continues();
+                    tail.push(next);
+                }
+                self.input(now, vnic, frame, &mut tail);
+                tail.clear();
+            }
+        }
+        self.batch = batch;
+        self.tail = tail;
+        count
+    }
+
+    /// Takes one packet: `frame`, and in `tail` the frames it goes on in.
+    pub(crate) fn input(&mut self, now: Time, vnic: &mut dyn Vnic, frame: Frame, tail: &mut Vec<Frame>) {
+        self.network.counters.receive_frames += 1;
+        let Ok(ethernet) = ethernet::Frame::parse(frame.bytes()) else {
+            self.network.counters.ethernet_invalid += 1;
+            return;
+        };
+        let destination = ethernet.destination();
+        if destination != self.network.link.mac && !destination.is_multicast() {
+            self.network.counters.ethernet_other_host += 1;
+            return;
+        }
+        let source_mac = ethernet.source();
+        match ethernet.ethertype() {
+            EtherType::IPV4 => self.input_ipv4(now, vnic, source_mac, frame, tail),
+            EtherType::IPV6 => self.input_ipv6(now, vnic, source_mac, frame, tail),
+            EtherType::ARP => match arp::Packet::parse(ethernet.payload()) {
+                Ok(packet) => self.input_arp(now, vnic, arp::Header::parse(&packet)),
+                Err(_) => self.network.counters.arp_invalid += 1,
+            },
+            _ => self.network.counters.ethernet_invalid += 1,
+        }
+    }
+
+    /// RFC 826, and RFC 5227 for probes (sender address zero).
+    fn input_arp(&mut self, now: Time, vnic: &mut dyn Vnic, packet: arp::Header) {
+        if self.network.shared_address {
+            return;
+        }
+        let sender = IpAddr::V4(packet.sender_protocol);
+        let for_us = self.network.routes.is_own(packet.target_protocol.into());
+        match packet.operation {
+            arp::Operation::REQUEST if for_us => {
+                self.network.learn(now, vnic, sender, packet.sender_hardware, false, true);
+                let reply = packet.reply(self.network.link.mac);
+                if packet.sender_hardware.is_unicast()
+                    && self.network.send_arp(vnic, reply, packet.sender_hardware).is_some()
+                {
+                    self.network.counters.arp_answered += 1;
+                }
+            }
+            arp::Operation::REPLY => {
+                self.network.learn(now, vnic, sender, packet.sender_hardware, for_us, false);
+            }
+            arp::Operation::REQUEST => {
+                // A gratuitous announcement refreshes what is known already, never adds.
+                if packet.sender_protocol == packet.target_protocol {
+                    self.network.learn(now, vnic, sender, packet.sender_hardware, false, false);
+                }
+            }
+            _ => self.network.counters.arp_invalid += 1,
+        }
+    }
+
+    fn input_ipv4(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let tail_length: usize = tail.iter().map(Frame::len).sum();
+        let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
+        // A packet spread over frames: its first part alone must hold the headers, its length covers all parts.
+        let parsed = if tail.is_empty() { ipv4::Packet::parse(bytes) } else { ipv4::Packet::parse_quoted(bytes) };
+        let packet = match parsed {
+            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
+            _ => {
+                self.network.counters.ip_invalid += 1;
+                return;
+            }
+        };
+        if !packet.checksum_is_valid() {
+            self.network.counters.ip_checksum += 1;
+            return;
+        }
+        if packet.is_fragment() {
+            self.network.counters.ip_fragments += 1;
+            self.network.counters.ip_reassembly_dropped += 1;
+            return;
+        }
+        let header_length = packet.header_length();
+        let received = Received {
+            meta: IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: packet.protocol(),
+                ecn: packet.ecn(),
+                hop_limit: packet.ttl(),
+            },
+            source_mac,
+            ip_offset: HEADER_LENGTH,
+            layer4_offset: HEADER_LENGTH + header_length,
+            layer4_length: packet.payload().len(),
+            total_length: packet.total_length().saturating_sub(header_length),
+        };
+        self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    fn input_ipv6(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let tail_length: usize = tail.iter().map(Frame::len).sum();
+        let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
+        let parsed = if tail.is_empty() { ipv6::Packet::parse(bytes) } else { ipv6::Packet::parse_quoted(bytes) };
+        let packet = match parsed {
+            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
+            _ => {
+                self.network.counters.ip_invalid += 1;
+                return;
+            }
+        };
+        let Ok(upper) = ipv6_extension::walk(&packet) else {
+            self.network.counters.ip_invalid += 1;
+            return;
+        };
+        if upper.fragment.is_some() {
+            self.network.counters.ip_fragments += 1;
+            self.network.counters.ip_reassembly_dropped += 1;
+            return;
+        }
+        if matches!(upper.refusal, Some(Refusal::Drop | Refusal::Report(..) | Refusal::ReportUnlessMulticast(..))) {
+            self.network.counters.ip_invalid += 1;
+            return;
+        }
+        let received = Received {
+            meta: IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: upper.protocol,
+                ecn: packet.ecn(),
+                hop_limit: packet.hop_limit(),
+            },
+            source_mac,
+            ip_offset: HEADER_LENGTH,
+            layer4_offset: HEADER_LENGTH + upper.offset,
+            layer4_length: upper.payload.len(),
+            total_length: packet.total_length().saturating_sub(upper.offset),
+        };
+        self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    #[inline]
+    fn input_layer4(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        received: Received,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let meta = received.meta;
+        if meta.protocol == Protocol::TCP {
+            self.input_tcp(now, vnic, received, frame, tail);
+            return;
+        }
+        if !self.accepts(&meta) {
+            return;
+        }
+        if self.network.shared_address {
+            self.network.learn(now, vnic, meta.source, received.source_mac, false, true);
+        }
+        match meta.protocol {
+            Protocol::UDP => self.input_udp(now, vnic, received, frame, tail),
+            Protocol::ICMPV4 if meta.source.is_ipv4() => {
+                self.input_icmpv4(now, vnic, meta, received.layer4(&frame));
+            }
+            Protocol::ICMPV6 if meta.source.is_ipv6() => {
+                self.input_icmpv6(now, vnic, meta, received.source_mac, received.layer4(&frame));
+            }
+            _ => {
+                self.network.counters.ip_unknown_protocol += 1;
+                let end = received.layer4_offset + received.layer4_length;
+                if let Some(packet) = frame.bytes().get(received.ip_offset..end) {
+                    self.network.send_unreachable(now, vnic, meta, packet, false);
+                }
+            }
+        }
+    }
+
+    /// Whether a packet is for us and from a possible source (RFC 1122 section 3.2.1.3); counts it if not.
+    pub(crate) fn accepts(&mut self, meta: &IpMeta) -> bool {
+        let unspecified_source = meta.source.is_unspecified() && meta.protocol != Protocol::ICMPV6;
+        if unspecified_source
+            || meta.source.is_multicast()
+            || meta.source.is_loopback()
+            || self.network.routes.is_broadcast(meta.source)
+        {
+            self.network.counters.ip_martian += 1;
+            return false;
+        }
+        let destination = meta.destination;
+        let multicast_v6 = destination.is_ipv6() && destination.is_multicast() && meta.protocol == Protocol::ICMPV6;
+        if !self.network.routes.is_own(destination) && !multicast_v6 {
+            self.network.counters.ip_not_ours += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Whether a layer-4 checksum field is one that a peer on this machine left for its device to finish.
+    #[inline]
+    pub(crate) fn checksum_may_be_partial(&self, field: u16, pseudo_header_sum: u16) -> bool {
+        match self.receive_checksum {
+            ReceiveChecksum::Verify => false,
+            ReceiveChecksum::AcceptPartial => field == pseudo_header_sum,
+            ReceiveChecksum::Trust => true,
+        }
+    }
+
+    /// The sum over the rest of a packet's layer-4 bytes, in the frames after the first.
+    pub(crate) fn tail_sum(first_length: usize, total_length: usize, tail: &[Frame]) -> u16 {
+        let mut sum = 0;
+        let mut position = first_length;
+        for frame in tail {
+            let count = frame.len().min(total_length.saturating_sub(position));
+            let part = checksum::sum(frame.bytes().get(..count).unwrap_or(&[]));
+            sum = if position % 2 == 0 { checksum::combine(sum, part) } else { checksum::combine_at_odd(sum, part) };
+            position += count;
+        }
+        sum
+    }
+}

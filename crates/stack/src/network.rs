@@ -1,0 +1,390 @@
+//! The network layer's way out: IP and Ethernet headers, next hop, neighbour, device.
+
+use crate::counters::Counters;
+use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
+use crate::rate_limit::RateLimiter;
+use crate::routes::Routes;
+use crate::wheel::Wheel;
+use qanat_nic::{ChecksumOffload, Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_wire::ethernet::{EtherType, MacAddress};
+use qanat_wire::ip::{Ecn, Protocol};
+use qanat_wire::neighbor_discovery::{Discovery, solicited_node};
+use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, neighbor_discovery};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Neighbours kept.
+const NEIGHBOURS_MAX: u32 = 1_024;
+/// Requests for neighbours per second: more would be a scan on somebody's behalf.
+const NEIGHBOUR_REQUESTS_PER_SECOND: u32 = 200;
+/// ICMP messages per second (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
+const ICMP_PER_SECOND: u32 = 1_000;
+/// Hop limit of what we send (RFC 1700).
+pub(crate) const HOP_LIMIT: u8 = 64;
+/// Room for the largest headers we write: Ethernet, IPv6, TCP with all options.
+const HEADERS_MAX: usize = 14 + 40 + 60;
+
+/// What of the device matters to every packet. Constant while it is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) mac: MacAddress,
+    pub(crate) mtu: u16,
+    /// Headroom of a fresh frame: the device's share and the headers.
+    pub(crate) headroom: usize,
+    /// The device fills in layer-4 checksums.
+    pub(crate) offload: bool,
+    /// Frames per packet.
+    pub(crate) buffers_max: usize,
+}
+
+/// Addresses, neighbours and limits of the network layer.
+pub(crate) struct Network {
+    pub(crate) link: Link,
+    pub(crate) routes: Routes,
+    pub(crate) neighbours: Neighbours,
+    pub(crate) counters: Counters,
+    /// Own addresses are the kernel's too: neighbours are learnt from what they send, never asked for.
+    pub(crate) shared_address: bool,
+    pub(crate) icmp_limit: RateLimiter,
+    retries: Wheel<NeighbourHint>,
+    request_limit: RateLimiter,
+}
+
+/// What goes around a layer-4 packet.
+#[derive(Clone, Copy)]
+pub(crate) struct IpMeta {
+    pub(crate) source: IpAddr,
+    pub(crate) destination: IpAddr,
+    pub(crate) protocol: Protocol,
+    pub(crate) ecn: Ecn,
+    pub(crate) hop_limit: u8,
+}
+
+impl IpMeta {
+    pub(crate) fn new(source: IpAddr, destination: IpAddr, protocol: Protocol) -> IpMeta {
+        IpMeta { source, destination, protocol, ecn: Ecn::NotCapable, hop_limit: HOP_LIMIT }
+    }
+
+    /// The pseudo-header's sum for `length` bytes of layer 4.
+    #[inline]
+    pub(crate) fn pseudo_header_sum(&self, length: usize) -> u16 {
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                checksum::pseudo_header_v4(source, destination, self.protocol, length)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                checksum::pseudo_header_v6(source, destination, self.protocol, length)
+            }
+            // Never built: both addresses come from one packet or one route.
+            _ => 0,
+        }
+    }
+
+    /// Bytes of the IP header.
+    #[inline]
+    pub(crate) fn header_length(&self) -> usize {
+        match self.source {
+            IpAddr::V4(_) => ipv4::HEADER_LENGTH,
+            IpAddr::V6(_) => ipv6::HEADER_LENGTH,
+        }
+    }
+
+    /// Puts the IP header before the frame's data; the packet's payload is `payload_length` bytes, of which the frame
+    /// may hold only the first part.
+    #[inline]
+    pub(crate) fn prepend(&self, frame: &mut Frame, payload_length: usize) -> Option<EtherType> {
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let header = ipv4::Header {
+                    source,
+                    destination,
+                    protocol: self.protocol,
+                    payload_length,
+                    ttl: self.hop_limit,
+                    // Atomic datagrams need no identification (RFC 6864 section 4.1).
+                    identification: 0,
+                    dont_fragment: true,
+                    ecn: self.ecn,
+                    dscp: 0,
+                };
+                header.emit(frame.prepend(ipv4::HEADER_LENGTH)?).ok()?;
+                Some(EtherType::IPV4)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let header = ipv6::Header {
+                    source,
+                    destination,
+                    next_header: self.protocol,
+                    payload_length,
+                    hop_limit: self.hop_limit,
+                    flow_label: 0,
+                    ecn: self.ecn,
+                    dscp: 0,
+                };
+                header.emit(frame.prepend(ipv6::HEADER_LENGTH)?).ok()?;
+                Some(EtherType::IPV6)
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Puts the Ethernet header before the frame's data.
+#[inline]
+pub(crate) fn prepend_ethernet(
+    frame: &mut Frame,
+    source: MacAddress,
+    destination: MacAddress,
+    ethertype: EtherType,
+) -> Option<()> {
+    let header = ethernet::Header { destination, source, ethertype };
+    header.emit(frame.prepend(ethernet::HEADER_LENGTH)?).ok()?;
+    Some(())
+}
+
+fn multicast_mac(address: IpAddr) -> Option<MacAddress> {
+    match address {
+        IpAddr::V4(v4) if v4.is_multicast() => Some(MacAddress::for_ipv4_multicast(v4)),
+        IpAddr::V6(v6) if v6.is_multicast() => Some(MacAddress::for_ipv6_multicast(v6)),
+        _ => None,
+    }
+}
+
+impl Network {
+    pub(crate) fn new(vnic: &dyn Vnic, routes: Routes, shared_address: bool, key: (u64, u64), now: Time) -> Network {
+        let capabilities = vnic.capabilities();
+        let link = Link {
+            mac: capabilities.mac,
+            mtu: capabilities.mtu,
+            headroom: (usize::from(capabilities.transmit_headroom) + HEADERS_MAX).next_multiple_of(64),
+            offload: capabilities.transmit_checksum,
+            buffers_max: usize::from(capabilities.transmit_buffers_max.max(1)),
+        };
+        Network {
+            link,
+            routes,
+            neighbours: Neighbours::new(NEIGHBOURS_MAX, key),
+            counters: Counters::default(),
+            shared_address,
+            icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
+            // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
+            retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
+            request_limit: RateLimiter::new(NEIGHBOUR_REQUESTS_PER_SECOND, now),
+        }
+    }
+
+    /// An empty frame with room for headers.
+    #[inline]
+    pub(crate) fn frame(&mut self, vnic: &dyn Vnic) -> Option<Frame> {
+        let frame = vnic.transmit_pool().allocate(self.link.headroom);
+        if frame.is_none() {
+            self.counters.transmit_no_buffer += 1;
+        }
+        frame
+    }
+
+    /// Hands a finished frame to the device.
+    #[inline]
+    pub(crate) fn transmit(&mut self, vnic: &mut dyn Vnic, buffer: TransmitBuffer, options: TransmitOptions) -> bool {
+        let sent = vnic.transmit(buffer, options).is_ok();
+        if sent {
+            self.counters.transmit_frames += 1;
+        } else {
+            self.counters.transmit_ring_full += 1;
+        }
+        sent
+    }
+
+    /// Sends a layer-4 packet (complete with checksum, in one frame) to its next hop, or keeps it until the neighbour
+    /// answers.
+    pub(crate) fn send(&mut self, now: Time, vnic: &mut dyn Vnic, meta: IpMeta, frame: Frame) {
+        self.send_with(now, vnic, meta, frame, None);
+    }
+
+    /// As [`send`](Network::send); `checksum_offset`: where the device is to put the layer-4 checksum.
+    pub(crate) fn send_with(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        meta: IpMeta,
+        mut frame: Frame,
+        checksum_offset: Option<u16>,
+    ) {
+        let length = frame.len();
+        let Some(ethertype) = meta.prepend(&mut frame, length) else { return };
+        let start = (ethernet::HEADER_LENGTH + meta.header_length()) as u16;
+        let checksum = checksum_offset.map(|offset| ChecksumOffload { start, offset });
+        let options = TransmitOptions { continues: false, checksum };
+        if let Some(mac) = multicast_mac(meta.destination) {
+            if prepend_ethernet(&mut frame, self.link.mac, mac, ethertype).is_some() {
+                self.transmit(vnic, TransmitBuffer::Owned(frame), options);
+            }
+            return;
+        }
+        let Some(next_hop) = self.routes.next_hop(meta.destination) else {
+            self.counters.ip_no_route += 1;
+            return;
+        };
+        let (mac, hint) = self.resolve(now, vnic, next_hop, NeighbourHint::default());
+        if prepend_ethernet(&mut frame, self.link.mac, mac.unwrap_or_default(), ethertype).is_none() {
+            return;
+        }
+        match mac {
+            Some(_) => {
+                self.transmit(vnic, TransmitBuffer::Owned(frame), options);
+            }
+            None => self.wait(hint, frame, options),
+        }
+    }
+
+    /// Keeps a finished frame, but for its Ethernet destination, until the neighbour answers.
+    pub(crate) fn wait(&mut self, hint: NeighbourHint, frame: Frame, options: TransmitOptions) {
+        if self.neighbours.wait(hint, Pending { frame, options }).is_some() {
+            self.counters.neighbour_pending_dropped += 1;
+        }
+    }
+
+    /// The Ethernet address of a next hop; asks for it if unknown or overdue for confirmation.
+    #[inline]
+    pub(crate) fn resolve(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        next_hop: IpAddr,
+        hint: NeighbourHint,
+    ) -> (Option<MacAddress>, NeighbourHint) {
+        match self.neighbours.resolve(now, next_hop, hint) {
+            Resolution::Known { mac, hint, refresh } => {
+                if refresh && !self.shared_address {
+                    self.ask(now, vnic, next_hop, Some(mac));
+                    self.retries.insert(now + RETRANSMIT, hint);
+                }
+                (Some(mac), hint)
+            }
+            Resolution::Unknown { hint, ask } => {
+                if ask {
+                    self.ask(now, vnic, next_hop, None);
+                    self.retries.insert(now + RETRANSMIT, hint);
+                }
+                (None, hint)
+            }
+        }
+    }
+
+    /// A neighbour told its address: enters it and sends what waited for it.
+    pub(crate) fn learn(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        address: IpAddr,
+        mac: MacAddress,
+        solicited: bool,
+        create: bool,
+    ) {
+        if !mac.is_unicast() || !self.routes.is_on_link(address) || self.routes.is_own(address) {
+            return;
+        }
+        for Pending { mut frame, options } in self.neighbours.learn(now, address, mac, solicited, create) {
+            if let Some(destination) = frame.bytes_mut().get_mut(..6) {
+                destination.copy_from_slice(&mac.0);
+                self.transmit(vnic, TransmitBuffer::Owned(frame), options);
+            }
+        }
+    }
+
+    /// Repeats requests that are due; gives up on neighbours that stay silent, and calls `failed` with each.
+    pub(crate) fn poll_neighbours(&mut self, now: Time, vnic: &mut dyn Vnic, mut failed: impl FnMut(IpAddr)) {
+        while let Some(hint) = self.retries.pop_expired(now) {
+            match self.neighbours.retry(hint) {
+                Retry::Nothing => {}
+                Retry::Ask(address, mac) => {
+                    self.ask(now, vnic, address, mac);
+                    self.retries.insert(now + RETRANSMIT, hint);
+                }
+                Retry::Failed(address, lost) => {
+                    self.counters.neighbour_failed += 1;
+                    self.counters.neighbour_pending_dropped += lost as u64;
+                    failed(address);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
+        self.retries.next_deadline()
+    }
+
+    /// Sends an ARP request or neighbour solicitation, to `mac` if known, else to all.
+    fn ask(&mut self, now: Time, vnic: &mut dyn Vnic, address: IpAddr, mac: Option<MacAddress>) {
+        if !self.request_limit.allow(now) {
+            self.counters.neighbour_rate_limited += 1;
+            return;
+        }
+        let sent = match (address, self.routes.source_for(address)) {
+            (IpAddr::V4(target), Some(IpAddr::V4(source))) => self.send_arp_request(vnic, source, target, mac),
+            (IpAddr::V6(target), Some(IpAddr::V6(source))) => {
+                self.send_neighbour_solicitation(vnic, source, target, mac)
+            }
+            _ => None,
+        };
+        self.counters.neighbour_requests += u64::from(sent.is_some());
+    }
+
+    fn send_arp_request(
+        &mut self,
+        vnic: &mut dyn Vnic,
+        source: Ipv4Addr,
+        target: Ipv4Addr,
+        mac: Option<MacAddress>,
+    ) -> Option<()> {
+        let request = arp::Header {
+            operation: arp::Operation::REQUEST,
+            sender_hardware: self.link.mac,
+            sender_protocol: source,
+            target_hardware: MacAddress::default(),
+            target_protocol: target,
+        };
+        self.send_arp(vnic, request, mac.unwrap_or(MacAddress::BROADCAST))
+    }
+
+    /// Sends an ARP packet to `destination`.
+    pub(crate) fn send_arp(&mut self, vnic: &mut dyn Vnic, packet: arp::Header, destination: MacAddress) -> Option<()> {
+        let mut frame = self.frame(vnic)?;
+        packet.emit(frame.append(arp::PACKET_LENGTH)?).ok()?;
+        prepend_ethernet(&mut frame, self.link.mac, destination, EtherType::ARP)?;
+        self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
+    }
+
+    fn send_neighbour_solicitation(
+        &mut self,
+        vnic: &mut dyn Vnic,
+        source: Ipv6Addr,
+        target: Ipv6Addr,
+        mac: Option<MacAddress>,
+    ) -> Option<()> {
+        let destination = if mac.is_some() { target } else { solicited_node(target) };
+        let options =
+            neighbor_discovery::Options { source_link_layer: Some(self.link.mac), ..neighbor_discovery::Options::default() };
+        let message = neighbor_discovery::Header { discovery: Discovery::NeighborSolicitation { target }, options };
+        let mac = mac.unwrap_or_else(|| MacAddress::for_ipv6_multicast(destination));
+        self.send_discovery(vnic, source, destination, mac, &message)
+    }
+
+    /// Sends a neighbour discovery message (RFC 4861) straight to an Ethernet address.
+    pub(crate) fn send_discovery(
+        &mut self,
+        vnic: &mut dyn Vnic,
+        source: Ipv6Addr,
+        destination: Ipv6Addr,
+        mac: MacAddress,
+        message: &neighbor_discovery::Header,
+    ) -> Option<()> {
+        let mut frame = self.frame(vnic)?;
+        let length = message.encoded_length();
+        let mut meta = IpMeta::new(source.into(), destination.into(), Protocol::ICMPV6);
+        meta.hop_limit = neighbor_discovery::HOP_LIMIT;
+        message.emit(frame.append(length)?, meta.pseudo_header_sum(length)).ok()?;
+        let ethertype = meta.prepend(&mut frame, length)?;
+        prepend_ethernet(&mut frame, self.link.mac, mac, ethertype)?;
+        self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
+    }
+}

@@ -1,0 +1,160 @@
+//! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
+
+use crate::network::IpMeta;
+use crate::input::Received;
+use crate::stack::{CommandError, Stack};
+use crate::{Chunk, Event, UdpSocketId};
+use qanat_nic::{Frame, Time, Vnic};
+use qanat_wire::ip::Protocol;
+use qanat_wire::udp;
+use std::net::SocketAddr;
+
+/// A bound socket.
+pub(crate) struct UdpSocket {
+    local: SocketAddr,
+}
+
+/// Sockets by port. Few enough to be walked; the first byte compared nearly always decides.
+impl Stack {
+    fn udp_socket_for(&self, destination: SocketAddr) -> Option<u32> {
+        let matching = |local: SocketAddr| {
+            local.port() == destination.port()
+                && local.is_ipv4() == destination.is_ipv4()
+                && (local.ip() == destination.ip() || local.ip().is_unspecified())
+        };
+        self.udp_sockets.iter().find(|(_, socket)| matching(socket.local)).map(|(slot, _)| slot)
+    }
+
+    /// Opens a UDP socket on `local` (an unspecified address: all own addresses of its family).
+    ///
+    /// # Errors
+    /// [`CommandError::Full`], [`CommandError::InUse`], [`CommandError::Unreachable`] for a foreign address.
+    pub fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        if !local.ip().is_unspecified() && !self.network.routes.is_own(local.ip()) {
+            return Err(CommandError::Unreachable);
+        }
+        if self.udp_socket_for(local).is_some() {
+            return Err(CommandError::InUse);
+        }
+        match self.udp_sockets.insert(UdpSocket { local }) {
+            Ok((slot, generation)) => Ok(UdpSocketId::new(slot, generation)),
+            Err(_) => Err(CommandError::Full),
+        }
+    }
+
+    /// Closes a UDP socket.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        self.udp_sockets.remove(socket.index() as u32);
+        Ok(())
+    }
+
+    /// Sends one datagram. Lost, and counted, if the device has no room.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::TooLong`] beyond the link's MTU, [`CommandError::Unreachable`].
+    pub fn send_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let local =
+            self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
+        let source = if local.ip().is_unspecified() {
+            self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
+        } else {
+            local.ip()
+        };
+        if source.is_ipv4() != peer.is_ipv4() {
+            return Err(CommandError::Unreachable);
+        }
+        let meta = IpMeta::new(source, peer.ip(), Protocol::UDP);
+        let length = udp::HEADER_LENGTH + payload.len();
+        if length + meta.header_length() > usize::from(self.network.link.mtu) {
+            return Err(CommandError::TooLong);
+        }
+        let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
+        let Some(bytes) = frame.append(length) else { return Err(CommandError::TooLong) };
+        let header =
+            udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length: payload.len() };
+        let Some((head, body)) = bytes.split_at_mut_checked(udp::HEADER_LENGTH) else { return Ok(()) };
+        let offload = self.network.link.offload;
+        let pseudo = meta.pseudo_header_sum(length);
+        // One copy: a datagram's bytes are the caller's only during this call.
+        let sum = if offload {
+            body.copy_from_slice(payload);
+            0
+        } else {
+            qanat_wire::checksum::copy_and_sum(payload, body)
+        };
+        let written = header.emit(head).and_then(|_| {
+            if offload {
+                head[udp::CHECKSUM_OFFSET..udp::HEADER_LENGTH].copy_from_slice(&pseudo.to_be_bytes());
+                Ok(())
+            } else {
+                udp::write_checksum(head, pseudo, sum)
+            }
+        });
+        if written.is_err() {
+            return Err(CommandError::TooLong);
+        }
+        self.network.counters.udp_sent += 1;
+        let checksum_offset = offload.then_some(udp::CHECKSUM_OFFSET as u16);
+        self.network.send_with(now, vnic, meta, frame, checksum_offset);
+        Ok(())
+    }
+
+    /// A datagram arrived: `frame` is the whole frame, `received` says where the parts are.
+    pub(crate) fn input_udp(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        received: Received,
+        mut frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let meta = received.meta;
+        let bytes = received.layer4(&frame);
+        let Ok(datagram) = udp::Datagram::parse(bytes) else {
+            self.network.counters.udp_invalid += 1;
+            return;
+        };
+        if !tail.is_empty() {
+            // A datagram is one chunk: one that the device spread over several frames can't be lent.
+            self.network.counters.udp_invalid += 1;
+            return;
+        }
+        let pseudo = meta.pseudo_header_sum(datagram.length());
+        let valid = if datagram.has_checksum() {
+            self.checksum_may_be_partial(datagram.checksum(), pseudo) || datagram.checksum_is_valid(pseudo)
+        } else {
+            // RFC 8200 section 8.1: without one only over IPv4.
+            meta.source.is_ipv4()
+        };
+        if !valid {
+            self.network.counters.udp_checksum += 1;
+            return;
+        }
+        let destination = SocketAddr::new(meta.destination, datagram.destination_port());
+        let Some(slot) = self.udp_socket_for(destination) else {
+            self.network.counters.udp_no_port += 1;
+            if let Some(packet) = frame.bytes().get(received.ip_offset..received.layer4_offset + received.layer4_length) {
+                self.network.send_unreachable(now, vnic, meta, packet, true);
+            }
+            return;
+        };
+        let peer = SocketAddr::new(meta.source, datagram.source_port());
+        let length = datagram.payload().len();
+        frame.trim_front(received.layer4_offset + udp::HEADER_LENGTH);
+        frame.truncate(length);
+        self.network.counters.udp_received += 1;
+        let socket = UdpSocketId::new(slot, self.udp_sockets.generation(slot));
+        self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
+    }
+}
