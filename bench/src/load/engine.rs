@@ -231,6 +231,11 @@ impl Engine {
         self.phase == Phase::Over
     }
 
+    /// Whether the warm-up is over and the window isn't.
+    pub fn is_within_window(&self) -> bool {
+        self.phase == Phase::Window
+    }
+
     /// Arrivals, time-outs, back-offs, the window's ends. Call at [`next_due`](Engine::next_due) and every [`TICK`].
     pub fn tick(&mut self, now: Time, transport: &mut impl Transport) {
         if self.phase != Phase::Over && now >= self.phase_end {

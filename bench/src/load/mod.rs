@@ -1,7 +1,13 @@
-//! Load generators.
+//! Load generators. `http`: closed and open loop, over our own stack or the kernel's.
 
 pub mod engine;
 pub mod figures;
+pub mod http;
+pub mod kernel;
 pub mod mix;
+pub mod native;
 pub mod response;
 pub mod schedule;
+
+pub use figures::{Figures, Report};
+pub use http::{HttpLoadOptions, HttpPlan, LoadError};
