@@ -4,13 +4,19 @@
 //! [`Pool`] it came from. Drivers and middleware implement [`Vnic`]; test devices are drivers like the others.
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
 
+pub mod af_xdp;
 mod checksum;
+mod error;
+pub mod link;
 mod memory;
 pub mod pair;
 mod plan;
 mod time;
+pub mod veth;
 mod vnic;
 
+pub use af_xdp::AfXdp;
+pub use error::DeviceError;
 pub use memory::{Frame, Pool, Region};
 pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use plan::{FrameMemory, MemoryPlan};

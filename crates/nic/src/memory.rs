@@ -210,6 +210,11 @@ impl Frame {
         self.index as usize * self.pool.region.frame_size as usize + self.start as usize
     }
 
+    /// The region it is a part of.
+    pub(crate) fn region(&self) -> &Region {
+        &self.pool.region
+    }
+
     /// The frame's number in its region.
     pub fn index(&self) -> u32 {
         self.index

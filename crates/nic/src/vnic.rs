@@ -94,6 +94,8 @@ pub struct VnicStatistics {
     pub transmit_invalid: u64,
     /// Frames the device took but lost (for example `EBUSY` of a full veth peer).
     pub transmit_lost: u64,
+    /// Frames that had to be copied to be sent: in flight already, of another device's memory, or without headroom.
+    pub transmit_copied: u64,
     /// Times a sender found no room in the ring.
     pub transmit_ring_full: u64,
     /// System calls made for transmission.

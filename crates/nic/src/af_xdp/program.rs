@@ -1,0 +1,344 @@
+//! The XDP program: loaded, attached by a link that dies with the process, its rules and counters.
+//!
+//! Layouts here are the twins of `bpf/steer.c`.
+
+use crate::error::DeviceError;
+use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::programs::Xdp;
+use aya::{Ebpf, EbpfError, Pod};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Own addresses at most, per family.
+pub const ADDRESSES_MAX: usize = 64;
+/// Services at most of one shared address.
+pub const SERVICES_MAX: usize = 8;
+/// Queues at most.
+pub const QUEUES_MAX: u32 = 64;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/steer.o"));
+
+/// What the server takes of the traffic to one address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// The destination address.
+    pub address: IpAddr,
+    /// How much of it.
+    pub take: Take,
+}
+
+/// See [`Rule`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Everything, ARP and ND for it included: the kernel must not have the address.
+    Address,
+    /// Only these services; the kernel answers ARP, ND and ICMP echo and keeps all other ports. ICMP errors about
+    /// packets from these ports are taken too.
+    Services(Vec<PortRange>),
+}
+
+/// A range of ports of a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortRange {
+    /// IP protocol number: 6 (TCP) or 17 (UDP).
+    pub protocol: u8,
+    /// First port.
+    pub first: u16,
+    /// Last port, inclusive.
+    pub last: u16,
+}
+
+impl Rule {
+    /// All of `address`.
+    pub fn whole(address: IpAddr) -> Rule {
+        Rule { address, take: Take::Address }
+    }
+
+    /// Only some ports of `address`, which the kernel has too.
+    pub fn shared(address: IpAddr, services: &[PortRange]) -> Rule {
+        Rule { address, take: Take::Services(services.to_vec()) }
+    }
+}
+
+/// Packets seen by the program, by what became of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verdicts {
+    /// Left to the kernel: not ours.
+    pub passed: u64,
+    /// Taken: ARP for a whole address.
+    pub taken_arp: u64,
+    /// Taken: neighbour solicitations for a whole address.
+    pub taken_nd: u64,
+    /// Taken: to a whole address.
+    pub taken_address: u64,
+    /// Taken: to a service of a shared address.
+    pub taken_service: u64,
+    /// Taken: ICMP errors about a shared address's service.
+    pub taken_error: u64,
+    /// Ours, but no socket is on the queue it came by: left to the kernel.
+    pub no_socket: u64,
+    /// Cut short within headers: left to the kernel.
+    pub malformed: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Service {
+    first_port: u16,
+    last_port: u16,
+    protocol: u8,
+    reserved: [u8; 3],
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Ownership {
+    whole: u32,
+    services: [Service; SERVICES_MAX],
+}
+
+// SAFETY: plain integers without padding: 4 + 8 × 8 bytes.
+unsafe impl Pod for Ownership {}
+const _: () = assert!(size_of::<Ownership>() == 4 + 8 * SERVICES_MAX);
+
+/// The attached program. Dropping it detaches it.
+pub(super) struct Program {
+    sockets: XskMap<MapData>,
+    addresses_v4: HashMap<MapData, u32, Ownership>,
+    addresses_v6: HashMap<MapData, [u8; 16], Ownership>,
+    verdicts: PerCpuArray<MapData, u64>,
+    rules: BTreeSet<IpAddr>,
+    _link: OwnedFd,
+    /// Whether it takes packets of several buffers.
+    pub(super) scatter: bool,
+    _object: Ebpf,
+}
+
+impl Program {
+    /// Loads the program and attaches it natively to the interface. To be called inside its namespace.
+    pub(super) fn attach(index: u32, name: &str, mtu: u32, driver: &str) -> Result<Program, DeviceError> {
+        let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
+        // A driver that knows packets of several buffers bears any MTU; others refuse that program.
+        let (link, scatter) = match try_attach(&mut object, "steer_frags", index) {
+            Ok(link) => (link, true),
+            Err(Attempt::Load(error)) => return Err(load_error(EbpfError::ProgramError(error))),
+            Err(Attempt::Link(_)) => match try_attach(&mut object, "steer_linear", index) {
+                Ok(link) => (link, false),
+                Err(Attempt::Load(error)) => return Err(load_error(EbpfError::ProgramError(error))),
+                Err(Attempt::Link(error)) => return Err(link_error(error, name, mtu, driver)),
+            },
+        };
+        Ok(Program {
+            sockets: map(&mut object, "sockets")?,
+            addresses_v4: map(&mut object, "addresses_v4")?,
+            addresses_v6: map(&mut object, "addresses_v6")?,
+            verdicts: map(&mut object, "verdicts")?,
+            rules: BTreeSet::new(),
+            _link: link,
+            scatter,
+            _object: object,
+        })
+    }
+
+    /// Sends what is taken on `queue` to this socket.
+    pub(super) fn set_socket(&mut self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), DeviceError> {
+        self.sockets.set(queue, socket.as_raw_fd(), 0).map_err(|error| map_error("register the AF_XDP socket", error))
+    }
+
+    /// Replaces the rules: new ones first, so that an address in both is never without.
+    pub(super) fn set_rules(&mut self, rules: &[Rule]) -> Result<(), DeviceError> {
+        let what = "set steering rules";
+        let ownerships = check(rules)?;
+        let kept: BTreeSet<IpAddr> = rules.iter().map(|rule| rule.address).collect();
+        // The old ones must go first if both don't fit.
+        let overfull = self.rules.union(&kept).count() > ADDRESSES_MAX;
+        let stale: Vec<IpAddr> = self.rules.difference(&kept).copied().collect();
+        if overfull {
+            self.remove(&stale).map_err(|error| map_error(what, error))?;
+        }
+        for (address, ownership) in ownerships {
+            match address {
+                IpAddr::V4(address) => self.addresses_v4.insert(u32::from_ne_bytes(address.octets()), ownership, 0),
+                IpAddr::V6(address) => self.addresses_v6.insert(address.octets(), ownership, 0),
+            }
+            .map_err(|error| map_error(what, error))?;
+            self.rules.insert(address);
+        }
+        if !overfull {
+            self.remove(&stale).map_err(|error| map_error(what, error))?;
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, addresses: &[IpAddr]) -> Result<(), MapError> {
+        for address in addresses {
+            match address {
+                IpAddr::V4(address) => self.addresses_v4.remove(&u32::from_ne_bytes(address.octets()))?,
+                IpAddr::V6(address) => self.addresses_v6.remove(&address.octets())?,
+            }
+            self.rules.remove(address);
+        }
+        Ok(())
+    }
+
+    /// The program's counters, summed over processors.
+    pub(super) fn verdicts(&self) -> Result<Verdicts, DeviceError> {
+        let read = |slot: u32| -> Result<u64, DeviceError> {
+            let values = self.verdicts.get(&slot, 0).map_err(|error| map_error("read XDP counters", error))?;
+            Ok(values.iter().sum())
+        };
+        Ok(Verdicts {
+            passed: read(0)?,
+            taken_arp: read(1)?,
+            taken_nd: read(2)?,
+            taken_address: read(3)?,
+            taken_service: read(4)?,
+            taken_error: read(5)?,
+            no_socket: read(6)?,
+            malformed: read(7)?,
+        })
+    }
+}
+
+/// Rules in the program's form.
+fn check(rules: &[Rule]) -> Result<Vec<(IpAddr, Ownership)>, DeviceError> {
+    if rules.len() > ADDRESSES_MAX {
+        let reason = format!("{} own addresses: at most {ADDRESSES_MAX}", rules.len());
+        return Err(DeviceError::Invalid { reason });
+    }
+    let convert = |rule: &Rule| {
+        let mut ownership = Ownership::default();
+        match &rule.take {
+            Take::Address => ownership.whole = 1,
+            Take::Services(ranges) => {
+                let valid = |range: &PortRange| matches!(range.protocol, 6 | 17) && range.first <= range.last;
+                if ranges.is_empty() || ranges.len() > SERVICES_MAX || !ranges.iter().all(valid) {
+                    let reason = format!(
+                        "services of {}: 1 to {SERVICES_MAX} ranges of TCP or UDP ports, first to last",
+                        rule.address
+                    );
+                    return Err(DeviceError::Invalid { reason });
+                }
+                for (service, range) in ownership.services.iter_mut().zip(ranges) {
+                    let (first_port, last_port) = (range.first, range.last);
+                    *service = Service { first_port, last_port, protocol: range.protocol, reserved: [0; 3] };
+                }
+            }
+        }
+        Ok((rule.address, ownership))
+    };
+    rules.iter().map(convert).collect()
+}
+
+enum Attempt {
+    Load(aya::programs::ProgramError),
+    Link(io::Error),
+}
+
+fn try_attach(object: &mut Ebpf, name: &str, index: u32) -> Result<OwnedFd, Attempt> {
+    use aya::programs::ProgramError;
+    let program = object.program_mut(name).ok_or(Attempt::Load(ProgramError::UnexpectedProgramType))?;
+    let program: &mut Xdp = program.try_into().map_err(Attempt::Load)?;
+    program.load().map_err(Attempt::Load)?;
+    let fd = program.fd().map_err(Attempt::Load)?;
+    create_link(fd.as_fd(), index).map_err(Attempt::Link)
+}
+
+/// `BPF_LINK_CREATE`, native mode. Not aya's `attach`: that falls back to netlink, whose attachment would outlive us.
+fn create_link(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
+    const BPF_LINK_CREATE: i64 = 28;
+    const BPF_XDP: u32 = 37;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    #[repr(C, align(8))]
+    struct Attributes {
+        program: u32,
+        target: u32,
+        attach_type: u32,
+        flags: u32,
+        rest: [u64; 4],
+    }
+    let attributes = Attributes {
+        program: program.as_raw_fd() as u32,
+        target: index,
+        attach_type: BPF_XDP,
+        flags: XDP_FLAGS_DRV_MODE,
+        rest: [0; 4],
+    };
+    // SAFETY: a live attribute block of this length, zero beyond the fields this command has.
+    let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const attributes, size_of_val(&attributes)) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+fn link_error(error: io::Error, name: &str, mtu: u32, driver: &str) -> DeviceError {
+    let name = name.to_owned();
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EEXIST) => {
+            let program = crate::link::link(&name).ok().and_then(|link| link.xdp_program);
+            DeviceError::Occupied { name, program }
+        }
+        Some(libc::EOPNOTSUPP) => DeviceError::NoNativeXdp { name, driver: driver.to_owned() },
+        Some(libc::ERANGE) => DeviceError::MtuTooLarge { name, mtu },
+        Some(libc::ENODEV) => DeviceError::NoSuchInterface { name },
+        // veth needs as many receive queues as its peer has transmit queues.
+        Some(libc::ENOSPC) => DeviceError::TooFewQueues { name, wanted: 2, available: 1 },
+        _ => DeviceError::system("attach the XDP program", error),
+    }
+}
+
+/// Tells missing privileges apart in aya's nested errors.
+fn load_error(error: EbpfError) -> DeviceError {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(current) = cause {
+        if let Some(system) = current.downcast_ref::<io::Error>() {
+            if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+                return DeviceError::Privileges { what: "load the XDP program" };
+            }
+            if system.raw_os_error() == Some(libc::ENOSYS) {
+                return DeviceError::KernelTooOld { missing: "the bpf system call" };
+            }
+        }
+        cause = current.source();
+    }
+    DeviceError::System { what: "load the XDP program".to_owned(), source: io::Error::other(error) }
+}
+
+fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, DeviceError> {
+    let missing = || DeviceError::Invalid { reason: format!("the XDP program has no map {name}: rebuild") };
+    let map = object.take_map(name).ok_or_else(missing)?;
+    T::try_from(map).map_err(|error| map_error("open the XDP program's maps", error))
+}
+
+fn map_error(what: &'static str, error: MapError) -> DeviceError {
+    match error {
+        MapError::SyscallError(error) => DeviceError::system(what, error.io_error),
+        other => DeviceError::System { what: what.to_owned(), source: io::Error::other(other) },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    #[test]
+    fn rules_are_checked() {
+        let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+        let range = PortRange { protocol: 6, first: 80, last: 80 };
+        assert!(check(&[Rule::whole(address), Rule::shared(address, &[range])]).is_ok());
+        for bad in [
+            Rule::shared(address, &[]),
+            Rule::shared(address, &[PortRange { protocol: 1, ..range }]),
+            Rule::shared(address, &[PortRange { first: 81, ..range }]),
+            Rule::shared(address, &[range; SERVICES_MAX + 1]),
+        ] {
+            assert!(check(&[bad]).is_err());
+        }
+        assert!(check(&vec![Rule::whole(address); ADDRESSES_MAX + 1]).is_err());
+    }
+}

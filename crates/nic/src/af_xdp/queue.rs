@@ -1,0 +1,385 @@
+//! [`AfXdp`]: one queue of an interface as a [`Vnic`].
+//!
+//! ```text
+//!   receive pool ─index→ fill ring ─kernel→ receive ring ─Frame→ the stack ─drop→ receive pool
+//!   TransmitBuffer → in_flight[frame index], transmit ring ─flush, kernel→ completion ring → in_flight dropped
+//! ```
+//!
+//! A frame is in exactly one of: its pool, a `Frame`, the kernel (fill ring … receive ring), `in_flight`.
+
+use super::socket::{Socket, SocketConfig};
+use super::{QueueOpener, RingSizes};
+use crate::error::DeviceError;
+use crate::memory::{Frame, Pool};
+use crate::plan::{FrameMemory, MemoryPlan};
+use crate::vnic::{
+    Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
+};
+use libc::xdp_desc;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What the kernel keeps free before received data (`XDP_PACKET_HEADROOM`).
+const RECEIVE_HEADROOM: u32 = 256;
+/// Ethernet header and one VLAN tag.
+const LINK_HEADER_MAX: u32 = 18;
+/// Frames one packet may consist of: the kernel's `MAX_SKB_FRAGS` + 1.
+const TRANSMIT_BUFFERS_MAX: u8 = 18;
+/// Refill the fill ring when this many entries are free: one shared position update for many frames.
+const REFILL_BATCH: u32 = 64;
+/// Kicks of one flush that move nothing before it gives up until the next.
+const FRUITLESS_KICKS_MAX: u32 = 4;
+/// Headroom of a frame copied by `transmit`: room for metadata, on a cache line.
+const COPY_HEADROOM: usize = 64;
+
+/// An open queue. Not `Send`: its frames belong to this thread.
+pub struct AfXdp {
+    /// Before the memory it uses.
+    socket: Socket,
+    in_flight: Vec<Option<TransmitBuffer>>,
+    in_flight_count: u32,
+    memory: FrameMemory,
+    frame_shift: u32,
+    /// Frames in the fill ring, or in the kernel's hands, or in the receive ring.
+    lent_count: u32,
+    /// Everything before this is whole packets, for the next flush to publish.
+    packet_end: u32,
+    /// Descriptors published so far.
+    published: u32,
+    /// A packet with too many frames is being thrown away.
+    discarding: bool,
+    capabilities: Capabilities,
+    statistics: VnicStatistics,
+    opener: QueueOpener,
+}
+
+impl AfXdp {
+    pub(super) fn open(opener: QueueOpener, plan: MemoryPlan) -> Result<AfXdp, DeviceError> {
+        let attachment = Arc::clone(&opener.attachment);
+        let (config, link) = (&attachment.config, &attachment.link);
+        let memory = plan.allocate().map_err(|error| match error.kind() {
+            std::io::ErrorKind::InvalidInput => DeviceError::Invalid { reason: error.to_string() },
+            _ => DeviceError::system("map frame memory", error),
+        })?;
+        let needs_scatter = link.mtu + LINK_HEADER_MAX > plan.frame_size - RECEIVE_HEADROOM;
+        if needs_scatter && !attachment.scatter {
+            return Err(DeviceError::MtuTooLarge { name: link.name.clone(), mtu: link.mtu });
+        }
+        let scatter = attachment.scatter && (needs_scatter || config.transmit_scatter);
+        let socket_config = SocketConfig {
+            interface: &link.name,
+            index: link.index,
+            queue: opener.queue,
+            namespace: config.namespace.as_ref(),
+            mode: config.mode,
+            rings: shrink(config.rings, plan),
+            scatter,
+            transmit_checksum: config.transmit_checksum,
+        };
+        let mut lent_count = 0;
+        let shift = plan.frame_size.trailing_zeros();
+        let socket = Socket::open(&socket_config, &memory.region, |fill| {
+            while fill.free(1) > 0
+                && let Some(frame) = memory.receive.allocate(0)
+            {
+                fill.push(u64::from(frame.into_index()) << shift);
+                lent_count += 1;
+            }
+            fill.publish(fill.position());
+        })?;
+        opener.register(socket.as_fd())?;
+        let capabilities = Capabilities {
+            mac: link.mac,
+            mtu: link.mtu.min(65_535) as u16,
+            // A zero-copy driver may lack it, and there is no telling which does.
+            transmit_checksum: socket.metadata_bytes > 0 && !socket.zero_copy,
+            receive_checksum: match attachment.driver.as_str() {
+                "veth" => ReceiveChecksum::AcceptPartial,
+                _ => ReceiveChecksum::Verify,
+            },
+            transmit_buffers_max: if scatter { TRANSMIT_BUFFERS_MAX } else { 1 },
+            segmentation_bytes_max: 0,
+            transmit_headroom: socket.metadata_bytes as u16,
+        };
+        let published = socket.transmit.position();
+        Ok(AfXdp {
+            in_flight: (0..memory.region.frame_count()).map(|_| None).collect(),
+            in_flight_count: 0,
+            frame_shift: shift,
+            lent_count,
+            packet_end: published,
+            published,
+            discarding: false,
+            capabilities,
+            statistics: VnicStatistics::default(),
+            socket,
+            memory,
+            opener,
+        })
+    }
+
+    /// Whether the driver moves frames without copying.
+    pub fn is_zero_copy(&self) -> bool {
+        self.socket.zero_copy
+    }
+
+    /// The queue's number.
+    pub fn queue(&self) -> u32 {
+        self.opener.queue
+    }
+
+    /// The pool received frames come from. Those lent to the kernel count as in use: see
+    /// [`lent_count`](AfXdp::lent_count).
+    pub fn receive_pool(&self) -> &Pool {
+        &self.memory.receive
+    }
+
+    /// Receive frames the kernel has.
+    pub fn lent_count(&self) -> u32 {
+        self.lent_count
+    }
+
+    /// Frames on their way out.
+    pub fn in_flight_count(&self) -> u32 {
+        self.in_flight_count
+    }
+
+    /// Lends free receive frames to the kernel.
+    #[inline]
+    fn refill(&mut self) {
+        let fill = &mut self.socket.fill;
+        let room = fill.free(REFILL_BATCH);
+        if room >= REFILL_BATCH {
+            let mut pushed = 0;
+            // Bounded by the ring's size.
+            while pushed < room
+                && let Some(frame) = self.memory.receive.allocate(0)
+            {
+                fill.push(u64::from(frame.into_index()) << self.frame_shift);
+                pushed += 1;
+            }
+            if pushed > 0 {
+                fill.publish(fill.position());
+                self.lent_count += pushed;
+            }
+        }
+        if fill.needs_wakeup() {
+            self.socket.kick_receive();
+        }
+    }
+
+    /// Descriptors of whole packets that may be taken: at most `frames_max` of `available`.
+    fn whole_packets(&self, available: u32, frames_max: u32) -> u32 {
+        let mut end = available.min(frames_max);
+        // The last one taken must end its packet. Without scatter-gather this looks at one descriptor.
+        while end > 0 && self.socket.receive.peek(end - 1).options & libc::XDP_PKT_CONTD != 0 {
+            end -= 1;
+        }
+        end
+    }
+
+    /// Drops the buffers of frames the kernel is done with.
+    #[inline]
+    fn reclaim(&mut self) {
+        let count = self.socket.completion.available_now();
+        for ahead in 0..count {
+            let index = self.socket.completion.peek(ahead) >> self.frame_shift;
+            if let Some(slot) = self.in_flight.get_mut(index as usize)
+                && slot.take().is_some()
+            {
+                self.in_flight_count -= 1;
+            }
+        }
+        if count > 0 {
+            self.socket.completion.release(count);
+        }
+    }
+
+    /// Whether the kernel can send this frame from where it is.
+    #[inline]
+    fn is_sendable(&self, frame: &Frame) -> bool {
+        std::ptr::eq(frame.region(), Rc::as_ptr(&self.memory.region))
+            && frame.headroom() >= self.socket.metadata_bytes as usize
+            && self.in_flight.get(frame.index() as usize).is_some_and(Option::is_none)
+    }
+
+    /// A copy the kernel can send; `None` if no frame is free. Counted: prepared content should not need it.
+    fn copy(&mut self, frame: &Frame) -> Option<Frame> {
+        let mut copy = self.memory.transmit.allocate(COPY_HEADROOM.min(frame.capacity() - frame.len()))?;
+        copy.append(frame.len())?.copy_from_slice(frame.bytes());
+        self.statistics.transmit_copied += 1;
+        Some(copy)
+    }
+
+    /// Refuses a frame for good.
+    fn discard(&mut self, options: TransmitOptions) -> Result<(), TransmitBuffer> {
+        self.statistics.transmit_invalid += 1;
+        self.discarding = options.continues;
+        // What was queued of its packet already becomes unsent by ending it there: the kernel would send a torn packet.
+        // So it is sent with its last descriptor's length cut to nothing, which the kernel counts as invalid.
+        let position = self.socket.transmit.position();
+        if position != self.packet_end {
+            self.socket.transmit.modify(position.wrapping_sub(1), |descriptor| {
+                descriptor.len = 0;
+                descriptor.options &= !libc::XDP_PKT_CONTD;
+            });
+            self.packet_end = position;
+        }
+        Ok(())
+    }
+
+    /// Writes `struct xsk_tx_metadata` before the frame's data.
+    #[inline]
+    fn write_metadata(&self, frame: &Frame, offload: ChecksumOffload) {
+        let words: [u64; 3] =
+            [u64::from(libc::XDP_TXMD_FLAGS_CHECKSUM), u64::from(offload.start) | u64::from(offload.offset) << 16, 0];
+        let base = self.memory.region.base().as_ptr();
+        // SAFETY: `is_sendable` has shown that the frame is of this region and has this headroom before its data. No
+        // reference covers headroom (`Frame` lends out its data only), and no device has the frame.
+        unsafe {
+            let target = base.add(frame.offset_in_region() - self.socket.metadata_bytes as usize);
+            target.cast::<[u64; 3]>().write_unaligned(words);
+        }
+    }
+}
+
+/// Rings never need more entries than there are frames.
+fn shrink(rings: RingSizes, plan: MemoryPlan) -> RingSizes {
+    let fit = |entries: u32| entries.clamp(REFILL_BATCH, 65_536).next_power_of_two();
+    let sendable = plan.transmit_frames.saturating_add(plan.prepared_frames).saturating_add(plan.receive_frames);
+    RingSizes {
+        fill: rings.fill.min(fit(plan.receive_frames)),
+        receive: rings.receive.min(fit(plan.receive_frames)),
+        transmit: rings.transmit.min(fit(sendable)),
+        completion: rings.completion,
+    }
+}
+
+impl Vnic for AfXdp {
+    fn capabilities(&self) -> Capabilities {
+        self.capabilities
+    }
+
+    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
+        let available = self.socket.receive.available();
+        let count = self.whole_packets(available, frames_max.min(u32::MAX as usize) as u32);
+        let mask = (1u64 << self.frame_shift) - 1;
+        for ahead in 0..count {
+            let descriptor = self.socket.receive.peek(ahead);
+            let index = (descriptor.addr >> self.frame_shift) as u32;
+            let start = (descriptor.addr & mask) as u32;
+            let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
+            // SAFETY: the kernel gives back frames it was lent through the fill ring, each once; those came from
+            // `into_index` of frames of the receive pool. Its lengths stay within the frame.
+            let frame = unsafe { self.memory.receive.redeem(index, start, descriptor.len, continues) };
+            self.statistics.receive_bytes += u64::from(descriptor.len);
+            frames.push(frame);
+        }
+        if count > 0 {
+            self.socket.receive.release(count);
+            self.statistics.receive_frames += u64::from(count);
+            self.lent_count -= count;
+        }
+        self.refill();
+        count as usize
+    }
+
+    fn transmit_room(&mut self) -> usize {
+        let ring = self.opener.attachment.config.rings.transmit / 4;
+        if self.socket.transmit.free(ring) < ring {
+            self.reclaim();
+        }
+        self.socket.transmit.free(1) as usize
+    }
+
+    fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
+        if self.discarding {
+            self.discarding = options.continues;
+            return Ok(());
+        }
+        let length = buffer.frame().len();
+        let scattered = options.continues && self.capabilities.transmit_buffers_max == 1;
+        if length == 0 || scattered || length > self.capabilities.mtu as usize + LINK_HEADER_MAX as usize {
+            return self.discard(options);
+        }
+        if self.socket.transmit.free(1) == 0 {
+            self.statistics.transmit_ring_full += 1;
+            return Err(buffer);
+        }
+        let buffer = match self.is_sendable(buffer.frame()) {
+            true => buffer,
+            false => match self.copy(buffer.frame()) {
+                Some(copy) => TransmitBuffer::Owned(copy),
+                None => {
+                    self.statistics.transmit_ring_full += 1;
+                    return Err(buffer);
+                }
+            },
+        };
+        let frame = buffer.frame();
+        let mut flags = if options.continues { libc::XDP_PKT_CONTD } else { 0 };
+        if let Some(offload) = options.checksum.filter(|_| self.capabilities.transmit_checksum) {
+            self.write_metadata(frame, offload);
+            flags |= libc::XDP_TX_METADATA;
+        }
+        let (index, address) = (frame.index() as usize, frame.offset_in_region() as u64);
+        self.socket.transmit.push(xdp_desc { addr: address, len: length as u32, options: flags });
+        self.in_flight[index] = Some(buffer);
+        self.in_flight_count += 1;
+        if !options.continues {
+            self.packet_end = self.socket.transmit.position();
+        }
+        self.statistics.transmit_frames += 1;
+        self.statistics.transmit_bytes += length as u64;
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        if self.packet_end != self.published {
+            self.socket.transmit.publish(self.packet_end);
+            self.published = self.packet_end;
+        }
+        let mut pending = self.socket.transmit.pending(self.published);
+        let mut fruitless = 0;
+        // Ends: every turn sends something, or is counted as fruitless.
+        while pending > 0 && self.socket.transmit.needs_wakeup() && fruitless < FRUITLESS_KICKS_MAX {
+            // A full completion ring would stop the kernel.
+            self.reclaim();
+            self.statistics.transmit_doorbells += 1;
+            match self.socket.kick_transmit() {
+                // The frame it stopped at is gone (a full veth peer); the rest is still there.
+                libc::EBUSY => self.statistics.transmit_lost += 1,
+                libc::ENETDOWN | libc::ENXIO | libc::EBADF => break,
+                // 0, or EAGAIN, ENOBUFS: budget, completion ring or send buffer spent, descriptors kept.
+                _ => {}
+            }
+            let left = self.socket.transmit.pending(self.published);
+            fruitless = if left < pending { 0 } else { fruitless + 1 };
+            pending = left;
+        }
+        self.reclaim();
+    }
+
+    fn transmit_pool(&self) -> &Pool {
+        &self.memory.transmit
+    }
+
+    fn prepared_pool(&self) -> &Pool {
+        &self.memory.prepared
+    }
+
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.socket.as_fd())
+    }
+
+    fn statistics(&self) -> VnicStatistics {
+        let kernel = self.socket.kernel_statistics();
+        VnicStatistics {
+            receive_no_buffer: kernel.rx_dropped.saturating_add(kernel.rx_fill_ring_empty_descs),
+            receive_ring_full: kernel.rx_ring_full,
+            transmit_invalid: self.statistics.transmit_invalid.saturating_add(kernel.tx_invalid_descs),
+            ..self.statistics
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! [`DeviceError`]: why a device can't be created or opened, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// Why a device can't be had. The text names the place and the remedy.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum DeviceError {
+    /// The process may not do `what`.
+    Privileges {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// There is no such interface in the namespace.
+    NoSuchInterface {
+        /// Its name.
+        name: String,
+    },
+    /// The interface is down, and so is what should pass through it.
+    InterfaceDown {
+        /// Its name.
+        name: String,
+    },
+    /// Another XDP program is attached.
+    Occupied {
+        /// The interface.
+        name: String,
+        /// The kernel's number of that program, if it told.
+        program: Option<u32>,
+    },
+    /// Another AF_XDP socket is bound to the queue.
+    QueueBusy {
+        /// The interface.
+        name: String,
+        /// The queue.
+        queue: u32,
+    },
+    /// The interface has fewer queues.
+    TooFewQueues {
+        /// The interface.
+        name: String,
+        /// Queues asked for.
+        wanted: u32,
+        /// Queues it has.
+        available: u32,
+    },
+    /// The interface's driver has no native XDP.
+    NoNativeXdp {
+        /// The interface.
+        name: String,
+        /// Its driver.
+        driver: String,
+    },
+    /// Packets of this MTU don't fit the driver's XDP buffers.
+    MtuTooLarge {
+        /// The interface.
+        name: String,
+        /// Its MTU.
+        mtu: u32,
+    },
+    /// The kernel lacks something.
+    KernelTooOld {
+        /// What is missing.
+        missing: &'static str,
+    },
+    /// Frame memory exceeds the locked-memory limit.
+    LockedMemory {
+        /// Bytes to lock.
+        bytes: usize,
+    },
+    /// The interface name is taken.
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The address to assign is on another interface already.
+    AddressTaken {
+        /// The address.
+        address: IpAddr,
+        /// Who has it.
+        interface: String,
+    },
+    /// A setting makes no sense.
+    Invalid {
+        /// What and why.
+        reason: String,
+    },
+    /// Anything else the system said.
+    System {
+        /// What was tried.
+        what: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl DeviceError {
+    /// Wraps a system error, telling missing privileges apart.
+    pub(crate) fn system(what: &'static str, source: io::Error) -> DeviceError {
+        match source.raw_os_error() {
+            Some(libc::EPERM | libc::EACCES) => DeviceError::Privileges { what },
+            _ => DeviceError::System { what: what.to_owned(), source },
+        }
+    }
+}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DeviceError::Privileges { what } => write!(
+                f,
+                "{what}: not permitted. It needs root or CAP_NET_ADMIN+CAP_BPF+CAP_NET_RAW (CAP_SYS_ADMIN to create a \
+                 veth device): run with sudo"
+            ),
+            DeviceError::NoSuchInterface { name } => {
+                write!(f, "no interface {name}: `ip link` lists what there is")
+            }
+            DeviceError::InterfaceDown { name } => write!(f, "{name} is down: `ip link set {name} up`"),
+            DeviceError::Occupied { name, program } => {
+                write!(f, "{name} has another XDP program")?;
+                if let Some(program) = program {
+                    write!(f, " (id {program}; `bpftool prog show id {program}` says whose)")?;
+                }
+                write!(f, ": stop that program, or remove it with `ip link set {name} xdp off`")
+            }
+            DeviceError::QueueBusy { name, queue } => write!(
+                f,
+                "queue {queue} of {name} has another AF_XDP socket: stop the program that owns it (`ss --xdp -p`), or \
+                 choose another interface"
+            ),
+            DeviceError::TooFewQueues { name, wanted, available } => write!(
+                f,
+                "{name} has {available} queues, not {wanted}: ask for fewer, or `ethtool -L {name} combined {wanted}`"
+            ),
+            DeviceError::NoNativeXdp { name, driver } => {
+                write!(f, "driver {driver} of {name} has no native XDP: use a veth device, or another card")
+            }
+            DeviceError::MtuTooLarge { name, mtu } => write!(
+                f,
+                "MTU {mtu} of {name} is too large for its driver's XDP: `ip link set {name} mtu 3498` or less (on veth: \
+                 of both ends)"
+            ),
+            DeviceError::KernelTooOld { missing } => {
+                write!(f, "this kernel lacks {missing}: Linux 6.6 or newer is needed, built with CONFIG_XDP_SOCKETS")
+            }
+            DeviceError::LockedMemory { bytes } => write!(
+                f,
+                "{bytes} bytes of frame memory exceed the locked-memory limit: `ulimit -l unlimited`, CAP_IPC_LOCK, or \
+                 fewer frames"
+            ),
+            DeviceError::NameTaken { name } => write!(
+                f,
+                "interface {name} exists already: stop the program that made it, choose another name, or `ip link del \
+                 {name}` if nothing uses it"
+            ),
+            DeviceError::AddressTaken { address, interface } => write!(
+                f,
+                "{interface} has address {address} already: stop the program that made it, or choose another network"
+            ),
+            DeviceError::Invalid { reason } => f.write_str(reason),
+            DeviceError::System { what, source } => write!(f, "{what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for DeviceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            DeviceError::System { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+impl From<DeviceError> for io::Error {
+    fn from(error: DeviceError) -> io::Error {
+        let kind = match &error {
+            DeviceError::Privileges { .. } => io::ErrorKind::PermissionDenied,
+            DeviceError::NoSuchInterface { .. } => io::ErrorKind::NotFound,
+            DeviceError::Invalid { .. } => io::ErrorKind::InvalidInput,
+            DeviceError::System { source, .. } => source.kind(),
+            _ => io::ErrorKind::Other,
+        };
+        io::Error::new(kind, error)
+    }
+}

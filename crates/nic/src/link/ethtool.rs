@@ -1,0 +1,76 @@
+//! The few ethtool requests needed.
+
+use super::netlink::text;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+const ETHTOOL_GDRVINFO: u32 = 0x3;
+const DRIVER_INFORMATION_BYTES: usize = 196;
+
+/// An offload of an interface.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Feature {
+    /// The device fills in transmit checksums; off: the kernel does, so that a receiver can check them.
+    TransmitChecksum,
+    /// TCP segmentation.
+    TcpSegmentation,
+    /// Generic receive offload.
+    GenericReceive,
+    /// Generic segmentation.
+    GenericSegmentation,
+}
+
+impl Feature {
+    fn set_command(self) -> u32 {
+        match self {
+            Feature::TransmitChecksum => 0x17,
+            Feature::TcpSegmentation => 0x1f,
+            Feature::GenericReceive => 0x2c,
+            Feature::GenericSegmentation => 0x24,
+        }
+    }
+}
+
+/// Switches an offload of an interface of the calling thread's namespace.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the driver can't, `EPERM`, `ENODEV`.
+pub fn set_feature(interface: &str, feature: Feature, on: bool) -> io::Result<()> {
+    let mut value = [feature.set_command(), u32::from(on)];
+    request(interface, value.as_mut_ptr().cast())
+}
+
+/// Name of the driver of an interface of the calling thread's namespace.
+///
+/// # Errors
+/// `ENODEV`, or `EOPNOTSUPP` of a device without one (loopback).
+pub fn driver(interface: &str) -> io::Result<String> {
+    let mut information = [0u8; DRIVER_INFORMATION_BYTES];
+    information[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
+    request(interface, information.as_mut_ptr().cast())?;
+    Ok(text(&information[4..36]))
+}
+
+fn request(interface: &str, data: *mut libc::c_char) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: an all-zero ifreq is valid.
+    let mut message: libc::ifreq = unsafe { std::mem::zeroed() };
+    if interface.len() >= message.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (target, byte) in message.ifr_name.iter_mut().zip(interface.bytes()) {
+        *target = byte as libc::c_char;
+    }
+    message.ifr_ifru.ifru_data = data;
+    // SAFETY: `data` points to the structure its command word announces, live in the caller; the kernel fills at most it.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut message) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}

@@ -1,0 +1,274 @@
+//! Interfaces of the kernel: looking at them, and making the few changes a virtual NIC needs. No program is run.
+
+mod ethtool;
+mod namespace;
+pub(crate) mod netlink;
+
+pub use ethtool::{Feature, driver, set_feature};
+pub use namespace::{Namespace, in_namespace};
+
+use netlink::{Message, Refusal, find, request, text, u32_at};
+use qanat_wire::ethernet::MacAddress;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const IFLA_XDP_PROG_ID: u16 = 4;
+const VETH_INFO_PEER: u16 = 1;
+const IFA_F_NODAD: u8 = 0x02;
+
+/// What the kernel says about an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Its number in its namespace.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// Its Ethernet address.
+    pub mac: MacAddress,
+    /// Largest layer-3 packet, bytes.
+    pub mtu: u32,
+    /// Whether it is set up.
+    pub is_up: bool,
+    /// Receive queues it was created with.
+    pub receive_queues: u32,
+    /// The XDP program attached.
+    pub xdp_program: Option<u32>,
+}
+
+/// An interface of the calling thread's namespace, by name.
+///
+/// # Errors
+/// `NotFound` (`ENODEV`) if there is none.
+pub fn link(name: &str) -> io::Result<Link> {
+    if name.is_empty() || name.len() > 15 {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(0, 0, 0));
+    first_link(request(message.attribute(libc::IFLA_IFNAME, &name_bytes(name))).map_err(io::Error::from)?)
+}
+
+/// An interface of the calling thread's namespace, by number.
+///
+/// # Errors
+/// `ENODEV` if there is none.
+pub fn link_by_index(index: u32) -> io::Result<Link> {
+    let header = interface_header(index, 0, 0);
+    first_link(request(Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &header)).map_err(io::Error::from)?)
+}
+
+/// All interfaces of the calling thread's namespace.
+///
+/// # Errors
+/// What netlink says.
+pub fn links() -> io::Result<Vec<Link>> {
+    let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_DUMP, &interface_header(0, 0, 0));
+    Ok(request(message)?.iter().filter_map(|answer| parse_link(answer)).collect())
+}
+
+fn first_link(answers: Vec<Vec<u8>>) -> io::Result<Link> {
+    let answer = answers.first().and_then(|answer| parse_link(answer));
+    answer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))
+}
+
+fn parse_link(answer: &[u8]) -> Option<Link> {
+    let attributes = answer.get(16..)?;
+    let number = |kind| find(attributes, kind).and_then(|value| u32_at(value, 0));
+    let mac = find(attributes, libc::IFLA_ADDRESS).and_then(|value| value.first_chunk().copied());
+    let program = find(attributes, libc::IFLA_XDP).and_then(|xdp| find(xdp, IFLA_XDP_PROG_ID));
+    Some(Link {
+        index: u32_at(answer, 4)?,
+        name: find(attributes, libc::IFLA_IFNAME).map(text)?,
+        mac: MacAddress(mac.unwrap_or_default()),
+        mtu: number(libc::IFLA_MTU)?,
+        is_up: u32_at(answer, 8)? & libc::IFF_UP as u32 != 0,
+        receive_queues: number(libc::IFLA_NUM_RX_QUEUES).unwrap_or(1),
+        xdp_program: program.and_then(|value| u32_at(value, 0)).filter(|id| *id != 0),
+    })
+}
+
+/// Addresses of an interface of the calling thread's namespace, with prefix lengths; of all interfaces for `index` 0.
+///
+/// # Errors
+/// What netlink says.
+pub fn addresses(index: u32) -> io::Result<Vec<(IpAddr, u8)>> {
+    let all = all_addresses()?.into_iter();
+    Ok(all.filter(|(owner, ..)| index == 0 || *owner == index).map(|(_, address, prefix)| (address, prefix)).collect())
+}
+
+/// Which interface of the calling thread's namespace has `address`.
+pub(crate) fn owner_of(address: IpAddr) -> io::Result<Option<u32>> {
+    Ok(all_addresses()?.into_iter().find(|(_, found, _)| *found == address).map(|(index, ..)| index))
+}
+
+fn all_addresses() -> io::Result<Vec<(u32, IpAddr, u8)>> {
+    let answers = request(Message::new(libc::RTM_GETADDR, libc::NLM_F_DUMP, &[0; 8]))?;
+    let parse = |answer: &Vec<u8>| {
+        let attributes = answer.get(8..)?;
+        let value = find(attributes, libc::IFA_LOCAL).or_else(|| find(attributes, libc::IFA_ADDRESS))?;
+        Some((u32_at(answer, 4)?, to_address(value)?, *answer.get(1)?))
+    };
+    Ok(answers.iter().filter_map(parse).collect())
+}
+
+/// How the kernel would send to an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// Through which interface.
+    pub interface_index: u32,
+    /// By which next hop; `None`: directly.
+    pub gateway: Option<IpAddr>,
+    /// From which of its own addresses.
+    pub source: Option<IpAddr>,
+    /// The address is the machine's own.
+    pub is_local: bool,
+}
+
+/// How the kernel of the calling thread's namespace would send to `destination`.
+///
+/// # Errors
+/// `ENETUNREACH` if there is no way.
+pub fn route_to(destination: IpAddr) -> io::Result<Route> {
+    let bytes = address_bytes(destination);
+    let mut header = [0u8; 12];
+    header[0] = family(destination);
+    header[1] = (bytes.len() * 8) as u8;
+    let message = Message::new(libc::RTM_GETROUTE, libc::NLM_F_ACK, &header).attribute(libc::RTA_DST, &bytes);
+    let answers = request(message).map_err(io::Error::from)?;
+    let parse = |answer: &Vec<u8>| {
+        let attributes = answer.get(12..)?;
+        Some(Route {
+            interface_index: u32_at(find(attributes, libc::RTA_OIF)?, 0)?,
+            gateway: find(attributes, libc::RTA_GATEWAY).and_then(to_address),
+            source: find(attributes, libc::RTA_PREFSRC).and_then(to_address),
+            is_local: *answer.get(7)? == libc::RTN_LOCAL,
+        })
+    };
+    answers.first().and_then(parse).ok_or_else(|| io::Error::from_raw_os_error(libc::ENETUNREACH))
+}
+
+/// Gives an interface an address, usable at once (no duplicate address detection).
+///
+/// # Errors
+/// `EEXIST` if it has it; else what netlink says.
+pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result<()> {
+    let bytes = address_bytes(address);
+    let mut header = vec![family(address), prefix_length, IFA_F_NODAD, 0];
+    header.extend(index.to_ne_bytes());
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let message = Message::new(libc::RTM_NEWADDR, flags, &header);
+    request(message.attribute(libc::IFA_LOCAL, &bytes).attribute(libc::IFA_ADDRESS, &bytes))?;
+    Ok(())
+}
+
+/// Sets an interface up.
+///
+/// # Errors
+/// What netlink says.
+pub fn set_up(index: u32) -> io::Result<()> {
+    let up = libc::IFF_UP as u32;
+    request(Message::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &interface_header(index, up, up)))?;
+    Ok(())
+}
+
+/// Sets an interface's MTU.
+///
+/// # Errors
+/// What netlink says.
+pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
+    let message = Message::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0));
+    request(message.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes()))?;
+    Ok(())
+}
+
+/// Removes an interface (and a veth device's other end).
+///
+/// # Errors
+/// What netlink says.
+pub fn delete(index: u32) -> io::Result<()> {
+    request(Message::new(libc::RTM_DELLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0)))?;
+    Ok(())
+}
+
+/// Creates a veth device in the calling thread's namespace, its other end in `peer_namespace`.
+pub(crate) fn create_veth(
+    name: &str,
+    peer_name: &str,
+    peer_namespace: &Namespace,
+    mtu: u32,
+    queues: u32,
+) -> Result<(), Refusal> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let end = |message: Message, name: &str| {
+        message
+            .attribute(libc::IFLA_IFNAME, &name_bytes(name))
+            .attribute(libc::IFLA_MTU, &mtu.to_ne_bytes())
+            .attribute(libc::IFLA_NUM_TX_QUEUES, &queues.to_ne_bytes())
+            .attribute(libc::IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes())
+    };
+    let fd = peer_namespace.as_fd().as_raw_fd();
+    let message = end(Message::new(libc::RTM_NEWLINK, flags, &interface_header(0, 0, 0)), name);
+    let message = message.nest(libc::IFLA_LINKINFO, &[], |info| {
+        info.attribute(libc::IFLA_INFO_KIND, b"veth").nest(libc::IFLA_INFO_DATA, &[], |data| {
+            data.nest(VETH_INFO_PEER, &interface_header(0, 0, 0), |peer| {
+                end(peer, peer_name).attribute(libc::IFLA_NET_NS_FD, &fd.to_ne_bytes())
+            })
+        })
+    });
+    request(message).map(|_| ())
+}
+
+/// `struct ifinfomsg`.
+fn interface_header(index: u32, flags: u32, change: u32) -> [u8; 16] {
+    let mut header = [0; 16];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[8..12].copy_from_slice(&flags.to_ne_bytes());
+    header[12..].copy_from_slice(&change.to_ne_bytes());
+    header
+}
+
+fn name_bytes(name: &str) -> Vec<u8> {
+    let mut bytes = name.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}
+
+fn family(address: IpAddr) -> u8 {
+    match address {
+        IpAddr::V4(_) => libc::AF_INET as u8,
+        IpAddr::V6(_) => libc::AF_INET6 as u8,
+    }
+}
+
+fn address_bytes(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn to_address(bytes: &[u8]) -> Option<IpAddr> {
+    match bytes.len() {
+        4 => bytes.first_chunk::<4>().map(|octets| Ipv4Addr::from(*octets).into()),
+        16 => bytes.first_chunk::<16>().map(|octets| Ipv6Addr::from(*octets).into()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_there() {
+        let loopback = link("lo").unwrap();
+        assert_eq!(link_by_index(loopback.index).unwrap(), loopback);
+        assert!(links().unwrap().contains(&loopback));
+        assert_eq!(link("nic-nosuch0").unwrap_err().raw_os_error(), Some(libc::ENODEV));
+        if loopback.is_up {
+            let route = route_to(Ipv4Addr::LOCALHOST.into()).unwrap();
+            assert!(route.is_local && route.interface_index == loopback.index);
+            assert!(addresses(loopback.index).unwrap().contains(&(Ipv4Addr::LOCALHOST.into(), 8)));
+        }
+    }
+}

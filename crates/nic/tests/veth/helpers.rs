@@ -1,0 +1,176 @@
+//! A kernel UDP client in a namespace, and a hand-made echo server on frames.
+
+use qanat_nic::link::Namespace;
+use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::time::{Duration, Instant};
+
+macro_rules! require_root {
+    () => {
+        // SAFETY: takes no arguments.
+        if unsafe { libc::geteuid() } != 0 {
+            eprintln!("SKIPPED (needs root): {}", module_path!());
+            assert!(
+                std::env::var_os("QANAT_REQUIRE_ROOT").is_none(),
+                "QANAT_REQUIRE_ROOT is set, and this is not root"
+            );
+            return;
+        }
+    };
+}
+pub(crate) use require_root;
+
+/// A kernel UDP socket in `namespace`, bound to port 5000.
+pub struct Peer {
+    socket: UdpSocket,
+}
+
+impl Peer {
+    pub const PORT: u16 = 5000;
+
+    pub fn new(namespace: &Namespace, own: Ipv4Addr, other: Ipv4Addr) -> Peer {
+        let open = || {
+            let socket = UdpSocket::bind((own, Peer::PORT))?;
+            socket.connect((other, 7))?;
+            socket.set_read_timeout(Some(Duration::from_secs(2)))?;
+            Ok::<_, std::io::Error>(socket)
+        };
+        Peer { socket: namespace.within(open).unwrap().unwrap() }
+    }
+
+    pub fn receive(&self) -> std::io::Result<Vec<u8>> {
+        let mut bytes = [0; 65_536];
+        let length = self.socket.recv(&mut bytes)?;
+        Ok(bytes[..length].to_vec())
+    }
+
+    /// Sends `count` datagrams, at most `window` unanswered; returns how many came back intact.
+    pub fn ping(&self, count: usize, window: usize, length: usize) -> usize {
+        let payload = |number: usize| {
+            let mut bytes = vec![(number % 251) as u8; length];
+            bytes[..8].copy_from_slice(&(number as u64).to_be_bytes());
+            bytes
+        };
+        let (mut sent, mut answered) = (0, 0);
+        while answered < count {
+            while sent < count && sent - answered < window {
+                self.socket.send(&payload(sent)).unwrap();
+                sent += 1;
+            }
+            match self.receive() {
+                Ok(bytes) if bytes == payload(answered) => answered += 1,
+                Ok(_) => panic!("answer {answered} is damaged or out of order"),
+                Err(error) => panic!("answer {answered}: {error}"),
+            }
+        }
+        answered
+    }
+}
+
+/// Receives a batch and sends ARP replies and UDP echoes, with the checksum left to the device.
+pub fn echo_once(nic: &mut impl Vnic, own: Ipv4Addr) {
+    let mut frames = Vec::with_capacity(64);
+    nic.receive(&mut frames, 64);
+    let mac = nic.capabilities().mac.0;
+    let mut first = true;
+    for mut frame in frames {
+        let continues = frame.continues();
+        let mut options = TransmitOptions { continues, checksum: None };
+        if first {
+            let bytes = frame.bytes_mut();
+            let (source, is_arp) = (bytes[6..12].to_vec(), bytes[12..14] == [8, 6]);
+            bytes[..6].copy_from_slice(&source);
+            bytes[6..12].copy_from_slice(&mac);
+            if is_arp {
+                answer_arp(bytes, mac, own);
+            } else {
+                for offset in 0..4 {
+                    bytes.swap(26 + offset, 30 + offset);
+                }
+                bytes.swap(34, 36);
+                bytes.swap(35, 37);
+                let partial = pseudo_header_sum(bytes);
+                bytes[40..42].copy_from_slice(&partial.to_be_bytes());
+                options.checksum = Some(ChecksumOffload { start: 34, offset: 6 });
+            }
+        }
+        first = !continues;
+        nic.transmit(TransmitBuffer::Owned(frame), options).expect("room for a batch");
+    }
+    nic.flush();
+}
+
+fn answer_arp(bytes: &mut [u8], mac: [u8; 6], own: Ipv4Addr) {
+    assert_eq!(bytes[38..42], own.octets(), "ARP for someone else was taken");
+    bytes[21] = 2;
+    let sender = bytes[22..32].to_vec();
+    bytes[22..28].copy_from_slice(&mac);
+    bytes[28..32].copy_from_slice(&own.octets());
+    bytes[32..42].copy_from_slice(&sender);
+}
+
+fn pseudo_header_sum(bytes: &[u8]) -> u16 {
+    let mut sum = 17 + u32::from(u16::from_be_bytes([bytes[38], bytes[39]]));
+    for word in bytes[26..34].chunks_exact(2) {
+        sum += u32::from(u16::from_be_bytes([word[0], word[1]]));
+    }
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+pub fn send(nic: &mut impl Vnic, bytes: &[u8]) {
+    let mut frame: Frame = nic.transmit_pool().allocate(64).unwrap();
+    frame.append(bytes.len()).unwrap().copy_from_slice(bytes);
+    nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).unwrap();
+    nic.flush();
+}
+
+pub fn wait(mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(2);
+    while !done() {
+        assert!(Instant::now() < deadline, "nothing came within 2 s");
+    }
+}
+
+/// Frames made by hand.
+pub mod frame_bytes {
+    use super::pseudo_header_sum;
+    use qanat_wire::ethernet::MacAddress;
+    use std::net::Ipv4Addr;
+
+    pub fn arp_request(mac: MacAddress, own: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
+        let mut bytes = vec![0xff; 6];
+        bytes.extend(mac.0);
+        bytes.extend([8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+        bytes.extend(mac.0);
+        bytes.extend(own.octets());
+        bytes.extend([0; 6]);
+        bytes.extend(target.octets());
+        bytes
+    }
+
+    type End = (MacAddress, Ipv4Addr, u16);
+
+    pub fn udp(source: End, destination: End, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = destination.0.0.to_vec();
+        bytes.extend(source.0.0);
+        bytes.extend([8, 0, 0x45, 0]);
+        bytes.extend((28 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 0, 0, 0, 64, 17, 0, 0]);
+        bytes.extend(source.1.octets());
+        bytes.extend(destination.1.octets());
+        bytes.extend(source.2.to_be_bytes());
+        bytes.extend(destination.2.to_be_bytes());
+        bytes.extend((8 + payload.len() as u16).to_be_bytes());
+        bytes.extend([0, 0]); // UDP without checksum
+        bytes.extend(payload);
+        let mut sum: u32 =
+            bytes[14..34].chunks_exact(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
+        sum = (sum & 0xffff) + (sum >> 16);
+        bytes[24..26].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        debug_assert!(pseudo_header_sum(&bytes) != 0);
+        bytes
+    }
+}
