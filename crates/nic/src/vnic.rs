@@ -136,3 +136,42 @@ pub trait Vnic {
     /// Counters.
     fn statistics(&self) -> VnicStatistics;
 }
+
+/// So that middleware can be stacked over any driver chosen at run time.
+impl<V: Vnic + ?Sized> Vnic for Box<V> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
+        (**self).receive(frames, frames_max)
+    }
+
+    fn transmit_room(&mut self) -> usize {
+        (**self).transmit_room()
+    }
+
+    fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
+        (**self).transmit(buffer, options)
+    }
+
+    fn flush(&mut self) {
+        (**self).flush();
+    }
+
+    fn transmit_pool(&self) -> &Pool {
+        (**self).transmit_pool()
+    }
+
+    fn prepared_pool(&self) -> &Pool {
+        (**self).prepared_pool()
+    }
+
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        (**self).doorbell()
+    }
+
+    fn statistics(&self) -> VnicStatistics {
+        (**self).statistics()
+    }
+}
