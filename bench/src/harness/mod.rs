@@ -1,0 +1,59 @@
+//! The side-by-side harness every table is made with (DESIGN §8): peers take turns on one link with one client, pinned,
+//! on a machine checked to be quiet, and everything is reported as medians and ratios of one session.
+//!
+//! * [`cpu`]: pinning, how far apart two processors are just now, is the machine quiet
+//! * [`topology`]: the namespaces and the veth pair
+//! * [`process`]: children in a namespace, on a processor, gone when we are
+//! * [`alternate`]: A B A B with repetition of runs whose placement changed
+//! * [`statistics`]: medians and spread
+//! * [`environment`]: what it was measured on
+//! * [`table`], [`svg`]: the result for terminals, programs and documents
+
+pub mod alternate;
+pub mod cpu;
+pub mod environment;
+pub mod process;
+pub mod statistics;
+pub mod svg;
+pub mod table;
+pub mod topology;
+
+use std::fmt;
+
+/// Why a benchmark can't be run.
+#[derive(Debug)]
+pub enum HarnessError {
+    /// Something it needs is missing; says what and how to get it.
+    Missing(String),
+    /// The system refused something; says what was tried.
+    System {
+        /// What was tried.
+        what: String,
+        /// What the system said.
+        error: std::io::Error,
+    },
+    /// A child failed; says which, and the end of what it printed.
+    Child(String),
+    /// An option; says which and what it may be.
+    Option(String),
+}
+
+impl HarnessError {
+    /// `what` was refused with `error`.
+    pub fn system(what: impl Into<String>, error: impl Into<std::io::Error>) -> HarnessError {
+        HarnessError::System { what: what.into(), error: error.into() }
+    }
+}
+
+impl fmt::Display for HarnessError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            HarnessError::Missing(message) | HarnessError::Child(message) | HarnessError::Option(message) => {
+                f.write_str(message)
+            }
+            HarnessError::System { what, error } => write!(f, "{what}: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for HarnessError {}

@@ -1,0 +1,112 @@
+//! The link peers are compared on: a veth pair between two namespaces of our own, which vanish with this process.
+//!
+//! ```text
+//!   client's namespace                     server's namespace
+//!   qanat0  10.99.7.1  ═════ veth ═════  qanat-device  10.99.7.2 (kernel's, for kernel servers)
+//!   AF_XDP, 10.99.7.101…                              10.99.7.3 (ours alone, by AF_XDP)
+//! ```
+
+use super::HarnessError;
+use qanat::nic::DeviceError;
+use qanat::nic::link::{self, Feature, Namespace};
+use qanat::nic::veth::{self, Veth, VethConfig};
+use std::net::{IpAddr, Ipv4Addr};
+
+/// The kernel's address on the client's side.
+pub const CLIENT_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 1);
+/// The kernel's address on the server's side.
+pub const SERVER_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 2);
+/// The address of a server with its own stack.
+pub const SERVER_OWN: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 3);
+/// First address of clients with their own stack.
+pub const CLIENT_OWN_FIRST: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 101);
+/// Prefix length of all of them.
+pub const PREFIX_LENGTH: u8 = 24;
+
+/// Offloads of a kernel server's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Offloads {
+    /// As the kernel creates a veth: TSO and GSO on, GRO off.
+    Default,
+    /// TSO, GSO and GRO off: every segment is made by the stack, as on a link that can't cut.
+    Off,
+}
+
+/// The pair and its two namespaces.
+#[derive(Debug)]
+pub struct Topology {
+    veth: Veth,
+    client: Namespace,
+}
+
+impl Topology {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// [`HarnessError::Missing`] without root; else what the kernel says.
+    pub fn new(mtu: u32) -> Result<Topology, HarnessError> {
+        let device_error = |error: DeviceError| HarnessError::Missing(error.to_string());
+        let client = Namespace::anonymous().map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => {
+                HarnessError::Missing("benchmarks on a veth make network namespaces: run as root (sudo)".to_owned())
+            }
+            _ => HarnessError::system("create the client's namespace", error),
+        })?;
+        let config = VethConfig {
+            host_addresses: vec![(IpAddr::V4(CLIENT_KERNEL), PREFIX_LENGTH)],
+            host_namespace: Some(client.clone()),
+            mtu,
+            ..VethConfig::default()
+        };
+        let veth = veth::create(&config).map_err(device_error)?;
+        let topology = Topology { veth, client };
+        let index = topology.veth.device().index;
+        topology.in_server(move || link::add_address(index, IpAddr::V4(SERVER_KERNEL), PREFIX_LENGTH))?;
+        for namespace in [topology.server(), &topology.client] {
+            let loopback_up = || link::set_up(link::link("lo")?.index);
+            namespace.within(loopback_up).and_then(|r| r).map_err(|e| HarnessError::system("set lo up", e))?;
+        }
+        Ok(topology)
+    }
+
+    /// Where clients run.
+    pub fn client(&self) -> &Namespace {
+        &self.client
+    }
+
+    /// Where servers run.
+    pub fn server(&self) -> &Namespace {
+        self.veth.namespace()
+    }
+
+    /// The interface in the server's namespace.
+    pub fn server_interface(&self) -> &str {
+        &self.veth.device().name
+    }
+
+    /// The interface in the client's namespace.
+    pub fn client_interface(&self) -> &str {
+        self.veth.host_name()
+    }
+
+    /// Sets the offloads of the server's end.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_offloads(&self, offloads: Offloads) -> Result<(), HarnessError> {
+        let name = self.server_interface().to_owned();
+        let on = offloads == Offloads::Default;
+        self.in_server(move || {
+            // With an XDP program on the client's end the kernel refuses TSO whatever is asked (notes §1.4): the
+            // feature then stays off without an error, and GSO cuts in software.
+            link::set_feature(&name, Feature::TcpSegmentation, on)?;
+            link::set_feature(&name, Feature::GenericSegmentation, on)?;
+            link::set_feature(&name, Feature::GenericReceive, false)
+        })
+    }
+
+    fn in_server(&self, work: impl FnOnce() -> std::io::Result<()> + Send) -> Result<(), HarnessError> {
+        let result = self.server().within(work).and_then(|result| result);
+        result.map_err(|error| HarnessError::system("configure the server's end of the veth", error))
+    }
+}
