@@ -130,6 +130,9 @@ fn tcp(data: &[u8], pseudo_header_sum: u16) {
     let mut bytes = vec![0; header.header_length()];
     assert_eq!(header.emit(&mut bytes), Ok(bytes.len()));
     tcp::write_checksum(&mut bytes, pseudo_header_sum, checksum::sum(segment.payload())).unwrap();
+    let mut at_once = vec![0; bytes.len()];
+    header.emit_with_checksum(&mut at_once, pseudo_header_sum, checksum::sum(segment.payload())).unwrap();
+    assert_eq!(at_once, bytes);
     bytes.extend_from_slice(segment.payload());
     let again = tcp::Segment::parse(&bytes).unwrap();
     assert!(again.checksum_is_valid(pseudo_header_sum));

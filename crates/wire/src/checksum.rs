@@ -28,28 +28,30 @@ fn halves(word: &[u8; 8]) -> u64 {
     (word & 0xffff_ffff) + (word >> 32)
 }
 
-/// The last 0 to 7 bytes, padded with zeros.
+/// The last 0 to 7 bytes: four, two, and one padded with zero, as far as they are there. Each stands at an even offset,
+/// and 2^16 ≡ 1, so they are added as they are.
 #[inline(always)]
-fn tail_word(tail: &[u8]) -> [u8; 8] {
-    let mut word = [0u8; 8];
-    for (to, from) in word.iter_mut().zip(tail) {
-        *to = *from;
-    }
-    word
-}
-
-/// Sums less than a step: whole words, then the padded tail.
-#[inline(always)]
-fn sum_short(bytes: &[u8]) -> u64 {
-    let (words, tail) = bytes.as_chunks::<8>();
+fn tail(mut bytes: &[u8]) -> u64 {
     let mut wide = 0u64;
-    for word in words {
-        wide += halves(word);
+    if let Some((four, rest)) = bytes.split_first_chunk::<4>() {
+        wide += u64::from(u32::from_ne_bytes(*four));
+        bytes = rest;
     }
-    if !tail.is_empty() {
-        wide += halves(&tail_word(tail));
+    if let Some((two, rest)) = bytes.split_first_chunk::<2>() {
+        wide += u64::from(u16::from_ne_bytes(*two));
+        bytes = rest;
+    }
+    if let Some(last) = bytes.first() {
+        wide += u64::from(u16::from_ne_bytes([*last, 0]));
     }
     wide
+}
+
+/// Sums less than a step: whole words, then the tail.
+#[inline(always)]
+fn sum_short(bytes: &[u8]) -> u64 {
+    let (words, rest) = bytes.as_chunks::<8>();
+    words.iter().fold(tail(rest), |wide, word| wide + halves(word))
 }
 
 /// Native-order word sums differ from big-endian ones only by a byte swap (RFC 1071, section 2 (B)).

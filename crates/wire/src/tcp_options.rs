@@ -1,7 +1,7 @@
 //! TCP options: MSS (RFC 9293, section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018).
 
 use crate::tcp::SequenceNumber;
-use crate::{Error, field};
+use crate::{Error, checksum, field};
 
 /// Bytes all options together may take.
 pub const LENGTH_MAX: usize = 40;
@@ -243,6 +243,26 @@ impl Options {
         }
         debug_assert_eq!(bytes.len(), 0);
         Ok(length)
+    }
+    /// The [`checksum::sum`] of what [`emit`](Options::emit) writes.
+    #[inline]
+    pub fn sum(&self) -> u16 {
+        let Timestamps { value, echo } = match *self {
+            Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack_blocks }
+                if sack_blocks.is_empty() =>
+            {
+                let Some(timestamps) = timestamps else { return 0 };
+                timestamps
+            }
+            // SYNs and acknowledgments of holes: rare enough to be written twice.
+            _ => {
+                let mut bytes = [0; LENGTH_MAX];
+                // There is room for any options, and zeros after them add nothing.
+                return self.emit(&mut bytes).map_or(0, |_| checksum::sum(&bytes));
+            }
+        };
+        let kinds = const { checksum::combine(0x0101, u16::from_be_bytes([TIMESTAMPS, 10])) };
+        checksum::combine(checksum::combine(kinds, checksum::sum_u32(value)), checksum::sum_u32(echo))
     }
 }
 

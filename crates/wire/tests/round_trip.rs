@@ -185,6 +185,9 @@ proptest! {
         prop_assert_eq!(header.emit(&mut bytes), Ok(bytes.len()));
         let sum = qanat_wire::checksum::sum(&payload);
         tcp::write_checksum(&mut bytes, pseudo, sum).unwrap();
+        let mut at_once = vec![0; header.header_length()];
+        prop_assert_eq!(header.emit_with_checksum(&mut at_once, pseudo, sum), Ok(bytes.len()));
+        prop_assert_eq!(&at_once, &bytes);
         bytes.extend(&payload);
         let segment = tcp::Segment::parse(&bytes).unwrap();
         prop_assert!(segment.checksum_is_valid(pseudo) && segment.checksum_is_valid_with(pseudo, sum));
@@ -263,6 +266,17 @@ proptest! {
         prop_assert_eq!((b.distance_from(a), a.later(b), b.earlier(a)), (distance, b, a));
         prop_assert!(a.is_within(a, distance) && !b.is_within(a, distance) && b.is_within(a, distance + 1));
     }
+}
+
+/// A computed 0 is sent as 0xffff (RFC 768), and is right so.
+#[test]
+fn udp_checksum_of_zero() {
+    let mut bytes = [0; 8];
+    udp::Header { source_port: 0x1000, destination_port: 0x2000, payload_length: 0 }.emit(&mut bytes).unwrap();
+    let pseudo = 0xffff - 0x3008;
+    udp::write_checksum(&mut bytes, pseudo, 0).unwrap();
+    let datagram = udp::Datagram::parse(&bytes).unwrap();
+    assert_eq!((datagram.checksum(), datagram.checksum_is_valid(pseudo)), (0xffff, true));
 }
 
 #[test]
