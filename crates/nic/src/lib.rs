@@ -7,20 +7,25 @@
 pub mod af_xdp;
 mod checksum;
 mod error;
+pub mod fault;
 pub mod link;
 mod memory;
 pub mod pair;
 pub mod pcap;
 mod plan;
+mod random;
+pub mod sim;
 mod time;
 pub mod veth;
 mod vnic;
 
 pub use af_xdp::AfXdp;
 pub use error::DeviceError;
+pub use fault::{Fault, FaultCounters, FaultRates};
 pub use memory::{Frame, Pool, Region};
 pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use pcap::Pcap;
 pub use plan::{FrameMemory, MemoryPlan};
+pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use time::{Clock, ManualClock, MonotonicClock, Time};
 pub use vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
