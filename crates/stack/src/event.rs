@@ -90,6 +90,13 @@ impl Chunk {
     pub fn truncate(&mut self, length: usize) {
         self.frame.truncate(length);
     }
+
+    /// Replaces the bytes from `offset` on by `bytes`, as far as they fit (overlapping segments: first data wins).
+    pub(crate) fn overwrite(&mut self, offset: usize, bytes: &[u8]) {
+        if let Some(target) = self.frame.bytes_mut().get_mut(offset..offset + bytes.len()) {
+            target.copy_from_slice(bytes);
+        }
+    }
 }
 
 /// Why a connection ended.

@@ -1,0 +1,88 @@
+//! What every connection of a stack has in common.
+
+use super::congestion::CongestionAlgorithm;
+use std::time::Duration;
+
+/// Settings and limits of TCP.
+#[derive(Clone, Debug)]
+pub struct TcpConfig {
+    /// Receive window offered, bytes.
+    pub receive_window: u32,
+    /// Receive frames a connection may hold: out of order, or lent to the service and not consumed.
+    pub receive_frames_max: usize,
+    /// Pieces a send queue may hold.
+    pub send_pieces_max: usize,
+    /// Retransmissions of one segment before giving up (RFC 9293 R2).
+    pub retransmissions_max: u8,
+    /// Retransmissions of SYN or SYN-ACK before giving up.
+    pub syn_retransmissions_max: u8,
+    /// Idle time before the first keepalive probe; `None`: no keepalive.
+    pub keepalive: Option<Duration>,
+    /// Time between keepalive probes.
+    pub keepalive_interval: Duration,
+    /// Unanswered keepalive probes before giving up.
+    pub keepalive_probes_max: u8,
+    /// Longest time data may stay unacknowledged (RFC 5482); `None`: only the retransmission limit counts.
+    pub user_timeout: Option<Duration>,
+    /// Send small segments at once. `false`: Nagle's algorithm (RFC 9293 §3.7.4). On by default: a service hands over
+    /// whole responses, and Nagle's wait then only costs latency.
+    pub no_delay: bool,
+    /// Negotiate and use ECN (RFC 3168).
+    pub ecn: bool,
+    /// Offer SACK (RFC 2018), and with it RACK-TLP.
+    pub sack: bool,
+    /// Offer timestamps (RFC 7323).
+    pub timestamps: bool,
+    /// Offer window scaling (RFC 7323).
+    pub window_scaling: bool,
+    /// The congestion control algorithm of new connections.
+    pub congestion: CongestionAlgorithm,
+    /// Spread segments over the round trip instead of sending them as acknowledgements arrive.
+    pub pacing: bool,
+    /// Longest an acknowledgement is delayed (RFC 9293 §3.8.6.3: below 500 ms).
+    pub delayed_ack: Duration,
+    /// Length of TIME-WAIT (2 MSL).
+    pub time_wait: Duration,
+    /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN.
+    pub fin_wait_2: Duration,
+    /// Reduce the segment size when full segments are lost again and again (RFC 4821's black holes).
+    pub black_hole_detection: bool,
+}
+
+impl Default for TcpConfig {
+    fn default() -> Self {
+        TcpConfig {
+            receive_window: 256 * 1024,
+            receive_frames_max: 512,
+            send_pieces_max: 1_024,
+            retransmissions_max: 15,
+            syn_retransmissions_max: 5,
+            keepalive: None,
+            keepalive_interval: Duration::from_secs(75),
+            keepalive_probes_max: 9,
+            user_timeout: None,
+            no_delay: true,
+            ecn: true,
+            sack: true,
+            timestamps: true,
+            window_scaling: true,
+            congestion: CongestionAlgorithm::Cubic,
+            pacing: false,
+            delayed_ack: Duration::from_millis(40),
+            time_wait: Duration::from_secs(60),
+            fin_wait_2: Duration::from_secs(60),
+            black_hole_detection: true,
+        }
+    }
+}
+
+impl TcpConfig {
+    /// The window scale to offer: the smallest that can express the whole window (RFC 7323 §2.3: at most 14).
+    pub fn window_scale(&self) -> u8 {
+        let mut scale = 0;
+        while scale < 14 && (self.receive_window >> scale) > 65_535 {
+            scale += 1;
+        }
+        scale
+    }
+}

@@ -1,0 +1,518 @@
+//! One connection: its variables (the transmission control block of RFC 9293 §3.3.1) and the service's calls.
+
+use super::config::TcpConfig;
+use super::congestion::{Congestion, Window, initial_window};
+use super::half_open::HalfOpen;
+use super::path_mtu::PathMtu;
+use super::rack::Rack;
+use super::reassembly::{Block, Reassembly};
+use super::recovery::{Phase, Recovery};
+use super::rtt::RttEstimator;
+use super::scoreboard::Scoreboard;
+use super::send_queue::SendQueue;
+use super::sequence::SequenceNumber;
+use super::state::State;
+use super::timers::Timers;
+use super::{Disposition, Env, timestamp};
+use crate::event::{CloseReason, ConnectionId, Event};
+use crate::payload::Source;
+use crate::stack::CommandError;
+use bytes::Bytes;
+use qanat_nic::Time;
+use qanat_wire::tcp_options::TIMESTAMPS_LENGTH;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The segment size assumed when the peer names none (RFC 9293 §3.7.1).
+pub const MSS_DEFAULT: u16 = 536;
+/// The smallest believed: a tiny one would multiply our work per byte.
+pub const MSS_MIN: u16 = 64;
+
+/// What a connection is opened with.
+#[derive(Clone, Copy, Debug)]
+pub struct OpenParameters {
+    /// Its handle.
+    pub id: ConnectionId,
+    /// Own port.
+    pub local_port: u16,
+    /// The peer's port.
+    pub peer_port: u16,
+    /// Initial sequence number (RFC 6528).
+    pub initial_sequence: SequenceNumber,
+    /// Added to the timestamp clock (RFC 7323 §7.1).
+    pub timestamp_offset: u32,
+    /// Largest TCP segment the path to the peer takes, headers excluded: MTU − IP header − 20.
+    pub maximum_segment: u16,
+}
+
+/// Conditions kept as one byte each.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Conditions {
+    /// Timestamps were negotiated.
+    pub timestamps: bool,
+    /// SACK was negotiated.
+    pub sack: bool,
+    /// ECN was negotiated.
+    pub ecn: bool,
+    /// Something may be sent: call `output`.
+    pub output_wanted: bool,
+    /// An ACK must go out with the next `output`.
+    pub ack_now: bool,
+    /// Sent a FIN (it is in `board` or acknowledged).
+    pub fin_sent: bool,
+    /// A FIN follows the queue.
+    pub fin_queued: bool,
+    /// The service closed: it takes no more data.
+    pub orphaned: bool,
+    /// Echo congestion until CWR arrives (RFC 3168 §6.1.3).
+    pub ecn_echo: bool,
+    /// Put CWR on the next new data segment.
+    pub ecn_reduced: bool,
+    /// The congestion window held back data since it was last checked.
+    pub window_limited: bool,
+    /// Send one segment regardless of silly-window rules (the override timer fired).
+    pub force: bool,
+    /// Send a zero-window or keepalive probe.
+    pub probe: bool,
+    /// Send a tail loss probe.
+    pub tail_probe: bool,
+    /// Nagle's algorithm is off.
+    pub no_delay: bool,
+    /// Corked: only full segments.
+    pub cork: bool,
+    /// `Closed` was reported.
+    pub closed_reported: bool,
+    /// A reset must go out.
+    pub reset_wanted: bool,
+    /// SYN or SYN-ACK must go out.
+    pub syn_wanted: bool,
+}
+
+/// A TCP connection. See the module's figure; the fields used for every segment come first.
+pub struct Connection {
+    // The send side.
+    pub(super) state: State,
+    pub(super) is: Conditions,
+    pub(super) phase: Phase,
+    pub(super) send_scale: u8,
+    pub(super) receive_scale: u8,
+    /// Payload bytes a segment may carry beside the options always present.
+    pub(super) maximum_segment: u16,
+    /// SND.NXT.
+    pub(super) send_next: SequenceNumber,
+    /// SND.WND.
+    pub(super) send_window: u32,
+    /// SND.WL1, SND.WL2.
+    pub(super) window_sequence: SequenceNumber,
+    pub(super) window_acknowledgment: SequenceNumber,
+    /// RCV.NXT.
+    pub(super) receive_next: SequenceNumber,
+    /// RCV.NXT + RCV.WND as last advertised: never moves left.
+    pub(super) receive_edge: SequenceNumber,
+    /// RCV.NXT of the last ACK sent (RFC 7323's Last.ACK.sent).
+    pub(super) last_ack_sent: SequenceNumber,
+    /// TS.Recent.
+    pub(super) timestamp_recent: u32,
+    pub(super) timestamp_offset: u32,
+    /// Bytes given to the service and not consumed.
+    pub(super) unconsumed: u32,
+    /// Frames given to the service and not consumed.
+    pub(super) frames_lent: u32,
+    pub(super) window: Window,
+    /// SND.UNA, and what is between it and SND.NXT.
+    pub(super) board: Scoreboard,
+    pub(super) queue: SendQueue,
+    pub(super) timers: Timers,
+    pub(super) rtt: RttEstimator,
+    pub(super) last_received: Time,
+    pub(super) last_sent: Time,
+    pub(super) id: ConnectionId,
+    pub(super) local_port: u16,
+    pub(super) peer_port: u16,
+    /// Full segments received since the last ACK.
+    pub(super) segments_unacknowledged: u8,
+    /// ACKs still sent at once (quick-ACK at the start).
+    pub(super) quick_acks: u8,
+    /// Consecutive time-outs without progress.
+    pub(super) retransmissions: u8,
+    /// Window or keepalive probes without an answer.
+    pub(super) probes_unanswered: u8,
+    /// Duplicate ACKs to send for a peer without SACK.
+    pub(super) duplicate_acks_wanted: u8,
+    /// Largest window the peer ever offered.
+    pub(super) send_window_max: u32,
+    pub(super) congestion: Congestion,
+    pub(super) rack: Rack,
+    pub(super) recovery: Recovery,
+    pub(super) path_mtu: PathMtu,
+    // The receive side's rarer part.
+    pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) fin_at: Option<SequenceNumber>,
+    /// The D-SACK block the next ACK reports (RFC 2883).
+    pub(super) duplicate: Option<Block>,
+    pub(super) timestamp_recent_at: Time,
+    pub(super) receive_segment_max: u16,
+    // Cold.
+    pub(super) initial_send: SequenceNumber,
+    pub(super) initial_receive: SequenceNumber,
+    pub(super) progress_at: Time,
+    pub(super) challenge_at: Time,
+    pub(super) user_timeout: Option<Duration>,
+    pub(super) statistics: Statistics,
+    pub(super) close_reason: Option<CloseReason>,
+}
+
+/// Per-connection counts for `info`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Statistics {
+    pub bytes_acknowledged: u64,
+    pub bytes_received: u64,
+    pub bytes_retransmitted: u64,
+    pub segments_sent: u32,
+    pub segments_received: u32,
+    pub segments_retransmitted: u32,
+    pub timeouts: u32,
+    pub duplicate_sacks: u32,
+    pub delivered_ecn: u32,
+}
+
+impl Connection {
+    fn new(open: &OpenParameters, state: State, config: &TcpConfig, now: Time) -> Connection {
+        let start = open.initial_sequence;
+        let maximum_segment = open.maximum_segment.max(MSS_MIN);
+        Connection {
+            state,
+            is: Conditions { no_delay: config.no_delay, ..Conditions::default() },
+            phase: Phase::Open,
+            send_scale: 0,
+            receive_scale: 0,
+            maximum_segment: maximum_segment.min(MSS_DEFAULT),
+            send_next: start,
+            send_window: 0,
+            window_sequence: SequenceNumber(0),
+            window_acknowledgment: start,
+            receive_next: SequenceNumber(0),
+            receive_edge: SequenceNumber(0),
+            last_ack_sent: SequenceNumber(0),
+            timestamp_recent: 0,
+            timestamp_offset: open.timestamp_offset,
+            unconsumed: 0,
+            frames_lent: 0,
+            window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
+            board: Scoreboard::new(start),
+            queue: SendQueue::new(),
+            timers: Timers::new(),
+            rtt: RttEstimator::new(),
+            last_received: now,
+            last_sent: now,
+            id: open.id,
+            local_port: open.local_port,
+            peer_port: open.peer_port,
+            segments_unacknowledged: 0,
+            quick_acks: QUICK_ACKS,
+            retransmissions: 0,
+            probes_unanswered: 0,
+            duplicate_acks_wanted: 0,
+            send_window_max: 0,
+            congestion: Congestion::new(config.congestion),
+            rack: Rack::new(start),
+            recovery: Recovery::new(start),
+            path_mtu: PathMtu::new(maximum_segment),
+            reassembly: None,
+            fin_at: None,
+            duplicate: None,
+            timestamp_recent_at: now,
+            receive_segment_max: MSS_DEFAULT,
+            initial_send: start,
+            initial_receive: SequenceNumber(0),
+            progress_at: now,
+            challenge_at: Time::ZERO,
+            user_timeout: config.user_timeout,
+            statistics: Statistics::default(),
+            close_reason: None,
+        }
+    }
+
+    /// An active open: the SYN goes out with the next `output`.
+    pub fn open_active(open: &OpenParameters, config: &TcpConfig, now: Time) -> Connection {
+        let mut connection = Connection::new(open, State::SynSent, config, now);
+        connection.is.syn_wanted = true;
+        connection.is.output_wanted = true;
+        connection.is.timestamps = config.timestamps;
+        connection.is.sack = config.sack;
+        connection.is.ecn = config.ecn;
+        connection
+    }
+
+    /// A passive open whose handshake `acknowledgment` completes. Give that segment to [`input`](Connection::input)
+    /// next: it may carry data.
+    pub fn from_half_open(
+        open: &OpenParameters,
+        half: &HalfOpen,
+        segment: &super::SegmentIn<'_>,
+        env: &mut Env<'_>,
+    ) -> Connection {
+        let mut connection = Connection::new(open, State::Established, env.config, env.now);
+        connection.is.timestamps = half.timestamps;
+        connection.is.sack = half.sack;
+        connection.is.ecn = half.ecn;
+        connection.send_scale = half.send_scale;
+        connection.receive_scale = half.receive_scale;
+        connection.timestamp_recent = half.timestamp_recent;
+        connection.set_receive_start(half.peer_initial);
+        connection.receive_edge = connection.receive_next + env.config.receive_window.min(65_535);
+        connection.board = Scoreboard::new(open.initial_sequence + 1);
+        connection.send_next = open.initial_sequence + 1;
+        connection.window_sequence = segment.sequence;
+        connection.window_acknowledgment = segment.acknowledgment;
+        connection.send_window = u32::from(segment.window) << half.send_scale;
+        connection.send_window_max = connection.send_window;
+        connection.recovery = Recovery::new(connection.send_next);
+        connection.set_peer_segment(half.peer_segment);
+        connection.start_congestion(half.transmissions > 1);
+        if half.transmissions == 1 {
+            connection.rtt.sample(env.now.since(half.sent_at), env.now);
+        }
+        connection.arm_keepalive(env.config, env.now);
+        env.counters.passive_opens += 1;
+        connection
+    }
+
+    /// Notes the peer's ISN.
+    pub(super) fn set_receive_start(&mut self, initial: SequenceNumber) {
+        self.initial_receive = initial;
+        self.receive_next = initial + 1;
+        self.receive_edge = self.receive_next;
+        self.last_ack_sent = self.receive_next;
+    }
+
+    /// Applies the peer's MSS option (RFC 9293 §3.7.1, RFC 6691: options count against it).
+    pub(super) fn set_peer_segment(&mut self, peer: u16) {
+        self.path_mtu.limit_peer(peer.max(MSS_MIN));
+        self.apply_segment_size();
+    }
+
+    /// Recomputes the payload size after the path's or the peer's limit changed.
+    pub(super) fn apply_segment_size(&mut self) {
+        let options = if self.is.timestamps { TIMESTAMPS_LENGTH as u16 } else { 0 };
+        self.maximum_segment = self.path_mtu.segment().saturating_sub(options).max(MSS_MIN / 2);
+    }
+
+    /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a
+    /// single lost SYN does not shrink it; only the threshold stays.
+    pub(super) fn start_congestion(&mut self, _handshake_lost: bool) {
+        self.window.congestion_window = initial_window(u32::from(self.maximum_segment));
+    }
+
+    /// Its handle.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Own port and the peer's.
+    pub fn ports(&self) -> (u16, u16) {
+        (self.local_port, self.peer_port)
+    }
+
+    /// Whether [`output`](Connection::output) has something to do.
+    #[inline]
+    pub fn needs_output(&self) -> bool {
+        self.is.output_wanted
+    }
+
+    /// When [`on_timer`](Connection::on_timer) must be called at the latest.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.timers.next()
+    }
+
+    /// SND.UNA.
+    #[inline]
+    pub fn send_unacknowledged(&self) -> SequenceNumber {
+        self.board.start()
+    }
+
+    /// SND.NXT.
+    pub fn send_next(&self) -> SequenceNumber {
+        self.send_next
+    }
+
+    /// RCV.NXT.
+    pub fn receive_next(&self) -> SequenceNumber {
+        self.receive_next
+    }
+
+    /// Bytes queued and not yet acknowledged.
+    pub fn queued_bytes(&self) -> u64 {
+        self.queue.byte_count()
+    }
+
+    fn may_send(&self, config: &TcpConfig) -> Result<(), CommandError> {
+        if !self.state.sends() || self.is.fin_queued {
+            return Err(CommandError::NotSending);
+        }
+        if self.queue.len() >= config.send_pieces_max {
+            return Err(CommandError::Full);
+        }
+        Ok(())
+    }
+
+    /// Queues lent bytes.
+    ///
+    /// # Errors
+    /// [`CommandError::NotSending`] after a shutdown or close; [`CommandError::Full`].
+    pub fn send(&mut self, bytes: Bytes, config: &TcpConfig) -> Result<(), CommandError> {
+        self.may_send(config)?;
+        self.queue.push_bytes(bytes);
+        self.is.output_wanted = true;
+        Ok(())
+    }
+
+    /// Queues a range of a source.
+    ///
+    /// # Errors
+    /// As [`send`](Connection::send).
+    pub fn send_source(
+        &mut self,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+        config: &TcpConfig,
+    ) -> Result<(), CommandError> {
+        self.may_send(config)?;
+        self.queue.push_source(source, stamp, offset, length);
+        self.is.output_wanted = true;
+        Ok(())
+    }
+
+    /// Nagle's algorithm off (`true`) or on.
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.is.no_delay = no_delay;
+        self.is.output_wanted = true;
+    }
+
+    /// Cork: hold back what does not fill a segment, until uncorked or closed.
+    pub fn set_cork(&mut self, cork: bool) {
+        self.is.cork = cork;
+        self.is.output_wanted = true;
+    }
+
+    /// Longest time data may stay unacknowledged (RFC 5482); `None`: the retransmission limit alone.
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
+        self.user_timeout = timeout;
+    }
+
+    /// FIN after everything queued; receiving goes on.
+    ///
+    /// # Errors
+    /// [`CommandError::NotSending`] if it was shut down before.
+    pub fn shutdown(&mut self) -> Result<(), CommandError> {
+        if self.is.fin_queued || !self.state.sends() {
+            return Err(CommandError::NotSending);
+        }
+        self.is.fin_queued = true;
+        self.is.output_wanted = true;
+        self.state = match self.state {
+            State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            // The FIN waits for the handshake: RFC 9293 §3.10.4 "queue the request".
+            other => other,
+        };
+        Ok(())
+    }
+
+    /// As [`shutdown`](Connection::shutdown), and the service takes no more data. In SYN-SENT the connection is simply
+    /// deleted (RFC 9293 §3.10.4).
+    pub fn close(&mut self, env: &mut Env<'_>) -> Disposition {
+        match self.state {
+            State::Closed => return Disposition::Keep,
+            State::SynSent => return self.finish(CloseReason::Aborted, env),
+            _ => {}
+        }
+        let _ = self.shutdown();
+        self.is.orphaned = true;
+        if self.state == State::FinWait2 {
+            self.timers.set_idle(env.now + env.config.fin_wait_2);
+        }
+        Disposition::Keep
+    }
+
+    /// Resets the connection. The RST goes out with the next `output`, which then reports the end; in SYN-SENT there is
+    /// nobody to reset.
+    pub fn abort(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.fail(CloseReason::Aborted, env)
+    }
+
+    /// Ends the connection with a RST for the peer.
+    pub(super) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        match self.state {
+            State::Closed => Disposition::Keep,
+            State::SynSent => self.finish(why, env),
+            _ => {
+                self.state = State::Closed;
+                self.close_reason = Some(why);
+                self.queue.clear();
+                self.reassembly = None;
+                self.timers = Timers::new();
+                self.is.reset_wanted = true;
+                self.is.output_wanted = true;
+                Disposition::Keep
+            }
+        }
+    }
+
+    /// Ends the connection at once: reports `Closed`, exactly once.
+    pub(super) fn finish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        self.report_closed(why, env);
+        Disposition::Remove
+    }
+
+    pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
+        self.state = State::Closed;
+        self.queue.clear();
+        self.reassembly = None;
+        self.timers = Timers::new();
+        self.is.output_wanted = false;
+        if !self.is.closed_reported {
+            self.is.closed_reported = true;
+            env.counters.established_closed += 1;
+            env.events.push_back(Event::Closed { connection: self.id, why });
+        }
+    }
+
+    /// Our timestamp now.
+    #[inline]
+    pub(super) fn timestamp_now(&self, now: Time) -> u32 {
+        timestamp(now, self.timestamp_offset)
+    }
+
+    /// Octets outstanding that are data (SYN and FIN not counted).
+    #[inline]
+    pub(super) fn data_outstanding(&self) -> u64 {
+        let outstanding = u64::from(self.send_next.distance_from(self.board.start()));
+        let fin = u64::from(self.is.fin_sent && outstanding > 0);
+        outstanding.saturating_sub(fin)
+    }
+
+    /// Bytes queued and never sent.
+    #[inline]
+    pub(super) fn unsent(&self) -> u64 {
+        self.queue.byte_count().saturating_sub(self.data_outstanding())
+    }
+
+    /// Heap memory held beside the structure itself, bytes (frames not counted).
+    pub fn heap_bytes(&self) -> usize {
+        let reassembly = self.reassembly.as_ref().map_or(0, |queue| queue.memory());
+        self.board.memory() + self.queue.memory() + reassembly
+    }
+}
+
+/// Segments acknowledged at once after the start (as Linux's quick-ACK mode).
+pub(super) const QUICK_ACKS: u8 = 16;

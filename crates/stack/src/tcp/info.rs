@@ -1,0 +1,126 @@
+//! What an operator sees of a connection, as `ss -i`.
+
+use super::congestion::CongestionControl;
+use super::connection::Connection;
+use super::recovery::Phase;
+use super::state::State;
+use std::time::Duration;
+
+/// A snapshot of a connection.
+#[derive(Clone, Debug)]
+pub struct ConnectionInfo {
+    /// Its state.
+    pub state: State,
+    /// Loss recovery's phase.
+    pub phase: Phase,
+    /// Congestion control algorithm.
+    pub congestion: &'static str,
+    /// SRTT; zero before the first sample.
+    pub smoothed_rtt: Duration,
+    /// RTTVAR.
+    pub rtt_variance: Duration,
+    /// Smallest RTT of the last minutes.
+    pub minimum_rtt: Option<Duration>,
+    /// RTO with backoff.
+    pub retransmission_timeout: Duration,
+    /// Doublings in it.
+    pub backoff: u8,
+    /// cwnd, bytes.
+    pub congestion_window: u32,
+    /// ssthresh, bytes; `None`: not yet set.
+    pub slow_start_threshold: Option<u32>,
+    /// Payload bytes per segment.
+    pub maximum_segment: u16,
+    /// Octets thought in flight.
+    pub in_flight: u32,
+    /// Octets between SND.UNA and SND.NXT.
+    pub outstanding: u32,
+    /// Octets queued and not sent.
+    pub unsent: u64,
+    /// Octets sacked.
+    pub sacked: u32,
+    /// Octets marked lost.
+    pub lost: u32,
+    /// Octets retransmitted and in flight.
+    pub retransmitted_in_flight: u32,
+    /// The peer's window, bytes.
+    pub send_window: u32,
+    /// The window last advertised, bytes.
+    pub receive_window: u32,
+    /// Our and the peer's window scale.
+    pub window_scales: (u8, u8),
+    /// Whether timestamps, SACK, ECN are in use.
+    pub timestamps: bool,
+    /// See `timestamps`.
+    pub sack: bool,
+    /// See `timestamps`.
+    pub ecn: bool,
+    /// Whether the path was seen to reorder.
+    pub reordering_seen: bool,
+    /// Bytes acknowledged by the peer.
+    pub bytes_acknowledged: u64,
+    /// Bytes received in order.
+    pub bytes_received: u64,
+    /// Bytes sent again.
+    pub bytes_retransmitted: u64,
+    /// Segments sent.
+    pub segments_sent: u32,
+    /// Segments received.
+    pub segments_received: u32,
+    /// Segments sent again.
+    pub segments_retransmitted: u32,
+    /// Retransmission time-outs.
+    pub timeouts: u32,
+    /// D-SACKs received.
+    pub duplicate_sacks: u32,
+    /// Segments received with Congestion Experienced.
+    pub ecn_marks: u32,
+    /// Bytes given to the service and not consumed.
+    pub unconsumed: u32,
+    /// Memory beside frames, bytes.
+    pub memory: usize,
+}
+
+impl Connection {
+    /// A snapshot.
+    pub fn info(&self) -> ConnectionInfo {
+        let threshold = self.window.slow_start_threshold;
+        ConnectionInfo {
+            state: self.state,
+            phase: self.phase,
+            congestion: self.congestion.name(),
+            smoothed_rtt: self.rtt.smoothed(),
+            rtt_variance: self.rtt.variance(),
+            minimum_rtt: self.rtt.minimum(),
+            retransmission_timeout: self.rtt.timeout(),
+            backoff: self.rtt.backoff(),
+            congestion_window: self.window.congestion_window,
+            slow_start_threshold: (threshold != u32::MAX).then_some(threshold),
+            maximum_segment: self.maximum_segment,
+            in_flight: self.in_flight(),
+            outstanding: self.board.outstanding(),
+            unsent: self.unsent(),
+            sacked: self.board.sacked(),
+            lost: self.board.lost(),
+            retransmitted_in_flight: self.board.retransmitted(),
+            send_window: self.send_window,
+            receive_window: self.receive_edge.distance_from(self.receive_next),
+            window_scales: (self.receive_scale, self.send_scale),
+            timestamps: self.is.timestamps,
+            sack: self.is.sack,
+            ecn: self.is.ecn,
+            reordering_seen: self.rack.reordering_seen,
+            bytes_acknowledged: self.statistics.bytes_acknowledged,
+            bytes_received: self.statistics.bytes_received,
+            bytes_retransmitted: self.statistics.bytes_retransmitted,
+            segments_sent: self.statistics.segments_sent,
+            segments_received: self.statistics.segments_received,
+            segments_retransmitted: self.statistics.segments_retransmitted,
+            timeouts: self.statistics.timeouts,
+            duplicate_sacks: self.statistics.duplicate_sacks,
+            ecn_marks: self.statistics.delivered_ecn,
+            unconsumed: self.unconsumed,
+            memory: size_of::<Connection>() + self.heap_bytes(),
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! Segment arrives: RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323.
+
+use super::acknowledge::AckVerdict;
+use super::connection::Connection;
+use super::sequence::timestamp_before;
+use super::state::State;
+use super::time_wait::TimeWait;
+use super::{Disposition, Env, SegmentIn};
+use crate::event::{Chunk, CloseReason, Event};
+use qanat_wire::ip::Ecn;
+use qanat_wire::tcp::Flags;
+use std::time::Duration;
+
+/// A TS.Recent older than this is not compared with (RFC 7323 §5.5).
+const TIMESTAMP_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
+/// Least time between two ACKs that answer unacceptable empty segments (as Linux: breaks ACK loops).
+const OUT_OF_WINDOW_INTERVAL: Duration = Duration::from_millis(500);
+
+impl Connection {
+    /// Processes a received segment. `payload` holds exactly its data, if it has any.
+    pub fn input(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, env: &mut Env<'_>) -> Disposition {
+        env.counters.segments_received += 1;
+        self.statistics.segments_received = self.statistics.segments_received.wrapping_add(1);
+        match self.state {
+            State::Closed => return Disposition::Keep,
+            State::SynSent => return self.input_syn_sent(segment, env),
+            _ => {}
+        }
+        if self.state == State::SynReceived && self.is_crossing_syn_ack(segment) {
+            return self.establish_crossed(segment, env);
+        }
+        // First: sequence number, and before it the timestamp (RFC 7323 §5.3 R1).
+        if self.is.timestamps && !self.timestamp_acceptable(segment, env) {
+            return Disposition::Keep;
+        }
+        if !self.sequence_acceptable(segment) {
+            self.reject_sequence(segment, env);
+            return Disposition::Keep;
+        }
+        if segment.flags.intersects(Flags::RST | Flags::SYN) {
+            return self.input_reset_or_syn(segment, env);
+        }
+        if !segment.flags.contains(Flags::ACK) {
+            env.counters.acknowledgement_missing += 1;
+            return Disposition::Keep;
+        }
+        self.last_received = env.now;
+        self.note_timestamp(segment, env);
+        if self.state == State::SynReceived && !self.establish_received(segment, env) {
+            return Disposition::Reset;
+        }
+        if self.process_ack(segment, env) == AckVerdict::Drop {
+            return Disposition::Keep;
+        }
+        if self.is.fin_sent && self.board.is_empty() {
+            let disposition = self.on_fin_acknowledged(env);
+            if !matches!(disposition, Disposition::Keep) {
+                return disposition;
+            }
+        }
+        if segment.flags.contains(Flags::URG) {
+            // Urgent data is delivered in line (RFC 6093), and the pointer ignored.
+            env.counters.urgent_ignored += 1;
+        }
+        if self.is.ecn {
+            self.note_ecn(segment, env);
+        }
+        if segment.sequence_length() > 0 {
+            return self.receive(segment, payload, env);
+        }
+        Disposition::Keep
+    }
+
+    /// PAWS: RFC 7323 §5.3. `false`: the segment has been dealt with.
+    #[inline]
+    fn timestamp_acceptable(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> bool {
+        if segment.flags.contains(Flags::RST) {
+            return true;
+        }
+        let Some(timestamps) = segment.options.timestamps else {
+            // §3.2: "If a non-<RST> segment is received without a TSopt, a TCP SHOULD silently drop the segment."
+            env.counters.timestamp_missing += 1;
+            return segment.flags.contains(Flags::SYN);
+        };
+        if !timestamp_before(timestamps.value, self.timestamp_recent)
+            || env.now.since(self.timestamp_recent_at) > TIMESTAMP_VALID
+        {
+            return true;
+        }
+        env.counters.paws_rejected += 1;
+        // A pure ACK overtaken by a newer one brings nothing and asks for nothing.
+        let overtaken = segment.sequence_length() == 0 && segment.sequence == self.receive_next;
+        if !overtaken {
+            // "Send an acknowledgment in reply … and drop the segment."
+            self.reply_out_of_window(segment, env);
+        }
+        false
+    }
+
+    /// RFC 7323 §4.3: TS.Recent is updated by the segment that the next ACK's edge falls into.
+    #[inline]
+    fn note_timestamp(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
+        if let Some(timestamps) = segment.options.timestamps
+            && self.is.timestamps
+            && segment.sequence.at_or_before(self.last_ack_sent)
+            && !timestamp_before(timestamps.value, self.timestamp_recent)
+        {
+            self.timestamp_recent = timestamps.value;
+            self.timestamp_recent_at = env.now;
+        }
+    }
+
+    /// RFC 9293 §3.10.7.4 first, as Linux reads it: a segment may also begin at the right edge (an ACK by a peer that
+    /// has filled the window).
+    #[inline]
+    fn sequence_acceptable(&self, segment: &SegmentIn<'_>) -> bool {
+        let length = segment.sequence_length();
+        let end = segment.sequence + length;
+        let begins = segment.sequence.at_or_before(self.receive_edge);
+        let ends = if length == 0 { end.at_or_after(self.receive_next) } else { end.after(self.receive_next) };
+        begins && ends
+    }
+
+    #[cold]
+    fn reject_sequence(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+        env.counters.out_of_window += 1;
+        if segment.flags.contains(Flags::RST) {
+            return;
+        }
+        if segment.flags.contains(Flags::SYN) {
+            if self.state == State::SynReceived && segment.sequence == self.initial_receive {
+                self.is.syn_wanted = true;
+                self.is.output_wanted = true;
+            } else {
+                env.counters.syn_in_window += 1;
+                self.send_challenge(env);
+            }
+            return;
+        }
+        let end = segment.sequence + segment.payload_length;
+        if segment.payload_length > 0 && end.at_or_before(self.receive_next) {
+            env.counters.duplicate_data += 1;
+            self.report_duplicate(segment.sequence, end);
+        }
+        self.reply_out_of_window(segment, env);
+    }
+
+    /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply."
+    fn reply_out_of_window(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+        if segment.sequence_length() == 0 {
+            if env.now.since(self.challenge_at) < OUT_OF_WINDOW_INTERVAL && self.challenge_at != qanat_nic::Time::ZERO {
+                env.counters.challenge_acks_suppressed += 1;
+                return;
+            }
+            self.challenge_at = env.now;
+        }
+        self.is.ack_now = true;
+        self.is.output_wanted = true;
+    }
+
+    /// A challenge ACK (RFC 5961), within the shared limit.
+    pub(super) fn send_challenge(&mut self, env: &mut Env<'_>) {
+        if env.challenge.allow(env.now) {
+            env.counters.challenge_acks_sent += 1;
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        } else {
+            env.counters.challenge_acks_suppressed += 1;
+        }
+    }
+
+    /// RFC 5961 §3.2 and §4.2.
+    #[cold]
+    fn input_reset_or_syn(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
+        if segment.flags.contains(Flags::RST) {
+            env.counters.resets_received += 1;
+            if segment.sequence != self.receive_next {
+                // "If the RST bit is set and the sequence number does not exactly match …, send a challenge ACK."
+                self.send_challenge(env);
+                return Disposition::Keep;
+            }
+            let why = match self.state {
+                State::SynReceived => CloseReason::Refused,
+                // Both directions were finished: nothing was lost.
+                State::Closing | State::LastAck if self.board.outstanding() <= 1 => CloseReason::Finished,
+                _ => CloseReason::ResetByPeer,
+            };
+            return self.finish(why, env);
+        }
+        // "If the SYN bit is set, irrespective of the sequence number, TCP MUST send an ACK".
+        env.counters.syn_in_window += 1;
+        self.send_challenge(env);
+        Disposition::Keep
+    }
+
+    /// SYN-SENT: RFC 9293 §3.10.7.3.
+    #[cold]
+    fn input_syn_sent(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
+        let acknowledges = segment.flags.contains(Flags::ACK);
+        if acknowledges && segment.acknowledgment != self.initial_send + 1 {
+            return if segment.flags.contains(Flags::RST) { Disposition::Keep } else { Disposition::Reset };
+        }
+        if segment.flags.contains(Flags::RST) {
+            env.counters.resets_received += 1;
+            return if acknowledges { self.finish(CloseReason::Refused, env) } else { Disposition::Keep };
+        }
+        if !segment.flags.contains(Flags::SYN) {
+            return Disposition::Keep;
+        }
+        self.adopt_options(segment, env);
+        self.send_window = u32::from(segment.window);
+        self.send_window_max = self.send_window;
+        self.window_sequence = segment.sequence;
+        self.window_acknowledgment = segment.acknowledgment;
+        if !acknowledges {
+            // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
+            env.counters.simultaneous_opens += 1;
+            self.state = State::SynReceived;
+            self.is.syn_wanted = true;
+            self.is.output_wanted = true;
+            return Disposition::Keep;
+        }
+        self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
+        self.establish(segment, env);
+        self.is.ack_now = true;
+        Disposition::Keep
+    }
+
+    /// What the peer's SYN offers.
+    fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
+        let options = segment.options;
+        self.set_receive_start(segment.sequence);
+        self.receive_edge = self.receive_next + env.config.receive_window.min(65_535);
+        self.is.sack &= options.sack_permitted;
+        match (self.is.timestamps, options.timestamps) {
+            (true, Some(timestamps)) => {
+                self.timestamp_recent = timestamps.value;
+                self.timestamp_recent_at = env.now;
+            }
+            _ => self.is.timestamps = false,
+        }
+        if let (true, Some(scale)) = (env.config.window_scaling, options.window_scale) {
+            self.send_scale = scale.min(14);
+            self.receive_scale = env.config.window_scale();
+        }
+        self.set_peer_segment(options.mss.unwrap_or(super::connection::MSS_DEFAULT));
+    }
+
+    /// Our SYN is acknowledged: ESTABLISHED, or beyond if a FIN was queued meanwhile.
+    fn establish(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+        let now = env.now;
+        let mut sent_once = None;
+        self.board.acknowledge(segment.acknowledgment.earlier(self.initial_send + 1), |record| {
+            sent_once = Some(record.sent_at);
+        });
+        if self.retransmissions == 0
+            && let Some(sent_at) = sent_once
+        {
+            self.rtt.sample(now.since(sent_at), now);
+        }
+        self.start_congestion(self.retransmissions > 0);
+        self.retransmissions = 0;
+        self.rtt.reset_backoff();
+        self.timers.stop();
+        self.state = if self.is.fin_queued { State::FinWait1 } else { State::Established };
+        self.is.syn_wanted = false;
+        self.is.output_wanted = true;
+        self.last_received = now;
+        self.progress_at = now;
+        self.arm_keepalive(env.config, now);
+        env.counters.active_opens += 1;
+        env.events.push_back(Event::Connected { connection: self.id });
+    }
+
+    /// In SYN-RECEIVED of a simultaneous open: the peer's SYN-ACK, whose SYN we have seen.
+    fn is_crossing_syn_ack(&self, segment: &SegmentIn<'_>) -> bool {
+        segment.flags.contains(Flags::SYN | Flags::ACK)
+            && !segment.flags.contains(Flags::RST)
+            && segment.sequence == self.initial_receive
+            && segment.acknowledgment == self.initial_send + 1
+    }
+
+    fn establish_crossed(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
+        self.is.ecn = false;
+        self.establish(segment, env);
+        self.is.ack_now = true;
+        Disposition::Keep
+    }
+
+    /// SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT then enter ESTABLISHED …; else form a reset".
+    fn establish_received(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> bool {
+        if segment.acknowledgment != self.initial_send + 1 {
+            return false;
+        }
+        self.is.ecn = false;
+        self.establish(segment, env);
+        self.send_window = u32::from(segment.window) << self.send_scale;
+        self.send_window_max = self.send_window_max.max(self.send_window);
+        true
+    }
+
+    /// Our FIN is acknowledged.
+    fn on_fin_acknowledged(&mut self, env: &mut Env<'_>) -> Disposition {
+        match self.state {
+            State::FinWait1 => {
+                self.state = State::FinWait2;
+                if self.is.orphaned {
+                    self.timers.set_idle(env.now + env.config.fin_wait_2);
+                }
+                Disposition::Keep
+            }
+            State::Closing => self.enter_time_wait(env),
+            State::LastAck => self.finish(CloseReason::Finished, env),
+            _ => Disposition::Keep,
+        }
+    }
+
+    /// TIME-WAIT: the slot is given up; a small record answers old duplicates.
+    pub(super) fn enter_time_wait(&mut self, env: &mut Env<'_>) -> Disposition {
+        let remains = TimeWait::new(self, env.now + env.config.time_wait);
+        self.report_closed(CloseReason::Finished, env);
+        Disposition::TimeWait(remains)
+    }
+
+    /// RFC 3168 §6.1.3: the receiver echoes congestion until CWR.
+    #[inline]
+    fn note_ecn(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+        if segment.flags.contains(Flags::CWR) && segment.payload_length > 0 {
+            self.is.ecn_echo = false;
+        }
+        if segment.ecn == Ecn::CongestionExperienced && segment.payload_length > 0 {
+            env.counters.ecn_marks_received += 1;
+            self.statistics.delivered_ecn = self.statistics.delivered_ecn.wrapping_add(1);
+            self.is.ecn_echo = true;
+            // "the data receiver … as soon as possible": the sender should hear of it now.
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        }
+    }
+}

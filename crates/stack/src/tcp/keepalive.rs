@@ -1,0 +1,50 @@
+//! Keepalive (RFC 9293 §3.8.4) and the end of FIN-WAIT-2, which share a timer.
+
+use super::connection::Connection;
+use super::state::State;
+use super::timers::NEVER;
+use super::{Disposition, Env, TcpConfig};
+use crate::event::CloseReason;
+use qanat_nic::Time;
+
+impl Connection {
+    /// Starts keepalive if it is configured. The timer is not moved by traffic: when it fires it looks at the time of
+    /// the last segment.
+    pub(super) fn arm_keepalive(&mut self, config: &TcpConfig, now: Time) {
+        self.timers.idle = match config.keepalive {
+            Some(idle) => now + idle,
+            None => NEVER,
+        };
+    }
+
+    pub(super) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.timers.idle = NEVER;
+        if self.state == State::FinWait2 && self.is.orphaned {
+            // The peer never closes: forget it, as Linux does after tcp_fin_timeout.
+            env.counters.fin_wait_2_timeouts += 1;
+            return self.finish(CloseReason::Finished, env);
+        }
+        let Some(idle) = env.config.keepalive else { return Disposition::Keep };
+        let due = self.last_received + idle;
+        if due > env.now {
+            self.probes_unanswered = 0;
+            self.timers.idle = due;
+            return Disposition::Keep;
+        }
+        if !self.board.is_empty() || self.timers.is_persisting() {
+            // Retransmission and persist find out by themselves.
+            self.timers.idle = env.now + idle;
+            return Disposition::Keep;
+        }
+        if self.probes_unanswered >= env.config.keepalive_probes_max {
+            env.counters.keepalive_timeouts += 1;
+            return self.fail(CloseReason::TimedOut, env);
+        }
+        self.probes_unanswered += 1;
+        env.counters.keepalive_probes_sent += 1;
+        self.is.probe = true;
+        self.is.output_wanted = true;
+        self.timers.idle = env.now + env.config.keepalive_interval;
+        Disposition::Keep
+    }
+}

@@ -1,0 +1,188 @@
+//! TCP (RFC 9293) as a pure state machine: time, randomness and the device are arguments.
+//!
+//! ```text
+//!  SYN → half_open::HalfOpen ─ACK→ connection::Connection ─FIN/FIN→ time_wait::TimeWait
+//!        (or syn_cookie)            ↑ input (input, acknowledge, recovery, receive)
+//!                                   ↓ output (output, send_queue)        timers: one deadline
+//! ```
+//!
+//! One mechanism per file, named by its RFC term. Nothing here knows addresses, devices or tables: the stack finds the
+//! connection, calls [`Connection::input`], and once a poll [`Connection::output`] with an [`Emitter`].
+
+pub mod acknowledge;
+pub mod config;
+pub mod congestion;
+pub mod connection;
+pub mod counters;
+pub mod cubic;
+pub mod half_open;
+pub mod info;
+pub mod input;
+pub mod keepalive;
+pub mod new_reno;
+pub mod output;
+pub mod path_mtu;
+pub mod prr;
+pub mod rack;
+pub mod reassembly;
+pub mod receive;
+pub mod recovery;
+pub mod rtt;
+pub mod scoreboard;
+pub mod send_queue;
+pub mod sequence;
+pub mod state;
+pub mod syn_cookie;
+pub mod time_wait;
+pub mod timers;
+pub mod undo;
+
+pub use config::TcpConfig;
+pub use congestion::CongestionAlgorithm;
+pub use connection::{Connection, OpenParameters};
+pub use counters::Counters;
+pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
+pub use info::ConnectionInfo;
+pub use send_queue::PieceRange;
+pub use state::State;
+pub use time_wait::{TimeWait, TimeWaitVerdict};
+
+use crate::event::Event;
+use crate::payload::Source;
+use crate::rate_limit::RateLimiter;
+use qanat_nic::Time;
+use qanat_wire::ip::Ecn;
+use qanat_wire::tcp::{Flags, Header, SequenceNumber};
+use qanat_wire::tcp_options::Options;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// A received segment's header; the payload goes beside it.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentIn<'a> {
+    /// SEG.SEQ.
+    pub sequence: SequenceNumber,
+    /// SEG.ACK; counts only with [`Flags::ACK`].
+    pub acknowledgment: SequenceNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// Window as it stands, not scaled.
+    pub window: u16,
+    /// Options, parsed.
+    pub options: &'a Options,
+    /// Payload bytes.
+    pub payload_length: u32,
+    /// The IP header's ECN codepoint.
+    pub ecn: Ecn,
+}
+
+impl SegmentIn<'_> {
+    /// SEG.LEN: payload, SYN and FIN.
+    #[inline]
+    pub fn sequence_length(&self) -> u32 {
+        self.payload_length
+            + u32::from(self.flags.contains(Flags::SYN))
+            + u32::from(self.flags.contains(Flags::FIN))
+    }
+}
+
+/// What a connection needs of its surroundings during one call.
+pub struct Env<'a> {
+    /// Time of the poll.
+    pub now: Time,
+    /// Where events go.
+    pub events: &'a mut VecDeque<Event>,
+    /// The stack's counters.
+    pub counters: &'a mut Counters,
+    /// Settings.
+    pub config: &'a TcpConfig,
+    /// The stack's shared limit of challenge ACKs (RFC 5961 §7).
+    pub challenge: &'a mut RateLimiter,
+}
+
+/// What becomes of the connection after a call. Whenever it is not to be kept, `Event::Closed` has been pushed.
+#[derive(Debug)]
+#[must_use]
+pub enum Disposition {
+    /// It lives on.
+    Keep,
+    /// It is over: free its slot.
+    Remove,
+    /// It is over for the service; keep this for the old duplicates.
+    TimeWait(TimeWait),
+    /// It lives on; answer this segment with [`reset_for`].
+    Reset,
+    /// It is over; answer this segment with [`reset_for`].
+    ResetAndRemove,
+}
+
+/// Where segments go: the stack wraps each into IP and Ethernet and hands it to the device.
+pub trait Emitter {
+    /// Segments that can certainly be sent now.
+    fn room(&self) -> usize;
+    /// Sends one segment. `header` has no checksum yet. `false`: it was not taken, and will be offered again later.
+    fn emit(&mut self, header: &Header, payload: SegmentPayload<'_>, ecn: Ecn) -> bool;
+}
+
+/// The payload of a segment to send.
+#[derive(Clone, Copy)]
+pub enum SegmentPayload<'a> {
+    /// None.
+    None,
+    /// To be copied with [`PieceRange::fill`].
+    Copy(PieceRange<'a>),
+    /// The source may have a frame ready that holds exactly these bytes; if not, copy `range`.
+    Ready {
+        /// Whose bytes.
+        source: &'a Rc<dyn Source>,
+        /// The service's stamp.
+        stamp: u64,
+        /// Offset in the source.
+        offset: u64,
+        /// The same bytes, to be copied if there is no ready frame.
+        range: PieceRange<'a>,
+    },
+}
+
+impl SegmentPayload<'_> {
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            SegmentPayload::None => 0,
+            SegmentPayload::Copy(range) | SegmentPayload::Ready { range, .. } => range.len(),
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// The reset that answers a segment for which there is no connection (RFC 9293 §3.10.7.1). Ports are swapped by the
+/// caller; `None` for a reset, which is never answered.
+pub fn reset_for(segment: &SegmentIn<'_>) -> Option<Header> {
+    if segment.flags.contains(Flags::RST) {
+        return None;
+    }
+    // "If the ACK bit is off, sequence number zero is used, <SEQ=0><ACK=SEG.SEQ+SEG.LEN><CTL=RST,ACK>; if on,
+    // <SEQ=SEG.ACK><CTL=RST>".
+    Some(if segment.flags.contains(Flags::ACK) {
+        Header { sequence: segment.acknowledgment, flags: Flags::RST, ..Header::default() }
+    } else {
+        Header {
+            acknowledgment: segment.sequence + segment.sequence_length(),
+            flags: Flags::RST | Flags::ACK,
+            ..Header::default()
+        }
+    })
+}
+
+/// The smallest segment size that path MTU discovery goes down to, headers excluded (RFC 9293 §3.7.1's default for IPv4).
+pub(crate) const MSS_BASE: u16 = 536;
+
+/// Our timestamp clock: milliseconds (RFC 7323 §5.4), with a per-connection offset.
+#[inline]
+pub(crate) fn timestamp(now: Time, offset: u32) -> u32 {
+    (now.as_millis() as u32).wrapping_add(offset)
+}

@@ -1,0 +1,101 @@
+//! Segment size: the peer's and the path's limit (RFC 1191, 8201), and black holes (RFC 4821 §7.7 in spirit).
+
+use super::connection::{Connection, MSS_MIN};
+use super::sequence::SequenceNumber;
+use super::{Env, MSS_BASE};
+
+/// Consecutive time-outs of a full segment taken as a black hole.
+const BLACK_HOLE_TIMEOUTS: u8 = 3;
+
+/// Largest TCP segments, headers excluded and options included.
+#[derive(Clone, Debug)]
+pub struct PathMtu {
+    /// What our interface takes: announced in our MSS option.
+    local: u16,
+    /// The least of what the interface, the peer and the path take.
+    current: u16,
+}
+
+impl PathMtu {
+    /// Nothing known but the interface's limit.
+    pub fn new(local: u16) -> PathMtu {
+        PathMtu { local, current: local }
+    }
+
+    /// To announce.
+    pub fn local_segment(&self) -> u16 {
+        self.local
+    }
+
+    /// The least of all limits.
+    #[inline]
+    pub fn segment(&self) -> u16 {
+        self.current
+    }
+
+    /// The peer's MSS option.
+    pub fn limit_peer(&mut self, peer: u16) {
+        self.current = self.current.min(peer);
+    }
+}
+
+impl Connection {
+    /// ICMP says that packets to the peer may carry TCP segments of at most `maximum_segment` bytes (next-hop MTU − IP
+    /// header − 20), quoting `sequence`. Ignored unless that is in flight (RFC 5927 §4.1), and never raised.
+    pub fn on_path_mtu(&mut self, maximum_segment: u16, sequence: SequenceNumber, env: &mut Env<'_>) {
+        if !self.is_in_flight(sequence) || maximum_segment >= self.path_mtu.current {
+            env.counters.icmp_ignored += 1;
+            return;
+        }
+        // RFC 1191 §3: an MTU below 576 is a lie or useless; take the smallest sensible one.
+        let before = self.maximum_segment;
+        self.path_mtu.current = maximum_segment.max(MSS_BASE.min(self.path_mtu.current)).max(MSS_MIN);
+        self.apply_segment_size();
+        env.counters.path_mtu_reductions += 1;
+        self.resend_too_long(before, env);
+    }
+
+    /// Whether `sequence` is outstanding (RFC 5927 §4.1: "SND.UNA =< SEG.SEQ < SND.NXT").
+    pub fn is_in_flight(&self, sequence: SequenceNumber) -> bool {
+        sequence.is_within(self.board.start(), self.send_next.distance_from(self.board.start()))
+    }
+
+    /// An ICMP hard error quoting `sequence`: fatal only while connecting (RFC 5927 §6.2).
+    pub fn on_unreachable(&mut self, sequence: SequenceNumber, env: &mut Env<'_>) -> super::Disposition {
+        let connecting = matches!(self.state, super::State::SynSent | super::State::SynReceived);
+        if connecting && self.is_in_flight(sequence) {
+            return self.finish(crate::event::CloseReason::Unreachable, env);
+        }
+        env.counters.icmp_ignored += 1;
+        super::Disposition::Keep
+    }
+
+    /// Segments longer than the path takes are lost, without congestion: they are sent again at once, cut.
+    fn resend_too_long(&mut self, before: u16, _env: &mut Env<'_>) {
+        if self.maximum_segment >= before {
+            return;
+        }
+        for index in 0..self.board.len() {
+            let length = match self.board.get(index) {
+                Some(record) => record.end.distance_from(self.board.start_of(index)),
+                None => break,
+            };
+            if length > u32::from(self.maximum_segment) {
+                self.board.mark_lost(index);
+            }
+        }
+        self.is.output_wanted = true;
+    }
+
+    /// Repeated time-outs of a full segment while nothing smaller was tried: halve towards the base size.
+    pub(super) fn detect_black_hole(&mut self, env: &mut Env<'_>) {
+        let segment = u32::from(self.maximum_segment);
+        let full = self.board.get(0).is_some_and(|first| first.end.distance_from(self.board.start()) >= segment);
+        if !full || self.retransmissions < BLACK_HOLE_TIMEOUTS || self.path_mtu.current <= MSS_BASE {
+            return;
+        }
+        env.counters.black_holes_detected += 1;
+        self.path_mtu.current = (self.path_mtu.current / 2).max(MSS_BASE);
+        self.apply_segment_size();
+    }
+}

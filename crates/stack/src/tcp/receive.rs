@@ -1,0 +1,275 @@
+//! Data received: RFC 9293 §3.10.7.4 seventh and eighth; the receive window, silly-window avoidance (§3.8.6.2.2),
+//! delayed ACKs (§3.8.6.3) and D-SACK reports (RFC 2883).
+
+use super::connection::Connection;
+use super::reassembly::{Block, Insertion, Reassembly};
+use super::sequence::SequenceNumber;
+use super::state::State;
+use super::timers::NEVER;
+use super::{Disposition, Env, SegmentIn, TcpConfig};
+use crate::event::{Chunk, CloseReason, Event};
+use qanat_wire::tcp::Flags;
+
+impl Connection {
+    /// A segment with data or FIN, acceptable and with its ACK processed.
+    pub(super) fn receive(
+        &mut self,
+        segment: &SegmentIn<'_>,
+        payload: Option<Chunk>,
+        env: &mut Env<'_>,
+    ) -> Disposition {
+        if !self.state.receives() {
+            // "This should not occur since a FIN has been received …. Ignore the segment text."
+            env.counters.data_after_fin += 1;
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+            return Disposition::Keep;
+        }
+        if self.is.orphaned && segment.payload_length > 0 {
+            return self.receive_orphaned(segment, env);
+        }
+        let data_end = segment.sequence + segment.payload_length;
+        if segment.flags.contains(Flags::FIN) && data_end.at_or_before(self.receive_edge) {
+            if self.fin_at.is_none() && data_end.at_or_after(self.receive_next) {
+                self.fin_at = Some(data_end);
+            }
+        }
+        if let Some(chunk) = payload
+            && !chunk.is_empty()
+        {
+            self.receive_data(segment, chunk, env);
+        }
+        if self.fin_at == Some(self.receive_next) {
+            return self.receive_fin(env);
+        }
+        if segment.flags.contains(Flags::FIN) {
+            // Beyond a gap: say what is missing.
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        }
+        Disposition::Keep
+    }
+
+    /// Data for a service that has closed. While it has something to tell the peer, data is taken and dropped, so that
+    /// a reset does not destroy the answer on its way; afterwards RFC 9293 §3.10.4's SHOULD applies: reset.
+    fn receive_orphaned(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
+        env.counters.data_after_close += 1;
+        if self.state == State::FinWait2 {
+            let _ = self.fail(CloseReason::Aborted, env);
+            return Disposition::Keep;
+        }
+        let end = segment.sequence + segment.payload_length;
+        if segment.sequence.at_or_before(self.receive_next) && end.after(self.receive_next) {
+            self.receive_next = end.earlier(self.receive_edge);
+            if segment.flags.contains(Flags::FIN) && self.receive_next == end {
+                return self.receive_fin(env);
+            }
+        }
+        self.is.ack_now = true;
+        self.is.output_wanted = true;
+        Disposition::Keep
+    }
+
+    #[inline]
+    fn receive_data(&mut self, segment: &SegmentIn<'_>, mut chunk: Chunk, env: &mut Env<'_>) {
+        let mut start = segment.sequence;
+        let length = chunk.len() as u32;
+        if self.receive_segment_max < length as u16 {
+            self.receive_segment_max = length.min(65_535) as u16;
+        }
+        // Cut what was received before…
+        if start.before(self.receive_next) {
+            let old = self.receive_next.distance_from(start);
+            if old > 0 && self.is.sack {
+                self.report_duplicate(start, self.receive_next.earlier(start + length));
+            }
+            if old >= length {
+                env.counters.duplicate_data += 1;
+                self.is.ack_now = true;
+                self.is.output_wanted = true;
+                return;
+            }
+            chunk.trim_front(old as usize);
+            start = self.receive_next;
+        }
+        // …and what lies beyond the window or the FIN.
+        let edge = self.fin_at.map_or(self.receive_edge, |fin| fin.earlier(self.receive_edge));
+        let room = if edge.after(start) { edge.distance_from(start) } else { 0 };
+        if chunk.len() as u32 > room {
+            env.counters.data_beyond_window += 1;
+            chunk.truncate(room as usize);
+            self.is.ack_now = true;
+            if room == 0 {
+                self.is.output_wanted = true;
+                return;
+            }
+        }
+        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        if self.frames_lent as usize + held >= env.config.receive_frames_max && start != self.receive_next {
+            env.counters.receive_frames_full += 1;
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+            return;
+        }
+        if start != self.receive_next {
+            self.receive_out_of_order(start, chunk, env);
+            return;
+        }
+        if self.frames_lent as usize >= env.config.receive_frames_max {
+            env.counters.receive_frames_full += 1;
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+            return;
+        }
+        let full = chunk.len() as u32 >= u32::from(self.receive_segment_max);
+        self.deliver(chunk, env);
+        if self.reassembly.is_some() {
+            // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
+            self.drain_reassembly(env);
+            self.is.ack_now = true;
+        }
+        self.acknowledge_soon(full, env);
+    }
+
+    /// Hands the next bytes of the stream to the service.
+    #[inline]
+    fn deliver(&mut self, chunk: Chunk, env: &mut Env<'_>) {
+        let length = chunk.len() as u32;
+        self.receive_next += length;
+        self.unconsumed = self.unconsumed.saturating_add(length);
+        self.frames_lent += 1;
+        self.statistics.bytes_received += u64::from(length);
+        env.counters.bytes_received += u64::from(length);
+        env.events.push_back(Event::Data { connection: self.id, chunk });
+    }
+
+    fn drain_reassembly(&mut self, env: &mut Env<'_>) {
+        let Some(mut queue) = self.reassembly.take() else { return };
+        while let Some(chunk) = queue.pop(self.receive_next) {
+            self.deliver(chunk, env);
+        }
+        if !queue.is_empty() {
+            self.reassembly = Some(queue);
+        }
+    }
+
+    #[cold]
+    fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, env: &mut Env<'_>) {
+        env.counters.out_of_order_data += 1;
+        let frames = env.config.receive_frames_max.saturating_sub(self.frames_lent as usize);
+        let queue = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+        match queue.insert(start, chunk, frames) {
+            Insertion::Held => {}
+            Insertion::Duplicate(block) => {
+                env.counters.duplicate_data += 1;
+                self.duplicate = Some(block);
+            }
+            Insertion::Full => env.counters.reassembly_full += 1,
+        }
+        // RFC 5681 §4.2: "A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives."
+        if !self.is.sack {
+            self.duplicate_acks_wanted = self.duplicate_acks_wanted.saturating_add(1).min(16);
+        }
+        self.is.ack_now = true;
+        self.is.output_wanted = true;
+    }
+
+    /// The next ACK reports `[start, end)` as received twice.
+    pub(super) fn report_duplicate(&mut self, start: SequenceNumber, end: SequenceNumber) {
+        if self.is.sack && start.before(end) {
+            self.duplicate = Some(Block { start, end });
+        }
+    }
+
+    /// The peer's FIN is next in the stream.
+    fn receive_fin(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.receive_next += 1;
+        self.receive_edge = self.receive_edge.later(self.receive_next);
+        self.fin_at = None;
+        self.reassembly = None;
+        self.is.ack_now = true;
+        self.is.output_wanted = true;
+        env.events.push_back(Event::PeerClosed { connection: self.id });
+        match self.state {
+            State::Established => {
+                self.state = State::CloseWait;
+                Disposition::Keep
+            }
+            State::FinWait1 => {
+                self.state = State::Closing;
+                Disposition::Keep
+            }
+            State::FinWait2 => self.enter_time_wait(env),
+            _ => Disposition::Keep,
+        }
+    }
+
+    /// Schedules the ACK of data just delivered: at once while the connection is young or for every second full
+    /// segment, else within `delayed_ack`. "At once" means with the next `output`: after the service has answered.
+    #[inline]
+    fn acknowledge_soon(&mut self, full: bool, env: &Env<'_>) {
+        if full {
+            self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
+        }
+        if self.is.ack_now || self.quick_acks > 0 || self.segments_unacknowledged >= 2 {
+            self.quick_acks = self.quick_acks.saturating_sub(1);
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        } else if self.timers.delayed_ack == NEVER {
+            self.timers.delayed_ack = env.now + env.config.delayed_ack;
+        }
+    }
+
+    /// The service gives `bytes` in `frames` frames back; a window update goes out when it is worth a segment.
+    pub fn consume(&mut self, bytes: u32, frames: u32, config: &TcpConfig) {
+        self.unconsumed = self.unconsumed.saturating_sub(bytes);
+        self.frames_lent = self.frames_lent.saturating_sub(frames);
+        if !self.state.receives() {
+            return;
+        }
+        let offered = self.receive_edge.distance_from(self.receive_next);
+        let possible = self.window_possible(config);
+        let growth = possible.saturating_sub(offered);
+        // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
+        // sender may be waiting for it: ACKs of data carry the rest.
+        let segment = u32::from(self.receive_segment_max);
+        let nearly_shut = offered < 2 * segment && growth >= segment.min(config.receive_window / 2).max(1);
+        if nearly_shut || growth >= config.receive_window / 2 {
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        }
+    }
+
+    /// The window the buffers would bear now, bytes.
+    #[inline]
+    fn window_possible(&self, config: &TcpConfig) -> u32 {
+        let bytes = config.receive_window.saturating_sub(self.unconsumed);
+        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        let frames = config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
+        // Each free frame may hold a full segment.
+        let by_frames = (frames as u64 * u64::from(self.receive_segment_max)).min(u64::from(u32::MAX)) as u32;
+        bytes.min(by_frames)
+    }
+
+    /// The window field of a segment about to be sent; moves the advertised edge.
+    #[inline]
+    pub(super) fn advertise(&mut self, config: &TcpConfig) -> u16 {
+        let possible = self.window_possible(config);
+        let offered = self.receive_edge.distance_from(self.receive_next);
+        let limit = 65_535u32 << self.receive_scale;
+        let segment = u32::from(self.receive_segment_max);
+        let mut window = offered;
+        // The edge moves right only by a worthwhile step (§3.8.6.2.2), and never left (§3.8.6: "SHOULD NOT shrink").
+        if possible > offered && (possible - offered >= segment.min(config.receive_window / 2) || offered >= segment) {
+            window = possible;
+        }
+        let window = window.min(limit);
+        // Rounded up where it must not shrink, down where it grows.
+        let unit = 1u32 << self.receive_scale;
+        let field = if window > offered && window - offered >= unit { window / unit } else { window.div_ceil(unit) };
+        let field = field.min(65_535);
+        let edge = self.receive_next + (field << self.receive_scale);
+        self.receive_edge = self.receive_edge.later(edge);
+        field as u16
+    }
+}

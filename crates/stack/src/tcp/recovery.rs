@@ -1,0 +1,283 @@
+//! Loss recovery: when it begins, what is retransmitted, when it ends (RFC 5681, 6582, 6675, 8985), with PRR.
+//!
+//! ```text
+//!            loss found                     SND.UNA ≥ recovery point
+//!   Open ───────────────→ Recovery ─────────────────────────────→ Open
+//!     │  ECN echo                          ↑ undo when spurious
+//!     ├──────────────────→ Reduced ────────┤
+//!     └─ RTO ────────────→ Loss ───────────┘
+//! ```
+
+use super::Env;
+use super::congestion::{AckSample, CongestionCause, CongestionControl};
+use super::connection::Connection;
+use super::prr::ProportionalRateReduction;
+use super::scoreboard::SACKED;
+use super::sequence::SequenceNumber;
+use super::timers::RetransmitKind;
+use super::undo::Undo;
+use std::time::Duration;
+
+/// Where a connection is in loss recovery (Linux calls them Open, CWR, Recovery, Loss).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// None.
+    Open,
+    /// Reducing because of ECN, nothing lost.
+    Reduced,
+    /// Fast recovery.
+    Recovery,
+    /// After a retransmission time-out.
+    Loss,
+}
+
+/// Variables of loss recovery.
+#[derive(Clone, Debug)]
+pub struct Recovery {
+    /// RecoveryPoint: the episode ends when it is acknowledged.
+    pub(super) point: SequenceNumber,
+    pub(super) rate_reduction: ProportionalRateReduction,
+    pub(super) undo: Undo,
+    /// Duplicate ACKs in a row, for peers without SACK.
+    pub(super) duplicates: u8,
+}
+
+impl Recovery {
+    /// Nothing under way.
+    pub fn new(start: SequenceNumber) -> Recovery {
+        Recovery {
+            point: start,
+            rate_reduction: ProportionalRateReduction::default(),
+            undo: Undo::default(),
+            duplicates: 0,
+        }
+    }
+}
+
+/// What an ACK told, for recovery.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AckNews {
+    /// Octets newly acknowledged or sacked.
+    pub delivered: u32,
+    /// SND.UNA advanced.
+    pub advanced: bool,
+    /// Octets newly sacked.
+    pub sacked: u32,
+    /// It repeated the last ACK while data is outstanding (RFC 5681 §2).
+    pub duplicate: bool,
+    /// It carried a D-SACK.
+    pub duplicate_report: bool,
+    /// It carried ECE.
+    pub congestion_echo: bool,
+    /// Latest RTT sample, zero for none.
+    pub rtt: Duration,
+    /// TSecr.
+    pub echo: Option<u32>,
+}
+
+impl Connection {
+    /// Octets thought in flight. Without SACK each duplicate ACK tells of a segment that left the network.
+    #[inline]
+    pub(super) fn in_flight(&self) -> u32 {
+        let pipe = self.board.pipe();
+        if self.is.sack {
+            return pipe;
+        }
+        pipe.saturating_sub(u32::from(self.recovery.duplicates) * u32::from(self.maximum_segment))
+    }
+
+    /// Everything after the cumulative and selective parts of an ACK were applied, off the fast path.
+    pub(super) fn recover(&mut self, news: &AckNews, env: &mut Env<'_>) {
+        self.process_probe_answer(news, env);
+        self.process_undo(news, env);
+        self.end_episode();
+        let lost = self.detect_loss(news, env);
+        if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
+            self.enter_recovery(env);
+        } else if news.congestion_echo && self.is.ecn && self.phase == Phase::Open {
+            self.enter_reduced(env);
+        }
+        match self.phase {
+            Phase::Recovery | Phase::Reduced => {
+                let pipe = self.in_flight();
+                let safe = news.advanced && lost == 0;
+                let segment = u32::from(self.maximum_segment);
+                let threshold = self.window.slow_start_threshold;
+                let window = self.recovery.rate_reduction.window(news.delivered, pipe, threshold, segment, safe);
+                self.window.congestion_window = window.max(segment);
+            }
+            Phase::Open | Phase::Loss => self.grow_window(news, env),
+        }
+        self.is.output_wanted = true;
+    }
+
+    /// Grows the window for an ACK outside PRR.
+    #[inline]
+    pub(super) fn grow_window(&mut self, news: &AckNews, env: &mut Env<'_>) {
+        if news.delivered == 0 {
+            return;
+        }
+        let in_flight = self.in_flight();
+        // RFC 7661: only a window that is used may grow. In slow start half of it suffices (as Linux).
+        let limited = self.is.window_limited
+            || (self.window.in_slow_start()
+                && self.window.congestion_window < 2 * in_flight.saturating_add(news.delivered));
+        let sample = AckSample {
+            acknowledged: news.delivered,
+            now: env.now,
+            smoothed_rtt: self.rtt.smoothed(),
+            latest_rtt: news.rtt,
+            maximum_segment: u32::from(self.maximum_segment),
+            window_limited: limited,
+            in_flight,
+        };
+        self.congestion.on_ack(&mut self.window, &sample);
+    }
+
+    /// Leaves an episode whose recovery point is acknowledged.
+    fn end_episode(&mut self) {
+        if self.phase == Phase::Open || self.board.start().before(self.recovery.point) {
+            return;
+        }
+        if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
+            // RFC 6937: "at the end of recovery cwnd = ssthresh".
+            self.window.congestion_window = self.window.slow_start_threshold;
+        }
+        self.phase = Phase::Open;
+        self.recovery.duplicates = 0;
+        self.rack.on_recovery_end();
+    }
+
+    /// Marks what is lost; returns how many octets are newly so (or were found lost beyond an episode just ended).
+    fn detect_loss(&mut self, news: &AckNews, env: &mut Env<'_>) -> u32 {
+        if !self.is.sack {
+            return self.detect_loss_by_duplicates(news, env);
+        }
+        if self.board.is_empty() {
+            return 0;
+        }
+        let in_recovery = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        let segment = u32::from(self.maximum_segment);
+        let window = self.rack.reordering_window(&self.rtt, in_recovery, self.board.sacked(), segment);
+        let retransmitted = self.board.retransmitted();
+        let (mut lost, wait) = self.rack.detect_loss(&mut self.board, env.now, window);
+        if self.board.retransmitted() < retransmitted {
+            env.counters.lost_retransmissions += 1;
+        }
+        if let Some(wait) = wait {
+            // At least a millisecond, so that a fine clock does not make a timer per segment.
+            self.timers.set(RetransmitKind::Reordering, env.now + wait.max(Duration::from_micros(50)));
+        } else if news.delivered > 0 {
+            self.arm_retransmission(env.now);
+        }
+        if self.phase == Phase::Open && self.board.next_lost().is_some() {
+            lost = lost.max(1);
+        }
+        lost
+    }
+
+    /// RFC 5681 §3.2 and RFC 6582 for peers without SACK.
+    fn detect_loss_by_duplicates(&mut self, news: &AckNews, env: &mut Env<'_>) -> u32 {
+        if news.advanced {
+            self.recovery.duplicates = 0;
+            self.arm_retransmission(env.now);
+            if self.phase == Phase::Recovery && !self.board.is_empty() {
+                // RFC 6582 §3.2 step 3: a partial acknowledgment: "retransmit the first unacknowledged segment".
+                return self.board.mark_lost(0);
+            }
+        } else if news.duplicate {
+            self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
+            // "the third duplicate ACK"; in Recovery each further one lets another segment go (PRR counts it).
+            if self.recovery.duplicates == 3 && self.phase != Phase::Recovery && self.phase != Phase::Loss {
+                return self.board.mark_lost(0);
+            }
+        }
+        0
+    }
+
+    /// The reordering wait is over: what is still missing is lost.
+    pub(super) fn on_reordering_timeout(&mut self, env: &mut Env<'_>) {
+        let news = AckNews::default();
+        self.arm_retransmission(env.now);
+        self.recover(&news, env);
+    }
+
+    pub(super) fn enter_recovery(&mut self, env: &mut Env<'_>) {
+        env.counters.fast_recoveries += 1;
+        self.rack.cancel_probe();
+        self.reduce(CongestionCause::Loss);
+        self.phase = Phase::Recovery;
+        self.start_episode();
+    }
+
+    pub(super) fn enter_reduced(&mut self, env: &mut Env<'_>) {
+        env.counters.ecn_reductions += 1;
+        self.reduce(CongestionCause::EcnEcho);
+        self.phase = Phase::Reduced;
+        self.recovery.undo.forget();
+        self.start_episode();
+        self.is.ecn_reduced = true;
+    }
+
+    fn start_episode(&mut self) {
+        self.recovery.point = self.send_next;
+        self.recovery.rate_reduction = ProportionalRateReduction::start(self.board.outstanding());
+    }
+
+    /// Asks the algorithm for the new threshold, remembering the old state for an undo.
+    fn reduce(&mut self, cause: CongestionCause) {
+        let segment = u32::from(self.maximum_segment);
+        if self.phase == Phase::Open {
+            self.recovery.undo.start(self.window, self.board.start());
+        }
+        let flight = self.board.outstanding();
+        self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);
+    }
+
+    /// RFC 5681 §3.1: after a time-out the window is one segment; RFC 8985 §6.3 says which segments are lost.
+    pub(super) fn enter_loss(&mut self, env: &mut Env<'_>) {
+        let again = self.phase == Phase::Recovery || (self.phase == Phase::Loss && self.retransmissions > 1);
+        if !again {
+            // "ssthresh … when a segment is retransmitted for the second time, must not be reduced further".
+            self.reduce(CongestionCause::Timeout);
+        }
+        self.rack.cancel_probe();
+        self.is.tail_probe = false;
+        if self.board.get(0).is_some_and(|first| first.has(SACKED)) {
+            // RFC 2018 §8: the receiver dropped what it had sacked.
+            env.counters.sack_reneged += 1;
+            self.board.forget_sacks();
+            self.board.mark_all_lost();
+        } else if self.is.sack && self.rtt.has_sample() {
+            let segment = u32::from(self.maximum_segment);
+            let window = self.rack.reordering_window(&self.rtt, true, self.board.sacked(), segment);
+            self.rack.mark_on_timeout(&mut self.board, env.now, window);
+        } else {
+            self.board.mark_all_lost();
+        }
+        self.phase = Phase::Loss;
+        self.recovery.point = self.send_next;
+        self.recovery.duplicates = 0;
+        // In flight stays what was sent recently; one segment more may go.
+        self.window.congestion_window = self.board.pipe() + u32::from(self.maximum_segment);
+        self.arm_retransmission(env.now);
+        self.is.output_wanted = true;
+    }
+
+    /// TLP_process_ack: a probe that repaired a loss reduces the window once.
+    fn process_probe_answer(&mut self, news: &AckNews, env: &mut Env<'_>) {
+        if !self.rack.probing() {
+            return;
+        }
+        let repeated = !news.advanced && news.sacked == 0;
+        if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated)
+            && self.phase == Phase::Open
+        {
+            env.counters.tail_loss_probe_recoveries += 1;
+            // RFC 8985 §7.4.2: "invoke congestion control response equivalent to a fast recovery".
+            self.reduce(CongestionCause::Loss);
+            self.recovery.undo.forget();
+            self.window.congestion_window = self.window.congestion_window.min(self.window.slow_start_threshold);
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! A connection's timers, and what happens when they expire.
+//!
+//! Retransmission, tail loss probe, reordering wait and persist exclude each other: one deadline with a kind.
+
+use super::connection::Connection;
+use super::rack::Rack;
+use super::state::State;
+use super::{Disposition, Env};
+use crate::event::CloseReason;
+use qanat_nic::Time;
+use std::time::Duration;
+
+/// No deadline.
+pub const NEVER: Time = Time::from_nanos(u64::MAX);
+
+/// Window probes and the silly-window override start no sooner than this.
+const PERSIST_MIN: Duration = Duration::from_millis(200);
+
+/// What the retransmission deadline is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetransmitKind {
+    /// RFC 6298.
+    Timeout,
+    /// RFC 8985 §7: tail loss probe.
+    TailProbe,
+    /// RFC 8985 §6: wait for reordering.
+    Reordering,
+    /// RFC 9293 §3.8.6.1: zero-window probe, and §3.8.6.2.1's override.
+    Persist,
+}
+
+/// The deadlines of one connection; [`NEVER`] when idle.
+#[derive(Clone, Debug)]
+pub struct Timers {
+    pub(super) retransmit: Time,
+    pub(super) delayed_ack: Time,
+    /// Keepalive, or the end of FIN-WAIT-2.
+    pub(super) idle: Time,
+    pub(super) pacing: Time,
+    pub(super) kind: RetransmitKind,
+}
+
+impl Timers {
+    /// None armed.
+    pub fn new() -> Timers {
+        Timers { retransmit: NEVER, delayed_ack: NEVER, idle: NEVER, pacing: NEVER, kind: RetransmitKind::Timeout }
+    }
+
+    /// The earliest.
+    #[inline]
+    pub fn next(&self) -> Option<Time> {
+        let earliest = self.retransmit.min(self.delayed_ack).min(self.idle).min(self.pacing);
+        (earliest != NEVER).then_some(earliest)
+    }
+
+    #[inline]
+    pub(super) fn set(&mut self, kind: RetransmitKind, at: Time) {
+        self.kind = kind;
+        self.retransmit = at;
+    }
+
+    #[inline]
+    pub(super) fn stop(&mut self) {
+        self.retransmit = NEVER;
+    }
+
+    pub(super) fn set_idle(&mut self, at: Time) {
+        self.idle = at;
+    }
+
+    pub(super) fn is_persisting(&self) -> bool {
+        self.retransmit != NEVER && self.kind == RetransmitKind::Persist
+    }
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Timers::new()
+    }
+}
+
+impl Connection {
+    /// Handles whatever timers have expired at `env.now`. Call `output` afterwards if it is needed.
+    pub fn on_timer(&mut self, env: &mut Env<'_>) -> Disposition {
+        let now = env.now;
+        if self.timers.delayed_ack <= now {
+            self.timers.delayed_ack = super::timers::NEVER;
+            env.counters.delayed_acks_sent += 1;
+            self.is.ack_now = true;
+            self.is.output_wanted = true;
+        }
+        if self.timers.pacing <= now {
+            self.timers.pacing = NEVER;
+            self.is.output_wanted = true;
+        }
+        if self.timers.idle <= now {
+            let disposition = self.on_idle_timer(env);
+            if !matches!(disposition, Disposition::Keep) || self.state == State::Closed {
+                return disposition;
+            }
+        }
+        if self.timers.retransmit <= now {
+            self.timers.stop();
+            return match self.timers.kind {
+                RetransmitKind::Timeout => self.on_retransmission_timeout(env),
+                RetransmitKind::TailProbe => {
+                    self.is.tail_probe = true;
+                    self.is.output_wanted = true;
+                    Disposition::Keep
+                }
+                RetransmitKind::Reordering => {
+                    self.on_reordering_timeout(env);
+                    Disposition::Keep
+                }
+                RetransmitKind::Persist => self.on_persist(env),
+            };
+        }
+        Disposition::Keep
+    }
+
+    /// Whether data has been unacknowledged longer than the service allows (RFC 5482).
+    fn is_user_timeout(&self, now: Time) -> bool {
+        self.user_timeout.is_some_and(|timeout| now.since(self.progress_at) >= timeout)
+    }
+
+    fn on_retransmission_timeout(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.is.output_wanted = true;
+        self.retransmissions = self.retransmissions.saturating_add(1);
+        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let limit = if handshake { env.config.syn_retransmissions_max } else { env.config.retransmissions_max };
+        if self.is_user_timeout(env.now) {
+            env.counters.user_timeouts += 1;
+            return self.fail_silently(env);
+        }
+        if self.retransmissions > limit {
+            env.counters.retransmission_timeouts += 1;
+            return self.fail_silently(env);
+        }
+        env.counters.timeouts += 1;
+        self.statistics.timeouts += 1;
+        self.rtt.back_off();
+        if handshake {
+            // RFC 3168 §6.1.1.1: a SYN with ECN lost again may be dropped because of it.
+            if self.retransmissions >= 2 {
+                self.is.ecn = false;
+            }
+            self.is.syn_wanted = true;
+            return Disposition::Keep;
+        }
+        if env.config.black_hole_detection {
+            self.detect_black_hole(env);
+        }
+        self.enter_loss(env);
+        Disposition::Keep
+    }
+
+    /// Gives up on an unreachable peer: nothing is sent (RFC 9293 §3.8.3 R2 "close the connection").
+    fn fail_silently(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.finish(CloseReason::TimedOut, env)
+    }
+
+    fn on_persist(&mut self, env: &mut Env<'_>) -> Disposition {
+        self.is.output_wanted = true;
+        if self.is_user_timeout(env.now) {
+            env.counters.user_timeouts += 1;
+            return self.fail_silently(env);
+        }
+        if self.probes_unanswered > env.config.retransmissions_max {
+            env.counters.retransmission_timeouts += 1;
+            return self.fail_silently(env);
+        }
+        if self.send_window > 0 {
+            // §3.8.6.2.1: "the override timeout": send what fits.
+            self.is.force = true;
+        } else {
+            self.is.probe = true;
+            self.probes_unanswered = self.probes_unanswered.saturating_add(1);
+            self.rtt.back_off();
+        }
+        Disposition::Keep
+    }
+
+    /// Starts the persist timer: data waits, nothing is in flight, and the window is shut.
+    pub(super) fn arm_persist(&mut self, now: Time) {
+        if !self.timers.is_persisting() {
+            if self.board.is_empty() && self.probes_unanswered == 0 {
+                self.progress_at = now;
+            }
+            self.timers.set(RetransmitKind::Persist, now + self.rtt.timeout().max(PERSIST_MIN));
+        }
+    }
+
+    /// Arms the retransmission timer anew after progress or after new data was sent: a tail loss probe if one may be
+    /// sent, else the RTO (RFC 6298 §5.1–5.3, RFC 8985 §7.2).
+    #[inline]
+    pub(super) fn arm_retransmission(&mut self, now: Time) {
+        if self.board.is_empty() {
+            self.timers.stop();
+            return;
+        }
+        let timeout = self.rtt.timeout();
+        if self.may_probe_tail() {
+            let probe = Rack::probe_timeout(&self.rtt, self.board.len());
+            if probe < timeout {
+                self.timers.set(RetransmitKind::TailProbe, now + probe);
+                return;
+            }
+        }
+        self.timers.set(RetransmitKind::Timeout, now + timeout);
+    }
+
+    fn may_probe_tail(&self) -> bool {
+        // §7.3: SACK, not in recovery, nothing sacked, no probe outstanding.
+        self.is.sack
+            && self.phase == super::recovery::Phase::Open
+            && self.board.sacked() == 0
+            && !self.rack.probing()
+            && self.rtt.backoff() == 0
+            && self.state.is_synchronized()
+    }
+}
