@@ -1,0 +1,363 @@
+//! Files below a document root, found and read on a reader thread, held on the service's.
+
+use super::head::{Representation, prepared_head};
+use super::object::{DeviceMemory, Object, PreparedBytes};
+use crate::http::encoding::Coding;
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use std::cell::Cell;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// A document root: look-ups are confined to it by the kernel (`openat2` with `RESOLVE_BENEATH`), symbolic links
+/// included, so no race between a check and an opening can lead out.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+impl Root {
+    /// Opens the directory `path`.
+    ///
+    /// # Errors
+    /// What the system says; `NotADirectory` for a file.
+    pub fn open(path: &Path) -> std::io::Result<Root> {
+        let path = path.canonicalize()?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(&path, flags, Mode::empty())?;
+        Ok(Root { path, directory })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn open_below(&self, path: &[u8]) -> Result<File, Errno> {
+        // Not blocking: the path may name a pipe without a writer.
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        for _ in 0..8 {
+            match rustix::fs::openat2(&self.directory, path, flags, Mode::empty(), resolve) {
+                Ok(fd) => return Ok(File::from(fd)),
+                // A rename raced with the walk (openat2(2)): try again, a bounded number of times.
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// What tells one state of a file from another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileIdentity {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+impl FileIdentity {
+    fn of(metadata: &std::fs::Metadata) -> FileIdentity {
+        FileIdentity {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.size(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        }
+    }
+
+    /// Bytes in the file.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn etag(&self, coding: Coding) -> String {
+        let (seconds, nanoseconds) = self.modified;
+        match coding {
+            Coding::Identity => format!("\"{:x}-{seconds:x}.{nanoseconds:x}\"", self.size),
+            other => format!("\"{:x}-{seconds:x}.{nanoseconds:x}-{}\"", self.size, other.name()),
+        }
+    }
+}
+
+/// How files become resources.
+#[derive(Clone, Debug)]
+pub struct LookupRules {
+    /// Look for `.br` and `.gz`.
+    pub precompressed: bool,
+    /// Longest file prepared in memory.
+    pub object_bytes_max: u64,
+    /// Payload of a frame.
+    pub payload_bytes: usize,
+    /// Cache-Control.
+    pub cache_control: Option<String>,
+}
+
+/// What a look-up found; made on a reader thread.
+#[derive(Debug)]
+pub enum Found {
+    /// Nothing to serve; the status to answer with.
+    Missing(u16),
+    /// A directory asked for without its final slash.
+    Directory,
+    /// A file and its compressed variants, in the order of [`Coding::ALL`].
+    File(Box<[Option<FoundVariant>; 3]>),
+}
+
+/// One variant of a file.
+#[derive(Debug)]
+pub struct FoundVariant {
+    path: PathBuf,
+    identity: FileIdentity,
+    representation: Representation,
+    content: FoundContent,
+}
+
+#[derive(Debug)]
+enum FoundContent {
+    Prepared(PreparedBytes),
+    Opened(File),
+}
+
+/// Finds and reads `path` (relative, normalised) below `root`. Blocks.
+pub fn look_up(root: &Root, path: &[u8], rules: &LookupRules, now_seconds: u64) -> Found {
+    let file = match root.open_below(path) {
+        Ok(file) => file,
+        Err(error) => return Found::Missing(status_of(error)),
+    };
+    match file.metadata() {
+        Ok(metadata) if metadata.is_dir() => return Found::Directory,
+        Ok(metadata) if !metadata.is_file() => return Found::Missing(403),
+        Ok(_) => {}
+        Err(_) => return Found::Missing(500),
+    }
+    let mut variants = [None, None, None];
+    if rules.precompressed {
+        for (coding, slot) in Coding::ALL.iter().zip(variants.iter_mut()).skip(1) {
+            let name = [path, coding.suffix().as_bytes()].concat();
+            if let Ok(file) = root.open_below(&name) {
+                // A compressed variant that can't be read is as good as missing.
+                *slot = read(root, path, &name, file, *coding, true, rules, now_seconds).ok();
+            }
+        }
+    }
+    let varies = variants.iter().any(Option::is_some);
+    match read(root, path, path, file, Coding::Identity, varies, rules, now_seconds) {
+        Ok(variant) => variants[0] = Some(variant),
+        Err(_) => return Found::Missing(500),
+    }
+    Found::File(Box::new(variants))
+}
+
+fn status_of(error: Errno) -> u16 {
+    match error {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::LOOP | Errno::INVAL => 404,
+        // XDEV: a symbolic link leads out of the root.
+        Errno::XDEV | Errno::ACCESS | Errno::PERM | Errno::NXIO => 403,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN => 503,
+        _ => 500,
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "one private call from two places")]
+fn read(
+    root: &Root,
+    path: &[u8],
+    name: &[u8],
+    mut file: File,
+    coding: Coding,
+    varies: bool,
+    rules: &LookupRules,
+    now_seconds: u64,
+) -> std::io::Result<FoundVariant> {
+    let full = root.path.join(Path::new(std::ffi::OsStr::from_bytes(name)));
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(std::io::ErrorKind::InvalidInput.into());
+        }
+        let identity = FileIdentity::of(&metadata);
+        let representation = Representation {
+            media_type: super::mime::of(path),
+            etag: identity.etag(coding),
+            // RFC 9110, 8.8.2.1: no later than the response's date.
+            last_modified: u64::try_from(metadata.mtime()).unwrap_or(0).min(now_seconds),
+            coding: (coding != Coding::Identity).then(|| coding.name()),
+            varies,
+            cache_control: rules.cache_control.clone(),
+        };
+        if identity.size > rules.object_bytes_max {
+            return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Opened(file) });
+        }
+        let mut master = prepared_head(&representation, identity.size);
+        let head_length = master.len();
+        master.reserve_exact(identity.size as usize + 1);
+        (&mut file).take(identity.size + 1).read_to_end(&mut master)?;
+        let read = (master.len() - head_length) as u64;
+        let steady = FileIdentity::of(&file.metadata()?) == identity;
+        // A file that is being written: its length must match its head at least; the next check finds the rest.
+        if read == identity.size && (steady || attempts >= 4) {
+            let prepared = PreparedBytes::new(master, head_length, rules.payload_bytes);
+            return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Prepared(prepared) });
+        }
+        if attempts >= 16 {
+            return Err(std::io::Error::other("the file keeps changing"));
+        }
+        std::io::Seek::rewind(&mut file)?;
+    }
+}
+
+/// Which resource: a document root's number and a normalised relative path.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct ResourceKey {
+    /// Index of the root.
+    pub root: usize,
+    /// Path below it.
+    pub path: Box<[u8]>,
+}
+
+/// What is served for a path.
+#[derive(Debug)]
+pub enum Target {
+    /// Nothing: this status.
+    Missing(u16),
+    /// A redirection to the path with a slash.
+    Directory,
+    /// A file; the first variant (identity) is always there.
+    File([Option<Variant>; 3]),
+}
+
+/// One variant of a file, held.
+#[derive(Debug)]
+pub struct Variant {
+    path: PathBuf,
+    identity: FileIdentity,
+    /// Its description.
+    pub representation: Representation,
+    /// Its bytes.
+    pub content: Content,
+}
+
+impl Variant {
+    /// Bytes in the file.
+    pub fn size(&self) -> u64 {
+        self.identity.size
+    }
+}
+
+/// Where a variant's bytes are.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Ready.
+    Object(Rc<Object>),
+    /// On disk: streamed.
+    File(Arc<File>),
+}
+
+/// A path's content as the service holds it.
+#[derive(Debug)]
+pub struct Resource {
+    /// Whose.
+    pub key: ResourceKey,
+    /// What.
+    pub target: Target,
+    /// Bytes counted against the memory budget.
+    pub cost: usize,
+    /// When it was last used, in requests served.
+    pub used: Cell<u64>,
+    /// In which second its file was last compared.
+    pub checked: Cell<u64>,
+    /// No longer in the store: what still refers to it must look again.
+    pub evicted: Cell<bool>,
+}
+
+/// Bookkeeping of a resource, and of a held open file, bytes.
+const RESOURCE_COST: usize = 1024;
+const OPEN_FILE_COST: usize = 64 * 1024;
+
+impl Resource {
+    /// From what a look-up `found` in second `now_seconds`.
+    pub fn new(key: ResourceKey, found: Found, memory: &Rc<DeviceMemory>, now_seconds: u64) -> Resource {
+        let mut cost = RESOURCE_COST + key.path.len();
+        let target = match found {
+            Found::Missing(status) => Target::Missing(status),
+            Found::Directory => Target::Directory,
+            Found::File(variants) => Target::File(variants.map(|variant| {
+                variant.map(|found| {
+                    let content = match found.content {
+                        FoundContent::Prepared(bytes) => {
+                            cost += bytes.memory_bytes();
+                            Content::Object(Rc::new(Object::new(bytes, Rc::clone(memory))))
+                        }
+                        FoundContent::Opened(file) => {
+                            cost += OPEN_FILE_COST;
+                            Content::File(Arc::new(file))
+                        }
+                    };
+                    Variant {
+                        path: found.path,
+                        identity: found.identity,
+                        representation: found.representation,
+                        content,
+                    }
+                })
+            })),
+        };
+        let (used, checked, evicted) = (Cell::new(0), Cell::new(now_seconds), Cell::new(false));
+        Resource { key, target, cost, used, checked, evicted }
+    }
+
+    /// Whether the files are still what was read. One `stat` per variant, at most once a second.
+    pub fn is_fresh(&self, now_seconds: u64, check_files: bool) -> bool {
+        if self.checked.get() == now_seconds {
+            return true;
+        }
+        let Target::File(variants) = &self.target else { return false };
+        let same = |path: &Path, identity: &FileIdentity| {
+            std::fs::metadata(path).is_ok_and(|metadata| FileIdentity::of(&metadata) == *identity)
+        };
+        let fresh = !check_files
+            || variants.iter().zip(Coding::ALL).all(|(variant, coding)| match (variant, &variants[0]) {
+                (Some(variant), _) => same(&variant.path, &variant.identity),
+                // A compressed variant that has appeared since.
+                (None, Some(identity)) => {
+                    let mut name = identity.path.clone().into_os_string();
+                    name.push(coding.suffix());
+                    !Path::new(&name).exists()
+                }
+                (None, None) => true,
+            });
+        if fresh {
+            self.checked.set(now_seconds);
+        }
+        fresh
+    }
+
+    /// Gives up the ready frames of all variants.
+    pub fn release_copies(&self) {
+        if let Target::File(variants) = &self.target {
+            for variant in variants.iter().flatten() {
+                if let Content::Object(object) = &variant.content {
+                    object.release_copies();
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "resource_tests.rs"]
+mod tests;
