@@ -68,7 +68,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`].
     pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.refuse(connection)
+        self.stack.refuse(self.now, connection)
     }
 
     /// Starts a connection; `Connected` or `Closed` follows.
@@ -85,7 +85,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        self.stack.send(connection, bytes)
+        self.stack.send(self.now, connection, bytes)
     }
 
     /// Sends `length` bytes of a prepared object from `offset` on.
@@ -100,12 +100,12 @@ impl<'a> Context<'a> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        self.stack.send_prepared(connection, source, stamp, offset, length)
+        self.stack.send_prepared(self.now, connection, source, stamp, offset, length)
     }
 
     /// Gives received bytes back: the receive window opens by as much.
     pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        self.stack.consume(connection, chunk);
+        self.stack.consume(self.now, connection, chunk);
     }
 
     /// Sends FIN after everything given to `send`; receiving goes on.
@@ -113,7 +113,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::NotSending`].
     pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.shutdown(connection)
+        self.stack.shutdown(self.now, connection)
     }
 
     /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
@@ -121,7 +121,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`].
     pub fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.close(connection)
+        self.stack.close(self.now, connection)
     }
 
     /// Sends RST. `Closed` follows.
@@ -129,7 +129,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`].
     pub fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.abort(connection)
+        self.stack.abort(self.now, connection)
     }
 
     /// Opens a UDP socket.

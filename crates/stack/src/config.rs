@@ -1,7 +1,7 @@
 //! What a stack is started with: addresses, limits, defaults.
 
+use crate::tcp::TcpConfig;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 
 /// A stack's configuration. Limits are allocated at start; nothing on the data path allocates after it.
 #[derive(Clone, Debug)]
@@ -19,24 +19,14 @@ pub struct Config {
     pub half_open_max: usize,
     /// Connections in TIME-WAIT kept; beyond it the oldest are forgotten.
     pub time_wait_max: usize,
-    /// TIME-WAIT's length (2 MSL).
-    pub time_wait: Duration,
-    /// Receive window offered per connection, bytes.
-    pub receive_window: u32,
-    /// Receive frames a single connection may hold (out of order, or lent to the service and not consumed).
-    pub receive_frames_max: usize,
     /// Listeners.
     pub listeners_max: usize,
     /// UDP sockets.
     pub udp_sockets_max: usize,
     /// Service timers.
     pub timers_max: usize,
-    /// Retransmissions of one segment before giving up (RFC 9293 R2).
-    pub retransmissions_max: u8,
-    /// SYN or SYN-ACK retransmissions before giving up.
-    pub syn_retransmissions_max: u8,
-    /// Idle time before the first keepalive probe; `None`: no keepalive.
-    pub keepalive: Option<Duration>,
+    /// Settings of TCP.
+    pub tcp: TcpConfig,
 }
 
 impl Config {
@@ -49,15 +39,10 @@ impl Config {
             connections_max: 16_384,
             half_open_max: 1_024,
             time_wait_max: 16_384,
-            time_wait: Duration::from_secs(60),
-            receive_window: 256 * 1024,
-            receive_frames_max: 512,
             listeners_max: 64,
             udp_sockets_max: 64,
             timers_max: 65_536,
-            retransmissions_max: 15,
-            syn_retransmissions_max: 5,
-            keepalive: None,
+            tcp: TcpConfig::default(),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! one cache line as a rule. Placement is keyed ([`Secret::table_hash`](crate::secret::Secret)).
 
 use crate::secret::Secret;
-use siphasher::sip::SipHasher13;
+
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -83,8 +83,6 @@ impl FlowKey {
     }
 }
 
-const _: fn(&FlowKey, &mut SipHasher13) = FlowKey::hash_into::<SipHasher13>;
-
 /// What owns a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowOwner {
@@ -111,6 +109,9 @@ pub(crate) struct FlowTable {
 }
 
 impl FlowTable {
+    /// Memory of a flow at the table's highest load.
+    pub(crate) const BYTES_PER_FLOW: usize = 2 * size_of::<Entry>();
+
     /// For at most `limit` flows.
     pub(crate) fn new(limit: usize) -> FlowTable {
         let size = (limit.max(8) * 2).next_power_of_two();

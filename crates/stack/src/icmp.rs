@@ -44,7 +44,8 @@ impl Stack {
             icmpv4::Header::DestinationUnreachable { code, next_hop_mtu } => {
                 let error = match code {
                     icmpv4::UnreachableCode::FRAGMENTATION_NEEDED => {
-                        let quoted = ipv4::Packet::parse_quoted(message.payload()).map_or(0, |quoted| quoted.total_length());
+                        let quoted =
+                            ipv4::Packet::parse_quoted(message.payload()).map_or(0, |quoted| quoted.total_length());
                         let mtu = if next_hop_mtu > 0 {
                             next_hop_mtu
                         } else {

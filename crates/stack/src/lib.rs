@@ -3,14 +3,40 @@
 //! [`Stack::receive`] takes frames from a [`Vnic`](qanat_nic::Vnic) to completion and produces [`Event`]s; the owner
 //! answers with commands (methods of [`Stack`]); [`Stack::transmit`] sends what became due, and
 //! [`Stack::next_deadline`] says when to call again at the latest. Nothing else connects it to the outside.
+//!
+//! ```text
+//!  receive → input (Ethernet, ARP, IP) → demultiplex → tcp | udp | icmp → Event
+//!  command → tcp → emitter | reply | udp → network (IP, next hop, neighbour, Ethernet) → Vnic
+//! ```
 #![forbid(unsafe_code)]
 
 mod config;
+mod counters;
+mod demultiplex;
+mod emitter;
 mod event;
+mod flow;
+mod icmp;
+mod input;
+mod neighbour;
+mod network;
+mod passive_open;
 mod payload;
+mod rate_limit;
+mod reply;
+mod routes;
+mod secret;
+mod slab;
 mod stack;
+pub mod tcp;
+mod transport;
+mod udp;
+mod wheel;
 
 pub use config::{Config, ConnectOptions, ListenOptions};
+pub use counters::Counters;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
 pub use payload::{Fill, Source};
-pub use stack::{CommandError, Stack};
+pub use rate_limit::RateLimiter;
+pub use stack::{CommandError, Stack, Usage};
+pub use wheel::{Wheel, WheelHandle};

@@ -362,8 +362,10 @@ impl Network {
         mac: Option<MacAddress>,
     ) -> Option<()> {
         let destination = if mac.is_some() { target } else { solicited_node(target) };
-        let options =
-            neighbor_discovery::Options { source_link_layer: Some(self.link.mac), ..neighbor_discovery::Options::default() };
+        let options = neighbor_discovery::Options {
+            source_link_layer: Some(self.link.mac),
+            ..neighbor_discovery::Options::default()
+        };
         let message = neighbor_discovery::Header { discovery: Discovery::NeighborSolicitation { target }, options };
         let mac = mac.unwrap_or_else(|| MacAddress::for_ipv6_multicast(destination));
         self.send_discovery(vnic, source, destination, mac, &message)

@@ -51,11 +51,6 @@ impl Routes {
         self.interfaces.iter().any(|interface| interface.address == address)
     }
 
-    /// Own addresses.
-    pub(crate) fn addresses(&self) -> impl Iterator<Item = IpAddr> {
-        self.interfaces.iter().map(|interface| interface.address)
-    }
-
     /// Whether `address` is on a local prefix, other than as a broadcast address.
     pub(crate) fn is_on_link(&self, address: IpAddr) -> bool {
         if let IpAddr::V6(v6) = address
@@ -105,7 +100,8 @@ impl Routes {
     /// The own address to use towards `destination`: one on its prefix, else the first of its family (RFC 6724 rules 1
     /// and 8 in short).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        let of_family = || self.interfaces.iter().filter(|interface| interface.address.is_ipv4() == destination.is_ipv4());
+        let of_family =
+            || self.interfaces.iter().filter(|interface| interface.address.is_ipv4() == destination.is_ipv4());
         let link_local = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         of_family()
             .find(|interface| same_prefix(interface.address, destination, interface.prefix_length))

@@ -9,8 +9,6 @@ use std::hash::Hasher;
 pub(crate) struct Secret {
     table: (u64, u64),
     sequence: (u64, u64),
-    /// State of a counter hashed for each random number.
-    counter: u64,
 }
 
 impl Secret {
@@ -20,7 +18,7 @@ impl Secret {
             bytes.copy_from_slice(&entropy[index * 8..index * 8 + 8]);
             u64::from_le_bytes(bytes)
         };
-        Secret { table: (word(0), word(1)), sequence: (word(2), word(3)), counter: 0 }
+        Secret { table: (word(0), word(1)), sequence: (word(2), word(3)) }
     }
 
     /// Placement in hash tables: keyed, so that peers can't choose their collisions.
@@ -52,16 +50,16 @@ impl Secret {
         hasher.finish() as u32
     }
 
-    /// The key of SYN cookies (RFC 4987).
-    pub(crate) fn cookie_key(&self) -> (u64, u64) {
-        (self.sequence.0 ^ self.table.1, self.sequence.1 ^ self.table.0)
+    /// The hash in SYN cookies (RFC 4987 section 3.6).
+    pub(crate) fn cookie_hash(&self, key: &FlowKey, count: u32) -> u32 {
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.1, self.sequence.1 ^ self.table.0);
+        key.hash_into(&mut hasher);
+        hasher.write_u32(count);
+        hasher.finish() as u32
     }
 
-    /// An unpredictable number.
-    pub(crate) fn random(&mut self) -> u64 {
-        self.counter += 1;
-        let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ 1, self.table.0);
-        hasher.write_u64(self.counter);
-        hasher.finish()
+    /// The key of the neighbour table.
+    pub(crate) fn neighbour_key(&self) -> (u64, u64) {
+        (self.table.1, self.table.0)
     }
 }

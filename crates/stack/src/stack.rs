@@ -11,8 +11,10 @@ use crate::transport::Transport;
 use crate::udp::UdpSocket;
 use crate::wheel::{Wheel, WheelHandle};
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
+use qanat_wire::ethernet::MacAddress;
 use std::collections::VecDeque;
 use std::fmt;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// 2^20 ns ≈ 1.05 ms: finer than any protocol timer needs, coarse enough to share slots.
@@ -88,7 +90,7 @@ impl Stack {
         let secret = Secret::new(entropy);
         let timers = config.connections_max + config.half_open_max + config.time_wait_max + config.timers_max;
         Stack {
-            network: Network::new(vnic, Routes::new(&config), config.shared_address, secret.cookie_key(), now),
+            network: Network::new(vnic, Routes::new(&config), config.shared_address, secret.neighbour_key(), now),
             transport: Transport::new(&config, vnic, now),
             udp_sockets: Slab::new(config.udp_sockets_max),
             events: VecDeque::with_capacity(1_024),
@@ -174,6 +176,11 @@ impl Stack {
     /// What happened below TCP since the start.
     pub fn counters(&self) -> &Counters {
         &self.network.counters
+    }
+
+    /// Neighbours known or asked for.
+    pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<MacAddress>)> {
+        self.network.neighbours.iter()
     }
 
     /// Objects held now, for conservation checks: all zero but for listeners and sockets once everything is closed.

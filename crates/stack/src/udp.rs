@@ -1,7 +1,7 @@
 //! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
 
-use crate::network::IpMeta;
 use crate::input::Received;
+use crate::network::IpMeta;
 use crate::stack::{CommandError, Stack};
 use crate::{Chunk, Event, UdpSocketId};
 use qanat_nic::{Frame, Time, Vnic};
@@ -64,8 +64,7 @@ impl Stack {
         peer: SocketAddr,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        let local =
-            self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
+        let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
         let source = if local.ip().is_unspecified() {
             self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
         } else {
@@ -144,7 +143,8 @@ impl Stack {
         let destination = SocketAddr::new(meta.destination, datagram.destination_port());
         let Some(slot) = self.udp_socket_for(destination) else {
             self.network.counters.udp_no_port += 1;
-            if let Some(packet) = frame.bytes().get(received.ip_offset..received.layer4_offset + received.layer4_length) {
+            if let Some(packet) = frame.bytes().get(received.ip_offset..received.layer4_offset + received.layer4_length)
+            {
                 self.network.send_unreachable(now, vnic, meta, packet, true);
             }
             return;

@@ -185,9 +185,7 @@ impl Connection {
                 continue;
             }
             if index == 0 && self.is_duplicate_report(segment.acknowledgment, blocks) {
-                if block.end.after(self.send_next)
-                    || block.start.before(una - self.send_window_max.min(u32::MAX / 4))
-                {
+                if block.end.after(self.send_next) || block.start.before(una - self.send_window_max.min(u32::MAX / 4)) {
                     env.counters.sack_blocks_invalid += 1;
                     continue;
                 }
@@ -234,8 +232,6 @@ impl Connection {
         if first.start.before(ack) {
             return true;
         }
-        blocks.get(1).is_some_and(|second| {
-            first.start.at_or_after(second.start) && first.end.at_or_before(second.end)
-        })
+        blocks.get(1).is_some_and(|second| first.start.at_or_after(second.start) && first.end.at_or_before(second.end))
     }
 }

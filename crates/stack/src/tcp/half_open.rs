@@ -138,10 +138,7 @@ impl HalfOpen {
         env.counters.segments_sent += 1;
         let mut header = self.header(Flags::ACK, env);
         header.sequence = self.initial + 1;
-        header.options = Options {
-            timestamps: self.timestamps.then(|| self.timestamps_now(env.now)),
-            ..Options::NONE
-        };
+        header.options = Options { timestamps: self.timestamps.then(|| self.timestamps_now(env.now)), ..Options::NONE };
         header
     }
 

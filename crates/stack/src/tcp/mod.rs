@@ -33,6 +33,10 @@ pub mod send_queue;
 pub mod sequence;
 pub mod state;
 pub mod syn_cookie;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod time_wait;
 pub mod timers;
 pub mod undo;
@@ -80,9 +84,7 @@ impl SegmentIn<'_> {
     /// SEG.LEN: payload, SYN and FIN.
     #[inline]
     pub fn sequence_length(&self) -> u32 {
-        self.payload_length
-            + u32::from(self.flags.contains(Flags::SYN))
-            + u32::from(self.flags.contains(Flags::FIN))
+        self.payload_length + u32::from(self.flags.contains(Flags::SYN)) + u32::from(self.flags.contains(Flags::FIN))
     }
 }
 

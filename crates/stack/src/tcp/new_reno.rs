@@ -37,7 +37,13 @@ impl CongestionControl for NewReno {
         }
     }
 
-    fn on_congestion(&mut self, _window: &Window, in_flight: u32, maximum_segment: u32, _cause: CongestionCause) -> u32 {
+    fn on_congestion(
+        &mut self,
+        _window: &Window,
+        in_flight: u32,
+        maximum_segment: u32,
+        _cause: CongestionCause,
+    ) -> u32 {
         self.acknowledged = 0;
         // RFC 5681 (4): "ssthresh = max (FlightSize / 2, 2*SMSS)"
         (in_flight / 2).max(2 * maximum_segment)

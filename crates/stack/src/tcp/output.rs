@@ -121,7 +121,10 @@ impl Connection {
             // RFC 6675 §5: a segment may go while cwnd − pipe ≥ 1 SMSS; the first of an episode goes regardless.
             let room = self.congestion_room();
             let first = self.board.retransmitted() == 0 && self.in_flight() == 0;
-            if room < segment.min(self.record_length(index)) && !first && !(sent_nothing(sent) && index == 0 && self.must_send_first()) {
+            if room < segment.min(self.record_length(index))
+                && !first
+                && !(sent_nothing(sent) && index == 0 && self.must_send_first())
+            {
                 break;
             }
             if emitter.room() == 0 {
@@ -394,8 +397,7 @@ impl Connection {
         }
         let mut options = Options::NONE;
         if self.is.timestamps {
-            options.timestamps =
-                Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
+            options.timestamps = Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
         }
         if self.is.sack && (self.duplicate.is_some() || self.reassembly.is_some()) {
             options.sack_blocks = self.sack_blocks(env);

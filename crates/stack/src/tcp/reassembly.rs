@@ -34,7 +34,7 @@ struct Segment {
 
 impl Segment {
     fn end(&self) -> SequenceNumber {
-        (self.start + self.chunk.len() as u32)
+        self.start + self.chunk.len() as u32
     }
 }
 

@@ -270,9 +270,7 @@ impl Connection {
             return;
         }
         let repeated = !news.advanced && news.sacked == 0;
-        if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated)
-            && self.phase == Phase::Open
-        {
+        if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated) && self.phase == Phase::Open {
             env.counters.tail_loss_probe_recoveries += 1;
             // RFC 8985 §7.4.2: "invoke congestion control response equivalent to a fast recovery".
             self.reduce(CongestionCause::Loss);

@@ -29,12 +29,7 @@ fn count(now: Time) -> u32 {
 }
 
 /// The cookie for a SYN with sequence number `peer_initial` and MSS option `peer_segment`.
-pub fn encode(
-    hash: &dyn Fn(u32) -> u32,
-    peer_initial: SequenceNumber,
-    peer_segment: u16,
-    now: Time,
-) -> SequenceNumber {
+pub fn encode(hash: &dyn Fn(u32) -> u32, peer_initial: SequenceNumber, peer_segment: u16, now: Time) -> SequenceNumber {
     let index = SEGMENTS.iter().rposition(|segment| *segment <= peer_segment).unwrap_or(0) as u32;
     let count = count(now);
     let data = hash(count.wrapping_add(1)).wrapping_add(index) & DATA_MASK;
@@ -126,9 +121,7 @@ pub fn half_open_from_ack(
     let peer_initial = segment.sequence - 1;
     let peer_segment = decode(hash, initial, peer_initial, now)?;
     let timestamps = segment.options.timestamps.filter(|_| config.timestamps);
-    let (scale, sack, ecn) = timestamps.map_or((None, false, false), |timestamps| {
-        decode_timestamp(timestamps.echo)
-    });
+    let (scale, sack, ecn) = timestamps.map_or((None, false, false), |timestamps| decode_timestamp(timestamps.echo));
     Some(HalfOpen {
         peer_initial,
         initial,
@@ -177,7 +170,8 @@ mod tests {
         let irs = SequenceNumber(77);
         let now = Time::from_millis(600_000);
         let cookie = encode(&hash, irs, 1_460, now);
-        let accepted = (1..100_000u32).filter(|guess| decode(&hash, cookie + guess * 7_919, irs, now).is_some()).count();
+        let accepted =
+            (1..100_000u32).filter(|guess| decode(&hash, cookie + guess * 7_919, irs, now).is_some()).count();
         assert!(accepted < 5, "8 of 2^24 values are valid: {accepted}");
         assert_eq!(decode(&hash, cookie, irs + 1_000_000, now), None);
     }

@@ -1,0 +1,290 @@
+//! Passive opens: listeners, half-open connections, SYN cookies under pressure (RFC 4987).
+
+use crate::config::ListenOptions;
+use crate::event::{Chunk, ConnectionId, Event, ListenerId};
+use crate::flow::{FlowKey, FlowOwner};
+use crate::stack::{Stack, TimerKind};
+use crate::tcp::{
+    Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, SegmentIn, TimeWaitVerdict, syn_cookie,
+};
+use crate::transport::env;
+use crate::wheel::WheelHandle;
+use qanat_nic::Time;
+use qanat_wire::tcp::{Flags, SequenceNumber};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// Cookies are believed for so long after the last one was sent.
+const COOKIE_LIFE: Duration = Duration::from_secs(180);
+
+/// Where connections are accepted.
+pub(crate) struct Listener {
+    pub(crate) local: SocketAddr,
+    /// Half-open connections allowed; 0: the stack's limit only.
+    backlog: usize,
+    half_open: usize,
+}
+
+impl Listener {
+    pub(crate) fn new(local: SocketAddr, options: ListenOptions) -> Listener {
+        Listener { local, backlog: options.backlog, half_open: 0 }
+    }
+
+    fn matches(&self, address: IpAddr, port: u16) -> bool {
+        let any_v6 = self.local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+        self.local.port() == port
+            && (self.local.ip() == address
+                || any_v6
+                || (self.local.ip().is_unspecified() && self.local.is_ipv4() == address.is_ipv4()))
+    }
+}
+
+/// A connection in SYN-RECEIVED.
+pub(crate) struct HalfOpenSlot {
+    key: FlowKey,
+    pub(crate) listener: ListenerId,
+    state: HalfOpen,
+    timer: Option<WheelHandle>,
+}
+
+impl Stack {
+    fn listener_for(&self, key: &FlowKey) -> Option<ListenerId> {
+        let (address, port) = (key.local_address(), key.local_port());
+        let matching = || self.transport.listeners.iter().filter(|(_, listener)| listener.matches(address, port));
+        // The most specific listener gets it.
+        let (slot, _) =
+            matching().find(|(_, listener)| listener.local.ip() == address).or_else(|| matching().next())?;
+        Some(ListenerId::new(slot, self.transport.listeners.generation(slot)))
+    }
+
+    /// A segment for no known flow, sent to one of our addresses.
+    pub(crate) fn input_no_flow(&mut self, now: Time, key: FlowKey, segment: &SegmentIn<'_>, payload: Option<Chunk>) {
+        if segment.flags.contains(Flags::RST) {
+            self.network.counters.tcp_no_connection += 1;
+            return;
+        }
+        let Some(listener) = self.listener_for(&key) else {
+            self.network.counters.tcp_no_connection += 1;
+            self.reply_reset(now, key, segment);
+            return;
+        };
+        if segment.flags.contains(Flags::ACK) {
+            // RFC 9293 section 3.10.7.2: "any acknowledgment is bad if it arrives on a connection still in LISTEN".
+            if !self.input_cookie(now, key, listener, segment, payload) {
+                self.network.counters.tcp_no_connection += 1;
+                self.reply_reset(now, key, segment);
+            }
+        } else if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::FIN) {
+            self.network.counters.tcp_syns_received += 1;
+            self.input_syn(now, key, listener, segment, None);
+        } else {
+            self.network.counters.tcp_no_connection += 1;
+        }
+    }
+
+    /// `after`: the sequence number a predecessor in TIME-WAIT had reached.
+    fn input_syn(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        listener: ListenerId,
+        segment: &SegmentIn<'_>,
+        after: Option<SequenceNumber>,
+    ) {
+        if self.network.routes.next_hop(key.remote_address()).is_none() {
+            self.network.counters.ip_no_route += 1;
+            return;
+        }
+        let Some(entry) = self.transport.listeners.get_mut(listener.index(), listener.generation()) else { return };
+        let full = entry.backlog > 0 && entry.half_open >= entry.backlog;
+        // The handle is not known before the handshake is over; nothing looks at this one.
+        let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
+        if full || self.transport.half_open.is_full() {
+            let hash = |count| self.secret.cookie_hash(&key, count);
+            let header = syn_cookie::syn_ack(&open, segment, &hash, &self.transport.config, now);
+            self.transport.cookie_sent = Some(now);
+            self.network.counters.tcp_cookies_sent += 1;
+            self.reply(key, header);
+            return;
+        }
+        if let Some(reached) = after
+            && !open.initial_sequence.after(reached)
+        {
+            open.initial_sequence = reached + 0x1_0000;
+        }
+        let mut state = HalfOpen::new(&open, segment, &self.transport.config, now);
+        let header = state.syn_ack(&mut env!(self, now));
+        let deadline = state.deadline;
+        let Ok((slot, generation)) =
+            self.transport.half_open.insert(HalfOpenSlot { key, listener, state, timer: None })
+        else {
+            return;
+        };
+        if !self.transport.flows.insert(&self.secret, key, FlowOwner::HalfOpen(slot)) {
+            self.transport.half_open.remove(slot);
+            self.network.counters.tcp_syns_dropped += 1;
+            return;
+        }
+        let timer = self.wheel.insert(deadline, TimerKind::HalfOpen { slot, generation });
+        if let Some(half) = self.transport.half_open.at_mut(slot) {
+            half.timer = timer;
+        }
+        if let Some(entry) = self.transport.listeners.get_mut(listener.index(), listener.generation()) {
+            entry.half_open += 1;
+        }
+        self.reply(key, header);
+    }
+
+    /// Forgets a half-open connection; gives back what was known of it.
+    pub(crate) fn remove_half_open(&mut self, slot: u32) -> Option<(FlowKey, ListenerId, HalfOpen)> {
+        let half = self.transport.half_open.remove(slot)?;
+        if let Some(timer) = half.timer {
+            self.wheel.cancel(timer);
+        }
+        self.transport.flows.remove(&self.secret, &half.key);
+        let listener = half.listener;
+        if let Some(entry) = self.transport.listeners.get_mut(listener.index(), listener.generation()) {
+            entry.half_open = entry.half_open.saturating_sub(1);
+        }
+        Some((half.key, listener, half.state))
+    }
+
+    pub(crate) fn input_half_open(&mut self, now: Time, slot: u32, segment: &SegmentIn<'_>, payload: Option<Chunk>) {
+        let Some(half) = self.transport.half_open.at_mut(slot) else { return };
+        let key = half.key;
+        let verdict = half.state.input(segment, &mut env!(self, now));
+        match verdict {
+            HalfOpenVerdict::Ignore => {}
+            HalfOpenVerdict::Repeat => self.repeat_syn_ack(now, slot),
+            HalfOpenVerdict::Acknowledge => {
+                let header = half.state.acknowledgment(&mut env!(self, now));
+                self.reply(key, header);
+            }
+            HalfOpenVerdict::Reset => self.reply_reset(now, key, segment),
+            HalfOpenVerdict::Remove => {
+                self.remove_half_open(slot);
+            }
+            HalfOpenVerdict::Establish => {
+                if self.transport.connections.is_full() {
+                    // The peer will repeat its ACK or data; by then there may be room.
+                    self.network.counters.tcp_accept_overflow += 1;
+                    return;
+                }
+                if let Some((key, listener, state)) = self.remove_half_open(slot) {
+                    self.establish(now, key, listener, &state, segment, payload);
+                }
+            }
+        }
+    }
+
+    fn repeat_syn_ack(&mut self, now: Time, slot: u32) {
+        let generation = self.transport.half_open.generation(slot);
+        let Some(half) = self.transport.half_open.at_mut(slot) else { return };
+        let header = half.state.syn_ack(&mut env!(self, now));
+        if let Some(timer) = half.timer.take() {
+            self.wheel.cancel(timer);
+        }
+        half.timer = self.wheel.insert(half.state.deadline, TimerKind::HalfOpen { slot, generation });
+        let key = half.key;
+        self.reply(key, header);
+    }
+
+    pub(crate) fn half_open_timer(&mut self, now: Time, slot: u32, generation: u32) {
+        let Some(half) = self.transport.half_open.get_mut(slot as usize, generation) else { return };
+        half.timer = None;
+        match half.state.on_timer(&mut env!(self, now)) {
+            HalfOpenTimer::Repeat => self.repeat_syn_ack(now, slot),
+            HalfOpenTimer::GiveUp => {
+                self.remove_half_open(slot);
+            }
+        }
+    }
+
+    /// Makes the connection that a completed handshake stands for.
+    fn establish(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        listener: ListenerId,
+        half: &HalfOpen,
+        segment: &SegmentIn<'_>,
+        payload: Option<Chunk>,
+    ) {
+        let Some(next_hop) = self.network.routes.next_hop(key.remote_address()) else { return };
+        let Some((slot, generation)) = self.transport.connections.next_key() else {
+            self.network.counters.tcp_accept_overflow += 1;
+            return;
+        };
+        let connection = ConnectionId::new(slot, generation);
+        let mut open = self.open_parameters(now, connection, key);
+        open.initial_sequence = half.initial;
+        let tcp = Connection::from_half_open(&open, half, segment, &mut env!(self, now));
+        let Some(slot) = self.insert_connection(key, next_hop, tcp) else { return };
+        self.network.counters.tcp_accepted += 1;
+        self.events.push_back(Event::Accepted { connection, listener, peer: key.remote() });
+        self.input_connection(now, slot, key, segment, payload);
+    }
+
+    /// An ACK that may prove a handshake kept in a cookie; whether it was dealt with.
+    fn input_cookie(
+        &mut self,
+        now: Time,
+        key: FlowKey,
+        listener: ListenerId,
+        segment: &SegmentIn<'_>,
+        payload: Option<Chunk>,
+    ) -> bool {
+        if self.transport.cookie_sent.is_none_or(|sent| now.since(sent) > COOKIE_LIFE) {
+            return false;
+        }
+        let open = self.open_parameters(now, ConnectionId::new(0, 0), key);
+        let hash = |count| self.secret.cookie_hash(&key, count);
+        let half = syn_cookie::half_open_from_ack(&open, segment, &hash, &self.transport.config, now);
+        let Some(half) = half else {
+            self.network.counters.tcp_cookies_invalid += 1;
+            return false;
+        };
+        if self.transport.connections.is_full() {
+            self.network.counters.tcp_accept_overflow += 1;
+            return true;
+        }
+        self.network.counters.tcp_cookies_accepted += 1;
+        self.establish(now, key, listener, &half, segment, payload);
+        true
+    }
+
+    pub(crate) fn input_time_wait(&mut self, now: Time, slot: u32, segment: &SegmentIn<'_>) {
+        let Some(waiting) = self.transport.time_wait.at_mut(slot) else { return };
+        let key = waiting.key;
+        match waiting.state.input(segment, &mut env!(self, now)) {
+            TimeWaitVerdict::Ignore => {}
+            TimeWaitVerdict::Acknowledge(header) => self.reply(key, header),
+            TimeWaitVerdict::Reuse => {
+                let reached = waiting.state.send_next;
+                let Some(listener) = self.listener_for(&key) else { return };
+                self.leave_time_wait(slot);
+                self.network.counters.tcp_time_wait_reused += 1;
+                self.network.counters.tcp_syns_received += 1;
+                self.input_syn(now, key, listener, segment, Some(reached));
+            }
+        }
+    }
+
+    /// Gives a segment to its connection.
+    #[inline]
+    pub(crate) fn input_connection(
+        &mut self,
+        now: Time,
+        slot: u32,
+        key: FlowKey,
+        segment: &SegmentIn<'_>,
+        payload: Option<Chunk>,
+    ) {
+        let Some(connection) = self.transport.connections.at_mut(slot) else { return };
+        let disposition = connection.tcp.input(segment, payload, &mut env!(self, now));
+        if matches!(disposition, Disposition::Reset | Disposition::ResetAndRemove) {
+            self.reply_reset(now, key, segment);
+        }
+        self.settle(now, slot, disposition);
+    }
+}

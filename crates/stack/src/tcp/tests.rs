@@ -1,0 +1,174 @@
+//! Connections against each other: streams, faults, states.
+
+use super::scoreboard::Scoreboard;
+use super::testing::{Faults, Host, Pair, Random, pattern};
+use super::*;
+use crate::event::CloseReason;
+use bytes::Bytes;
+use std::time::Duration;
+
+fn host() -> Host {
+    Host::new(TcpConfig::default(), 1_460)
+}
+
+fn small() -> TcpConfig {
+    TcpConfig { receive_window: 64 * 1024, receive_frames_max: 64, ..TcpConfig::default() }
+}
+
+fn pair(faults: Faults, seed: u64) -> Pair {
+    Pair::new(host(), host(), faults, seed)
+}
+
+#[test]
+fn a_connection_is_small() {
+    let size = size_of::<Connection>();
+    assert!(size <= 800, "Connection has {size} bytes");
+    assert!(size_of::<TimeWait>() <= 48, "{}", size_of::<TimeWait>());
+    assert!(size_of::<HalfOpen>() <= 64, "{}", size_of::<HalfOpen>());
+    assert!(size_of::<Scoreboard>() <= 56);
+}
+
+#[test]
+fn opens_talks_and_closes() {
+    let mut pair = pair(Faults::none(), 1).handshake();
+    pair.hosts[0].to_send.push_back(Bytes::from_static(b"request"));
+    pair.hosts[1].to_send.push_back(Bytes::from_static(b"response"));
+    pair.turn(0);
+    pair.turn(1);
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!((&pair.hosts[1].received[..], &pair.hosts[0].received[..]), (&b"request"[..], &b"response"[..]));
+    assert_eq!((pair.hosts[0].acked, pair.hosts[1].acked), (7, 8));
+    pair.hosts[0].close_when_sent = true;
+    pair.turn(0);
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.hosts[0].closed, Some(CloseReason::Finished));
+    assert_eq!(pair.hosts[1].closed, Some(CloseReason::Finished));
+    assert!(pair.hosts[0].time_wait.is_some() && pair.hosts[1].time_wait.is_none());
+    pair.run_for(Duration::from_secs(120));
+    assert!(pair.hosts[0].time_wait.is_none());
+    pair.check_conservation();
+}
+
+/// Both ends send, then close; every byte must arrive once and in order, every byte be acked once.
+fn exchange(seed: u64, mut pair: Pair, lengths: [usize; 2], limit: Duration) -> Pair {
+    let data = [pattern(seed, lengths[0]), pattern(seed + 1, lengths[1])];
+    for (index, bytes) in data.iter().enumerate() {
+        let host = &mut pair.hosts[index];
+        let mut rest = &bytes[..];
+        let mut cut = Random::new(seed ^ 77);
+        while !rest.is_empty() {
+            let count = (1 + cut.below(20_000) as usize).min(rest.len());
+            host.to_send.push_back(Bytes::copy_from_slice(&rest[..count]));
+            rest = &rest[count..];
+        }
+        host.close_when_sent = true;
+    }
+    pair.turn(0);
+    pair.turn(1);
+    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
+    let mut elapsed = Duration::ZERO;
+    while !done(&pair) && elapsed < limit {
+        pair.run_until(Duration::from_millis(50), done);
+        elapsed += Duration::from_millis(50);
+        for index in 0..2 {
+            if !pair.hosts[index].eager {
+                for _ in 0..pair.random.below(8) {
+                    pair.hosts[index].consume_one();
+                }
+                pair.turn(index);
+            }
+        }
+    }
+    for index in 0..2 {
+        let other = 1 - index;
+        assert!(
+            pair.hosts[index].received == data[other],
+            "seed {seed}: host {index} received {} of {} bytes\n{}\n{}",
+            pair.hosts[index].received.len(),
+            data[other].len(),
+            pair.describe(0),
+            pair.describe(1)
+        );
+        assert!(
+            pair.hosts[index].closed.is_some(),
+            "seed {seed} not closed: {}\n{}",
+            pair.describe(0),
+            pair.describe(1)
+        );
+        assert_eq!(pair.hosts[index].closed, Some(CloseReason::Finished), "seed {seed}");
+        assert_eq!(pair.hosts[index].acked, data[index].len() as u64, "seed {seed}: each byte acked once");
+    }
+    pair.check_conservation();
+    pair
+}
+
+fn random_config(random: &mut Random) -> TcpConfig {
+    TcpConfig {
+        receive_window: [1_000, 4_000, 20_000, 64 * 1024, 256 * 1024][random.below(5) as usize],
+        receive_frames_max: [4, 16, 64, 256][random.below(4) as usize],
+        sack: !random.chance(250),
+        timestamps: !random.chance(250),
+        window_scaling: !random.chance(200),
+        ecn: !random.chance(300),
+        no_delay: !random.chance(200),
+        pacing: random.chance(150),
+        congestion: if random.chance(500) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
+        retransmissions_max: 30,
+        syn_retransmissions_max: 20,
+        ..TcpConfig::default()
+    }
+}
+
+fn random_pair(seed: u64) -> (Pair, [usize; 2]) {
+    let mut random = Random::new(seed);
+    let faults = Faults {
+        loss: [0, 10, 50, 150][random.below(4) as usize],
+        reorder: [0, 100, 400][random.below(3) as usize],
+        duplicate: [0, 20, 200][random.below(3) as usize],
+        mark: [0, 0, 50][random.below(3) as usize],
+        delay: Duration::from_micros([50, 1_000, 20_000, 100_000][random.below(4) as usize]),
+        jitter: Duration::from_millis(1 + random.below(40)),
+        rate: [0, 0, 1_000_000][random.below(3) as usize],
+        queue: [10, 100][random.below(2) as usize],
+        segment_max: usize::MAX,
+    };
+    let segments = [100, 536, 1_460, 8_960];
+    let mut hosts: Vec<Host> = (0..2)
+        .map(|_| {
+            let mut host = Host::new(random_config(&mut random), segments[random.below(4) as usize]);
+            host.eager = random.chance(800);
+            host
+        })
+        .collect();
+    let lengths = [random.below(60_000) as usize, random.below(60_000) as usize];
+    let second = hosts.pop().unwrap();
+    (Pair::new(hosts.pop().unwrap(), second, faults, seed), lengths)
+}
+
+fn random_exchange(seed: u64) {
+    let (pair, lengths) = random_pair(seed);
+    let mut pair = pair;
+    pair.start();
+    pair.run_until(Duration::from_secs(600), |pair| pair.hosts[0].connected && pair.hosts[1].connected);
+    exchange(seed, pair, lengths, Duration::from_secs(4_000));
+}
+
+#[test]
+fn every_byte_arrives_under_every_fault() {
+    let count = std::env::var("TCP_SEEDS").ok().and_then(|count| count.parse().ok()).unwrap_or(600);
+    let first = std::env::var("TCP_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(0);
+    for seed in first..first + count {
+        random_exchange(seed);
+    }
+}
+
+#[test]
+fn a_megabyte_with_five_percent_loss() {
+    for seed in 0..8 {
+        let pair = pair(Faults { loss: 50, delay: Duration::from_millis(5), ..Faults::none() }, seed).handshake();
+        let start = pair.now;
+        let pair = exchange(seed, pair, [1 << 20, 0], Duration::from_secs(120));
+        let elapsed = pair.now.since(start);
+        assert!(elapsed < Duration::from_secs(20), "seed {seed}: {elapsed:?}\n{}", pair.describe(0));
+    }
+}

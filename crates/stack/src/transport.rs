@@ -1,0 +1,530 @@
+//! TCP's place in the stack: the tables of connections, and everything between them and the network layer.
+
+use crate::config::{Config, ConnectOptions, ListenOptions};
+use crate::emitter::SegmentEmitter;
+use crate::event::{Chunk, ConnectionId, ListenerId};
+use crate::flow::{FlowKey, FlowOwner, FlowTable};
+use crate::neighbour::NeighbourHint;
+use crate::network::IpMeta;
+use crate::passive_open::{HalfOpenSlot, Listener};
+use crate::payload::Source;
+use crate::rate_limit::RateLimiter;
+use crate::reply::{REPLIES_MAX, Reply};
+use crate::slab::Slab;
+use crate::stack::{CommandError, Stack, TimerKind};
+use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, State, TcpConfig, TimeWait};
+use crate::wheel::WheelHandle;
+use bytes::Bytes;
+use qanat_nic::{Time, Vnic};
+use qanat_wire::ip::{Ecn, Protocol};
+use qanat_wire::tcp::SequenceNumber;
+use qanat_wire::{ipv4, ipv6};
+use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+/// Challenge ACKs per second, all connections together (RFC 5961 section 7).
+const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
+/// Resets per second to segments that belong to nothing.
+const RESETS_PER_SECOND: u32 = 1_000;
+/// Ephemeral ports (RFC 6056 section 3.2 asks for as many as possible).
+const EPHEMERAL_FIRST: u16 = 10_240;
+/// Ports tried before an active open gives up.
+const PORTS_TRIED_MAX: u32 = 8_192;
+
+/// A connection and where it is.
+pub(crate) struct Slot {
+    pub(crate) key: FlowKey,
+    pub(crate) next_hop: IpAddr,
+    pub(crate) hint: NeighbourHint,
+    pub(crate) tcp: Connection,
+    /// Its entry in the wheel, and when that fires: never later than the connection's deadline.
+    timer: Option<(WheelHandle, Time)>,
+    /// It is in the list of connections with something to send.
+    ready: bool,
+}
+
+/// A connection in TIME-WAIT.
+pub(crate) struct TimeWaitSlot {
+    pub(crate) key: FlowKey,
+    pub(crate) state: TimeWait,
+    pub(crate) timer: Option<WheelHandle>,
+}
+
+/// All of TCP's tables.
+pub(crate) struct Transport {
+    pub(crate) config: TcpConfig,
+    pub(crate) counters: tcp::Counters,
+    pub(crate) challenge: RateLimiter,
+    pub(crate) resets: RateLimiter,
+    pub(crate) flows: FlowTable,
+    pub(crate) connections: Slab<Slot>,
+    pub(crate) half_open: Slab<HalfOpenSlot>,
+    pub(crate) time_wait: Slab<TimeWaitSlot>,
+    /// TIME-WAIT slots, oldest first (with their generation: some have ended since).
+    pub(crate) time_wait_order: VecDeque<(u32, u32)>,
+    pub(crate) listeners: Slab<Listener>,
+    /// Connections with something to send.
+    ready: VecDeque<u32>,
+    /// Control segments that belong to no connection: SYN-ACKs, resets, ACKs of TIME-WAIT.
+    pub(crate) replies: VecDeque<Reply>,
+    /// When the last SYN cookie was sent.
+    pub(crate) cookie_sent: Option<Time>,
+    /// Neighbours that did not answer since the last poll.
+    unreachable: Vec<IpAddr>,
+    ports_tried: u32,
+    /// Largest layer-3 packet of the device.
+    pub(crate) mtu: u16,
+}
+
+impl Transport {
+    pub(crate) fn new(config: &Config, vnic: &dyn Vnic, now: Time) -> Transport {
+        Transport {
+            config: config.tcp.clone(),
+            counters: tcp::Counters::default(),
+            challenge: RateLimiter::new(CHALLENGE_ACKS_PER_SECOND, now),
+            resets: RateLimiter::new(RESETS_PER_SECOND, now),
+            flows: FlowTable::new(config.connections_max + config.half_open_max + config.time_wait_max),
+            connections: Slab::new(config.connections_max),
+            half_open: Slab::new(config.half_open_max),
+            time_wait: Slab::new(config.time_wait_max),
+            time_wait_order: VecDeque::with_capacity(config.time_wait_max),
+            listeners: Slab::new(config.listeners_max),
+            ready: VecDeque::with_capacity(config.connections_max),
+            replies: VecDeque::with_capacity(REPLIES_MAX),
+            cookie_sent: None,
+            unreachable: Vec::new(),
+            ports_tried: 0,
+            mtu: vnic.capabilities().mtu,
+        }
+    }
+
+    pub(crate) fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    pub(crate) fn half_open_count(&self) -> usize {
+        self.half_open.len()
+    }
+
+    pub(crate) fn time_wait_count(&self) -> usize {
+        self.time_wait.len()
+    }
+
+    pub(crate) fn flow_count(&self) -> usize {
+        self.flows.len()
+    }
+
+    /// A next hop did not answer: connection attempts through it fail.
+    pub(crate) fn neighbour_failed(&mut self, address: IpAddr) {
+        self.unreachable.push(address);
+    }
+
+    /// Largest TCP segment without headers that the device takes towards `remote` (RFC 6691).
+    pub(crate) fn maximum_segment(&self, remote: IpAddr) -> u16 {
+        let ip = if remote.is_ipv4() { ipv4::HEADER_LENGTH } else { ipv6::HEADER_LENGTH };
+        self.mtu.saturating_sub((ip + qanat_wire::tcp::HEADER_LENGTH) as u16)
+    }
+}
+
+/// Borrows a stack's parts for one call of a connection.
+macro_rules! env {
+    ($stack:expr, $now:expr) => {
+        Env {
+            now: $now,
+            events: &mut $stack.events,
+            counters: &mut $stack.transport.counters,
+            config: &$stack.transport.config,
+            challenge: &mut $stack.transport.challenge,
+        }
+    };
+}
+pub(crate) use env;
+
+impl Stack {
+    /// Puts a new connection into the tables.
+    pub(crate) fn insert_connection(&mut self, key: FlowKey, next_hop: IpAddr, tcp: Connection) -> Option<u32> {
+        let slot = Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false };
+        let (slot, _) = self.transport.connections.insert(slot).ok()?;
+        if !self.transport.flows.insert(&self.secret, key, FlowOwner::Connection(slot)) {
+            self.transport.connections.remove(slot);
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// Follows up on a call of a connection: its timer, its output, its end.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Time, slot: u32, disposition: Disposition) {
+        match disposition {
+            Disposition::Keep | Disposition::Reset => {
+                let generation = self.transport.connections.generation(slot);
+                let Some(connection) = self.transport.connections.at_mut(slot) else { return };
+                if connection.tcp.needs_output() && !connection.ready {
+                    connection.ready = true;
+                    self.transport.ready.push_back(slot);
+                }
+                // The wheel's entry may be early (it is put right when it fires), never late: acknowledgements that
+                // push the deadline on cost nothing.
+                let Some(deadline) = connection.tcp.next_deadline() else { return };
+                if let Some((handle, at)) = connection.timer {
+                    if at <= deadline {
+                        return;
+                    }
+                    self.wheel.cancel(handle);
+                }
+                let kind = TimerKind::Connection { slot, generation };
+                connection.timer = self.wheel.insert(deadline, kind).map(|handle| (handle, deadline));
+            }
+            Disposition::Remove | Disposition::ResetAndRemove => {
+                self.remove_connection(slot);
+            }
+            Disposition::TimeWait(state) => {
+                if let Some(key) = self.remove_connection(slot) {
+                    self.enter_time_wait(now, key, state);
+                }
+            }
+        }
+    }
+
+    /// Frees a connection's slot, its flow and its timer.
+    fn remove_connection(&mut self, slot: u32) -> Option<FlowKey> {
+        let connection = self.transport.connections.remove(slot)?;
+        if let Some((handle, _)) = connection.timer {
+            self.wheel.cancel(handle);
+        }
+        self.transport.flows.remove(&self.secret, &connection.key);
+        self.network.counters.tcp_closed += 1;
+        Some(connection.key)
+    }
+
+    fn enter_time_wait(&mut self, now: Time, key: FlowKey, state: TimeWait) {
+        if self.transport.time_wait.is_full() {
+            self.network.counters.tcp_time_wait_overflow += 1;
+            // Each entry is popped once; those of ended states are skipped.
+            while let Some((slot, generation)) = self.transport.time_wait_order.pop_front() {
+                if self.transport.time_wait.get(slot as usize, generation).is_some() {
+                    self.leave_time_wait(slot);
+                    break;
+                }
+            }
+        }
+        let acknowledgment = state.acknowledgment(&mut env!(self, now));
+        self.reply(key, acknowledgment);
+        let Some((slot, generation)) = self.transport.time_wait.next_key() else { return };
+        let kind = TimerKind::TimeWait { slot, generation };
+        let timer = self.wheel.insert(state.deadline, kind);
+        if self.transport.time_wait.insert(TimeWaitSlot { key, state, timer }).is_err() {
+            return;
+        }
+        if !self.transport.flows.insert(&self.secret, key, FlowOwner::TimeWait(slot)) {
+            self.leave_time_wait(slot);
+            return;
+        }
+        // States leave in the order they came unless restarted, so the queue stays as short as the table but for those.
+        if self.transport.time_wait_order.len() >= self.config.time_wait_max * 2 {
+            let table = &self.transport.time_wait;
+            self.transport.time_wait_order.retain(|&(slot, generation)| table.get(slot as usize, generation).is_some());
+        }
+        self.transport.time_wait_order.push_back((slot, generation));
+    }
+
+    /// Forgets a TIME-WAIT state.
+    pub(crate) fn leave_time_wait(&mut self, slot: u32) {
+        if let Some(gone) = self.transport.time_wait.remove(slot) {
+            if let Some(timer) = gone.timer {
+                self.wheel.cancel(timer);
+            }
+            self.transport.flows.remove(&self.secret, &gone.key);
+        }
+    }
+
+    pub(crate) fn time_wait_timer(&mut self, now: Time, slot: u32, generation: u32) {
+        let Some(waiting) = self.transport.time_wait.get_mut(slot as usize, generation) else { return };
+        waiting.timer = None;
+        let expires = waiting.state.deadline;
+        if expires > now {
+            waiting.timer = self.wheel.insert(expires, TimerKind::TimeWait { slot, generation });
+        } else {
+            self.leave_time_wait(slot);
+        }
+    }
+
+    pub(crate) fn connection_timer(&mut self, now: Time, slot: u32, generation: u32) {
+        let Some(connection) = self.transport.connections.get_mut(slot as usize, generation) else { return };
+        connection.timer = None;
+        let due = connection.tcp.next_deadline().is_some_and(|deadline| deadline <= now);
+        let disposition = if due { connection.tcp.on_timer(&mut env!(self, now)) } else { Disposition::Keep };
+        self.settle(now, slot, disposition);
+    }
+
+    /// Whether [`transmit`](Stack::transmit) has something to send at once.
+    pub(crate) fn has_output(&self) -> bool {
+        !self.transport.ready.is_empty() || !self.transport.replies.is_empty()
+    }
+
+    /// Lets every connection that wants to send.
+    pub(crate) fn output_connections(&mut self, now: Time, vnic: &mut dyn Vnic) {
+        self.fail_unreachable(now);
+        self.output_replies(now, vnic);
+        // Each waiting connection gets one turn; what the device has no room for waits for the next poll.
+        for _ in 0..self.transport.ready.len() {
+            let room = vnic.transmit_room();
+            if room == 0 {
+                self.network.counters.transmit_ring_full += 1;
+                return;
+            }
+            let Some(slot) = self.transport.ready.pop_front() else { return };
+            let Some(connection) = self.transport.connections.at_mut(slot) else { continue };
+            connection.ready = false;
+            let (mac, hint) = self.network.resolve(now, vnic, connection.next_hop, connection.hint);
+            connection.hint = hint;
+            let mut emitter = SegmentEmitter {
+                network: &mut self.network,
+                vnic,
+                meta: IpMeta {
+                    ecn: Ecn::NotCapable,
+                    ..IpMeta::new(connection.key.local_address(), connection.key.remote_address(), Protocol::TCP)
+                },
+                local_port: connection.key.local_port(),
+                remote_port: connection.key.remote_port(),
+                mac,
+                hint,
+                room,
+            };
+            let disposition = connection.tcp.output(&mut env!(self, now), &mut emitter);
+            self.settle(now, slot, disposition);
+        }
+    }
+
+    /// Connection attempts through neighbours that did not answer end.
+    fn fail_unreachable(&mut self, now: Time) {
+        while let Some(address) = self.transport.unreachable.pop() {
+            // A walk over all connections, at most as often as a neighbour fails after three seconds of asking.
+            let failed: Vec<u32> = self
+                .transport
+                .connections
+                .iter()
+                .filter(|(_, slot)| slot.next_hop == address && slot.tcp.state() == State::SynSent)
+                .map(|(slot, _)| slot)
+                .collect();
+            for slot in failed {
+                if let Some(connection) = self.transport.connections.at_mut(slot) {
+                    let first = connection.tcp.send_unacknowledged();
+                    let disposition = connection.tcp.on_unreachable(first, &mut env!(self, now));
+                    self.settle(now, slot, disposition);
+                }
+            }
+        }
+    }
+
+    /// Applies `command` to a connection and follows up.
+    fn command<T>(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        command: impl FnOnce(&mut Connection, &mut Env<'_>) -> (T, Disposition),
+    ) -> Result<T, CommandError> {
+        let slot = connection.index() as u32;
+        let entry = self
+            .transport
+            .connections
+            .get_mut(connection.index(), connection.generation())
+            .ok_or(CommandError::Stale)?;
+        let (result, disposition) = command(&mut entry.tcp, &mut env!(self, now));
+        self.settle(now, slot, disposition);
+        Ok(result)
+    }
+
+    /// Starts a connection; [`Event::Connected`](crate::Event::Connected) or [`Event::Closed`](crate::Event::Closed) follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`], [`CommandError::InUse`] (the port, or every port tried), [`CommandError::Unreachable`].
+    pub fn connect(
+        &mut self,
+        now: Time,
+        peer: SocketAddr,
+        options: ConnectOptions,
+    ) -> Result<ConnectionId, CommandError> {
+        let next_hop = self.network.routes.next_hop(peer.ip()).ok_or(CommandError::Unreachable)?;
+        let local = match options.local {
+            Some(local) if !local.ip().is_unspecified() => local.ip(),
+            _ => self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?,
+        };
+        if !self.network.routes.is_own(local) || local.is_ipv4() != peer.is_ipv4() {
+            return Err(CommandError::Unreachable);
+        }
+        let any_port = FlowKey::new(local, 0, peer.ip(), peer.port());
+        let key = match options.local.map(|local| local.port()) {
+            Some(port) if port != 0 => {
+                let key = any_port.with_local_port(port);
+                if self.transport.flows.get(&self.secret, &key).is_some() {
+                    return Err(CommandError::InUse);
+                }
+                key
+            }
+            _ => self.pick_port(any_port).ok_or(CommandError::InUse)?,
+        };
+        let (slot, generation) = self.transport.connections.next_key().ok_or(CommandError::Full)?;
+        let open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
+        let tcp = Connection::open_active(&open, &self.transport.config, now);
+        let slot = self.insert_connection(key, next_hop, tcp).ok_or(CommandError::Full)?;
+        self.network.counters.tcp_connected += 1;
+        self.settle(now, slot, Disposition::Keep);
+        Ok(open.id)
+    }
+
+    /// RFC 6056 algorithm 3: consecutive ports per destination, from a keyed offset.
+    fn pick_port(&mut self, key: FlowKey) -> Option<FlowKey> {
+        let range = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
+        let offset = self.secret.port_offset(&key);
+        for _ in 0..PORTS_TRIED_MAX {
+            self.transport.ports_tried = self.transport.ports_tried.wrapping_add(1);
+            let port = EPHEMERAL_FIRST + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
+            let candidate = key.with_local_port(port);
+            if self.transport.flows.get(&self.secret, &candidate).is_none() {
+                return Some(candidate);
+            }
+        }
+        None
+    }
+
+    pub(crate) fn open_parameters(&self, now: Time, id: ConnectionId, key: FlowKey) -> OpenParameters {
+        OpenParameters {
+            id,
+            local_port: key.local_port(),
+            peer_port: key.remote_port(),
+            initial_sequence: SequenceNumber(self.secret.initial_sequence_number(&key, now)),
+            timestamp_offset: self.secret.timestamp_offset(&key),
+            maximum_segment: self.transport.maximum_segment(key.remote_address()),
+        }
+    }
+
+    /// Accepts connections on `local` (an unspecified address: all own addresses of its family; `[::]`: both).
+    ///
+    /// # Errors
+    /// [`CommandError::InUse`], [`CommandError::Full`], [`CommandError::Unreachable`] for a foreign address.
+    pub fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        if !local.ip().is_unspecified() && !self.network.routes.is_own(local.ip()) {
+            return Err(CommandError::Unreachable);
+        }
+        if self.transport.listeners.iter().any(|(_, listener)| listener.local == local) {
+            return Err(CommandError::InUse);
+        }
+        match self.transport.listeners.insert(Listener::new(local, options)) {
+            Ok((slot, generation)) => Ok(ListenerId::new(slot, generation)),
+            Err(_) => Err(CommandError::Full),
+        }
+    }
+
+    /// Stops accepting; connections accepted already go on, half-open ones are forgotten.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        self.transport.listeners.get(listener.index(), listener.generation()).ok_or(CommandError::Stale)?;
+        self.transport.listeners.remove(listener.index() as u32);
+        let orphans: Vec<u32> = self
+            .transport
+            .half_open
+            .iter()
+            .filter(|(_, half)| half.listener == listener)
+            .map(|(slot, _)| slot)
+            .collect();
+        for slot in orphans {
+            self.remove_half_open(slot);
+        }
+        Ok(())
+    }
+
+    /// Resets a connection just accepted.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn refuse(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.abort(now, connection)
+    }
+
+    /// Sends lent bytes after those given before; the stack lets go of them when they are acknowledged.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
+    pub fn send(&mut self, now: Time, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| (tcp.send(bytes, env.config), Disposition::Keep))?
+    }
+
+    /// Sends `length` bytes of a prepared object from `offset` on.
+    ///
+    /// # Errors
+    /// As [`send`](Stack::send).
+    pub fn send_prepared(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| {
+            (tcp.send_source(source, stamp, offset, length, env.config), Disposition::Keep)
+        })?
+    }
+
+    /// Gives received bytes back: the receive window opens by as much.
+    pub fn consume(&mut self, now: Time, connection: ConnectionId, chunk: Chunk) {
+        let bytes = chunk.len() as u32;
+        drop(chunk);
+        // The connection may be gone: then there is no window to open.
+        let _ = self.command(now, connection, |tcp, env| {
+            tcp.consume(bytes, 1, env.config);
+            ((), Disposition::Keep)
+        });
+    }
+
+    /// Sends FIN after everything given to `send`; receiving goes on.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`].
+    pub fn shutdown(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.shutdown(), Disposition::Keep))?
+    }
+
+    /// Sends what was given to `send`, then FIN, and receives no more. [`Event::Closed`](crate::Event::Closed) follows when done.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn close(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| ((), tcp.close(env)))
+    }
+
+    /// Sends RST. [`Event::Closed`](crate::Event::Closed) follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn abort(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| ((), tcp.abort(env)))
+    }
+
+    /// What is known of a connection, as `ss -i` shows it.
+    pub fn connection_info(&self, connection: ConnectionId) -> Option<(SocketAddr, SocketAddr, ConnectionInfo)> {
+        let slot = self.transport.connections.get(connection.index(), connection.generation())?;
+        Some((slot.key.local(), slot.key.remote(), slot.tcp.info()))
+    }
+
+    /// Every connection.
+    pub fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.transport.connections.iter().map(|(_, slot)| slot.tcp.id())
+    }
+
+    /// What happened in TCP since the start.
+    pub fn tcp_counters(&self) -> &tcp::Counters {
+        &self.transport.counters
+    }
+
+    /// Memory of a connection beside frames, bytes: its slot, its flow's entry and its queues.
+    pub fn connection_memory(&self, connection: ConnectionId) -> Option<usize> {
+        let slot = self.transport.connections.get(connection.index(), connection.generation())?;
+        Some(size_of::<Slot>() + FlowTable::BYTES_PER_FLOW + slot.tcp.heap_bytes())
+    }
+}

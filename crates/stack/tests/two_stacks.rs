@@ -1,0 +1,115 @@
+//! Two stacks over the in-process pair: the whole way from command to event, with a virtual clock.
+
+use bytes::Bytes;
+use qanat_nic::{Clock, ManualClock, MemoryPlan, PairConfig, Vnic, pair};
+use qanat_stack::{Config, ConnectOptions, ConnectionId, Event, ListenOptions, Stack};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+struct Host {
+    stack: Stack,
+    vnic: Box<dyn Vnic>,
+}
+
+impl Host {
+    fn events(&mut self, clock: &ManualClock) -> Vec<Event> {
+        self.stack.receive(clock.now(), self.vnic.as_mut());
+        std::iter::from_fn(|| self.stack.next_event()).collect()
+    }
+
+    fn transmit(&mut self, clock: &ManualClock) {
+        self.stack.transmit(clock.now(), self.vnic.as_mut());
+    }
+}
+
+fn hosts(clock: &ManualClock, addresses: [&str; 2], config: PairConfig) -> [Host; 2] {
+    let (a, b) = pair(config).unwrap();
+    let mut seed = 0;
+    [(a, addresses[0]), (b, addresses[1])].map(|(port, address)| {
+        seed += 1;
+        let address: IpAddr = address.parse().unwrap();
+        let vnic = port.open(MemoryPlan::default()).unwrap();
+        let mut config = Config::new(address, if address.is_ipv4() { 24 } else { 64 });
+        config.connections_max = 64;
+        config.timers_max = 16;
+        Host { stack: Stack::new(config, [seed; 32], &vnic, clock.now()), vnic: Box::new(vnic) }
+    })
+}
+
+/// Sends a request, gets an answer of `length` bytes, closes; everything must be back at the end.
+fn exchange(addresses: [&str; 2], config: PairConfig, length: usize) {
+    let clock = ManualClock::new();
+    let [mut client, mut server] = hosts(&clock, addresses, config);
+    let target = SocketAddr::new(addresses[1].parse().unwrap(), 80);
+    server.stack.listen(target, ListenOptions::default()).unwrap();
+    let answer: Bytes = (0..length).map(|index| (index * 7 % 251) as u8).collect::<Vec<u8>>().into();
+    let connection = client.stack.connect(clock.now(), target, ConnectOptions::default()).unwrap();
+    let mut received = Vec::new();
+    let mut acked = 0;
+    let mut closed = [false; 2];
+    let mut server_connection: Option<ConnectionId> = None;
+    for _ in 0..20_000 {
+        clock.advance(Duration::from_micros(20));
+        for event in client.events(&clock) {
+            match event {
+                Event::Connected { connection } => {
+                    client.stack.send(clock.now(), connection, Bytes::from_static(b"give")).unwrap();
+                }
+                Event::Data { connection, chunk } => {
+                    received.extend_from_slice(chunk.bytes());
+                    client.stack.consume(clock.now(), connection, chunk);
+                }
+                Event::PeerClosed { connection } => client.stack.close(clock.now(), connection).unwrap(),
+                Event::Closed { .. } => closed[0] = true,
+                _ => {}
+            }
+        }
+        client.transmit(&clock);
+        for event in server.events(&clock) {
+            match event {
+                Event::Accepted { connection, .. } => server_connection = Some(connection),
+                Event::Data { connection, chunk } => {
+                    assert_eq!(chunk.bytes(), b"give");
+                    server.stack.consume(clock.now(), connection, chunk);
+                    server.stack.send(clock.now(), connection, answer.clone()).unwrap();
+                    server.stack.close(clock.now(), connection).unwrap();
+                }
+                Event::Acked { bytes, .. } => acked += bytes as usize,
+                Event::Closed { .. } => closed[1] = true,
+                _ => {}
+            }
+        }
+        server.transmit(&clock);
+        if closed == [true, true] {
+            break;
+        }
+    }
+    assert_eq!(closed, [true, true], "{:?} {:?}", client.stack.connection_info(connection), server_connection);
+    assert_eq!(received, answer);
+    assert_eq!(acked, length);
+    clock.advance(Duration::from_secs(130));
+    for host in [&mut client, &mut server] {
+        host.events(&clock);
+        host.transmit(&clock);
+        let usage = host.stack.usage();
+        assert_eq!((usage.connections, usage.half_open, usage.time_wait, usage.flows), (0, 0, 0, 0));
+        host.transmit(&clock);
+        assert_eq!(host.stack.usage().pending_frames, 0);
+        assert_eq!(host.vnic.transmit_pool().in_use_count(), 0);
+    }
+}
+
+#[test]
+fn a_request_and_its_answer() {
+    exchange(["10.0.0.1", "10.0.0.2"], PairConfig::default(), 1_000);
+}
+
+#[test]
+fn a_megabyte() {
+    exchange(["10.0.0.1", "10.0.0.2"], PairConfig::default(), 1 << 20);
+}
+
+#[test]
+fn a_megabyte_over_ipv6() {
+    exchange(["fd00::1", "fd00::2"], PairConfig::default(), 1 << 20);
+}
