@@ -11,7 +11,6 @@ const PANEL_HEIGHT: f64 = 300.0;
 const PLOT_HEIGHT: f64 = 190.0;
 const LEGEND_HEIGHT: f64 = 28.0;
 const LINE_HEIGHT: f64 = 16.0;
-/// A bar this tall would dwarf all others: it is cut and says so.
 const GRID_LINES_MAX: usize = 6;
 
 /// Bars of one quantity.
@@ -101,7 +100,7 @@ impl Panel {
             text(svg, left + group_width * 0.42, bottom + 18.0, "middle", 12, "#000000", group);
             for (series, bars) in self.bars.iter().enumerate() {
                 let Some(Some((height, label))) = bars.get(number) else { continue };
-                let tall = (height.max(0.0) * scale).min(PLOT_HEIGHT);
+                let tall = (height.max(0.0) * scale).clamp(0.0, PLOT_HEIGHT);
                 let x = left + bar_width * series as f64;
                 rectangle(svg, (x, bottom - tall), (bar_width * 0.92, tall), colour(series));
                 vertical_text(svg, x + bar_width * 0.46 + 3.5, bottom - tall - 4.0, label);
@@ -112,7 +111,8 @@ impl Panel {
 
 /// Distance and number of grid lines that cover `highest` with room for labels above.
 fn grid(highest: f64) -> (f64, usize) {
-    let highest = if highest.is_finite() && highest > 0.0 { highest * 1.25 } else { 1.0 };
+    let sane = (1e-15..1e15).contains(&highest);
+    let highest = if sane { highest * 1.25 } else { 1.0 };
     let magnitude = 10f64.powf(highest.log10().floor() - 1.0);
     let step = [1.0, 2.0, 2.5, 5.0, 10.0, 20.0, 50.0].into_iter().map(|factor| factor * magnitude);
     let step = step.into_iter().find(|step| highest / step <= GRID_LINES_MAX as f64).unwrap_or(highest);
@@ -121,6 +121,9 @@ fn grid(highest: f64) -> (f64, usize) {
 
 /// A number in few characters: 950, 12.5k, 3M.
 pub fn short(value: f64) -> String {
+    if !value.is_finite() || value.abs() > 1e15 {
+        return "?".to_owned();
+    }
     let (value, unit) = match value.abs() {
         magnitude if magnitude >= 999_500.0 => (value / 1e6, "M"),
         magnitude if magnitude >= 999.5 => (value / 1e3, "k"),

@@ -1,5 +1,7 @@
 //! Load generators. `http`: closed and open loop, over our own stack or the kernel's.
 
+pub mod attach;
+pub mod duration;
 pub mod engine;
 pub mod figures;
 pub mod http;
