@@ -77,6 +77,12 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
+    /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear.
+    pub fn initial_window(&self) -> u32 {
+        let by_frames = self.receive_frames_max.saturating_mul(usize::from(super::connection::MSS_DEFAULT));
+        self.receive_window.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))
+    }
+
     /// The window scale to offer: the smallest that can express the whole window (RFC 7323 §2.3: at most 14).
     pub fn window_scale(&self) -> u8 {
         let mut scale = 0;

@@ -260,7 +260,7 @@ impl Connection {
         connection.receive_scale = half.receive_scale;
         connection.timestamp_recent = half.timestamp_recent;
         connection.set_receive_start(half.peer_initial);
-        connection.receive_edge = connection.receive_next + env.config.receive_window.min(65_535);
+        connection.receive_edge = connection.receive_next + env.config.initial_window();
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
         connection.window_sequence = segment.sequence;

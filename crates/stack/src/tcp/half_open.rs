@@ -121,7 +121,7 @@ impl HalfOpen {
             sequence: self.initial,
             acknowledgment: self.peer_initial + 1,
             flags,
-            window: env.config.receive_window.min(65_535) as u16,
+            window: env.config.initial_window() as u16,
             urgent: 0,
             options: Options {
                 mss: Some(self.local_segment),
@@ -150,7 +150,7 @@ impl HalfOpen {
     pub fn input(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> HalfOpenVerdict {
         env.counters.segments_received += 1;
         let next = self.peer_initial + 1;
-        let window = env.config.receive_window.min(65_535);
+        let window = env.config.initial_window();
         if segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::RST | Flags::ACK)
             && segment.sequence == self.peer_initial

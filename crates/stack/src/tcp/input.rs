@@ -230,7 +230,7 @@ impl Connection {
     fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         let options = segment.options;
         self.set_receive_start(segment.sequence);
-        self.receive_edge = self.receive_next + env.config.receive_window.min(65_535);
+        self.receive_edge = self.receive_next + env.config.initial_window();
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {

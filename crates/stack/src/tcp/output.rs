@@ -499,7 +499,7 @@ impl Connection {
             sequence: self.initial_send,
             acknowledgment: if received { self.receive_next } else { SequenceNumber(0) },
             flags,
-            window: env.config.receive_window.min(65_535) as u16,
+            window: env.config.initial_window() as u16,
             urgent: 0,
             options,
         };

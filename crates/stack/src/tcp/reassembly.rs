@@ -322,7 +322,7 @@ mod tests {
             for (offset, length, seed) in segments {
                 let bytes: Vec<u8> = (0..length).map(|index| seed.wrapping_add(index as u8)).collect();
                 let new = (offset..offset + length).any(|at| model[at as usize].is_none());
-                let insertion = queue.insert((base + offset), chunk(&pool, &bytes), 64);
+                let insertion = queue.insert(base + offset, chunk(&pool, &bytes), 64);
                 prop_assert_eq!(insertion == Insertion::Held, new);
                 let held = |model: &[Option<u8>; 200]| model.iter().flatten().count();
                 let before = held(&model);
@@ -350,7 +350,7 @@ mod tests {
                         prop_assert!(mask[at as usize], "only held bytes are sacked");
                     }
                     if index == 0 {
-                        prop_assert!(insertion == Insertion::Full || run.start.at_or_before((base + offset + length)));
+                        prop_assert!(insertion == Insertion::Full || run.start.at_or_before(base + offset + length));
                     }
                 }
                 prop_assert_eq!(pool.in_use_count() as usize, queue.len());

@@ -432,7 +432,7 @@ mod tests {
             let mut next = sequence(origin);
             for step in steps {
                 let outstanding = board.outstanding();
-                let at = |offset: u16| (board.start() + u32::from(offset) % (outstanding + 1));
+                let at = |offset: u16| board.start() + u32::from(offset) % (outstanding + 1);
                 match step {
                     Step::Push(length) => {
                         next = next + u32::from(length);
@@ -479,7 +479,7 @@ mod tests {
                 }
                 prop_assert_eq!((sacked, lost, retransmitted),
                                 (board.sacked(), board.lost(), board.retransmitted()));
-                prop_assert_eq!((board.start() + board.outstanding()), next);
+                prop_assert_eq!(board.start() + board.outstanding(), next);
                 prop_assert!(board.pipe() <= board.outstanding());
             }
         }

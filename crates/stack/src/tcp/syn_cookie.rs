@@ -90,7 +90,7 @@ pub fn syn_ack(
         sequence: encode(hash, segment.sequence, peer_segment, now),
         acknowledgment: segment.sequence + 1,
         flags: if ecn { Flags::SYN | Flags::ACK | Flags::ECE } else { Flags::SYN | Flags::ACK },
-        window: config.receive_window.min(65_535) as u16,
+        window: config.initial_window() as u16,
         urgent: 0,
         options: Options {
             mss: Some(open.maximum_segment),

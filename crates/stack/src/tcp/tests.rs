@@ -135,12 +135,20 @@ fn random_pair(seed: u64) -> (Pair, [usize; 2]) {
     let segments = [100, 536, 1_460, 8_960];
     let mut hosts: Vec<Host> = (0..2)
         .map(|_| {
-            let mut host = Host::new(random_config(&mut random), segments[random.below(4) as usize]);
+            let segment = segments[random.below(4) as usize];
+            let mut host = Host::new(random_config(&mut random), segment);
             host.eager = random.chance(800);
             host
         })
         .collect();
     let lengths = [random.below(60_000) as usize, random.below(60_000) as usize];
+    if hosts.iter().any(|host| host.maximum_segment < 536) {
+        // Segments far smaller than a frame's worth of window would be dropped all the time.
+        for host in &mut hosts {
+            host.config.receive_frames_max = host.config.receive_frames_max.max(64);
+            host.config.receive_window = host.config.receive_window.min(20_000);
+        }
+    }
     let second = hosts.pop().unwrap();
     (Pair::new(hosts.pop().unwrap(), second, faults, seed), lengths)
 }
