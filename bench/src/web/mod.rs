@@ -1,0 +1,480 @@
+//! `qanat bench web`: `qanat web` and nginx in turn on the same veth, under the same client (Sandstorm's evaluation,
+//! thesis §3.3: small files to large, and a mix shaped like the Yahoo! CDN's).
+
+mod chart;
+mod servers;
+
+pub use chart::chart;
+pub use servers::{Peer, Server};
+
+use crate::harness::alternate::{Run, alternate, common_placement, summarize};
+use crate::harness::environment::Environment;
+use crate::harness::process::{Spec, start};
+use crate::harness::statistics::Summary;
+use crate::harness::table::{Column, Row, Table};
+use crate::harness::topology::Topology;
+use crate::harness::{HarnessError, cpu};
+use crate::load::Report;
+use servers::{Site, nginx_version};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// A processor busier than this was at its limit.
+const SATURATED_SHARE: f64 = 0.97;
+/// A polling client that found nothing to do in a smaller share of its time was at its limit.
+const CLIENT_IDLE_SHARE_MAX: f64 = 0.05;
+/// A run with a larger share of failed requests is marked.
+const ERROR_SHARE_MAX: f64 = 0.001;
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct WebBenchOptions {
+    /// This program: runs the children `web` and `load`.
+    pub program: PathBuf,
+    /// Fewer cases and one short run each: under 50 s.
+    pub quick: bool,
+    /// Runs of each peer in each case; `None`: 5, quick 1.
+    pub repetitions: Option<usize>,
+    /// Length of a run's window; `None`: 2 s, quick 0.5 s.
+    pub duration: Option<Duration>,
+    /// Only cases whose name contains this.
+    pub filter: Option<String>,
+    /// Processor of the server.
+    pub server_cpu: usize,
+    /// Processor of the client.
+    pub client_cpu: usize,
+    /// MTU of the link.
+    pub mtu: u32,
+}
+
+impl WebBenchOptions {
+    /// The full table with the program at `program`, server on processor 0, client on 1, MTU 1500.
+    pub fn new(program: PathBuf) -> WebBenchOptions {
+        WebBenchOptions {
+            program,
+            quick: false,
+            repetitions: None,
+            duration: None,
+            filter: None,
+            server_cpu: 0,
+            client_cpu: 1,
+            mtu: 1_500,
+        }
+    }
+
+    fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 }).clamp(1, 1_000)
+    }
+
+    fn duration(&self) -> Duration {
+        self.duration.unwrap_or(Duration::from_millis(if self.quick { 500 } else { 2_000 }))
+    }
+
+    fn warm_up(&self) -> Duration {
+        Duration::from_millis(if self.quick { 200 } else { 500 })
+    }
+}
+
+/// One way of loading.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// For people; [`WebBenchOptions::filter`] looks in it.
+    pub name: String,
+    /// Size asked for, bytes; `None`: the mix.
+    pub bytes: Option<u64>,
+    /// A new connection per request.
+    pub close: bool,
+    /// Connections kept busy.
+    pub connections: usize,
+    /// Also measured with a kernel client, for which the kernel server may use TSO.
+    pub kernel_client: bool,
+}
+
+/// Every case, in order.
+fn cases(options: &WebBenchOptions) -> Vec<Case> {
+    let sizes: [(Option<u64>, &str, usize); 6] = [
+        (Some(1 << 10), "1 KiB", 64),
+        (Some(4 << 10), "4 KiB", 64),
+        (Some(24 << 10), "24 KiB", 64),
+        (Some(128 << 10), "128 KiB", 32),
+        (Some(1 << 20), "1 MiB", 16),
+        (None, "Yahoo! mix", 64),
+    ];
+    let mut cases = Vec::new();
+    for close in [false, true] {
+        for (bytes, name, connections) in sizes {
+            let how = if close { "new connection each" } else { "keep-alive" };
+            let kernel_client = !close && bytes.is_some_and(|bytes| bytes >= 128 << 10);
+            cases.push(Case { name: format!("{name}, {how}"), bytes, close, connections, kernel_client });
+        }
+    }
+    cases.push(Case {
+        name: "1 KiB, keep-alive, one connection (idle latency)".to_owned(),
+        bytes: Some(1 << 10),
+        close: false,
+        connections: 1,
+        kernel_client: false,
+    });
+    let quick = |case: &Case| match (case.bytes, case.close) {
+        (Some(bytes), false) => [1 << 10, 24 << 10, 1 << 20].contains(&bytes),
+        (Some(bytes), true) => bytes == 1 << 10,
+        (None, close) => !close,
+    };
+    if options.quick {
+        cases.retain(quick);
+        cases.iter_mut().for_each(|case| case.kernel_client = false);
+    }
+    if let Some(filter) = &options.filter {
+        cases.retain(|case| case.name.contains(filter.as_str()));
+    }
+    cases
+}
+
+/// Peers of a case, the one others are compared with first.
+fn peers(case: &Case) -> Vec<Peer> {
+    let mut peers = vec![Peer::NGINX, Peer::NGINX_NO_OFFLOADS, Peer::QANAT_PRE, Peer::QANAT_PER_SEND];
+    if case.kernel_client {
+        peers.push(Peer::NGINX_KERNEL_CLIENT);
+    }
+    peers
+}
+
+/// What one run yields.
+#[derive(Clone, Debug)]
+struct Measured {
+    report: Report,
+    server_cpu: usize,
+    client_cpu: usize,
+}
+
+impl Measured {
+    fn busy_s(&self, cpu: usize) -> Option<f64> {
+        self.report.cpus.get(cpu).map(crate::machine::CpuTimes::busy_s)
+    }
+
+    fn per_request_us(&self, seconds: Option<f64>) -> Option<f64> {
+        let requests = self.report.requests;
+        seconds.filter(|_| requests > 0).map(|seconds| seconds * 1e6 / requests as f64)
+    }
+
+    fn server_us(&self) -> Option<f64> {
+        self.per_request_us(self.busy_s(self.server_cpu))
+    }
+
+    fn both_us(&self) -> Option<f64> {
+        let both = self.busy_s(self.server_cpu).zip(self.busy_s(self.client_cpu)).map(|(server, client)| server + client);
+        self.per_request_us(both)
+    }
+
+    /// What kept it from going faster, as far as can be told.
+    fn saturated(&self) -> &'static str {
+        let busy = |cpu: usize| self.report.cpus.get(cpu).is_some_and(|times| times.busy_share() >= SATURATED_SHARE);
+        let client = match self.report.client_idle_share {
+            // A client that polls is always busy: what counts is whether it found work.
+            Some(idle) => idle <= CLIENT_IDLE_SHARE_MAX,
+            None => busy(self.client_cpu),
+        };
+        match (busy(self.server_cpu), client) {
+            (true, true) => "both cores",
+            (true, false) => "server core",
+            (false, true) => "client core",
+            (false, false) => "neither core",
+        }
+    }
+}
+
+/// Makes the table. `progress` is told what is being measured, for a live line.
+///
+/// # Errors
+/// [`HarnessError::Missing`] without root or nginx, with the remedy; else what a child or the system said.
+pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    check(options)?;
+    let nginx = nginx_version()?;
+    let topology = Topology::new(options.mtu)?;
+    let site = Site::create()?;
+    let mut environment = environment(options, nginx);
+    let (busy, quiet) = cpu::wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
+    if !quiet {
+        let warning = format!("the machine was not quiet: a core was {:.0} % busy before the first run", busy * 100.0);
+        environment.warnings.push(warning);
+    }
+    let cases = cases(options);
+    if cases.is_empty() {
+        let filter = options.filter.clone().unwrap_or_default();
+        return Err(HarnessError::Option(format!("no case's name contains {filter:?}; try '1 KiB' or 'new connection'")));
+    }
+    let mut rows = Vec::new();
+    for case in &cases {
+        let peers = peers(case);
+        let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
+        let mut measure = |number: usize| {
+            let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
+            progress(&format!("{}: {}", case.name, peer.name()));
+            measure(options, &topology, &site, case, peer)
+        };
+        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
+    }
+    Ok(Table {
+        title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
+        command: command(options),
+        environment,
+        columns: columns(),
+        rows,
+        remarks: remarks(),
+    })
+}
+
+fn check(options: &WebBenchOptions) -> Result<(), HarnessError> {
+    let processors = cpu::count();
+    if options.server_cpu == options.client_cpu || options.server_cpu.max(options.client_cpu) >= processors {
+        return Err(HarnessError::Option(format!(
+            "server on processor {} and client on {}: this machine has {processors}; two different ones are needed",
+            options.server_cpu, options.client_cpu
+        )));
+    }
+    Ok(())
+}
+
+fn environment(options: &WebBenchOptions, nginx: String) -> Environment {
+    let mut environment = Environment::here();
+    environment.peers = vec![
+        format!("{nginx}: 1 worker, sendfile, tcp_nopush, open_file_cache, no access log"),
+        "qanat web --copy pre and --copy per-send: 1 core, AF_XDP copy mode, polling".to_owned(),
+    ];
+    environment.link = format!(
+        "veth, MTU {}, qdisc noqueue; the client's XDP program makes the kernel turn TSO off at the server's end",
+        options.mtu
+    );
+    environment.pinning = format!(
+        "server on processor {}, client on {}; veth runs receive processing on the sender's processor",
+        options.server_cpu, options.client_cpu
+    );
+    environment
+}
+
+fn command(options: &WebBenchOptions) -> String {
+    let mut command = "qanat bench web".to_owned();
+    if options.quick {
+        command.push_str(" --quick");
+    }
+    if let Some(filter) = &options.filter {
+        command.push_str(&format!(" --filter '{filter}'"));
+    }
+    command
+}
+
+/// One run: start the server, load it, end it.
+fn measure(
+    options: &WebBenchOptions,
+    topology: &Topology,
+    site: &Site,
+    case: &Case,
+    peer: Peer,
+) -> Result<Measured, HarnessError> {
+    let server = Server::start(peer, &options.program, topology, site, options.server_cpu)?;
+    let arguments = client_arguments(options, case, peer, &server);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let client = Spec::new("the load generator", &options.program, &arguments)
+        .placed(topology.client(), options.client_cpu);
+    let patience = options.warm_up() + options.duration() + Duration::from_secs(20);
+    let output = start(&client)?.output(patience);
+    let output = match output {
+        Ok(output) => output,
+        Err(error) => return Err(server.explain(error)),
+    };
+    drop(server);
+    let report = last_report(&output).ok_or_else(|| {
+        HarnessError::Child(format!("the load generator printed no report; it printed: {}", output.trim()))
+    })?;
+    Ok(Measured { report, server_cpu: options.server_cpu, client_cpu: options.client_cpu })
+}
+
+fn client_arguments(options: &WebBenchOptions, case: &Case, peer: Peer, server: &Server) -> Vec<String> {
+    let path = case.bytes.map_or(String::new(), |bytes| format!("{bytes}.bin"));
+    let mut arguments = vec!["load".to_owned(), "http".to_owned(), format!("{}/{path}", server.url())];
+    arguments.extend(["-c".to_owned(), case.connections.to_string()]);
+    arguments.extend(["-d".to_owned(), format!("{}ms", options.duration().as_millis())]);
+    arguments.extend(["--warm-up".to_owned(), format!("{}ms", options.warm_up().as_millis())]);
+    arguments.push("--json".to_owned());
+    if case.close {
+        arguments.push("--close".to_owned());
+    }
+    if case.bytes.is_none() {
+        arguments.extend(["--mix".to_owned(), "yahoo".to_owned()]);
+    }
+    if peer.kernel_client {
+        arguments.push("--kernel".to_owned());
+    }
+    arguments
+}
+
+/// The report is the last line of the client's output that is one.
+fn last_report(output: &str) -> Option<Report> {
+    output.lines().rev().find_map(|line| serde_json::from_str(line).ok())
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("requests_per_s", "requests/s", 0).with_spread(),
+        Column::new("ratio", "× nginx", 2),
+        Column::new("gbit_per_s", "Gbit/s", 2),
+        Column::new("server_us", "CPU µs/req server", 2),
+        Column::new("server_ratio", "÷ nginx", 2),
+        Column::new("both_us", "both cores", 2),
+        Column::new("p50_us", "p50 µs", 1),
+        Column::new("p99_us", "p99 µs", 1),
+        Column::new("p99_9_us", "p99.9 µs", 1),
+    ]
+}
+
+fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
+    let placement = common_placement(runs);
+    if placement.is_none() {
+        warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
+    }
+    let of = |runs: &[Run<Measured>], value: fn(&Measured) -> Option<f64>| summarize(runs, placement, value);
+    let rate = |measured: &Measured| Some(measured.report.requests_per_s);
+    let first = runs.first().map(Vec::as_slice).unwrap_or_default();
+    let base_rate = of(first, rate);
+    let base_server = of(first, Measured::server_us);
+    let relative = |value: Option<Summary>, base: Option<Summary>| {
+        let base = base.filter(|base| base.median > 0.0)?.median;
+        value.map(|value| Summary {
+            median: value.median / base,
+            min: value.min / base,
+            max: value.max / base,
+            count: value.count,
+        })
+    };
+    peers
+        .iter()
+        .zip(runs)
+        .map(|(peer, runs)| {
+            let rate = of(runs, rate);
+            let server = of(runs, Measured::server_us);
+            Row {
+                case: case.name.clone(),
+                peer: peer.name().to_owned(),
+                values: vec![
+                    rate,
+                    relative(rate, base_rate),
+                    of(runs, |measured| Some(measured.report.gbit_per_s)),
+                    server,
+                    relative(server, base_server),
+                    of(runs, Measured::both_us),
+                    of(runs, |measured| Some(measured.report.response_time_us.p50)),
+                    of(runs, |measured| Some(measured.report.response_time_us.p99)),
+                    of(runs, |measured| Some(measured.report.response_time_us.p99_9)),
+                ],
+                note: note(runs, placement.map(|placement| placement.to_string())),
+            }
+        })
+        .collect()
+}
+
+/// What saturated (the commonest answer of the runs), the processors' placement, and errors if there were any.
+fn note(runs: &[Run<Measured>], placement: Option<String>) -> String {
+    let mut answers: Vec<&str> = runs.iter().map(|run| run.result.saturated()).collect();
+    answers.sort_unstable();
+    let commonest = answers.chunk_by(|a, b| a == b).max_by_key(|same| same.len());
+    let saturated = commonest.and_then(|same| same.first()).copied().unwrap_or("?");
+    let mut note = format!("{saturated}, {}", placement.unwrap_or_else(|| "mixed".to_owned()));
+    let errors: u64 = runs.iter().map(|run| run.result.report.errors_total).sum();
+    let requests: u64 = runs.iter().map(|run| run.result.report.requests).sum();
+    if errors as f64 > ERROR_SHARE_MAX * requests as f64 {
+        note.push_str(&format!(", {errors} ERRORS"));
+    }
+    note
+}
+
+fn remarks() -> Vec<String> {
+    [
+        "CPU µs/req server: all work on the server's processor, interrupts included, per answer. A polling server is \
+         always busy, so for qanat this means something only where the server core is the limit.",
+        "both cores: the same of server's and client's processors together. veth runs receive processing on the \
+         sender's processor, so a kernel server's receive work is charged to the client and the client's to the server; \
+         neither processor alone is the whole story.",
+        "The last column says which processor was at its limit (a polling client only if it hardly ever found nothing \
+         to do), and how far apart the two were (near ≈ 55 ns, far ≈ 360 ns; runs of one class are compared).",
+        "nginx: offloads as veth has them, but TSO is off at its end because the client's end has an XDP program; GSO \
+         is on. 'nginx, no TSO/GSO/GRO': every segment made by the kernel's TCP. 'nginx, kernel client': full TSO, for \
+         the size of its advantage on a link that cuts for free; another client, so only roughly comparable.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::cpu::Placement;
+    use crate::machine::CpuTimes;
+
+    fn options() -> WebBenchOptions {
+        WebBenchOptions::new(PathBuf::from("/bin/false"))
+    }
+
+    #[test]
+    fn quick_fits_its_time() {
+        let options = WebBenchOptions { quick: true, ..options() };
+        let runs: usize = cases(&options).iter().map(|case| peers(case).len()).sum();
+        let each = options.duration() + options.warm_up() + Duration::from_millis(600);
+        assert!(each * runs as u32 * (options.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
+        assert!(cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none()));
+    }
+
+    #[test]
+    fn full_has_every_size_both_ways() {
+        let all = cases(&options());
+        assert_eq!(all.len(), 13);
+        let filtered = cases(&WebBenchOptions { filter: Some("new connection".to_owned()), ..options() });
+        assert_eq!(filtered.len(), 6);
+    }
+
+    fn measured(rate: f64, server_busy_s: f64, idle: f64) -> Run<Measured> {
+        let cpu = |busy: f64| CpuTimes { user_s: busy, idle_s: 1.0 - busy, ..CpuTimes::default() };
+        let report = Report {
+            requests: rate as u64,
+            requests_per_s: rate,
+            client_idle_share: Some(idle),
+            cpus: vec![cpu(server_busy_s), cpu(1.0)],
+            ..Report::default()
+        };
+        let result = Measured { report, server_cpu: 0, client_cpu: 1 };
+        Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0) }
+    }
+
+    #[test]
+    fn rows_compare_with_the_first_peer() {
+        let case = cases(&options()).remove(0);
+        let runs = [vec![measured(10_000.0, 0.5, 0.6)], vec![measured(40_000.0, 1.0, 0.01)]];
+        let mut warnings = Vec::new();
+        let rows = case_rows(&case, &[Peer::NGINX, Peer::QANAT_PRE], &runs, &mut warnings);
+        let table = Table { columns: columns(), rows, ..Table::default() };
+        let value = |peer: Peer, column| table.value(&case.name, peer.name(), column).unwrap().median;
+        assert_eq!(value(Peer::QANAT_PRE, "ratio"), 4.0);
+        assert_eq!(value(Peer::NGINX, "server_us"), 50.0);
+        assert_eq!(value(Peer::QANAT_PRE, "server_us"), 25.0);
+        assert_eq!(value(Peer::QANAT_PRE, "server_ratio"), 0.5);
+        assert_eq!(value(Peer::NGINX, "both_us"), 150.0);
+        assert!(table.rows[0].note.starts_with("neither core, near") && table.rows[1].note.starts_with("both cores"));
+        assert!(warnings.is_empty());
+        let svg = chart(&table).to_svg();
+        assert!(svg.contains("1 KiB") && svg.contains("10k"), "{svg}");
+    }
+
+    #[test]
+    fn the_report_is_found_among_other_lines() {
+        let report = serde_json::to_string(&Report { requests: 7, ..Report::default() }).unwrap();
+        let output = format!("10.99.7.3\n{{\"requests_per_s\": 1.0}}\n{report}\n");
+        assert_eq!(last_report(&output).unwrap().requests, 7);
+        assert!(last_report("nothing").is_none());
+    }
+
+    #[test]
+    fn one_processor_is_not_enough() {
+        let error = check(&WebBenchOptions { client_cpu: 0, ..options() }).unwrap_err().to_string();
+        assert!(error.contains("two different"), "{error}");
+    }
+}
