@@ -376,7 +376,9 @@ impl Vnic for AfXdp {
     fn statistics(&self) -> VnicStatistics {
         let kernel = self.socket.kernel_statistics();
         VnicStatistics {
-            receive_no_buffer: kernel.rx_dropped.saturating_add(kernel.rx_fill_ring_empty_descs),
+            // Copy mode counts each such drop under both names (`xsk_rcv`, `xp_alloc`); a zero-copy driver asks for
+            // buffers ahead, so that an empty fill ring need not have cost a frame, and counts drops by itself.
+            receive_no_buffer: kernel.rx_dropped,
             receive_ring_full: kernel.rx_ring_full,
             transmit_invalid: self.statistics.transmit_invalid.saturating_add(kernel.tx_invalid_descs),
             ..self.statistics
