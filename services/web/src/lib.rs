@@ -1,4 +1,18 @@
-//! Static web service.
+//! `qanat web`: a static web server on the native API, after Sandstorm (thesis, chapter 3).
+//!
+//! A file becomes a *prepared object*: its response's head and body as one stream of bytes, cut into frames whose
+//! payload and sum are ready. To send a segment the stack writes headers before a ready payload; there is no socket
+//! buffer, and a retransmission takes the same frame again.
+//!
+//! ```text
+//!  Data ─▶ http::parse (in place) ─▶ Store (raw target) ─▶ Object ─▶ send_prepared ─▶ stack ─▶ Source::ready
+//!                                       │ not there                                          (or fill)
+//!                                       └─▶ reader thread: openat2, read, cut, sum ─▶ doorbell
+//! ```
+//!
+//! * [`http`]: requests, conditions, ranges, negotiation: pure functions over bytes.
+//! * [`content`]: files, prepared objects, the store with its memory budget.
+//! * [`WebService`]: the [`Service`](qanat::Service).
 #![forbid(unsafe_code)]
 
 mod access_log;
@@ -7,6 +21,8 @@ pub mod content;
 mod figures;
 pub mod http;
 mod readers;
+mod service;
 
 pub use config::{CopyMode, Limits, Site, StartError, WallClock, WebConfig};
 pub use figures::Figures;
+pub use service::{WebHandle, WebService};

@@ -166,7 +166,10 @@ pub fn head_end(bytes: &[u8], from: usize) -> Option<usize> {
 }
 
 /// Limits on a head that is still growing.
-fn check_partial(bytes: &[u8], limits: &ParseLimits) -> Result<(), Rejection> {
+///
+/// # Errors
+/// 414 or 431.
+pub fn check_partial(bytes: &[u8], limits: &ParseLimits) -> Result<(), Rejection> {
     let line_end = memchr::memchr(b'\n', bytes);
     if line_end.is_none() && bytes.len() > limits.target_bytes_max.saturating_add(64) {
         return Err(refuse(414, "request target too long"));

@@ -1,0 +1,219 @@
+//! What the service keeps per connection: little while it is idle, the rest in a box only when needed.
+
+use crate::content::Object;
+use qanat::{Bytes, Chunk, ConnectionId};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// Where a connection is between two events.
+///
+/// ```text
+///  Idle ──bytes──▶ Head ──whole──▶ (answer) ──▶ Idle          (a whole head in one chunk never leaves Idle)
+///                                     │  ├──▶ Waiting (look-up) ──▶ (answer)
+///                                     │  └──▶ Output (more to send than the stack takes, or from disk) ──▶ Idle
+///                                     └──▶ Closing, or Lingering (reads and drops) ──▶ Closing
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Phase {
+    /// No connection in this slot.
+    #[default]
+    Free,
+    /// Ready for a request.
+    Idle,
+    /// Part of a request's head is here.
+    Head,
+    /// A reader looks its file up.
+    Waiting,
+    /// A response is not yet wholly handed to the stack.
+    Output,
+    /// FIN sent after a refusal; what comes is dropped.
+    Lingering,
+    /// Closed by us; `Closed` will follow.
+    Closing,
+}
+
+/// Bytes of a response not yet handed to the stack.
+#[derive(Clone, Debug)]
+pub enum Piece {
+    /// Lent memory.
+    Bytes(Bytes),
+    /// A range of a prepared object.
+    Object {
+        /// Which.
+        object: Rc<Object>,
+        /// Its packed stamp.
+        stamp: u64,
+        /// From which byte of head and body.
+        offset: u64,
+        /// How many.
+        length: u64,
+    },
+    /// A range of a file, read window by window.
+    File {
+        /// Which.
+        file: Arc<File>,
+        /// From which byte.
+        offset: u64,
+        /// How many.
+        length: u64,
+        /// A reader is at the next window.
+        reading: bool,
+    },
+}
+
+impl Piece {
+    /// Bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Object { length, .. } | Piece::File { length, .. } => *length,
+        }
+    }
+}
+
+/// What only a connection in the middle of something needs.
+#[derive(Debug, Default)]
+pub struct Extra {
+    /// The start of a head that came in several chunks; bounded by `head_bytes_max`.
+    pub gathered: Vec<u8>,
+    /// Received chunks not looked at yet, each from an offset on. Bounded by the receive window, which they keep shut.
+    pub held: VecDeque<(Chunk, usize)>,
+    /// The head of the request a look-up is for.
+    pub waiting: Vec<u8>,
+    /// What is to be sent, in order.
+    pub output: VecDeque<Piece>,
+    /// Close when the output is sent.
+    pub close_after: bool,
+    /// In the queue for a window.
+    pub queued_for_window: bool,
+}
+
+impl Extra {
+    fn is_empty(&self) -> bool {
+        self.gathered.is_empty()
+            && self.held.is_empty()
+            && self.waiting.is_empty()
+            && self.output.is_empty()
+            && !self.close_after
+    }
+}
+
+/// A connection's slot.
+#[derive(Debug)]
+pub struct Connection {
+    /// Who.
+    pub peer: SocketAddr,
+    /// Bytes handed to the stack and not yet acknowledged.
+    pub unacknowledged: u64,
+    /// See [`Extra`].
+    pub extra: Option<Box<Extra>>,
+    /// The handle's generation.
+    pub generation: u32,
+    /// When this phase began, or bytes were last acknowledged; milliseconds, wrapping.
+    pub since_ms: u32,
+    /// Requests so far.
+    pub requests: u32,
+    /// See [`Phase`].
+    pub phase: Phase,
+    /// The peer has sent FIN.
+    pub peer_closed: bool,
+    /// Bytes of empty lines before the next request.
+    pub blank_bytes: u8,
+}
+
+const _: () = assert!(size_of::<Connection>() <= 96);
+
+impl Connection {
+    const FREE: Connection = Connection {
+        peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+        unacknowledged: 0,
+        extra: None,
+        generation: 0,
+        since_ms: 0,
+        requests: 0,
+        phase: Phase::Free,
+        peer_closed: false,
+        blank_bytes: 0,
+    };
+
+    /// The box, made if need be.
+    pub fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Lets the box go if nothing is in it.
+    #[inline]
+    pub fn tidy(&mut self) {
+        if self.extra.as_ref().is_some_and(|extra| extra.is_empty()) {
+            self.extra = None;
+        }
+    }
+
+    /// Whether output is queued.
+    #[inline]
+    pub fn has_output(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| !extra.output.is_empty())
+    }
+
+    /// Whether received bytes are held back.
+    #[inline]
+    pub fn has_held(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| !extra.held.is_empty())
+    }
+}
+
+/// All connections, by [`ConnectionId::index`].
+#[derive(Debug, Default)]
+pub struct Connections {
+    slots: Vec<Connection>,
+    open: usize,
+}
+
+impl Connections {
+    /// The connection, unless it is gone.
+    #[inline]
+    pub fn get(&mut self, id: ConnectionId) -> Option<&mut Connection> {
+        self.slots
+            .get_mut(id.index())
+            .filter(|connection| connection.generation == id.generation() && connection.phase != Phase::Free)
+    }
+
+    /// Takes in a new connection.
+    pub fn insert(&mut self, id: ConnectionId, peer: SocketAddr, now_ms: u32) {
+        if id.index() >= self.slots.len() {
+            self.slots.resize_with(id.index() + 1, || Connection::FREE);
+        }
+        if let Some(slot) = self.slots.get_mut(id.index()) {
+            self.open += usize::from(slot.phase == Phase::Free);
+            let (generation, phase) = (id.generation(), Phase::Idle);
+            *slot = Connection { peer, generation, phase, since_ms: now_ms, ..Connection::FREE };
+        }
+    }
+
+    /// Forgets a connection; what it held is dropped.
+    pub fn remove(&mut self, id: ConnectionId) -> bool {
+        let Some(slot) = self.get(id) else { return false };
+        *slot = Connection::FREE;
+        self.open -= 1;
+        true
+    }
+
+    /// Connections open.
+    pub fn open(&self) -> usize {
+        self.open
+    }
+
+    /// Slots, used or not.
+    pub fn slot_count(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The handle of the connection in slot `index`.
+    pub fn id_at(&self, index: usize) -> Option<ConnectionId> {
+        let slot = self.slots.get(index)?;
+        (slot.phase != Phase::Free).then(|| ConnectionId::new(index as u32, slot.generation))
+    }
+}

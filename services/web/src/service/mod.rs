@@ -1,0 +1,414 @@
+//! The service: events in, commands out. Never blocks; what blocks is done by [`Readers`].
+
+mod commands;
+mod connection;
+mod input;
+mod output;
+mod respond;
+mod tick;
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+
+use crate::access_log::AccessLog;
+use crate::config::{CopyMode, StartError, WebConfig};
+use crate::content::object::PAYLOAD_BYTES_MIN;
+use crate::content::resource::{Found, LookupRules, look_up};
+use crate::content::window::WindowPool;
+use crate::content::{DeviceMemory, Resource, ResourceKey, Root, Store};
+use crate::figures::Figures;
+use crate::http::date::DateCache;
+use crate::http::parse::ParseLimits;
+use crate::http::target;
+use crate::readers::{Done, Job, Readers};
+use commands::Commands;
+use connection::{Connections, Phase};
+use qanat::{CloseReason, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Time};
+use std::cell::Cell;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Room for the stack's headers before a ready frame's payload, the driver's own headroom not counted.
+const HEADROOM: usize = 128;
+/// The tick's timer.
+const TICK_TOKEN: u64 = 1;
+/// Directories below each other that preloading follows.
+const PRELOAD_DEPTH_MAX: usize = 64;
+
+type Waiters = Vec<ConnectionId>;
+
+/// Milliseconds, wrapping after 49 days: only differences are used.
+#[inline]
+fn milliseconds(now: Time) -> u32 {
+    now.as_millis() as u32
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    reload: AtomicBool,
+    figures: Mutex<Figures>,
+}
+
+/// Reaches a running service from any thread.
+#[derive(Clone, Debug)]
+pub struct WebHandle {
+    shared: Arc<Shared>,
+    doorbell: Doorbell,
+}
+
+impl WebHandle {
+    /// Asks for [`WebService::reload`] (on SIGHUP).
+    pub fn reload(&self) {
+        self.shared.reload.store(true, Ordering::Release);
+        self.doorbell.ring();
+    }
+
+    /// The figures, at most a quarter of a second old.
+    pub fn figures(&self) -> Figures {
+        *self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A static web server.
+///
+/// Watch [`doorbell_fd`](WebService::doorbell_fd) with the runtime: files read by the reader threads are noticed at
+/// once then, and else by the next event or tick (250 ms).
+#[derive(Debug)]
+pub struct WebService {
+    config: WebConfig,
+    parse_limits: ParseLimits,
+    root_paths: Vec<PathBuf>,
+    roots: Vec<Arc<Root>>,
+    sites: HashMap<String, usize>,
+    store: Store,
+    memory: Option<Rc<DeviceMemory>>,
+    readers: Option<Readers>,
+    doorbell: Doorbell,
+    shared: Arc<Shared>,
+    connections: Connections,
+    waiters: HashMap<ResourceKey, Waiters>,
+    windows: WindowPool,
+    windows_scarce: bool,
+    window_queue: VecDeque<ConnectionId>,
+    dates: DateCache,
+    wall_clock: (Time, u64),
+    log: Option<AccessLog>,
+    log_reopen: bool,
+    figures: Figures,
+    listener: Option<ListenerId>,
+    epoch: u64,
+    share: usize,
+    tick_armed: bool,
+    stopping: bool,
+}
+
+impl WebService {
+    /// Checks the configuration and opens what it names.
+    ///
+    /// # Errors
+    /// [`StartError`], which names the place and the remedy.
+    pub fn new(config: WebConfig) -> Result<WebService, StartError> {
+        check(&config)?;
+        let mut root_paths = vec![config.root.clone()];
+        let mut sites = HashMap::new();
+        for site in &config.sites {
+            for host in &site.hosts {
+                sites.insert(target::host_name(host.as_bytes()), root_paths.len());
+            }
+            root_paths.push(site.root.clone());
+        }
+        let open = |path: &PathBuf| {
+            Root::open(path).map(Arc::new).map_err(|error| StartError::Root { path: path.clone(), error })
+        };
+        let roots = root_paths.iter().map(open).collect::<Result<_, _>>()?;
+        let log = match &config.access_log {
+            Some(path) => Some(
+                AccessLog::open(path).map_err(|error| StartError::AccessLog { path: path.clone(), error })?,
+            ),
+            None => None,
+        };
+        let doorbell = Doorbell::new().map_err(|error| StartError::System { what: "a doorbell", error })?;
+        Ok(WebService {
+            parse_limits: ParseLimits {
+                head_bytes_max: config.limits.head_bytes_max,
+                target_bytes_max: config.limits.target_bytes_max,
+            },
+            root_paths,
+            roots,
+            sites,
+            store: Store::new(config.memory_bytes_max),
+            memory: None,
+            readers: None,
+            doorbell,
+            shared: Arc::new(Shared::default()),
+            connections: Connections::default(),
+            waiters: HashMap::new(),
+            windows: WindowPool::new(config.window_bytes, config.windows_max),
+            windows_scarce: false,
+            window_queue: VecDeque::new(),
+            dates: DateCache::new(),
+            wall_clock: (Time::ZERO, 0),
+            log,
+            log_reopen: false,
+            figures: Figures::default(),
+            listener: None,
+            epoch: 0,
+            share: 0,
+            tick_armed: false,
+            stopping: false,
+            config,
+        })
+    }
+
+    /// Readable when a reader thread has finished something, or the handle asks for something: watch it with the
+    /// runtime (any token), which then calls [`Service::doorbell`].
+    pub fn doorbell_fd(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// A handle for other threads.
+    pub fn handle(&self) -> WebHandle {
+        WebHandle { shared: Arc::clone(&self.shared), doorbell: self.doorbell.clone() }
+    }
+
+    /// Live figures.
+    pub fn figures(&self) -> Figures {
+        let mut figures = self.figures;
+        figures.connections_open = self.connections.open() as u64;
+        figures.cached_bytes = self.store.memory_bytes() as u64;
+        figures.cached_objects = self.store.count() as u64;
+        figures.evictions = self.store.evictions();
+        figures.windows_in_use = self.windows.in_use() as u64;
+        if let Some(memory) = &self.memory {
+            figures.ready_frames = memory.frames.get();
+            figures.ready_hits = memory.hits.get();
+            figures.ready_misses = memory.misses.get();
+        }
+        if let Some(log) = &self.log {
+            figures.log_lines = log.lines();
+            figures.log_drops = log.drops();
+        }
+        figures
+    }
+
+    fn publish(&self) {
+        *self.shared.figures.lock().unwrap_or_else(PoisonError::into_inner) = self.figures();
+    }
+
+    fn on_start<C: Commands>(&mut self, context: &mut C) -> Result<(), StartError> {
+        self.set_wall_clock(context.now());
+        let (mtu, transmit_headroom) = context.frame_limits();
+        let pool = context.prepared_pool();
+        let headroom = HEADROOM + usize::from(transmit_headroom);
+        let mut payload_bytes = usize::from(mtu.saturating_sub(self.config.packet_overhead));
+        if self.config.copy_mode == CopyMode::Pre {
+            let room = (pool.region().frame_size() as usize).saturating_sub(headroom);
+            if pool.frame_count() == 0 || room < PAYLOAD_BYTES_MIN {
+                return Err(StartError::Value {
+                    field: "copy_mode",
+                    remedy: "the device set no frames aside for prepared content; plan some when opening it, or copy per send",
+                });
+            }
+            payload_bytes = payload_bytes.min(room);
+        }
+        self.memory = Some(Rc::new(DeviceMemory {
+            pool: (self.config.copy_mode == CopyMode::Pre).then_some(pool),
+            headroom,
+            copies_max: self.config.copies_max,
+            dates: DateCache::new(),
+            frames: Cell::new(0),
+            hits: Cell::new(0),
+            misses: Cell::new(0),
+            exhausted: Cell::new(false),
+        }));
+        let rules = LookupRules {
+            precompressed: self.config.precompressed,
+            // One file must not put out all others.
+            object_bytes_max: self.config.object_bytes_max.min(self.config.memory_bytes_max as u64 / 4),
+            payload_bytes,
+            cache_control: self.config.cache_control.clone(),
+        };
+        if self.config.preload {
+            self.preload(&rules, context.now());
+        }
+        let readers = Readers::start(self.config.reader_threads, rules, &self.doorbell)
+            .map_err(|error| StartError::System { what: "reader threads", error })?;
+        self.readers = Some(readers);
+        let local = SocketAddr::new(self.config.address, self.config.port);
+        let listener = context
+            .listen(local, ListenOptions::default())
+            .map_err(|error| StartError::Listen { port: self.config.port, error })?;
+        self.listener = Some(listener);
+        self.arm_tick(context);
+        Ok(())
+    }
+
+    /// Prepares every file, root by root, while the budget lasts.
+    fn preload(&mut self, rules: &LookupRules, now: Time) {
+        let seconds = self.seconds(now);
+        let roots: Vec<Arc<Root>> = self.roots.clone();
+        for (root_index, root) in roots.iter().enumerate() {
+            let mut pending: Vec<(PathBuf, usize)> = vec![(PathBuf::new(), 0)];
+            while let Some((directory, depth)) = pending.pop() {
+                let Ok(entries) = std::fs::read_dir(root.path().join(&directory)) else { continue };
+                for entry in entries.flatten() {
+                    let name = entry.file_name();
+                    let hidden = name.as_bytes().starts_with(b".") && name != ".well-known";
+                    if hidden && !self.config.hidden_files {
+                        continue;
+                    }
+                    let path = directory.join(&name);
+                    match entry.file_type() {
+                        Ok(kind) if kind.is_dir() && depth < PRELOAD_DEPTH_MAX => pending.push((path, depth + 1)),
+                        Ok(kind) if kind.is_file() => {
+                            if !self.preload_file(root_index, root, &path, rules, seconds) {
+                                return;
+                            }
+                        }
+                        // Symbolic links are followed when asked for.
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+
+    /// `false` when the budget is spent.
+    fn preload_file(&mut self, root_index: usize, root: &Root, path: &Path, rules: &LookupRules, seconds: u64) -> bool {
+        let size = std::fs::metadata(root.path().join(path)).map_or(0, |metadata| metadata.len());
+        let expected = if size > rules.object_bytes_max { 0 } else { size as usize };
+        if self.store.memory_bytes() + expected > self.config.memory_bytes_max / 10 * 9 {
+            return false;
+        }
+        let path = path.as_os_str().as_bytes();
+        let found = look_up(root, path, rules, seconds);
+        if let (Found::File(_), Some(memory)) = (&found, self.memory.clone()) {
+            let key = ResourceKey { root: root_index, path: path.into() };
+            self.store.insert(Resource::new(key, found, &memory, seconds), 0);
+        }
+        true
+    }
+
+    fn submit(&self, job: Job) -> bool {
+        self.readers.as_ref().is_some_and(|readers| readers.submit(job))
+    }
+
+    fn take_done<C: Commands>(&mut self, context: &mut C) {
+        let Some(readers) = &self.readers else { return };
+        for done in readers.take_done() {
+            match done {
+                Done::LookUp { epoch, root_index, path, found } => {
+                    self.on_looked_up(epoch, ResourceKey { root: root_index, path }, found, context);
+                }
+                Done::Read { connection, bytes } => self.on_read(connection, bytes, context),
+            }
+        }
+    }
+
+    fn on_event<C: Commands>(&mut self, event: Event, context: &mut C) {
+        match event {
+            Event::Data { connection, chunk } => self.on_data(connection, chunk, context),
+            Event::Acked { connection, bytes } => self.on_acknowledged(connection, bytes, context),
+            Event::Accepted { connection, peer, .. } => self.on_accepted(connection, peer, context),
+            Event::PeerClosed { connection } => self.on_peer_closed(connection, context),
+            Event::Closed { connection, why } => {
+                self.connections.remove(connection);
+                self.figures.connections_broken += u64::from(why != CloseReason::Finished);
+            }
+            Event::Timer { token: TICK_TOKEN, .. } => self.on_tick(context),
+            // Nothing else was asked for.
+            _ => {}
+        }
+        self.take_done(context);
+        if !self.tick_armed && !self.stopping {
+            self.arm_tick(context);
+        }
+    }
+
+    fn on_accepted<C: Commands>(&mut self, id: ConnectionId, peer: SocketAddr, context: &mut C) {
+        if self.stopping || self.connections.open() >= self.config.limits.connections_max {
+            self.figures.connections_refused += 1;
+            let _ = context.refuse(id);
+            return;
+        }
+        self.figures.connections_accepted += 1;
+        self.connections.insert(id, peer, milliseconds(context.now()));
+    }
+
+    fn on_doorbell<C: Commands>(&mut self, context: &mut C) {
+        self.doorbell.take();
+        if self.shared.reload.swap(false, Ordering::AcqRel) {
+            self.reload();
+        }
+        self.take_done(context);
+    }
+
+    fn on_stop<C: Commands>(&mut self, context: &mut C) {
+        self.stopping = true;
+        if let Some(listener) = self.listener.take() {
+            let _ = context.close_listener(listener);
+        }
+        for index in 0..self.connections.slot_count() {
+            let Some(id) = self.connections.id_at(index) else { continue };
+            let Some(connection) = self.connections.get(id) else { continue };
+            match connection.phase {
+                // Held requests came before the stop: they are answered, the last with close.
+                Phase::Idle if !connection.has_held() => self.close(id, context),
+                Phase::Head => self.close(id, context),
+                Phase::Output => connection.extra().close_after = true,
+                _ => {}
+            }
+        }
+    }
+}
+
+fn check(config: &WebConfig) -> Result<(), StartError> {
+    let wrong = |field, remedy| Err(StartError::Value { field, remedy });
+    if config.packet_overhead < 40 {
+        return wrong("packet_overhead", "at least 40 bytes (IPv4 and TCP headers); 52 with timestamps, 72 for IPv6");
+    }
+    if config.window_bytes == 0 || config.windows_max == 0 {
+        return wrong("window_bytes", "windows need a size and a number; 262144 bytes and 256 are usual");
+    }
+    if config.limits.head_bytes_max < 256 || config.limits.target_bytes_max == 0 {
+        return wrong("limits", "heads need at least 256 bytes; 16384 is usual");
+    }
+    if config.index.is_empty() || config.index.contains('/') {
+        return wrong("index", "a file's name without a slash, such as index.html");
+    }
+    if config.cache_control.as_ref().is_some_and(|value| !value.bytes().all(|byte| (0x20..0x7f).contains(&byte))) {
+        return wrong("cache_control", "printable ASCII on one line, such as max-age=3600");
+    }
+    Ok(())
+}
+
+impl Service for WebService {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        self.on_start(context).map_err(|error| error.to_string())
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        self.on_event(event, context);
+    }
+
+    fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
+        self.on_doorbell(context);
+    }
+
+    fn stop(&mut self, context: &mut Context<'_>) {
+        self.on_stop(context);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.connections.open() == 0
+    }
+}

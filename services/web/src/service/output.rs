@@ -1,0 +1,211 @@
+//! Handing responses to the stack: at once if it takes them, piece by piece if not, window by window from disk.
+
+use super::connection::Piece;
+use super::{Commands, Phase, WebService, milliseconds};
+use crate::readers::Job;
+use qanat::{Bytes, CommandError, ConnectionId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+fn try_send<C: Commands>(id: ConnectionId, piece: &Piece, context: &mut C) -> Result<(), CommandError> {
+    match piece {
+        Piece::Bytes(bytes) => context.send(id, bytes.clone()),
+        Piece::Object { object, stamp, offset, length } => {
+            context.send_prepared(id, Rc::clone(object) as Rc<dyn qanat::Source>, *stamp, *offset, *length)
+        }
+        // Goes by windows.
+        Piece::File { .. } => Err(CommandError::Full),
+    }
+}
+
+impl WebService {
+    /// Sends `piece` after everything given before.
+    pub(super) fn send<C: Commands>(&mut self, id: ConnectionId, piece: Piece, context: &mut C) {
+        let length = piece.length();
+        let Some(connection) = self.connections.get(id) else { return };
+        self.figures.bytes_sent += length;
+        if length == 0 {
+            return;
+        }
+        if connection.has_output() {
+            connection.extra().output.push_back(piece);
+            return;
+        }
+        match try_send(id, &piece, context) {
+            Ok(()) => connection.unacknowledged += length,
+            Err(CommandError::Full) => {
+                connection.extra().output.push_back(piece);
+                if matches!(connection.extra().output.front(), Some(Piece::File { .. })) {
+                    self.pump(id, context);
+                }
+            }
+            Err(_) => self.give_up(id, context),
+        }
+    }
+
+    /// The stack refused: the connection is past use.
+    fn give_up<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+        self.figures.commands_refused += 1;
+        self.abort(id, context);
+    }
+
+    pub(super) fn abort<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+        if let Some(connection) = self.connections.get(id) {
+            connection.phase = Phase::Closing;
+            connection.extra = None;
+            // Refused only if the connection is gone already: then `Closed` is on its way.
+            let _ = context.abort(id);
+        }
+    }
+
+    pub(super) fn close<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+        let now_ms = milliseconds(context.now());
+        if let Some(connection) = self.connections.get(id) {
+            connection.phase = Phase::Closing;
+            connection.since_ms = now_ms;
+            connection.extra = None;
+            let _ = context.close(id);
+        }
+    }
+
+    /// After the last piece of a response: what the connection does next. `linger`: the peer may still be sending what
+    /// nobody will read; closing at once would answer that with a reset, which may destroy the response on its way.
+    pub(super) fn end_response<C: Commands>(&mut self, id: ConnectionId, keep: bool, linger: bool, context: &mut C) {
+        let now_ms = milliseconds(context.now());
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.phase == Phase::Closing {
+            return;
+        }
+        connection.since_ms = now_ms;
+        connection.blank_bytes = 0;
+        if connection.has_output() {
+            connection.phase = Phase::Output;
+            connection.extra().close_after = !keep;
+        } else if keep {
+            connection.phase = Phase::Idle;
+        } else if linger && !connection.peer_closed {
+            connection.phase = Phase::Lingering;
+            connection.extra = None;
+            let _ = context.shutdown(id);
+        } else {
+            self.close(id, context);
+        }
+    }
+
+    /// Hands queued pieces over while the stack takes them.
+    fn pump<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+        // Ends: every round removes a piece or returns.
+        loop {
+            let Some(connection) = self.connections.get(id) else { return };
+            let unacknowledged = connection.unacknowledged;
+            let Some(extra) = connection.extra.as_mut() else { return };
+            let Some(piece) = extra.output.front_mut() else { break };
+            match piece {
+                Piece::File { length: 0, .. } => {}
+                Piece::File { file, offset, length, reading } => {
+                    let window_bytes = self.windows.window_bytes() as u64;
+                    // A window ahead of what is in flight; when windows grow scarce, only as the peer takes them.
+                    if *reading || unacknowledged > window_bytes || (self.windows_scarce && unacknowledged > 0) {
+                        return;
+                    }
+                    let Some(window) = self.windows.take() else {
+                        if !extra.queued_for_window {
+                            extra.queued_for_window = true;
+                            self.window_queue.push_back(id);
+                        }
+                        return;
+                    };
+                    *reading = true;
+                    let length = (*length).min(window_bytes) as usize;
+                    let job = Job::Read { connection: id, file: Arc::clone(file), offset: *offset, length, window };
+                    if !self.submit(job) {
+                        self.figures.stream_errors += 1;
+                        self.abort(id, context);
+                    }
+                    return;
+                }
+                other => match try_send(id, other, context) {
+                    Ok(()) => connection.unacknowledged += other.length(),
+                    Err(CommandError::Full) => return,
+                    Err(_) => return self.give_up(id, context),
+                },
+            }
+            extra.output.pop_front();
+        }
+        let now_ms = milliseconds(context.now());
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.phase == Phase::Output {
+            connection.phase = Phase::Idle;
+            connection.since_ms = now_ms;
+            if connection.extra.as_ref().is_some_and(|extra| extra.close_after) {
+                self.close(id, context);
+            }
+        }
+    }
+
+    /// Goes on with whatever the connection waits for.
+    pub(super) fn advance<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
+        self.pump(id, context);
+        self.resume(id, context);
+        self.settle(id, context);
+    }
+
+    pub(super) fn on_acknowledged<C: Commands>(&mut self, id: ConnectionId, bytes: u32, context: &mut C) {
+        let now_ms = milliseconds(context.now());
+        self.figures.bytes_acknowledged += u64::from(bytes);
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.unacknowledged = connection.unacknowledged.saturating_sub(u64::from(bytes));
+        // A head under way keeps its own deadline: acknowledging is no excuse for sending slowly.
+        if !matches!(connection.phase, Phase::Head | Phase::Lingering) {
+            connection.since_ms = now_ms;
+        }
+        if connection.extra.is_some() {
+            self.advance(id, context);
+        }
+        if !self.window_queue.is_empty() {
+            self.serve_window_queue(context);
+        }
+    }
+
+    /// Windows may have come home: gives them to those who wait, in order.
+    pub(super) fn serve_window_queue<C: Commands>(&mut self, context: &mut C) {
+        for _ in 0..self.window_queue.len() {
+            if self.windows.in_use() >= self.config.windows_max {
+                return;
+            }
+            let Some(id) = self.window_queue.pop_front() else { return };
+            let Some(extra) = self.connections.get(id).and_then(|connection| connection.extra.as_mut()) else {
+                continue;
+            };
+            extra.queued_for_window = false;
+            self.advance(id, context);
+        }
+    }
+
+    /// A reader has filled a window.
+    pub(super) fn on_read<C: Commands>(
+        &mut self,
+        id: ConnectionId,
+        bytes: std::io::Result<Bytes>,
+        context: &mut C,
+    ) {
+        let now_ms = milliseconds(context.now());
+        let Some(connection) = self.connections.get(id) else { return };
+        let Some(extra) = connection.extra.as_mut() else { return };
+        let Some(Piece::File { offset, length, reading, .. }) = extra.output.front_mut() else { return };
+        *reading = false;
+        let Ok(bytes) = bytes else {
+            // The file shrank or the disk failed: the promised length can't be kept, and a reset is the only way to
+            // say so (RFC 9112, 8).
+            self.figures.stream_errors += 1;
+            return self.abort(id, context);
+        };
+        let count = bytes.len() as u64;
+        *offset += count;
+        *length = length.saturating_sub(count);
+        self.figures.windows_read += 1;
+        connection.since_ms = now_ms;
+        extra.output.push_front(Piece::Bytes(bytes));
+        self.advance(id, context);
+    }
+}

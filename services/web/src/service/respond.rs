@@ -1,0 +1,461 @@
+//! From a request to its response (RFC 9110).
+
+use super::connection::Piece;
+use super::{Commands, Phase, Waiters, WebService, milliseconds};
+use crate::content::head::error_page;
+use crate::content::{Content, Resource, ResourceKey, ResponseHead, Stamp, Target, Variant};
+use crate::http::condition::{self, Validators, Verdict};
+use crate::http::encoding::{Coding, choose, qualities};
+use crate::http::parse::{Outcome, Rejection, flag, header_storage, parse};
+use crate::http::range::{self, ByteRange, RangeOutcome};
+use crate::http::target::{self, TargetError};
+use crate::http::{Method, Request};
+use crate::readers::Job;
+use qanat::{Bytes, ConnectionId};
+use std::rc::Rc;
+use std::sync::Arc;
+
+const ALLOW: &str = "GET, HEAD, OPTIONS";
+
+/// What one response needs from its request.
+#[derive(Clone, Copy)]
+pub(super) struct Exchange<'a, 'h, 'b> {
+    id: ConnectionId,
+    request: &'a Request<'h, 'b>,
+    keep: bool,
+    seconds: u64,
+}
+
+impl WebService {
+    pub(super) fn on_request<C: Commands>(
+        &mut self,
+        id: ConnectionId,
+        request: &Request<'_, '_>,
+        head: &[u8],
+        context: &mut C,
+    ) {
+        let Some(connection) = self.connections.get(id) else { return };
+        connection.requests = connection.requests.saturating_add(1);
+        let exchange = self.exchange(id, request, context);
+        match request.method {
+            Method::Get | Method::Head => self.on_get(exchange, head, context),
+            Method::Options => self.options(exchange, context),
+            Method::NotAllowed => self.refuse(exchange, 405, "This server only reads: GET, HEAD and OPTIONS.", context),
+            Method::Unknown => self.refuse(exchange, 501, "This server doesn't know this method.", context),
+        }
+    }
+
+    fn exchange<'a, 'h, 'b, C: Commands>(
+        &mut self,
+        id: ConnectionId,
+        request: &'a Request<'h, 'b>,
+        context: &C,
+    ) -> Exchange<'a, 'h, 'b> {
+        let requests_max = self.config.limits.requests_max;
+        let requests = self.connections.get(id).map_or(0, |connection| connection.requests);
+        let more = requests_max == 0 || requests < requests_max;
+        let keep = request.keep_alive && more && !self.stopping;
+        Exchange { id, request, keep, seconds: self.seconds(context.now()) }
+    }
+
+    fn on_get<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, head: &[u8], context: &mut C) {
+        let request = exchange.request;
+        let host = if self.sites.is_empty() { b"" } else { request.host };
+        // The fast path: these very bytes were asked for before.
+        if let Some(resource) = self.store.find_raw(host, request.path_and_query)
+            && resource.is_fresh(exchange.seconds, self.config.check_files)
+        {
+            let resource = Rc::clone(resource);
+            self.figures.fast_path += 1;
+            return self.serve(exchange, &resource, context);
+        }
+        let (path, _) = target::split_query(request.path_and_query);
+        let path = match target::resolve(path, self.config.hidden_files) {
+            Ok(path) => path,
+            Err(TargetError::Malformed) => return self.refuse(exchange, 400, "This is no path.", context),
+            Err(TargetError::NotFound) => return self.missing(exchange, 404, context),
+        };
+        let key = ResourceKey { root: self.root_of(request.host), path: self.file_path(path).into_boxed_slice() };
+        if let Some(resource) = self.store.find(&key) {
+            let resource = Rc::clone(resource);
+            if resource.is_fresh(exchange.seconds, self.config.check_files) {
+                self.store.remember_raw(host, request.path_and_query, &resource);
+                return self.serve(exchange, &resource, context);
+            }
+            self.figures.reloads += u64::from(matches!(resource.target, Target::File(_)));
+        }
+        self.look_up(exchange, key, head, context);
+    }
+
+    fn file_path(&self, mut path: Vec<u8>) -> Vec<u8> {
+        if path.is_empty() || path.ends_with(b"/") {
+            path.extend_from_slice(self.config.index.as_bytes());
+        }
+        path
+    }
+
+    fn root_of(&self, host: &[u8]) -> usize {
+        if self.sites.is_empty() {
+            return 0;
+        }
+        self.sites.get(&target::host_name(host)).copied().unwrap_or(0)
+    }
+
+    /// Has a reader find the file; the connection waits, others asking for the same wait with it.
+    fn look_up<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        key: ResourceKey,
+        head: &[u8],
+        context: &mut C,
+    ) {
+        let now_ms = milliseconds(context.now());
+        let known = self.waiters.contains_key(&key);
+        if !known && !self.submit_look_up(&key, exchange.seconds) {
+            return self.refuse(exchange, 503, "The server can't read files now.", context);
+        }
+        let Some(connection) = self.connections.get(exchange.id) else { return };
+        connection.phase = Phase::Waiting;
+        connection.since_ms = now_ms;
+        connection.extra().waiting = head.to_vec();
+        self.waiters.entry(key).or_default().push(exchange.id);
+    }
+
+    fn submit_look_up(&mut self, key: &ResourceKey, now_seconds: u64) -> bool {
+        let Some(root) = self.roots.get(key.root) else { return false };
+        let job = Job::LookUp {
+            epoch: self.epoch,
+            root_index: key.root,
+            root: Arc::clone(root),
+            path: key.path.clone(),
+            now_seconds,
+        };
+        self.figures.lookups += 1;
+        self.submit(job)
+    }
+
+    /// A reader has looked `key` up.
+    pub(super) fn on_looked_up<C: Commands>(
+        &mut self,
+        epoch: u64,
+        key: ResourceKey,
+        found: crate::content::resource::Found,
+        context: &mut C,
+    ) {
+        let seconds = self.seconds(context.now());
+        if epoch != self.epoch {
+            // A reload came between: what was found may be of the old root. Those who wait get the new one.
+            if self.waiters.contains_key(&key) && self.submit_look_up(&key, seconds) {
+                return;
+            }
+        }
+        let Some(memory) = self.memory.clone() else { return };
+        let replaced = self.store.find(&key).is_some();
+        let resource = Resource::new(key.clone(), found, &memory, seconds);
+        let resource = self.store.insert(resource, self.figures.requests);
+        if replaced {
+            self.store.tidy();
+        }
+        let waiters: Waiters = self.waiters.remove(&key).unwrap_or_default();
+        for id in waiters {
+            self.serve_waiting(id, &resource, context);
+            self.advance(id, context);
+        }
+    }
+
+    fn serve_waiting<C: Commands>(&mut self, id: ConnectionId, resource: &Rc<Resource>, context: &mut C) {
+        let Some(connection) = self.connections.get(id) else { return };
+        if connection.phase != Phase::Waiting {
+            return;
+        }
+        let head = std::mem::take(&mut connection.extra().waiting);
+        connection.phase = Phase::Idle;
+        let mut storage = header_storage();
+        // It was parsed before, with the same result.
+        let Outcome::Complete(request) = parse(&head, &mut storage, &self.parse_limits) else {
+            return self.abort(id, context);
+        };
+        if matches!(resource.target, Target::File(_)) {
+            let host = if self.sites.is_empty() { b"" } else { request.host };
+            self.store.remember_raw(host, request.path_and_query, resource);
+        }
+        let exchange = self.exchange(id, &request, context);
+        self.serve(exchange, resource, context);
+    }
+
+    fn serve<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, resource: &Resource, context: &mut C) {
+        resource.used.set(self.figures.requests);
+        let variants = match &resource.target {
+            Target::Missing(status) => return self.missing(exchange, *status, context),
+            Target::Directory => return self.redirect(exchange, &resource.key.path, context),
+            Target::File(variants) => variants,
+        };
+        let request = exchange.request;
+        let identity = variants[0].as_ref();
+        let variant = match identity {
+            Some(identity) if identity.representation.varies && request.flags & flag::ENCODING != 0 => {
+                let available = [true, variants[1].is_some(), variants[2].is_some()];
+                let chosen = choose(qualities(request), available);
+                let index = Coding::ALL.iter().position(|coding| *coding == chosen).unwrap_or(0);
+                variants.get(index).and_then(Option::as_ref).or(Some(identity))
+            }
+            other => other,
+        };
+        let Some(variant) = variant else { return self.missing(exchange, 404, context) };
+        if request.flags & (flag::CONDITION | flag::RANGE) == 0 {
+            return self.whole(exchange, variant, context);
+        }
+        self.conditional(exchange, variant, context);
+    }
+
+    /// 200 with everything (HEAD: with its head).
+    fn whole<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, variant: &Variant, context: &mut C) {
+        let headless = exchange.request.method == Method::Head;
+        let length = match &variant.content {
+            Content::Object(object) => {
+                let stamp = Stamp { seconds: exchange.seconds, close: !exchange.keep }.pack();
+                let length = if headless { object.head_length() } else { object.length() };
+                let piece = Piece::Object { object: Rc::clone(object), stamp, offset: 0, length };
+                self.send(exchange.id, piece, context);
+                length
+            }
+            Content::File(_) => {
+                let head = self
+                    .head(200, exchange)
+                    .field("Content-Type", variant.representation.media_type)
+                    .field("Content-Length", variant.size())
+                    .representation(&variant.representation)
+                    .finish(b"");
+                let head_length = head.len() as u64;
+                self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
+                if headless {
+                    head_length
+                } else {
+                    self.send_body(exchange, variant, 0, variant.size(), context);
+                    head_length + variant.size()
+                }
+            }
+        };
+        self.finish(exchange, 200, length, false, context);
+    }
+
+    fn send_body<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        variant: &Variant,
+        first: u64,
+        end: u64,
+        context: &mut C,
+    ) {
+        let length = end.saturating_sub(first);
+        let piece = match &variant.content {
+            Content::Object(object) => {
+                let stamp = Stamp { seconds: exchange.seconds, close: !exchange.keep }.pack();
+                Piece::Object { object: Rc::clone(object), stamp, offset: object.head_length() + first, length }
+            }
+            Content::File(file) => Piece::File { file: Arc::clone(file), offset: first, length, reading: false },
+        };
+        self.send(exchange.id, piece, context);
+    }
+
+    fn conditional<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, variant: &Variant, context: &mut C) {
+        let representation = &variant.representation;
+        let validators =
+            Validators { etag: &representation.etag, last_modified: representation.last_modified };
+        match condition::evaluate(exchange.request, &validators) {
+            Verdict::Failed => self.refuse(exchange, 412, "The file is not in the state asked for.", context),
+            Verdict::NotModified => {
+                let head = self.head(304, exchange).validators(representation).finish(b"");
+                self.short(exchange, 304, head, context);
+            }
+            Verdict::Perform { range_allowed } => {
+                let value = exchange.request.single("range").filter(|_| range_allowed);
+                match value.map(|value| range::resolve(value, variant.size(), self.config.limits.ranges_max)) {
+                    None | Some(RangeOutcome::Whole) => self.whole(exchange, variant, context),
+                    Some(RangeOutcome::Unsatisfiable) => {
+                        let page = error_page(416, "The file has none of the bytes asked for.");
+                        let head = self
+                            .head(416, exchange)
+                            .field("Content-Range", format_args!("bytes */{}", variant.size()))
+                            .field("Content-Type", "text/html; charset=utf-8")
+                            .field("Content-Length", page.len())
+                            .finish(page.as_bytes());
+                        self.short(exchange, 416, head, context);
+                    }
+                    Some(RangeOutcome::Parts(parts)) => match parts.as_slice() {
+                        [part] => self.one_range(exchange, variant, *part, context),
+                        parts => self.multiple_ranges(exchange, variant, parts, context),
+                    },
+                }
+            }
+        }
+    }
+
+    /// 206 with one range (RFC 9110, 15.3.7.1).
+    fn one_range<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        variant: &Variant,
+        part: ByteRange,
+        context: &mut C,
+    ) {
+        let ByteRange { first, end } = part;
+        let head = self
+            .head(206, exchange)
+            .field("Content-Type", variant.representation.media_type)
+            .field("Content-Length", end - first)
+            .field("Content-Range", format_args!("bytes {first}-{}/{}", end - 1, variant.size()))
+            .representation(&variant.representation)
+            .finish(b"");
+        let length = head.len() as u64 + (end - first);
+        self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
+        self.send_body(exchange, variant, first, end, context);
+        self.finish(exchange, 206, length, false, context);
+    }
+
+    /// 206 with several (RFC 9110, 15.3.7.2 and 14.6).
+    fn multiple_ranges<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        variant: &Variant,
+        parts: &[ByteRange],
+        context: &mut C,
+    ) {
+        let nonce = self.store.number(context.now().as_nanos() ^ self.figures.requests);
+        let boundary = format!("{nonce:016x}{:016x}", self.store.number(nonce));
+        let size = variant.size();
+        let heads: Vec<Bytes> = parts
+            .iter()
+            .enumerate()
+            .map(|(index, part)| {
+                let line = if index == 0 { "" } else { "\r\n" };
+                Bytes::from(format!(
+                    "{line}--{boundary}\r\nContent-Type: {}\r\nContent-Range: bytes {}-{}/{size}\r\n\r\n",
+                    variant.representation.media_type,
+                    part.first,
+                    part.end - 1
+                ))
+            })
+            .collect();
+        let tail = Bytes::from(format!("\r\n--{boundary}--\r\n"));
+        let parts_length: u64 =
+            heads.iter().zip(parts).map(|(head, part)| head.len() as u64 + (part.end - part.first)).sum();
+        let body_length = parts_length + tail.len() as u64;
+        let head = self
+            .head(206, exchange)
+            .field("Content-Type", format_args!("multipart/byteranges; boundary={boundary}"))
+            .field("Content-Length", body_length)
+            .representation(&variant.representation)
+            .finish(b"");
+        let length = head.len() as u64 + body_length;
+        self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
+        for (head, part) in heads.into_iter().zip(parts) {
+            self.send(exchange.id, Piece::Bytes(head), context);
+            self.send_body(exchange, variant, part.first, part.end, context);
+        }
+        self.send(exchange.id, Piece::Bytes(tail), context);
+        self.finish(exchange, 206, length, false, context);
+    }
+
+    fn head(&self, status: u16, exchange: Exchange<'_, '_, '_>) -> ResponseHead {
+        ResponseHead::new(status, &self.dates.text(exchange.seconds), !exchange.keep)
+    }
+
+    fn options<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, context: &mut C) {
+        let head = self.head(204, exchange).field("Allow", ALLOW).finish(b"");
+        self.short(exchange, 204, head, context);
+    }
+
+    fn redirect<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, path: &[u8], context: &mut C) {
+        let (_, query) = target::split_query(exchange.request.path_and_query);
+        let mut location = target::encode(path);
+        location.push('/');
+        // The query is printable ASCII: the parser refuses everything else.
+        location.push_str(std::str::from_utf8(query).unwrap_or_default());
+        let page = error_page(301, "This is a directory: its address ends with a slash.");
+        let body = if exchange.request.method == Method::Head { "" } else { &page };
+        let head = self
+            .head(301, exchange)
+            .field("Location", location)
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", page.len())
+            .finish(body.as_bytes());
+        self.short(exchange, 301, head, context);
+    }
+
+    fn missing<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, context: &mut C) {
+        let why = match status {
+            404 => "There is nothing at this address.",
+            403 => "This may not be read.",
+            _ => "The server could not read this file.",
+        };
+        self.refuse(exchange, status, why, context);
+    }
+
+    /// An error page for a request that was understood: the connection stays as the client wishes.
+    fn refuse<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, why: &str, context: &mut C) {
+        let page = error_page(status, why);
+        let body = if exchange.request.method == Method::Head { "" } else { &page };
+        let mut head = self.head(status, exchange);
+        if status == 405 {
+            head = head.field("Allow", ALLOW);
+        }
+        let bytes = head
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", page.len())
+            .finish(body.as_bytes());
+        self.short(exchange, status, bytes, context);
+    }
+
+    fn short<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, bytes: Vec<u8>, context: &mut C) {
+        let length = bytes.len() as u64;
+        self.send(exchange.id, Piece::Bytes(Bytes::from(bytes)), context);
+        self.finish(exchange, status, length, false, context);
+    }
+
+    fn finish<C: Commands>(
+        &mut self,
+        exchange: Exchange<'_, '_, '_>,
+        status: u16,
+        length: u64,
+        linger: bool,
+        context: &mut C,
+    ) {
+        self.figures.count_response(status);
+        if let Some(log) = &mut self.log
+            && let Some(connection) = self.connections.get(exchange.id)
+        {
+            log.line(exchange.seconds, connection.peer, Some(exchange.request), status, length);
+        }
+        self.end_response(exchange.id, exchange.keep, linger, context);
+    }
+
+    /// Answers what is no request, and closes.
+    pub(super) fn reject<C: Commands>(&mut self, id: ConnectionId, rejection: Rejection, context: &mut C) {
+        let Rejection { status, why } = rejection;
+        let seconds = self.seconds(context.now());
+        let page = error_page(status, why);
+        let mut head = ResponseHead::new(status, &self.dates.text(seconds), true);
+        if status == 405 {
+            head = head.field("Allow", ALLOW);
+        }
+        let bytes = head
+            .field("Content-Type", "text/html; charset=utf-8")
+            .field("Content-Length", page.len())
+            .finish(page.as_bytes());
+        let length = bytes.len() as u64;
+        if status == 408 {
+            self.figures.timeouts_head += 1;
+        } else {
+            self.figures.parse_errors += 1;
+        }
+        self.figures.count_response(status);
+        self.send(id, Piece::Bytes(Bytes::from(bytes)), context);
+        if let Some(log) = &mut self.log
+            && let Some(connection) = self.connections.get(id)
+        {
+            log.line(seconds, connection.peer, None, status, length);
+        }
+        self.end_response(id, false, true, context);
+    }
+}
