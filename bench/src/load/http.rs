@@ -94,7 +94,9 @@ pub enum LoadError {
         /// Why not.
         error: std::io::Error,
     },
-    /// The runtime or the device.
+    /// No device to load from.
+    Attach(qanat::AttachError),
+    /// The runtime.
     Runtime(String),
 }
 
@@ -107,11 +109,18 @@ impl fmt::Display for LoadError {
                 write!(f, "mix {path:?}: {error}; give 'yahoo' or a file with lines of: WEIGHT /path")
             }
             LoadError::System { what, error } => write!(f, "{what}: {error}"),
+            LoadError::Attach(error) => write!(f, "{error}"),
         }
     }
 }
 
 impl std::error::Error for LoadError {}
+
+impl From<qanat::AttachError> for LoadError {
+    fn from(error: qanat::AttachError) -> Self {
+        LoadError::Attach(error)
+    }
+}
 
 impl From<TargetError> for LoadError {
     fn from(error: TargetError) -> Self {
