@@ -119,7 +119,10 @@ impl AccessLog {
         let Some(sender) = &self.sender else { return };
         match sender.try_send(Message::Lines(full, count)) {
             Ok(()) => self.lines += count,
-            Err(TrySendError::Full(Message::Lines(mut lines, _)) | TrySendError::Disconnected(Message::Lines(mut lines, _))) => {
+            Err(
+                TrySendError::Full(Message::Lines(mut lines, _))
+                | TrySendError::Disconnected(Message::Lines(mut lines, _)),
+            ) => {
                 self.drops += count;
                 lines.clear();
                 self.buffer = lines;
@@ -131,7 +134,9 @@ impl AccessLog {
     /// Has the writer open its file anew (it was renamed by log rotation). `false`: ask again later.
     pub fn reopen(&mut self) -> bool {
         self.flush();
-        self.sender.as_ref().is_none_or(|sender| !matches!(sender.try_send(Message::Reopen), Err(TrySendError::Full(_))))
+        self.sender
+            .as_ref()
+            .is_none_or(|sender| !matches!(sender.try_send(Message::Reopen), Err(TrySendError::Full(_))))
     }
 }
 
@@ -220,7 +225,9 @@ mod tests {
         log.flush();
         // The writer's queue keeps order, so a rename after the first line is there loses nothing.
         for _ in 0..500 {
-            if std::fs::read(&path).unwrap().ends_with(b"\n") { break; }
+            if std::fs::read(&path).unwrap().ends_with(b"\n") {
+                break;
+            }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
         std::fs::rename(&path, directory.path().join("old")).unwrap();

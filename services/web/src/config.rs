@@ -197,11 +197,9 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StartError::Root { path, error } => write!(
-                f,
-                "document root {}: {error}. Create it, or name another directory to serve.",
-                path.display()
-            ),
+            StartError::Root { path, error } => {
+                write!(f, "document root {}: {error}. Create it, or name another directory to serve.", path.display())
+            }
             StartError::AccessLog { path, error } => write!(
                 f,
                 "access log {}: {error}. Create its directory, make it writable, or name another file.",

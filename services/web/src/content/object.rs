@@ -56,7 +56,12 @@ impl PreparedBytes {
     pub fn new(master: Vec<u8>, head_length: usize, payload_bytes: usize) -> PreparedBytes {
         let payload_bytes = (payload_bytes & !1).max(PAYLOAD_BYTES_MIN);
         let sums = master.chunks(payload_bytes).map(checksum::sum).collect();
-        PreparedBytes { master: master.into_boxed_slice(), sums, payload_bytes, head_length: head_length.max(HOLES_END) }
+        PreparedBytes {
+            master: master.into_boxed_slice(),
+            sums,
+            payload_bytes,
+            head_length: head_length.max(HOLES_END),
+        }
     }
 
     /// Bytes of ordinary memory held.

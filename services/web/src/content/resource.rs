@@ -211,7 +211,12 @@ fn read(
         // A file that is being written: its length must match its head at least; the next check finds the rest.
         if read == identity.size && (steady || attempts >= 4) {
             let prepared = PreparedBytes::new(master, head_length, rules.payload_bytes);
-            return Ok(FoundVariant { path: full, identity, representation, content: FoundContent::Prepared(prepared) });
+            return Ok(FoundVariant {
+                path: full,
+                identity,
+                representation,
+                content: FoundContent::Prepared(prepared),
+            });
         }
         if attempts >= 16 {
             return Err(std::io::Error::other("the file keeps changing"));

@@ -14,7 +14,8 @@ fn status(text: impl AsRef<[u8]>) -> u16 {
 
 #[test]
 fn well_formed() {
-    let text = b"GET /a%20b?q HTTP/1.1\r\nHost: Example.org:80\r\nRange: bytes=0-1\r\nConnection: foo, CLOSE\r\n\r\nrest";
+    let text =
+        b"GET /a%20b?q HTTP/1.1\r\nHost: Example.org:80\r\nRange: bytes=0-1\r\nConnection: foo, CLOSE\r\n\r\nrest";
     let mut storage = header_storage();
     let Outcome::Complete(request) = parse(text, &mut storage, &LIMITS) else { panic!() };
     assert_eq!(request.method, Method::Get);

@@ -129,7 +129,8 @@ mod tests {
             assert_eq!(resolve(value.as_bytes(), 1000, 16), RangeOutcome::Unsatisfiable, "{value}");
         }
         assert_eq!(resolve(b"bytes=0-", 0, 16), RangeOutcome::Unsatisfiable);
-        for value in ["bytes=5-1", "bytes=a-b", "items=0-1", "bytes=", "bytes=-", "bytes", "bytes=1", "", "bytes=0-1;2"] {
+        for value in ["bytes=5-1", "bytes=a-b", "items=0-1", "bytes=", "bytes=-", "bytes", "bytes=1", "", "bytes=0-1;2"]
+        {
             assert_eq!(resolve(value.as_bytes(), 1000, 16), RangeOutcome::Whole, "{value}");
         }
         let bomb = format!("bytes={}", (0..500).map(|i| format!("{}-{}", i * 3, i * 3)).collect::<Vec<_>>().join(","));

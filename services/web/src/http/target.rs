@@ -66,9 +66,7 @@ fn decode(segment: &[u8], target: &mut Vec<u8>) -> Result<(), TargetError> {
     while let Some((&byte, after)) = rest.split_first() {
         let (value, after) = match byte {
             b'%' => match after {
-                [high, low, after @ ..] => {
-                    (digit(*high)? << 4 | digit(*low)?, after)
-                }
+                [high, low, after @ ..] => (digit(*high)? << 4 | digit(*low)?, after),
                 _ => return Err(TargetError::Malformed),
             },
             _ => (byte, after),

@@ -130,9 +130,9 @@ impl WebService {
         };
         let roots = root_paths.iter().map(open).collect::<Result<_, _>>()?;
         let log = match &config.access_log {
-            Some(path) => Some(
-                AccessLog::open(path).map_err(|error| StartError::AccessLog { path: path.clone(), error })?,
-            ),
+            Some(path) => {
+                Some(AccessLog::open(path).map_err(|error| StartError::AccessLog { path: path.clone(), error })?)
+            }
             None => None,
         };
         let doorbell = Doorbell::new().map_err(|error| StartError::System { what: "a doorbell", error })?;

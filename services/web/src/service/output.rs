@@ -52,6 +52,7 @@ impl WebService {
     pub(super) fn abort<C: Commands>(&mut self, id: ConnectionId, context: &mut C) {
         if let Some(connection) = self.connections.get(id) {
             connection.phase = Phase::Closing;
+            connection.unacknowledged = 0;
             connection.extra = None;
             // Refused only if the connection is gone already: then `Closed` is on its way.
             let _ = context.abort(id);
@@ -183,12 +184,7 @@ impl WebService {
     }
 
     /// A reader has filled a window.
-    pub(super) fn on_read<C: Commands>(
-        &mut self,
-        id: ConnectionId,
-        bytes: std::io::Result<Bytes>,
-        context: &mut C,
-    ) {
+    pub(super) fn on_read<C: Commands>(&mut self, id: ConnectionId, bytes: std::io::Result<Bytes>, context: &mut C) {
         let now_ms = milliseconds(context.now());
         let Some(connection) = self.connections.get(id) else { return };
         let Some(extra) = connection.extra.as_mut() else { return };

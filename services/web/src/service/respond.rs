@@ -102,13 +102,7 @@ impl WebService {
     }
 
     /// Has a reader find the file; the connection waits, others asking for the same wait with it.
-    fn look_up<C: Commands>(
-        &mut self,
-        exchange: Exchange<'_, '_, '_>,
-        key: ResourceKey,
-        head: &[u8],
-        context: &mut C,
-    ) {
+    fn look_up<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, key: ResourceKey, head: &[u8], context: &mut C) {
         let now_ms = milliseconds(context.now());
         let known = self.waiters.contains_key(&key);
         if !known && !self.submit_look_up(&key, exchange.seconds) {
@@ -260,8 +254,7 @@ impl WebService {
 
     fn conditional<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, variant: &Variant, context: &mut C) {
         let representation = &variant.representation;
-        let validators =
-            Validators { etag: &representation.etag, last_modified: representation.last_modified };
+        let validators = Validators { etag: &representation.etag, last_modified: representation.last_modified };
         match condition::evaluate(exchange.request, &validators) {
             Verdict::Failed => self.refuse(exchange, 412, "The file is not in the state asked for.", context),
             Verdict::NotModified => {
