@@ -152,6 +152,8 @@ pub struct Connection {
     pub(super) duplicate: Option<Block>,
     pub(super) timestamp_recent_at: Time,
     pub(super) receive_segment_max: u16,
+    /// Moving average of the bytes in a received frame.
+    pub(super) receive_length_mean: u16,
     // Cold.
     pub(super) initial_send: SequenceNumber,
     pub(super) initial_receive: SequenceNumber,
@@ -223,6 +225,7 @@ impl Connection {
             duplicate: None,
             timestamp_recent_at: now,
             receive_segment_max: MSS_DEFAULT,
+            receive_length_mean: MSS_DEFAULT,
             initial_send: start,
             initial_receive: SequenceNumber(0),
             progress_at: now,

@@ -72,6 +72,10 @@ impl Connection {
             Stop::PeerWindow => self.arm_persist(env.now),
             Stop::Idle => {}
         }
+        if self.timers.retransmit == NEVER && !self.board.is_empty() {
+            // Whatever is outstanding has a timer (a probe given up, an answer that moved nothing).
+            self.arm_retransmission(env.now);
+        }
         Disposition::Keep
     }
 

@@ -10,6 +10,9 @@ use super::{Disposition, Env, SegmentIn, TcpConfig};
 use crate::event::{Chunk, CloseReason, Event};
 use qanat_wire::tcp::Flags;
 
+/// Bytes a receive frame is taken to hold at least, when the window is computed from free frames.
+const FRAME_BYTES_MIN: u16 = 64;
+
 impl Connection {
     /// A segment with data or FIN, acceptable and with its ACK processed.
     pub(super) fn receive(
@@ -74,9 +77,9 @@ impl Connection {
     fn receive_data(&mut self, segment: &SegmentIn<'_>, mut chunk: Chunk, env: &mut Env<'_>) {
         let mut start = segment.sequence;
         let length = chunk.len() as u32;
-        if self.receive_segment_max < length as u16 {
-            self.receive_segment_max = length.min(65_535) as u16;
-        }
+        let counted = length.min(65_535) as u16;
+        self.receive_segment_max = self.receive_segment_max.max(counted);
+        self.receive_length_mean = self.receive_length_mean - self.receive_length_mean / 8 + counted / 8;
         // Cut what was received before…
         if start.before(self.receive_next) {
             let old = self.receive_next.distance_from(start);
@@ -246,8 +249,9 @@ impl Connection {
         let bytes = config.receive_window.saturating_sub(self.unconsumed);
         let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
         let frames = config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
-        // Each free frame may hold a full segment.
-        let by_frames = (frames as u64 * u64::from(self.receive_segment_max)).min(u64::from(u32::MAX)) as u32;
+        // What the free frames will hold if segments go on as they were.
+        let mean = u64::from(self.receive_length_mean.max(FRAME_BYTES_MIN));
+        let by_frames = (frames as u64 * mean).min(u64::from(u32::MAX)) as u32;
         bytes.min(by_frames)
     }
 

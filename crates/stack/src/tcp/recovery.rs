@@ -154,6 +154,9 @@ impl Connection {
             return self.detect_loss_by_duplicates(news, env);
         }
         if self.board.is_empty() {
+            if !self.timers.is_persisting() {
+                self.timers.stop();
+            }
             return 0;
         }
         let in_recovery = matches!(self.phase, Phase::Recovery | Phase::Loss);

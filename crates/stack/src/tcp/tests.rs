@@ -114,6 +114,8 @@ fn random_config(random: &mut Random) -> TcpConfig {
         pacing: random.chance(150),
         congestion: if random.chance(500) { CongestionAlgorithm::NewReno } else { CongestionAlgorithm::Cubic },
         retransmissions_max: 30,
+        // Outlives every backoff of the peer, so that both ends finish in order.
+        time_wait: Duration::from_secs(3_600),
         syn_retransmissions_max: 20,
         ..TcpConfig::default()
     }
@@ -179,4 +181,41 @@ fn a_megabyte_with_five_percent_loss() {
         let elapsed = pair.now.since(start);
         assert!(elapsed < Duration::from_secs(20), "seed {seed}: {elapsed:?}\n{}", pair.describe(0));
     }
+}
+
+#[test]
+#[ignore]
+fn debug_seed() {
+    let seed: u64 = std::env::var("TCP_SEED").unwrap().parse().unwrap();
+    let (mut pair, lengths) = random_pair(seed);
+    pair.log = Some(Vec::new());
+    pair.start();
+    pair.run_until(Duration::from_secs(600), |pair| pair.hosts[0].connected && pair.hosts[1].connected);
+    println!("{:?} {:?}", pair.hosts[0].config, pair.hosts[1].config);
+    println!("{:?} {lengths:?}", pair.faults[0]);
+    let data = [pattern(seed, lengths[0]), pattern(seed + 1, lengths[1])];
+    for (index, bytes) in data.iter().enumerate() {
+        pair.hosts[index].to_send.push_back(Bytes::copy_from_slice(bytes));
+        pair.hosts[index].close_when_sent = true;
+    }
+    pair.turn(0);
+    pair.turn(1);
+    let done = |pair: &Pair| pair.hosts.iter().all(|host| host.closed.is_some());
+    let mut elapsed = Duration::ZERO;
+    while !done(&pair) && elapsed < Duration::from_secs(4000) {
+        pair.run_until(Duration::from_millis(50), done);
+        elapsed += Duration::from_millis(50);
+        for index in 0..2 {
+            if !pair.hosts[index].eager {
+                for _ in 0..pair.random.below(8) {
+                    pair.hosts[index].consume_one();
+                }
+                pair.turn(index);
+            }
+        }
+    }
+    for (from, at, packet) in pair.log.take().unwrap() {
+        println!("{from} {:?} {:?} seq {} len {} ack {} win {} {:?}", at.as_micros(), packet.header.flags, packet.header.sequence, packet.payload.len(), packet.header.acknowledgment, packet.header.window, packet.header.options.sack_blocks.as_slice());
+    }
+    println!("{}\n{}", pair.describe(0), pair.describe(1));
 }
