@@ -7,11 +7,13 @@
 //! service in one thread, run to completion, asleep when idle.
 #![forbid(unsafe_code)]
 
+mod attachment;
 mod runtime;
 mod service;
 mod spin;
 mod wait_set;
 
+pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP};
 pub use bytes::Bytes;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{

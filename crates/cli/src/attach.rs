@@ -1,0 +1,132 @@
+//! Options that say where the VNIC comes from; the same for every service.
+
+use clap::{Args, ValueEnum};
+use qanat::nic::af_xdp::{Mode, PortRange};
+use qanat::nic::link::Namespace;
+use qanat::{AttachOptions, Attachment, SpinPolicy};
+use std::net::IpAddr;
+use std::path::Path;
+use std::str::FromStr;
+
+/// An address with the length of its prefix, `10.77.0.2/24`.
+#[derive(Clone, Copy, Debug)]
+pub struct Prefixed {
+    address: IpAddr,
+    length: u8,
+}
+
+impl FromStr for Prefixed {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Prefixed, String> {
+        let (address, length) = text.split_once('/').ok_or("write it with its prefix length, as in 10.77.0.2/24")?;
+        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        match length.parse() {
+            Ok(length) if length <= longest => Ok(Prefixed { address, length }),
+            _ => Err(format!("`{length}` is no prefix length (0 to {longest})")),
+        }
+    }
+}
+
+/// When an idle runtime sleeps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Spin {
+    /// Spin a bounded, adapting time, then sleep.
+    #[default]
+    Adaptive,
+    /// Never sleep: lowest latency, one core always busy.
+    Always,
+    /// Sleep at once.
+    Never,
+}
+
+impl From<Spin> for SpinPolicy {
+    fn from(spin: Spin) -> SpinPolicy {
+        match spin {
+            Spin::Adaptive => SpinPolicy::Adaptive,
+            Spin::Always => SpinPolicy::Always,
+            Spin::Never => SpinPolicy::Never,
+        }
+    }
+}
+
+/// Where the VNIC comes from.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Network")]
+pub struct AttachArguments {
+    /// Use this interface instead of a virtual one of our own; what is not ours there stays the kernel's
+    #[arg(long, value_name = "NAME", requires = "address")]
+    pub interface: Option<String>,
+    /// Our address. With --interface it may be one of the kernel's: then only the service's port is taken
+    #[arg(long, value_name = "ADDRESS/LENGTH", default_value = "10.77.0.2/24")]
+    pub address: Prefixed,
+    /// A further address of ours (IPv6, say); may be repeated
+    #[arg(long, value_name = "ADDRESS/LENGTH")]
+    pub also: Vec<Prefixed>,
+    /// Next hop for everything off the prefix (default with an interface of our own: its kernel end)
+    #[arg(long, value_name = "ADDRESS")]
+    pub gateway: Option<IpAddr>,
+    /// Network namespace of the interface: a name of `ip netns`, or a path
+    #[arg(long, value_name = "NAME")]
+    pub netns: Option<String>,
+    /// MTU of our own virtual interface
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
+    pub mtu: u32,
+    /// Copy frames even where the driver can do without
+    #[arg(long)]
+    pub force_copy: bool,
+    /// When to sleep
+    #[arg(long, value_enum, default_value_t)]
+    pub spin: Spin,
+}
+
+/// The namespace called `name`, or at a path.
+pub fn namespace(name: Option<&str>) -> Result<Option<Namespace>, String> {
+    let Some(name) = name else { return Ok(None) };
+    let path = if name.contains('/') { name.to_owned() } else { format!("/var/run/netns/{name}") };
+    match Namespace::open(Path::new(&path)) {
+        Ok(namespace) => Ok(Some(namespace)),
+        Err(error) => Err(format!("network namespace {name}: {error}; `ip netns list` shows those there are")),
+    }
+}
+
+impl AttachArguments {
+    /// Makes or opens the device, taking `services` where the address is shared with the kernel.
+    pub fn open(&self, services: Vec<PortRange>) -> Result<Attachment, String> {
+        let mut options = AttachOptions::new(self.address.address, self.address.length);
+        options.more_addresses = self.also.iter().map(|also| (also.address, also.length)).collect();
+        options.interface.clone_from(&self.interface);
+        options.namespace = namespace(self.netns.as_deref())?;
+        options.gateway = self.gateway;
+        options.mtu = self.mtu;
+        options.services = services;
+        options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
+        Attachment::open(&options).map_err(|error| error.to_string())
+    }
+}
+
+/// `http://…` of an address and port.
+pub fn url(address: IpAddr, port: u16) -> String {
+    let host = match address {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => format!("[{v6}]"),
+    };
+    if port == 80 { format!("http://{host}/") } else { format!("http://{host}:{port}/") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_checked() {
+        assert!("10.0.0.1/24".parse::<Prefixed>().is_ok());
+        assert!("fd00::1/64".parse::<Prefixed>().is_ok());
+        for wrong in ["10.0.0.1", "10.0.0.1/33", "10.0.0/8", "fd00::1/129", "/"] {
+            assert!(wrong.parse::<Prefixed>().is_err(), "{wrong}");
+        }
+        assert_eq!(url("10.0.0.1".parse().unwrap(), 8_080), "http://10.0.0.1:8080/");
+        assert_eq!(url("fd00::1".parse().unwrap(), 80), "http://[fd00::1]/");
+    }
+}

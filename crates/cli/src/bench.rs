@@ -1,0 +1,85 @@
+//! `qanat bench`: side by side with others, on the same link.
+
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use qanat_bench::load::duration;
+use qanat_bench::web::{WebBenchOptions, chart};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Measure beside others, on the same link
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    table: Table,
+}
+
+#[derive(Subcommand)]
+enum Table {
+    Web(WebArguments),
+}
+
+/// `qanat web` and nginx in turn, under the same client
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench web --quick                 under 50 s
+  sudo qanat bench web                         the full table: five runs of each, some minutes
+  sudo qanat bench web --filter '1 KiB'        some of its rows
+Writes a picture of the table beside it (--svg).")]
+struct WebArguments {
+    /// Fewer cases, one short run each
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each server in each case
+    #[arg(long, value_name = "COUNT")]
+    repetitions: Option<usize>,
+    /// Length of a run
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Where to write the picture
+    #[arg(long, value_name = "FILE", default_value = "bench-web.svg")]
+    svg: PathBuf,
+    /// The table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs a benchmark.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    match &arguments.table {
+        Table::Web(web) => run_web(web),
+    }
+}
+
+fn run_web(arguments: &WebArguments) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let mut options = WebBenchOptions::new(program);
+    options.quick = arguments.quick;
+    options.repetitions = arguments.repetitions;
+    options.duration = arguments.duration;
+    options.filter.clone_from(&arguments.filter);
+    // Drawn on standard error, and only where that is a terminal: the table alone goes to standard output.
+    let progress = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {msg}") {
+        progress.set_style(style);
+    }
+    let table = qanat_bench::web::run(&options, &mut |message| {
+        progress.set_message(message.to_owned());
+        progress.tick();
+    });
+    progress.finish_and_clear();
+    let table = table.map_err(|error| error.to_string())?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
+    } else {
+        println!("{table}");
+    }
+    std::fs::write(&arguments.svg, chart(&table).to_svg())
+        .map_err(|error| format!("{}: {error}; name another file with --svg", arguments.svg.display()))?;
+    eprintln!("picture: {}", arguments.svg.display());
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Live figures on one line, plain lines or JSON, printed by a thread of its own: a terminal that blocks must not stop
+//! the data path.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+/// What is printed.
+enum Line {
+    /// Replaces the line before it on a terminal.
+    Live(String),
+    /// Stays.
+    Lasting(String),
+}
+
+/// Prints lines without ever blocking its caller; what the reader is too slow for is skipped.
+pub struct Printer {
+    lines: Option<SyncSender<Line>>,
+    thread: Option<JoinHandle<()>>,
+    json: bool,
+}
+
+impl Printer {
+    /// A printer to standard output.
+    pub fn new(json: bool) -> Printer {
+        let (lines, receiver) = sync_channel(16);
+        let rewrites = !json && io::stdout().is_terminal();
+        let thread = std::thread::spawn(move || print(&receiver, rewrites));
+        Printer { lines: Some(lines), thread: Some(thread), json }
+    }
+
+    /// Whether lines are JSON.
+    pub fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// A line that the next live line replaces.
+    pub fn live(&self, line: String) {
+        self.send(Line::Live(line));
+    }
+
+    /// A line that stays.
+    pub fn lasting(&self, line: String) {
+        self.send(Line::Lasting(line));
+    }
+
+    fn send(&self, line: Line) {
+        if let Some(lines) = &self.lines {
+            // Full: the reader is slow. Figures are cumulative or current, so a skipped line loses nothing.
+            let _ = lines.try_send(line);
+        }
+    }
+}
+
+impl Drop for Printer {
+    fn drop(&mut self) {
+        self.lines = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn print(lines: &Receiver<Line>, rewrites: bool) {
+    let mut out = io::stdout().lock();
+    let mut live_shown = false;
+    for line in lines {
+        let result = match line {
+            Line::Live(text) if rewrites => {
+                live_shown = true;
+                write!(out, "\r\x1b[K{text}")
+            }
+            Line::Live(text) | Line::Lasting(text) => {
+                let start = if std::mem::take(&mut live_shown) { "\n" } else { "" };
+                writeln!(out, "{start}{text}")
+            }
+        };
+        if result.and_then(|()| out.flush()).is_err() {
+            // Nobody reads any more; the service goes on.
+            return;
+        }
+    }
+    if live_shown {
+        let _ = writeln!(out);
+    }
+}
+
+/// `1234567` as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grouped;
+
+    #[test]
+    fn groups_of_three() {
+        assert_eq!([0, 999, 1_000, 1_234_567].map(grouped), ["0", "999", "1,000", "1,234,567"]);
+    }
+}

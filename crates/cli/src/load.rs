@@ -1,0 +1,181 @@
+//! `qanat load`: load generators.
+
+use crate::attach::namespace;
+use crate::live::{Printer, grouped};
+use clap::{Args, Subcommand};
+use qanat::StopHandle;
+use qanat_bench::load::{Figures, HttpLoadOptions, HttpPlan, Report, attach, duration, kernel, native};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::net::IpAddr;
+use std::time::Duration;
+
+/// Generate load
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    protocol: Protocol,
+}
+
+#[derive(Subcommand)]
+enum Protocol {
+    Http(Box<HttpArguments>),
+}
+
+/// Load an HTTP server from our own TCP
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat load http http://10.77.0.2/index.html -c 64        as fast as it goes
+  sudo qanat load http http://10.77.0.2/ -c 64 --close          a new connection for every request
+  sudo qanat load http http://10.77.0.2/ -c 256 --rate 50000    50,000 a second, latency from the time each was due
+  qanat load http http://127.0.0.1:8080/ -c 8 --kernel          over kernel sockets: no root, any server")]
+struct HttpArguments {
+    /// URLs of one server, asked for in turn; with --mix one base URL
+    #[arg(required = true)]
+    urls: Vec<String>,
+    /// Connections
+    #[arg(short, long, value_name = "COUNT", default_value_t = 1)]
+    connections: usize,
+    /// A new connection for every request
+    #[arg(long)]
+    close: bool,
+    /// Open loop: requests per second, due at even intervals
+    #[arg(long, value_name = "PER_SECOND")]
+    rate: Option<f64>,
+    /// How long to measure, for example 10s or 500ms
+    #[arg(short, long, value_name = "TIME", default_value = "10s", value_parser = duration::parse)]
+    duration: Duration,
+    /// How long to load before measuring
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = duration::parse)]
+    warm_up: Duration,
+    /// For one answer or handshake
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration::parse)]
+    timeout: Duration,
+    /// Requests in flight on each connection
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    pipeline: usize,
+    /// `yahoo`, or a file of lines `WEIGHT PATH`
+    #[arg(long, value_name = "MIX")]
+    mix: Option<String>,
+    /// Compare every body with the first of its URL
+    #[arg(long)]
+    verify: bool,
+    /// Ask by HEAD
+    #[arg(long)]
+    head: bool,
+    /// Host field instead of the URL's
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+    /// A further header field, `Name: value`; may be repeated
+    #[arg(long, value_name = "FIELD")]
+    field: Vec<String>,
+    /// Connect from this address (a free one of the network); may be repeated
+    #[arg(long, value_name = "ADDRESS")]
+    source: Vec<IpAddr>,
+    /// How many addresses to pick where they may be picked (a veth device): each has 55,000 ports
+    #[arg(long, value_name = "COUNT", default_value_t = 4)]
+    sources: usize,
+    /// Use kernel sockets: works for any server, and saturates sooner
+    #[arg(long)]
+    kernel: bool,
+    /// Network namespace to load from: a name of `ip netns`, or a path
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// Report the CPU time of this process too (the server)
+    #[arg(long, value_name = "PID")]
+    watch_process: Option<u32>,
+    /// The report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs a load generator.
+pub fn run(arguments: Arguments) -> Result<(), String> {
+    match arguments.protocol {
+        Protocol::Http(http) => run_http(&http),
+    }
+}
+
+fn run_http(arguments: &HttpArguments) -> Result<(), String> {
+    let options = HttpLoadOptions {
+        urls: arguments.urls.clone(),
+        mix: arguments.mix.clone(),
+        connections: arguments.connections,
+        close: arguments.close,
+        rate_per_s: arguments.rate,
+        pipeline: arguments.pipeline,
+        duration: arguments.duration,
+        warm_up: arguments.warm_up,
+        timeout: arguments.timeout,
+        verify: arguments.verify,
+        head: arguments.head,
+        host: arguments.host.clone(),
+        fields: arguments.field.clone(),
+        sources: arguments.source.clone(),
+        watch_process: arguments.watch_process,
+        ..HttpLoadOptions::default()
+    };
+    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+    stop_on_signals(stop.clone())?;
+    let printer = Printer::new(arguments.json);
+    let mut observe = |figures: &Figures| show(&printer, figures);
+    let mut plan = HttpPlan::new(&options).map_err(|error| error.to_string())?;
+    let report = if arguments.kernel {
+        announce(&printer, &plan, "kernel sockets");
+        kernel::run(plan, &stop, &mut observe)
+    } else {
+        let namespace = namespace(arguments.netns.as_deref())?;
+        let mut attached =
+            attach::attach(&mut plan, arguments.sources, namespace.as_ref()).map_err(|error| error.to_string())?;
+        announce(&printer, &plan, "our own TCP");
+        native::run(&mut attached.runtime, plan, &stop, &mut observe)
+    };
+    let report = report.map_err(|error| error.to_string())?;
+    finish(&printer, &report)
+}
+
+fn announce(printer: &Printer, plan: &HttpPlan, client: &str) {
+    if printer.is_json() {
+        printer.lasting(serde_json::json!({ "event": "loading", "url": plan.label, "client": client }).to_string());
+    } else {
+        printer.lasting(format!("Loading {} over {client}", plan.label));
+    }
+}
+
+fn show(printer: &Printer, figures: &Figures) {
+    if !printer.is_json() {
+        printer.live(format!(
+            "{} requests/s  {:.2} Gbit/s  {} open  {} errors",
+            grouped(figures.requests_per_s as u64),
+            figures.gbit_per_s,
+            grouped(figures.open as u64),
+            grouped(figures.errors),
+        ));
+    }
+}
+
+fn finish(printer: &Printer, report: &Report) -> Result<(), String> {
+    if printer.is_json() {
+        printer.lasting(serde_json::to_string(report).map_err(|error| error.to_string())?);
+    } else {
+        printer.lasting(report.to_string());
+    }
+    if report.requests == 0 {
+        return Err(format!("no request was answered by {}; is it serving?", report.peer));
+    }
+    Ok(())
+}
+
+fn stop_on_signals(stop: StopHandle) -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("handling signals: {error}"))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if stop.is_requested() {
+                std::process::exit(128 + signal);
+            }
+            stop.request();
+        }
+    });
+    Ok(())
+}

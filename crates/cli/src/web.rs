@@ -1,0 +1,252 @@
+//! `qanat web`: a directory, served from our own TCP.
+
+use crate::attach::{AttachArguments, url};
+use crate::live::{Printer, grouped};
+use clap::{Args, ValueEnum};
+use qanat::nic::MemoryPlan;
+use qanat::nic::af_xdp::PortRange;
+use qanat::{Attachment, PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+const DOORBELL_TOKEN: u64 = 1;
+/// Frames each connection's requests and the receive ring need, beyond prepared content.
+const RECEIVE_FRAMES: u32 = 8_192;
+const TRANSMIT_FRAMES: u32 = 8_192;
+
+/// Serve a directory over HTTP
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat web ./site                              at http://10.77.0.2/, on a virtual interface of its own
+  sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --gateway 192.0.2.1
+  sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.")]
+pub struct Arguments {
+    /// Directory to serve
+    directory: PathBuf,
+    #[command(flatten)]
+    attach: AttachArguments,
+    /// Port to listen on
+    #[arg(long, default_value_t = 80)]
+    port: u16,
+    /// How each segment gets its bytes: copies kept ready in device memory, or one copied at each sending
+    #[arg(long, value_enum, default_value_t = Copy::Pre)]
+    copy: Copy,
+    /// Serve requests for this host from another directory; may be repeated
+    #[arg(long, value_name = "NAME=DIRECTORY", value_parser = parse_site)]
+    host: Vec<Site>,
+    /// Memory for content in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    memory: usize,
+    /// Memory for ready frames in MiB (locked)
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    frame_memory: u32,
+    /// Prepare all content at start instead of at first request
+    #[arg(long)]
+    preload: bool,
+    /// Write a log in combined format to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Value of a Cache-Control field on every file
+    #[arg(long, value_name = "VALUE")]
+    cache_control: Option<String>,
+    /// Serve files whose names begin with a dot
+    #[arg(long)]
+    hidden: bool,
+    /// Open connections at most
+    #[arg(long, value_name = "COUNT", default_value_t = 16_384)]
+    connections: usize,
+    /// Seconds an unused connection is kept
+    #[arg(long, value_name = "SECONDS", default_value_t = 75)]
+    idle_timeout: u64,
+    /// Figures as JSON, a line each second
+    #[arg(long)]
+    json: bool,
+}
+
+/// Sandstorm's two variants.
+#[derive(Clone, Copy, ValueEnum)]
+enum Copy {
+    Pre,
+    PerSend,
+}
+
+fn parse_site(text: &str) -> Result<Site, String> {
+    let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
+    Ok(Site { hosts: vec![host.to_owned()], root: root.into() })
+}
+
+impl Arguments {
+    fn config(&self, attachment: &Attachment) -> WebConfig {
+        let mut config = WebConfig::new(&self.directory);
+        config.sites.clone_from(&self.host);
+        config.port = self.port;
+        config.copy_mode = match self.copy {
+            Copy::Pre => CopyMode::Pre,
+            Copy::PerSend => CopyMode::PerSend,
+        };
+        // Ready frames must fit the longer header if IPv6 is served too.
+        if attachment.addresses().iter().any(std::net::IpAddr::is_ipv6) {
+            config.packet_overhead = 72;
+        }
+        config.memory_bytes_max = self.memory << 20;
+        config.preload = self.preload;
+        config.access_log.clone_from(&self.access_log);
+        config.cache_control.clone_from(&self.cache_control);
+        config.hidden_files = self.hidden;
+        config.limits.connections_max = self.connections;
+        config.limits.idle_timeout = Duration::from_secs(self.idle_timeout);
+        config
+    }
+
+    fn memory_plan(&self, mtu: u32) -> MemoryPlan {
+        let frame_size = if mtu > 1_700 { 4_096 } else { 2_048 };
+        let prepared_frames = match self.copy {
+            Copy::Pre => (self.frame_memory << 20) / frame_size,
+            Copy::PerSend => 0,
+        };
+        MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames }
+    }
+}
+
+/// Runs the server until it is told to stop.
+pub fn run(arguments: Arguments) -> Result<(), String> {
+    // What can be wrong with the content is said before anything is made.
+    std::fs::read_dir(&arguments.directory).map_err(|error| {
+        format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
+    })?;
+    let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
+    let attachment = arguments.attach.open(services)?;
+    let mut service = WebService::new(arguments.config(&attachment)).map_err(|error| error.to_string())?;
+    let plan = arguments.memory_plan(attachment.interface().link().mtu);
+    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
+    let mut config = attachment.config().clone();
+    config.connections_max = arguments.connections;
+    let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
+    runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
+    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+    handle_signals(stop.clone(), service.handle())?;
+
+    let printer = Printer::new(arguments.json);
+    let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
+    announce(&printer, &arguments, &urls, &attachment);
+    let mut meter = Meter::new();
+    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
+    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
+        meter.show(&printer, &service.figures(), runtime);
+    });
+    meter.finish(&printer, &service.figures(), &runtime);
+    outcome.map_err(|error| error.to_string())
+}
+
+fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], attachment: &Attachment) {
+    let directory = arguments.directory.display();
+    if printer.is_json() {
+        let line = serde_json::json!({
+            "event": "serving", "urls": urls, "directory": directory.to_string(),
+            "interface": attachment.interface().link().name, "driver": attachment.interface().driver(),
+        });
+        printer.lasting(line.to_string());
+    } else {
+        printer.lasting(format!("Serving {directory} at {}  (Ctrl-C stops)", urls.join(" ")));
+    }
+}
+
+/// INT and TERM stop gracefully, a second time at once; HUP reloads.
+fn handle_signals(stop: StopHandle, service: WebHandle) -> Result<(), String> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| format!("handling signals: {error}"))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                service.reload();
+            } else if stop.is_requested() {
+                std::process::exit(128 + signal);
+            } else {
+                stop.request();
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Turns counters into rates.
+struct Meter {
+    before: Figures,
+    at: Instant,
+    shown: bool,
+}
+
+impl Meter {
+    fn new() -> Meter {
+        Meter { before: Figures::default(), at: Instant::now(), shown: false }
+    }
+
+    fn show(&mut self, printer: &Printer, figures: &Figures, runtime: &Runtime) {
+        let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
+        let requests = figures.requests - self.before.requests;
+        let requests_per_s = requests as f64 / elapsed_s;
+        let gbit_per_s = (figures.bytes_acknowledged - self.before.bytes_acknowledged) as f64 * 8e-9 / elapsed_s;
+        if printer.is_json() {
+            let line = serde_json::json!({
+                "event": "figures", "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s,
+                "web": figures, "usage": usage(runtime), "vnic": vnic(runtime),
+            });
+            printer.live(line.to_string());
+        } else if requests > 0 || std::mem::replace(&mut self.shown, requests > 0) || self.before == Figures::default()
+        {
+            printer.live(format!(
+                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors",
+                grouped(requests_per_s as u64),
+                grouped(figures.connections_open),
+                grouped(figures.requests),
+                grouped(figures.responses[3] + figures.responses[4]),
+            ));
+        }
+        self.before = *figures;
+        self.at = Instant::now();
+    }
+
+    fn finish(&mut self, printer: &Printer, figures: &Figures, runtime: &Runtime) {
+        if printer.is_json() {
+            let counters: serde_json::Map<String, serde_json::Value> =
+                runtime.stack().counters().iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            let line = serde_json::json!({
+                "event": "stopped", "web": figures, "usage": usage(runtime), "vnic": vnic(runtime), "stack": counters,
+            });
+            printer.lasting(line.to_string());
+        } else {
+            printer.lasting(format!(
+                "Served {} requests on {} connections, {} bytes.",
+                grouped(figures.requests),
+                grouped(figures.connections_accepted),
+                grouped(figures.bytes_acknowledged),
+            ));
+        }
+    }
+}
+
+/// What the stack holds: for whoever looks for leaks.
+fn usage(runtime: &Runtime) -> serde_json::Value {
+    let usage = runtime.stack().usage();
+    serde_json::json!({
+        "connections": usage.connections, "half_open": usage.half_open, "time_wait": usage.time_wait,
+        "flows": usage.flows, "timers": usage.timers, "neighbours": usage.neighbours,
+        "transmit_frames_in_use": runtime.vnic().transmit_pool().in_use_count(),
+        "prepared_frames_in_use": runtime.vnic().prepared_pool().in_use_count(),
+    })
+}
+
+fn vnic(runtime: &Runtime) -> serde_json::Value {
+    let statistics = runtime.vnic().statistics();
+    serde_json::json!({
+        "receive_frames": statistics.receive_frames, "transmit_frames": statistics.transmit_frames,
+        "receive_no_buffer": statistics.receive_no_buffer, "receive_ring_full": statistics.receive_ring_full,
+        "transmit_invalid": statistics.transmit_invalid, "transmit_lost": statistics.transmit_lost,
+        "transmit_ring_full": statistics.transmit_ring_full, "transmit_doorbells": statistics.transmit_doorbells,
+    })
+}

@@ -1,0 +1,322 @@
+//! Where a VNIC comes from: a veth device of our own, or an interface that is there already.
+//!
+//! ```text
+//!  own veth:   kernel ── qanat0 10.77.0.1/24 ═══ qanat-device (anonymous namespace) ── AF_XDP ── 10.77.0.2
+//!  interface:  eth1 ── XDP program: takes what the rules name, passes the rest ── AF_XDP
+//! ```
+//! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
+
+use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule};
+use qanat_nic::link::{self, Namespace};
+use qanat_nic::veth::{self, Veth, VethConfig};
+use qanat_nic::{AfXdp, DeviceError, MemoryPlan};
+use qanat_stack::Config;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+
+/// Protocol number of TCP.
+pub const PROTOCOL_TCP: u8 = 6;
+/// Protocol number of UDP.
+pub const PROTOCOL_UDP: u8 = 17;
+
+/// Why there is no VNIC.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// The device refused; its message has the remedy.
+    Device(DeviceError),
+    /// The routing table could not be asked.
+    Route(io::Error),
+    /// The target is this machine itself.
+    Loopback(IpAddr),
+    /// The interface has no address of the target's family to neighbour on.
+    NoPrefix {
+        /// The interface.
+        interface: String,
+        /// The target.
+        target: IpAddr,
+    },
+    /// On a real network addresses are not to be guessed.
+    SourceNeeded {
+        /// The interface.
+        interface: String,
+    },
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AttachError::Device(error) => error.fmt(f),
+            AttachError::Route(error) => write!(f, "no route: {error}; check the address and `ip route get`"),
+            AttachError::Loopback(target) => write!(
+                f,
+                "{target} is this machine's own address, which no network card leads to; use kernel sockets (--kernel)"
+            ),
+            AttachError::NoPrefix { interface, target } => {
+                write!(f, "interface {interface} has no address near {target}; name one with --source ADDRESS")
+            }
+            AttachError::SourceNeeded { interface } => write!(
+                f,
+                "{interface} leads to a real network, where addresses are not to be guessed: name a free one with \
+                 --source ADDRESS"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}
+
+impl From<DeviceError> for AttachError {
+    fn from(error: DeviceError) -> AttachError {
+        AttachError::Device(error)
+    }
+}
+
+/// What to attach.
+#[derive(Clone, Debug)]
+pub struct AttachOptions {
+    /// The interface; `None`: a veth device of our own.
+    pub interface: Option<String>,
+    /// The interface's network namespace; `None`: this process's.
+    pub namespace: Option<Namespace>,
+    /// Own address and prefix length.
+    pub address: (IpAddr, u8),
+    /// Further own addresses.
+    pub more_addresses: Vec<(IpAddr, u8)>,
+    /// Next hop off the prefix.
+    pub gateway: Option<IpAddr>,
+    /// With a veth of our own: the kernel's address at its other end. `None`: the first of the prefix.
+    pub host_address: Option<IpAddr>,
+    /// With a veth of our own: its MTU.
+    pub mtu: u32,
+    /// Queues.
+    pub queues: u32,
+    /// Services (protocol and ports), for an address shared with the kernel.
+    pub services: Vec<PortRange>,
+    /// Copy or not.
+    pub mode: Mode,
+    /// With a veth of our own: process the kernel's receive side in batches in a kernel thread.
+    pub threaded: bool,
+}
+
+impl AttachOptions {
+    /// A veth device with `address` on our end.
+    pub fn new(address: IpAddr, prefix_length: u8) -> AttachOptions {
+        AttachOptions {
+            interface: None,
+            namespace: None,
+            address: (address, prefix_length),
+            more_addresses: Vec::new(),
+            gateway: None,
+            host_address: None,
+            mtu: 1_500,
+            queues: 1,
+            services: Vec::new(),
+            mode: Mode::Auto,
+            threaded: false,
+        }
+    }
+}
+
+/// A device whose queues may be opened, and the stack configuration that fits it.
+pub struct Attachment {
+    interface: Interface,
+    config: Config,
+    /// Keeps the device.
+    _veth: Option<Veth>,
+}
+
+impl Attachment {
+    /// Makes or opens the device and attaches the XDP program with its rules.
+    ///
+    /// # Errors
+    /// [`AttachError`], with the remedy.
+    pub fn open(options: &AttachOptions) -> Result<Attachment, AttachError> {
+        let mut addresses = vec![options.address];
+        addresses.extend_from_slice(&options.more_addresses);
+        let mut config = Config::new(options.address.0, options.address.1);
+        config.addresses.clone_from(&addresses);
+        config.gateways.extend(options.gateway);
+        let attach = |rules: Vec<Rule>| AttachConfig {
+            interface: options.interface.clone().unwrap_or_default(),
+            namespace: options.namespace.clone(),
+            queues: options.queues,
+            rules,
+            mode: options.mode,
+            ..AttachConfig::default()
+        };
+        if let Some(name) = &options.interface {
+            let kernel = kernel_addresses(name, options.namespace.as_ref())?;
+            config.shared_address = kernel.iter().any(|(address, _)| *address == options.address.0);
+            let rule = |(address, _): &(IpAddr, u8)| {
+                if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
+            };
+            let interface = Interface::attach(attach(addresses.iter().map(rule).collect()))?;
+            return Ok(Attachment { interface, config, _veth: None });
+        }
+        let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
+        // What is off the prefix goes to the kernel, which may route it.
+        if config.gateways.is_empty() {
+            config.gateways.push(host);
+        }
+        let veth = veth::create(&VethConfig {
+            host_addresses: vec![(host, options.address.1)],
+            host_namespace: options.namespace.clone(),
+            mtu: options.mtu,
+            queues: options.queues,
+            threaded: options.threaded,
+            ..VethConfig::default()
+        })?;
+        let rules = addresses.iter().map(|(address, _)| Rule::whole(*address)).collect();
+        let interface = veth.attach(AttachConfig { namespace: None, interface: String::new(), ..attach(rules) })?;
+        Ok(Attachment { interface, config, _veth: Some(veth) })
+    }
+
+    /// Attaches a client to the interface that leads to `target`, beside the kernel, with addresses of its own:
+    /// `sources`, or on a veth device `count` unused ones of its prefix.
+    ///
+    /// # Errors
+    /// [`AttachError`], with the remedy.
+    pub fn towards(
+        target: IpAddr,
+        sources: &[IpAddr],
+        count: usize,
+        namespace: Option<&Namespace>,
+    ) -> Result<Attachment, AttachError> {
+        let look = || -> io::Result<_> {
+            let route = link::route_to(target)?;
+            let link = link::link_by_index(route.interface_index)?;
+            let driver = link::driver(&link.name).unwrap_or_default();
+            let addresses = link::addresses(link.index)?;
+            Ok((route, link, driver, addresses))
+        };
+        let found = match namespace {
+            Some(namespace) => namespace.within(look).and_then(|found| found),
+            None => look(),
+        };
+        let (route, link, driver, addresses) = found.map_err(AttachError::Route)?;
+        if route.is_local || link.name == "lo" {
+            return Err(AttachError::Loopback(target));
+        }
+        let near = |address: &&(IpAddr, u8)| {
+            address.0.is_ipv4() == target.is_ipv4() && route.source.is_none_or(|source| source == address.0)
+        };
+        let prefix = addresses.iter().find(near).copied();
+        let own: Vec<(IpAddr, u8)> = if sources.is_empty() {
+            let Some((kernel, length)) = prefix else {
+                return Err(AttachError::NoPrefix { interface: link.name, target });
+            };
+            if driver != "veth" {
+                return Err(AttachError::SourceNeeded { interface: link.name });
+            }
+            let taken = |address: &IpAddr| {
+                *address == target || route.gateway == Some(*address) || addresses.iter().any(|(a, _)| a == address)
+            };
+            last_of_prefix(kernel, length)
+                .filter(|address| !taken(address))
+                .take(count.max(1))
+                .map(|a| (a, length))
+                .collect()
+        } else {
+            let length = prefix.map_or(if target.is_ipv4() { 24 } else { 64 }, |(_, length)| length);
+            sources.iter().map(|source| (*source, length)).collect()
+        };
+        let Some((first, rest)) = own.split_first() else {
+            return Err(AttachError::NoPrefix { interface: link.name, target });
+        };
+        let mut options = AttachOptions::new(first.0, first.1);
+        options.more_addresses = rest.to_vec();
+        options.interface = Some(link.name);
+        options.namespace = namespace.cloned();
+        options.gateway = route.gateway;
+        Attachment::open(&options)
+    }
+
+    /// Opens queue `queue` on this thread.
+    ///
+    /// # Errors
+    /// [`AttachError::Device`].
+    pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
+        let opener = self.interface.openers().into_iter().find(|opener| opener.queue() == queue);
+        let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
+        Ok(opener.open(plan)?)
+    }
+
+    /// The interface with the XDP program.
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
+
+    /// The stack configuration: addresses, gateway, whether the address is shared.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Own addresses.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.config.addresses.iter().map(|(address, _)| *address).collect()
+    }
+}
+
+fn kernel_addresses(interface: &str, namespace: Option<&Namespace>) -> Result<Vec<(IpAddr, u8)>, AttachError> {
+    let look = || link::link(interface).and_then(|link| link::addresses(link.index));
+    let found = match namespace {
+        Some(namespace) => namespace.within(look).and_then(|found| found),
+        None => look(),
+    };
+    // A missing interface is reported, with its remedy, when attaching to it.
+    Ok(found.unwrap_or_default())
+}
+
+/// The first host address of a prefix, or the second if that is the one given.
+fn first_of_prefix((address, length): (IpAddr, u8)) -> IpAddr {
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            let first = (v4.to_bits() & mask) + 1;
+            Ipv4Addr::from_bits(if first == v4.to_bits() { first + 1 } else { first }).into()
+        }
+        IpAddr::V6(v6) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            let first = (v6.to_bits() & mask) + 1;
+            std::net::Ipv6Addr::from_bits(if first == v6.to_bits() { first + 1 } else { first }).into()
+        }
+    }
+}
+
+/// Host addresses of a prefix from the top down, at most 4,096 of them.
+fn last_of_prefix(address: IpAddr, length: u8) -> Box<dyn Iterator<Item = IpAddr>> {
+    const LOOKED_AT_MAX: u32 = 4_096;
+    match address {
+        IpAddr::V4(v4) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            let (first, broadcast) = (v4.to_bits() & mask, v4.to_bits() | !mask);
+            let lowest = (first + 1).max(broadcast.saturating_sub(LOOKED_AT_MAX));
+            Box::new((lowest..broadcast).rev().map(|bits| Ipv4Addr::from_bits(bits).into()))
+        }
+        IpAddr::V6(v6) => {
+            let base = v6.to_bits() & !0xffff;
+            Box::new(
+                (0xf000u128..0xf000 + u128::from(LOOKED_AT_MAX))
+                    .map(move |low| std::net::Ipv6Addr::from_bits(base | low).into()),
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes() {
+        let address = |text: &str| -> IpAddr { text.parse().unwrap() };
+        assert_eq!(first_of_prefix((address("10.77.0.2"), 24)), address("10.77.0.1"));
+        assert_eq!(first_of_prefix((address("10.77.0.1"), 24)), address("10.77.0.2"));
+        assert_eq!(first_of_prefix((address("fd00::2"), 64)), address("fd00::1"));
+        let last: Vec<IpAddr> = last_of_prefix(address("10.77.0.2"), 24).take(2).collect();
+        assert_eq!(last, [address("10.77.0.254"), address("10.77.0.253")]);
+        assert_eq!(last_of_prefix(address("10.0.0.0"), 32).count(), 0);
+    }
+}
