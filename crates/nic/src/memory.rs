@@ -53,6 +53,9 @@ impl Region {
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        // Large pages where the kernel has them: prepared content may be gigabytes. Advice only, so errors don't matter.
+        // SAFETY: the mapping just made, in its length.
+        unsafe { libc::madvise(address, length, libc::MADV_HUGEPAGE) };
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Rc::new(Region { base, frame_size, frame_count, assigned: std::cell::Cell::new(0) }))
     }

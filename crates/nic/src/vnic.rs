@@ -110,6 +110,7 @@ pub trait Vnic {
     fn capabilities(&self) -> Capabilities;
 
     /// Appends up to `frames_max` received frames (never part of a packet) to `frames`; returns how many. Never blocks.
+    /// `frames_max` below the frames of one packet (18 are always enough) gets nothing while such a packet is first.
     fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize;
 
     /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.

@@ -27,7 +27,7 @@ const LINK_HEADER_MAX: u32 = 18;
 /// Frames one packet may consist of: the kernel's `MAX_SKB_FRAGS` + 1.
 const TRANSMIT_BUFFERS_MAX: u8 = 18;
 /// Refill the fill ring when this many entries are free: one shared position update for many frames.
-const REFILL_BATCH: u32 = 64;
+const REFILL_BATCH_MAX: u32 = 64;
 /// Kicks of one flush that move nothing before it gives up until the next.
 const FRUITLESS_KICKS_MAX: u32 = 4;
 /// Headroom of a frame copied by `transmit`: room for metadata, on a cache line.
@@ -47,8 +47,14 @@ pub struct AfXdp {
     packet_end: u32,
     /// Descriptors published so far.
     published: u32,
-    /// A packet with too many frames is being thrown away.
+    /// Bytes and frames queued of the packet not yet whole.
+    packet_length: usize,
+    packet_buffers: u32,
+    /// The rest of a refused packet is being thrown away.
     discarding: bool,
+    refill_batch: u32,
+    /// Reclaim when fewer transmit entries are free.
+    reserve: u32,
     capabilities: Capabilities,
     statistics: VnicStatistics,
     opener: QueueOpener,
@@ -67,13 +73,14 @@ impl AfXdp {
             return Err(DeviceError::MtuTooLarge { name: link.name.clone(), mtu: link.mtu });
         }
         let scatter = attachment.scatter && (needs_scatter || config.transmit_scatter);
+        let rings = shrink(config.rings, plan);
         let socket_config = SocketConfig {
             interface: &link.name,
             index: link.index,
             queue: opener.queue,
             namespace: config.namespace.as_ref(),
             mode: config.mode,
-            rings: shrink(config.rings, plan),
+            rings,
             scatter,
             transmit_checksum: config.transmit_checksum,
         };
@@ -110,7 +117,11 @@ impl AfXdp {
             lent_count,
             packet_end: published,
             published,
+            packet_length: 0,
+            packet_buffers: 0,
             discarding: false,
+            refill_batch: (rings.fill / 8).clamp(1, REFILL_BATCH_MAX),
+            reserve: rings.transmit / 4,
             capabilities,
             statistics: VnicStatistics::default(),
             socket,
@@ -149,8 +160,8 @@ impl AfXdp {
     #[inline]
     fn refill(&mut self) {
         let fill = &mut self.socket.fill;
-        let room = fill.free(REFILL_BATCH);
-        if room >= REFILL_BATCH {
+        let room = fill.free(self.refill_batch);
+        if room >= self.refill_batch {
             let mut pushed = 0;
             // Bounded by the ring's size.
             while pushed < room
@@ -212,21 +223,35 @@ impl AfXdp {
         Some(copy)
     }
 
-    /// Refuses a frame for good.
+    /// Refuses a packet for good: takes back what was queued of it, and ignores the rest of it.
     fn discard(&mut self, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         self.statistics.transmit_invalid += 1;
         self.discarding = options.continues;
-        // What was queued of its packet already becomes unsent by ending it there: the kernel would send a torn packet.
-        // So it is sent with its last descriptor's length cut to nothing, which the kernel counts as invalid.
-        let position = self.socket.transmit.position();
-        if position != self.packet_end {
-            self.socket.transmit.modify(position.wrapping_sub(1), |descriptor| {
-                descriptor.len = 0;
-                descriptor.options &= !libc::XDP_PKT_CONTD;
-            });
-            self.packet_end = position;
+        self.packet_length = 0;
+        self.packet_buffers = 0;
+        while self.socket.transmit.position() != self.packet_end {
+            let descriptor = self.socket.transmit.take_back();
+            let slot = self.in_flight.get_mut((descriptor.addr >> self.frame_shift) as usize);
+            if slot.and_then(Option::take).is_some() {
+                self.in_flight_count -= 1;
+            }
         }
         Ok(())
+    }
+
+    /// Whether a frame may follow what was queued of its packet. What the kernel would refuse must not reach the ring: it
+    /// would neither complete it nor go on to the next.
+    fn is_valid(&self, length: usize, options: TransmitOptions) -> bool {
+        let total = self.packet_length + length;
+        let buffers = self.packet_buffers + 1 + u32::from(options.continues);
+        let checksum = match options.checksum {
+            Some(offload) => offload.start as usize + offload.offset as usize + 2 <= length && self.packet_buffers == 0,
+            None => true,
+        };
+        length > 0
+            && total <= self.capabilities.mtu as usize + LINK_HEADER_MAX as usize
+            && buffers <= u32::from(self.capabilities.transmit_buffers_max)
+            && checksum
     }
 
     /// Writes `struct xsk_tx_metadata` before the frame's data.
@@ -246,7 +271,7 @@ impl AfXdp {
 
 /// Rings never need more entries than there are frames.
 fn shrink(rings: RingSizes, plan: MemoryPlan) -> RingSizes {
-    let fit = |entries: u32| entries.clamp(REFILL_BATCH, 65_536).next_power_of_two();
+    let fit = |entries: u32| entries.clamp(64, 65_536).next_power_of_two();
     let sendable = plan.transmit_frames.saturating_add(plan.prepared_frames).saturating_add(plan.receive_frames);
     RingSizes {
         fill: rings.fill.min(fit(plan.receive_frames)),
@@ -286,8 +311,7 @@ impl Vnic for AfXdp {
     }
 
     fn transmit_room(&mut self) -> usize {
-        let ring = self.opener.attachment.config.rings.transmit / 4;
-        if self.socket.transmit.free(ring) < ring {
+        if self.socket.transmit.free(self.reserve) < self.reserve {
             self.reclaim();
         }
         self.socket.transmit.free(1) as usize
@@ -299,8 +323,7 @@ impl Vnic for AfXdp {
             return Ok(());
         }
         let length = buffer.frame().len();
-        let scattered = options.continues && self.capabilities.transmit_buffers_max == 1;
-        if length == 0 || scattered || length > self.capabilities.mtu as usize + LINK_HEADER_MAX as usize {
+        if !self.is_valid(length, options) {
             return self.discard(options);
         }
         if self.socket.transmit.free(1) == 0 {
@@ -327,8 +350,13 @@ impl Vnic for AfXdp {
         self.socket.transmit.push(xdp_desc { addr: address, len: length as u32, options: flags });
         self.in_flight[index] = Some(buffer);
         self.in_flight_count += 1;
-        if !options.continues {
+        if options.continues {
+            self.packet_length += length;
+            self.packet_buffers += 1;
+        } else {
             self.packet_end = self.socket.transmit.position();
+            self.packet_length = 0;
+            self.packet_buffers = 0;
         }
         self.statistics.transmit_frames += 1;
         self.statistics.transmit_bytes += length as u64;

@@ -124,10 +124,11 @@ impl<T: Copy> Producer<T> {
         true
     }
 
-    /// Changes an entry not yet published.
-    pub(super) fn modify(&mut self, position: u32, change: impl FnOnce(&mut T)) {
-        // SAFETY: as in `push`; the caller passes a position it wrote and has not published.
-        change(unsafe { &mut *self.raw.entry(position) });
+    /// Takes back the last entry, which must not be published yet.
+    pub(super) fn take_back(&mut self) -> T {
+        self.position = self.position.wrapping_sub(1);
+        // SAFETY: `push` wrote it, and the kernel has not seen it.
+        unsafe { self.raw.entry(self.position).read() }
     }
 
     /// Next position to write.
@@ -200,5 +201,100 @@ impl<T: Copy> Consumer<T> {
     pub(super) fn release(&mut self, count: u32) {
         self.position = self.position.wrapping_add(count);
         self.raw.consumer().store(self.position, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A ring in ordinary memory, starting anywhere; the test is the kernel.
+    fn raw(size: u32, start: u32) -> Raw<u64> {
+        let length = 4096;
+        // SAFETY: a fresh anonymous mapping, large enough for 3 words and 64 entries.
+        let address = unsafe {
+            let address = libc::mmap(
+                std::ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            );
+            NonNull::new(address.cast::<u8>()).unwrap()
+        };
+        // SAFETY: offsets inside the mapping, aligned.
+        let raw = unsafe {
+            Raw {
+                producer: address.cast(),
+                consumer: address.add(64).cast(),
+                flags: address.add(128).cast(),
+                entries: address.add(192).cast(),
+                mask: size - 1,
+                _mapping: Mapping { address, length },
+                _entries: PhantomData,
+            }
+        };
+        raw.producer().store(start, Ordering::Relaxed);
+        raw.consumer().store(start, Ordering::Relaxed);
+        raw
+    }
+
+    proptest! {
+        /// What is pushed is seen once, in order, only after publication, never more than fits; positions may wrap.
+        #[test]
+        fn producer_conserves(start in prop_oneof![any::<u32>(), Just(u32::MAX - 3)],
+                              steps in prop::collection::vec((0u8..4, 1u32..12), 1..200)) {
+            let mut ring = Producer { raw: raw(8, start), position: start, consumed: start };
+            let (mut pushed, mut seen, mut published, mut next) = (Vec::new(), Vec::new(), 0, 0u64);
+            for (action, count) in steps {
+                match action {
+                    0 => for _ in 0..count {
+                        let in_ring = pushed.len() - seen.len();
+                        prop_assert_eq!(ring.push(next), in_ring < 8);
+                        if in_ring < 8 { pushed.push(next); next += 1; }
+                    },
+                    1 => { ring.publish(ring.position()); published = pushed.len(); }
+                    2 if pushed.len() > published => { prop_assert_eq!(Some(ring.take_back()), pushed.pop()); }
+                    _ => for _ in 0..count {
+                        let consumer = ring.raw.consumer().load(Ordering::Relaxed);
+                        if consumer == ring.raw.producer().load(Ordering::Relaxed) { break; }
+                        // SAFETY: between consumer and producer.
+                        seen.push(unsafe { ring.raw.entry(consumer).read() });
+                        ring.raw.consumer().store(consumer.wrapping_add(1), Ordering::Release);
+                    },
+                }
+                prop_assert_eq!(ring.pending(start.wrapping_add(published as u32)), (published - seen.len()) as u32);
+            }
+            prop_assert_eq!(&seen[..], &pushed[..seen.len()]);
+        }
+
+        #[test]
+        fn consumer_conserves(start in prop_oneof![any::<u32>(), Just(u32::MAX - 3)],
+                              steps in prop::collection::vec((any::<bool>(), 1u32..12), 1..200)) {
+            let mut ring = Consumer { raw: raw(8, start), position: start, produced: start };
+            let (mut next, mut seen) = (0u64, Vec::new());
+            for (is_kernel, count) in steps {
+                for _ in 0..count {
+                    if is_kernel {
+                        let producer = ring.raw.producer().load(Ordering::Relaxed);
+                        if producer.wrapping_sub(ring.raw.consumer().load(Ordering::Relaxed)) == 8 { break; }
+                        // SAFETY: free, as just checked.
+                        unsafe { ring.raw.entry(producer).write(next) };
+                        ring.raw.producer().store(producer.wrapping_add(1), Ordering::Release);
+                        next += 1;
+                    } else if ring.available() > 0 {
+                        seen.push(ring.peek(0));
+                        ring.release(1);
+                    }
+                }
+            }
+            while ring.available_now() > 0 {
+                seen.push(ring.peek(0));
+                ring.release(1);
+            }
+            prop_assert_eq!(seen, (0..next).collect::<Vec<_>>());
+        }
     }
 }

@@ -29,8 +29,12 @@ impl Peer {
     pub const PORT: u16 = 5000;
 
     pub fn new(namespace: &Namespace, own: Ipv4Addr, other: Ipv4Addr) -> Peer {
+        Peer::on_port(namespace, own, other, Peer::PORT)
+    }
+
+    pub fn on_port(namespace: &Namespace, own: Ipv4Addr, other: Ipv4Addr, port: u16) -> Peer {
         let open = || {
-            let socket = UdpSocket::bind((own, Peer::PORT))?;
+            let socket = UdpSocket::bind((own, port))?;
             socket.connect((other, 7))?;
             socket.set_read_timeout(Some(Duration::from_secs(2)))?;
             Ok::<_, std::io::Error>(socket)

@@ -7,10 +7,13 @@ use helpers::{Peer, echo_once, frame_bytes, require_root};
 use qanat_nic::af_xdp::{AttachConfig, Interface, PortRange, Rule};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
-use qanat_nic::{AfXdp, DeviceError, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{AfXdp, ChecksumOffload, DeviceError, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
@@ -193,6 +196,98 @@ fn a_queue_can_be_opened_again_at_once() {
         let interface = veth.attach(whole()).unwrap();
         drop(open(&interface, PLAN));
     }
+}
+
+#[test]
+fn what_the_kernel_would_refuse_never_reaches_it() {
+    require_root!();
+    let veth = device(1500);
+    let interface = veth.attach(AttachConfig { transmit_scatter: true, ..whole() }).unwrap();
+    let mut nic = open(&interface, PLAN);
+    let frame = |nic: &AfXdp, length: usize| {
+        let mut frame = nic.transmit_pool().allocate(64).unwrap();
+        frame.append(length).unwrap().fill(0xff);
+        TransmitBuffer::Owned(frame)
+    };
+    let more = TransmitOptions { continues: true, checksum: None };
+    // Too long in the second of three; too many pieces; a checksum field outside the first frame.
+    for (length, options) in [(1000, more), (1000, more), (100, TransmitOptions::default())] {
+        let buffer = frame(&nic, length);
+        nic.transmit(buffer, options).unwrap();
+    }
+    for piece in 0..20 {
+        let buffer = frame(&nic, 60);
+        nic.transmit(buffer, if piece < 19 { more } else { TransmitOptions::default() }).unwrap();
+    }
+    let checksum = Some(ChecksumOffload { start: 34, offset: 25 });
+    let buffer = frame(&nic, 60);
+    nic.transmit(buffer, TransmitOptions { continues: false, checksum }).unwrap();
+    assert_eq!((nic.statistics().transmit_invalid, nic.in_flight_count()), (3, 0));
+    // And the ring goes on.
+    for (length, options) in [(60, more), (60, TransmitOptions::default()), (60, TransmitOptions::default())] {
+        let buffer = frame(&nic, length);
+        nic.transmit(buffer, options).unwrap();
+    }
+    assert_eq!(nic.in_flight_count(), 3);
+    assert_all_home(&mut nic);
+    assert_eq!(nic.statistics().transmit_invalid, 3);
+}
+
+#[test]
+fn the_doorbell_wakes_a_sleeper() {
+    require_root!();
+    let veth = device(1500);
+    let interface = veth.attach(whole()).unwrap();
+    let mut nic = open(&interface, PLAN);
+    let client = Peer::new(veth.host_namespace(), HOST, DEVICE);
+    let client = std::thread::spawn(move || client.ping(200, 1, 100));
+    let mut wakes = 0;
+    while !client.is_finished() {
+        let fd = nic.doorbell().unwrap().as_raw_fd();
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one live pollfd.
+        wakes += unsafe { libc::poll(&raw mut poll, 1, 100) };
+        echo_once(&mut nic, DEVICE);
+    }
+    assert_eq!(client.join().unwrap(), 200);
+    assert!(wakes >= 200, "{wakes}");
+}
+
+#[test]
+fn several_queues_share_the_traffic() {
+    require_root!();
+    const FLOWS: usize = 16;
+    let host_namespace = Some(Namespace::anonymous().unwrap());
+    let host_addresses = vec![(IpAddr::V4(HOST), 24)];
+    let config = VethConfig { host_addresses, host_namespace, queues: 2, ..VethConfig::default() };
+    let veth = veth::create(&config).unwrap();
+    let interface = veth.attach(AttachConfig { queues: 2, ..whole() }).unwrap();
+    let clients: Vec<_> = (0..FLOWS)
+        .map(|flow| Peer::on_port(veth.host_namespace(), HOST, DEVICE, 6000 + flow as u16))
+        .map(|client| std::thread::spawn(move || client.ping(100, 4, 100)))
+        .collect();
+    let stop = Arc::new(AtomicBool::new(false));
+    let servers: Vec<_> = interface
+        .openers()
+        .into_iter()
+        .map(|opener| {
+            let stop = Arc::clone(&stop);
+            std::thread::spawn(move || {
+                let mut nic = opener.open(PLAN).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    echo_once(&mut nic, DEVICE);
+                    std::thread::yield_now();
+                }
+                assert_all_home(&mut nic);
+                nic.statistics().receive_frames
+            })
+        })
+        .collect();
+    let answered: usize = clients.into_iter().map(|client| client.join().unwrap_or(0)).sum();
+    stop.store(true, Ordering::Relaxed);
+    assert_eq!(answered, FLOWS * 100);
+    let received: Vec<u64> = servers.into_iter().map(|server| server.join().unwrap()).collect();
+    assert!(received.iter().all(|count| *count >= 100), "both queues get flows: {received:?}");
 }
 
 #[test]
