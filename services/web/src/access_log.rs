@@ -7,7 +7,7 @@ use crate::http::Request;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -156,7 +156,7 @@ fn open(path: &Path) -> std::io::Result<File> {
 }
 
 fn write_all(
-    path: &PathBuf,
+    path: &Path,
     mut file: File,
     messages: &Receiver<Message>,
     recycle: &SyncSender<Vec<u8>>,

@@ -236,6 +236,7 @@ pub struct ResourceKey {
 
 /// What is served for a path.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "nearly all are files: no pointer more on their way")]
 pub enum Target {
     /// Nothing: this status.
     Missing(u16),

@@ -32,10 +32,10 @@ pub fn evaluate(request: &Request<'_, '_>, validators: &Validators<'_>) -> Verdi
         if !matches {
             return Verdict::Failed;
         }
-    } else if let Some(time) = request.single("if-unmodified-since").and_then(date::parse) {
-        if validators.last_modified > time {
-            return Verdict::Failed;
-        }
+    } else if let Some(time) = request.single("if-unmodified-since").and_then(date::parse)
+        && validators.last_modified > time
+    {
+        return Verdict::Failed;
     }
     // 3 and 4: If-None-Match (weak comparison), else If-Modified-Since.
     let weak = |tag: &[u8]| tag.strip_prefix(b"W/").unwrap_or(tag) == validators.etag.as_bytes();
@@ -43,10 +43,10 @@ pub fn evaluate(request: &Request<'_, '_>, validators: &Validators<'_>) -> Verdi
         if matches {
             return Verdict::NotModified;
         }
-    } else if let Some(time) = request.single("if-modified-since").and_then(date::parse) {
-        if validators.last_modified <= time {
-            return Verdict::NotModified;
-        }
+    } else if let Some(time) = request.single("if-modified-since").and_then(date::parse)
+        && validators.last_modified <= time
+    {
+        return Verdict::NotModified;
     }
     // 5: If-Range, with strong comparison; a date must be the exact Last-Modified (13.1.5).
     let range_allowed = request.method == Method::Get

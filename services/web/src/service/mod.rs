@@ -268,10 +268,8 @@ impl WebService {
                     let path = directory.join(&name);
                     match entry.file_type() {
                         Ok(kind) if kind.is_dir() && depth < PRELOAD_DEPTH_MAX => pending.push((path, depth + 1)),
-                        Ok(kind) if kind.is_file() => {
-                            if !self.preload_file(root_index, root, &path, rules, seconds) {
-                                return;
-                            }
+                        Ok(kind) if kind.is_file() && !self.preload_file(root_index, root, &path, rules, seconds) => {
+                            return;
                         }
                         // Symbolic links are followed when asked for.
                         _ => {}
