@@ -103,17 +103,18 @@ impl Connection {
         }
     }
 
-    /// SND.WND, by the rule that only newer segments may change it.
+    /// SND.WND, by the rule that only newer segments may change it. As Linux, an ACK that advances SND.UNA always does:
+    /// by RFC 9293's SND.WL1 alone, reordering could leave a window that reaches too far from the new SND.UNA.
     #[inline]
-    pub(super) fn update_send_window(&mut self, segment: &SegmentIn<'_>, ack: SequenceNumber) {
-        // "If SND.WL1 < SEG.SEQ or (SND.WL1 = SEG.SEQ and SND.WL2 =< SEG.ACK)".
-        let newer = self.window_sequence.before(segment.sequence)
-            || (self.window_sequence == segment.sequence && self.window_acknowledgment.at_or_before(ack));
+    fn update_send_window(&mut self, segment: &SegmentIn<'_>, ack: SequenceNumber) {
+        let window = u32::from(segment.window) << self.send_scale;
+        let newer = ack.after(self.board.start())
+            || self.window_sequence.before(segment.sequence)
+            || (self.window_sequence == segment.sequence && window > self.send_window);
         if newer {
-            self.send_window = u32::from(segment.window) << self.send_scale;
+            self.send_window = window;
             self.window_sequence = segment.sequence;
-            self.window_acknowledgment = ack;
-            self.send_window_max = self.send_window_max.max(self.send_window);
+            self.send_window_max = self.send_window_max.max(window);
         }
     }
 

@@ -102,9 +102,8 @@ pub struct Connection {
     pub(super) send_next: SequenceNumber,
     /// SND.WND.
     pub(super) send_window: u32,
-    /// SND.WL1, SND.WL2.
+    /// SND.WL1.
     pub(super) window_sequence: SequenceNumber,
-    pub(super) window_acknowledgment: SequenceNumber,
     /// RCV.NXT.
     pub(super) receive_next: SequenceNumber,
     /// RCV.NXT + RCV.WND as last advertised: never moves left.
@@ -192,7 +191,6 @@ impl Connection {
             send_next: start,
             send_window: 0,
             window_sequence: SequenceNumber(0),
-            window_acknowledgment: start,
             receive_next: SequenceNumber(0),
             receive_edge: SequenceNumber(0),
             last_ack_sent: SequenceNumber(0),
@@ -267,7 +265,6 @@ impl Connection {
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
         connection.window_sequence = segment.sequence;
-        connection.window_acknowledgment = segment.acknowledgment;
         connection.send_window = u32::from(segment.window) << half.send_scale;
         connection.send_window_max = connection.send_window;
         connection.recovery = Recovery::new(connection.send_next);

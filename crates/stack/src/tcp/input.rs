@@ -111,14 +111,12 @@ impl Connection {
     }
 
     /// RFC 9293 §3.10.7.4 first, as Linux reads it: a segment may also begin at the right edge (an ACK by a peer that
-    /// has filled the window).
+    /// has filled the window), and end where our last ACK stands (the last segment again: its ACK and timestamp count,
+    /// or two ends that both only retransmit would never hear each other).
     #[inline]
     fn sequence_acceptable(&self, segment: &SegmentIn<'_>) -> bool {
-        let length = segment.sequence_length();
-        let end = segment.sequence + length;
-        let begins = segment.sequence.at_or_before(self.receive_edge);
-        let ends = if length == 0 { end.at_or_after(self.receive_next) } else { end.after(self.receive_next) };
-        begins && ends
+        let end = segment.sequence + segment.sequence_length();
+        segment.sequence.at_or_before(self.receive_edge) && end.at_or_after(self.last_ack_sent)
     }
 
     #[cold]
@@ -211,7 +209,6 @@ impl Connection {
         self.send_window = u32::from(segment.window);
         self.send_window_max = self.send_window;
         self.window_sequence = segment.sequence;
-        self.window_acknowledgment = segment.acknowledgment;
         if !acknowledges {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;

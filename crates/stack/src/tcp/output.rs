@@ -438,13 +438,19 @@ impl Connection {
         blocks
     }
 
+    /// SEG.SEQ of a pure ACK: SND.NXT, but inside the peer's window if that has shrunk, or it would not be accepted.
+    fn acknowledgment_sequence(&self) -> SequenceNumber {
+        let edge = self.board.start() + self.send_window;
+        if self.send_next.after(edge) { edge } else { self.send_next }
+    }
+
     /// Owed ACKs that no data carried.
     #[inline]
     fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
         let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted)).max(u32::from(self.is.ack_now));
         while copies > 0 && emitter.room() > 0 {
-            let header = self.header(self.send_next, Flags::ACK, env);
+            let header = self.header(self.acknowledgment_sequence(), Flags::ACK, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
                 break;
             }

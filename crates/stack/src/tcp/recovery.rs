@@ -94,7 +94,7 @@ impl Connection {
         let lost = self.detect_loss(news, env);
         if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
             self.enter_recovery(env);
-        } else if news.congestion_echo && self.is.ecn && self.phase == Phase::Open {
+        } else if self.reacts_to_echo(news) {
             self.enter_reduced(env);
         }
         match self.phase {
@@ -109,6 +109,13 @@ impl Connection {
             Phase::Open | Phase::Loss => self.grow_window(news, env),
         }
         self.is.output_wanted = true;
+    }
+
+    /// RFC 3168 §6.1.2: ECE reduces the window once per window of data; while CWR waits for data to go with it, the echo
+    /// is the old one.
+    fn reacts_to_echo(&self, news: &AckNews) -> bool {
+        let fresh = !self.is.ecn_reduced && !self.board.is_empty();
+        news.congestion_echo && self.is.ecn && fresh && self.phase == Phase::Open
     }
 
     /// Grows the window for an ACK outside PRR.

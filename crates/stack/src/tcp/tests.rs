@@ -215,7 +215,16 @@ fn debug_seed() {
         }
     }
     for (from, at, packet) in pair.log.take().unwrap() {
-        println!("{from} {:?} {:?} seq {} len {} ack {} win {} {:?}", at.as_micros(), packet.header.flags, packet.header.sequence, packet.payload.len(), packet.header.acknowledgment, packet.header.window, packet.header.options.sack_blocks.as_slice());
+        println!(
+            "{from} {:?} {:?} seq {} len {} ack {} win {} {:?}",
+            at.as_micros(),
+            packet.header.flags,
+            packet.header.sequence,
+            packet.payload.len(),
+            packet.header.acknowledgment,
+            packet.header.window,
+            packet.header.options.sack_blocks.as_slice()
+        );
     }
     println!("{}\n{}", pair.describe(0), pair.describe(1));
 }
