@@ -387,6 +387,7 @@ impl Engine {
         }
         if let Some(start) = worker.assigned.take() {
             self.request(index, start, transport);
+            self.dispatch(now, transport); // arrivals that waited for the first connection
         } else if self.options.rate_per_s.is_some() {
             let generation = worker.generation;
             for _ in 0..self.options.pipeline {
@@ -505,8 +506,14 @@ impl Engine {
         }
     }
 
+    /// Handshakes that may be under way: one until the first has succeeded, because a stack that doesn't know its
+    /// neighbour's Ethernet address yet keeps only a few packets for it and would send the others a second later.
+    fn connecting_max(&self) -> usize {
+        if self.connections_opened == 0 { 1 } else { CONNECTING_MAX }
+    }
+
     fn connect_some(&mut self, now: Time, transport: &mut impl Transport) {
-        while self.connecting < CONNECTING_MAX && self.phase != Phase::Over {
+        while self.connecting < self.connecting_max() && self.phase != Phase::Over {
             let Some(index) = self.unconnected.pop_front() else { return };
             self.connect(index, now, transport);
         }
@@ -543,10 +550,13 @@ impl Engine {
 
     /// Gives requests that are due to workers that are free.
     fn dispatch(&mut self, now: Time, transport: &mut impl Transport) {
+        let on_demand = self.opens_on_demand();
         let Some(schedule) = self.schedule.as_mut() else { return };
         schedule.advance(now);
+        if on_demand && self.connections_opened == 0 && self.connecting > 0 {
+            return;
+        }
         while let Some((index, generation)) = self.free.pop_front() {
-            let on_demand = self.opens_on_demand();
             let Some(worker) = self.workers.get_mut(index as usize) else { continue };
             let usable = if on_demand { State::Idle } else { State::Open };
             if worker.generation != generation || worker.state != usable {
@@ -559,6 +569,9 @@ impl Engine {
             if on_demand {
                 worker.assigned = Some(start);
                 self.connect(index, now, transport);
+                if self.connections_opened == 0 {
+                    return;
+                }
             } else {
                 worker.since = now;
                 self.request(index, start, transport);

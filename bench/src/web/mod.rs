@@ -39,6 +39,8 @@ pub struct WebBenchOptions {
     pub duration: Option<Duration>,
     /// Only cases whose name contains this.
     pub filter: Option<String>,
+    /// Only peers whose name contains this.
+    pub peers: Option<String>,
     /// Processor of the server.
     pub server_cpu: usize,
     /// Processor of the client.
@@ -56,6 +58,7 @@ impl WebBenchOptions {
             repetitions: None,
             duration: None,
             filter: None,
+            peers: None,
             server_cpu: 0,
             client_cpu: 1,
             mtu: 1_500,
@@ -131,10 +134,13 @@ fn cases(options: &WebBenchOptions) -> Vec<Case> {
 }
 
 /// Peers of a case, the one others are compared with first.
-fn peers(case: &Case) -> Vec<Peer> {
+fn peers(options: &WebBenchOptions, case: &Case) -> Vec<Peer> {
     let mut peers = vec![Peer::NGINX, Peer::NGINX_NO_OFFLOADS, Peer::QANAT_PRE, Peer::QANAT_PER_SEND];
     if case.kernel_client {
         peers.push(Peer::NGINX_KERNEL_CLIENT);
+    }
+    if let Some(filter) = &options.peers {
+        peers.retain(|peer| peer.name().contains(filter.as_str()));
     }
     peers
 }
@@ -205,7 +211,7 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     }
     let mut rows = Vec::new();
     for case in &cases {
-        let peers = peers(case);
+        let peers = peers(options, case);
         let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
         let mut measure = |number: usize| {
             let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
@@ -418,7 +424,7 @@ mod tests {
     #[test]
     fn quick_fits_its_time() {
         let options = WebBenchOptions { quick: true, ..options() };
-        let runs: usize = cases(&options).iter().map(|case| peers(case).len()).sum();
+        let runs: usize = cases(&options).iter().map(|case| peers(&options, case).len()).sum();
         let each = options.duration() + options.warm_up() + Duration::from_millis(600);
         assert!(each * runs as u32 * (options.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
         assert!(cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none()));
