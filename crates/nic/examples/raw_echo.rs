@@ -8,10 +8,10 @@
 //! `--single`: both ends in one thread, which never waits: processor time per echo, whatever else the machine does.
 //! `--to-kernel`: frames for a UDP socket of the kernel that nobody reads: the sender's processor time per frame.
 
-use qanat_nic::af_xdp::{AttachConfig, Interface, RingSizes, Rule};
+use qanat_nic::af_xdp::{AttachConfig, Interface, QueueOpener, RingSizes, Rule};
 use qanat_nic::link::{self, Feature, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
-use qanat_nic::{AfXdp, Frame, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
+use qanat_nic::{AfXdp, Frame, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,6 +170,98 @@ fn to_kernel(veth: &Veth, mut nic: AfXdp, arguments: &Arguments) -> Result<(), B
     Ok(())
 }
 
+/// Receives, and echoes unless `one_way`, until told to stop.
+fn serve(opener: QueueOpener, batch: usize, one_way: bool, stop: &AtomicBool) -> (VnicStatistics, f64) {
+    pin(0);
+    let mut nic = opener.open(MemoryPlan::default()).expect("open the server's queue");
+    let mut frames = Vec::with_capacity(batch);
+    while !stop.load(Ordering::Relaxed) {
+        nic.receive(&mut frames, batch);
+        let is_idle = frames.is_empty();
+        for mut frame in frames.drain(..) {
+            if !one_way {
+                echo(&mut frame);
+                let _ = nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default());
+            }
+        }
+        if is_idle {
+            std::hint::spin_loop();
+        } else {
+            nic.flush();
+        }
+    }
+    (nic.statistics(), thread_seconds())
+}
+
+/// Sends whole batches (a kick costs a system call) as the window allows, and takes the echoes back.
+fn generate(nic: &mut AfXdp, template: &[u8], arguments: &Arguments) {
+    let (batch, one_way) = (arguments.batch, arguments.one_way);
+    let mut frames = Vec::with_capacity(batch);
+    let start = Instant::now();
+    let (mut sent, mut received) = (0u64, 0u64);
+    let mut last_progress = Instant::now();
+    while start.elapsed() < Duration::from_secs(arguments.seconds) {
+        let room = nic.transmit_room().min(batch);
+        let mut queued = 0;
+        if one_way || sent + batch as u64 <= received + arguments.window {
+            while queued < room
+                && let Some(mut frame) = nic.transmit_pool().allocate(64)
+            {
+                frame.append(template.len()).expect("fits").copy_from_slice(template);
+                if nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).is_err() {
+                    break;
+                }
+                queued += 1;
+            }
+            sent += queued as u64;
+        }
+        if queued > 0 {
+            nic.flush();
+        }
+        let count = nic.receive(&mut frames, batch);
+        received += count as u64;
+        frames.clear();
+        if count > 0 || one_way {
+            last_progress = Instant::now();
+        } else if last_progress.elapsed() > Duration::from_millis(100) {
+            // Lost frames (a full veth ring) would close the window for good.
+            received = sent;
+        }
+    }
+}
+
+fn two_threads(
+    server: QueueOpener,
+    client: QueueOpener,
+    template: &[u8],
+    arguments: &Arguments,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let server_stop = Arc::clone(&stop);
+    let (batch, one_way) = (arguments.batch, arguments.one_way);
+    let server = std::thread::spawn(move || serve(server, batch, one_way, &server_stop));
+    pin(1);
+    let mut nic = client.open(MemoryPlan::default())?;
+    let start = Instant::now();
+    generate(&mut nic, template, arguments);
+    let seconds = start.elapsed().as_secs_f64();
+    let client_seconds = thread_seconds();
+    stop.store(true, Ordering::Relaxed);
+    let (statistics, server_seconds) = server.join().map_err(|_| "the server thread panicked")?;
+    let moved = if one_way { statistics.receive_frames } else { nic.statistics().receive_frames };
+    println!(
+        "{:.3} Mpps {} ({moved} frames in {seconds:.2} s; length {}, batch {batch}, window {}{})",
+        moved as f64 / seconds / 1e6,
+        if one_way { "one way" } else { "echoed" },
+        arguments.length,
+        arguments.window,
+        if arguments.threaded { ", threaded" } else { "" },
+    );
+    println!("client: {:?}, {client_seconds:.2} s of processor", nic.statistics());
+    println!("server: {statistics:?}, {server_seconds:.2} s of processor");
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments = arguments()?;
     let config = VethConfig {
@@ -202,81 +294,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             &arguments,
         );
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    let server_stop = Arc::clone(&stop);
-    let (batch, one_way) = (arguments.batch, arguments.one_way);
-    let opener = server.openers().remove(0);
-    let server_thread = std::thread::spawn(move || {
-        pin(0);
-        let mut nic = opener.open(MemoryPlan::default()).expect("open the server's queue");
-        let mut frames = Vec::with_capacity(batch);
-        while !server_stop.load(Ordering::Relaxed) {
-            nic.receive(&mut frames, batch);
-            let is_idle = frames.is_empty();
-            for mut frame in frames.drain(..) {
-                if !one_way {
-                    echo(&mut frame);
-                    let _ = nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default());
-                }
-            }
-            if !is_idle {
-                nic.flush();
-            } else {
-                std::hint::spin_loop();
-            }
-        }
-        (nic.statistics(), thread_seconds())
-    });
-    pin(1);
-    let mut nic = client.openers().remove(0).open(MemoryPlan::default())?;
-    let mut frames = Vec::with_capacity(batch);
-    let start = Instant::now();
-    let (mut sent, mut received) = (0u64, 0u64);
-    let mut last_progress = Instant::now();
-    while start.elapsed() < Duration::from_secs(arguments.seconds) {
-        let room = nic.transmit_room().min(batch);
-        let window = if one_way { u64::MAX } else { arguments.window };
-        let mut queued = 0;
-        // Whole batches only: a kick costs a system call.
-        if one_way || sent + batch as u64 <= received + window {
-            while queued < room
-                && let Some(mut frame) = nic.transmit_pool().allocate(64)
-            {
-                frame.append(template.len()).expect("fits").copy_from_slice(&template);
-                if nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).is_err() {
-                    break;
-                }
-                queued += 1;
-            }
-            sent += queued as u64;
-        }
-        if queued > 0 {
-            nic.flush();
-        }
-        let count = nic.receive(&mut frames, batch);
-        received += count as u64;
-        frames.clear();
-        if count > 0 || one_way {
-            last_progress = Instant::now();
-        } else if last_progress.elapsed() > Duration::from_millis(100) {
-            // Lost frames (a full veth ring) would close the window for good.
-            received = sent;
-        }
-    }
-    let seconds = start.elapsed().as_secs_f64();
-    let client_seconds = thread_seconds();
-    stop.store(true, Ordering::Relaxed);
-    let (statistics, server_seconds) = server_thread.join().map_err(|_| "the server thread panicked")?;
-    let echoed = if one_way { statistics.receive_frames } else { nic.statistics().receive_frames };
-    println!(
-        "{:.3} Mpps {} ({echoed} frames in {seconds:.2} s; length {}, batch {batch}, window {}{})",
-        echoed as f64 / seconds / 1e6,
-        if one_way { "one way" } else { "echoed" },
-        arguments.length,
-        arguments.window,
-        if arguments.threaded { ", threaded" } else { "" },
-    );
-    println!("client: {:?}, {client_seconds:.2} s of processor", nic.statistics());
-    println!("server: {statistics:?}, {server_seconds:.2} s of processor");
-    Ok(())
+    two_threads(server.openers().remove(0), client.openers().remove(0), &template, &arguments)
 }

@@ -142,7 +142,7 @@ pub fn wait(mut done: impl FnMut() -> bool) {
 pub mod frame_bytes {
     use super::pseudo_header_sum;
     use qanat_wire::ethernet::MacAddress;
-    use std::net::Ipv4Addr;
+    use std::net::{Ipv4Addr, Ipv6Addr};
 
     pub fn arp_request(mac: MacAddress, own: Ipv4Addr, target: Ipv4Addr) -> Vec<u8> {
         let mut bytes = vec![0xff; 6];
@@ -151,6 +151,34 @@ pub mod frame_bytes {
         bytes.extend(mac.0);
         bytes.extend(own.octets());
         bytes.extend([0; 6]);
+        bytes.extend(target.octets());
+        bytes
+    }
+
+    /// An ICMP message of `kind` that quotes a UDP packet which `destination` sent from `quoted_port`.
+    pub fn icmp(
+        mac: MacAddress,
+        source: Ipv4Addr,
+        target_mac: MacAddress,
+        target: Ipv4Addr,
+        kind: u8,
+        quoted_port: u16,
+    ) -> Vec<u8> {
+        let quoted = udp((target_mac, target, quoted_port), (mac, source, 9), b"");
+        let mut bytes = udp((mac, source, 0), (target_mac, target, 0), &quoted[14..]);
+        bytes[23] = 1;
+        bytes[34..42].copy_from_slice(&[kind, 3, 0, 0, 0, 0, 0, 0]);
+        bytes
+    }
+
+    pub fn neighbour_solicitation(mac: MacAddress, target: Ipv6Addr) -> Vec<u8> {
+        let tail = &target.octets()[13..];
+        let mut bytes = vec![0x33, 0x33, 0xff, tail[0], tail[1], tail[2]];
+        bytes.extend(mac.0);
+        bytes.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 24, 58, 255]);
+        bytes.extend([0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9]);
+        bytes.extend([0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, tail[0], tail[1], tail[2]]);
+        bytes.extend([135, 0, 0, 0, 0, 0, 0, 0]);
         bytes.extend(target.octets());
         bytes
     }

@@ -9,7 +9,7 @@ use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
 use qanat_nic::{AfXdp, ChecksumOffload, DeviceError, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::{BufRead, BufReader};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsRawFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -151,6 +151,36 @@ fn kernel_and_own_addresses_live_on_one_interface() {
     assert_eq!(frames.pop().unwrap().bytes()[36..38], 40_050u16.to_be_bytes());
     let verdicts = host_end.verdicts().unwrap();
     assert_eq!((verdicts.taken_service, verdicts.taken_arp), (1, 1), "{verdicts:?}");
+    // ICMP: an error about the generator's packet is the generator's, a ping and other errors are the kernel's.
+    for (quoted_port, kind) in [(40_050u16, 3u8), (53, 3), (40_050, 8)] {
+        let bytes = frame_bytes::icmp(veth.device_mac(), DEVICE, host_mac, HOST, kind, quoted_port);
+        helpers::send(&mut nic, &bytes);
+    }
+    helpers::wait(|| generator.receive(&mut frames, 8) > 0);
+    assert_eq!(frames.drain(..).count(), 1);
+    assert_eq!(host_end.verdicts().unwrap().taken_error, 1);
+    // Neighbour discovery: the solicited target decides. A VLAN tag, a fragment and half a header are the kernel's.
+    let (own_v6, other_v6): (Ipv6Addr, Ipv6Addr) = ("fd00::3".parse().unwrap(), "fd00::1:3".parse().unwrap());
+    host_end
+        .set_rules(&[Rule::whole(ours.into()), Rule::whole(own_v6.into()), Rule::shared(HOST.into(), &[ports])])
+        .unwrap();
+    let before = host_end.verdicts().unwrap();
+    for target in [own_v6, other_v6] {
+        helpers::send(&mut nic, &frame_bytes::neighbour_solicitation(veth.device_mac(), target));
+    }
+    let mut tagged = frame_bytes::udp((veth.device_mac(), DEVICE, 7), (host_mac, ours, 7), b"tagged");
+    tagged.splice(12..12, [0x81, 0, 0, 5]);
+    let mut fragment = frame_bytes::udp((veth.device_mac(), DEVICE, 7), (host_mac, HOST, 40_050), b"part");
+    fragment[20] = 0x20;
+    for bytes in [&tagged[..], &fragment[..], &tagged[..14], &fragment[..20]] {
+        helpers::send(&mut nic, bytes);
+    }
+    let after = host_end.verdicts().unwrap();
+    assert_eq!(after.taken_nd - before.taken_nd, 1);
+    assert_eq!((after.taken_address, after.taken_service), (before.taken_address, before.taken_service));
+    assert_eq!(after.malformed - before.malformed, 1, "the cut IPv4 header");
+    assert_eq!(generator.receive(&mut frames, 8), 1);
+    frames.clear();
     // Rules can change under way.
     host_end.set_rules(&[Rule::whole(ours.into())]).unwrap();
     let bytes = frame_bytes::udp((veth.device_mac(), DEVICE, 7), (host_mac, HOST, 40_050), b"gone");
