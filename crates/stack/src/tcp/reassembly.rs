@@ -79,7 +79,7 @@ impl Reassembly {
                 return Insertion::Duplicate(whole);
             }
             chunk.trim_front(overlap as usize);
-            start = start + overlap;
+            start += overlap;
             index += 1;
         }
         // What lies within the new segment and ends no later is replaced only if it is wholly covered... but bytes held
@@ -290,7 +290,7 @@ mod tests {
         let mut next = sequence(11);
         while let Some(chunk) = queue.pop(next) {
             out.extend_from_slice(chunk.bytes());
-            next = next + chunk.len() as u32;
+            next += chunk.len() as u32;
         }
         assert_eq!(out, b"bcdeklmnofghij");
         assert!(blocks(&mut queue, 25).is_empty());

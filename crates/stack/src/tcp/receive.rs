@@ -32,10 +32,9 @@ impl Connection {
             return self.receive_orphaned(segment, env);
         }
         let data_end = segment.sequence + segment.payload_length;
-        if segment.flags.contains(Flags::FIN) && data_end.at_or_before(self.receive_edge) {
-            if self.fin_at.is_none() && data_end.at_or_after(self.receive_next) {
-                self.fin_at = Some(data_end);
-            }
+        let fin_in_window = data_end.at_or_before(self.receive_edge) && data_end.at_or_after(self.receive_next);
+        if segment.flags.contains(Flags::FIN) && fin_in_window && self.fin_at.is_none() {
+            self.fin_at = Some(data_end);
         }
         if let Some(chunk) = payload
             && !chunk.is_empty()

@@ -435,7 +435,7 @@ mod tests {
                 let at = |offset: u16| board.start() + u32::from(offset) % (outstanding + 1);
                 match step {
                     Step::Push(length) => {
-                        next = next + u32::from(length);
+                        next += u32::from(length);
                         board.push(next, Time::ZERO);
                     }
                     Step::Ack(offset) => {

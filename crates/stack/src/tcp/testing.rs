@@ -159,7 +159,6 @@ macro_rules! env {
         }
     };
 }
-pub(crate) use env;
 
 impl Host {
     pub fn new(config: TcpConfig, maximum_segment: u16) -> Host {
@@ -392,6 +391,9 @@ impl Host {
     }
 }
 
+/// Says of the packets of a sender which vanish.
+pub type Filter = Box<dyn FnMut(usize, &Packet) -> bool>;
+
 /// Two hosts and the link.
 pub struct Pair {
     pub now: Time,
@@ -405,7 +407,7 @@ pub struct Pair {
     /// Every packet sent, for assertions (sender, time, packet); only if asked for.
     pub log: Option<Vec<(usize, Time, Packet)>>,
     /// Drop the packets of this filter.
-    pub drop: Option<Box<dyn FnMut(usize, &Packet) -> bool>>,
+    pub drop: Option<Filter>,
 }
 
 impl Pair {

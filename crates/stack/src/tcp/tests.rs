@@ -11,10 +11,6 @@ fn host() -> Host {
     Host::new(TcpConfig::default(), 1_460)
 }
 
-fn small() -> TcpConfig {
-    TcpConfig { receive_window: 64 * 1024, receive_frames_max: 64, ..TcpConfig::default() }
-}
-
 fn pair(faults: Faults, seed: u64) -> Pair {
     Pair::new(host(), host(), faults, seed)
 }
@@ -183,8 +179,58 @@ fn a_megabyte_with_five_percent_loss() {
     }
 }
 
+/// Seconds that 8 MiB take over a path.
+fn transfer(faults: Faults, seed: u64, config: TcpConfig) -> (f64, String) {
+    let mut other = faults;
+    other.rate = 0;
+    let mut pair = Pair::new(Host::new(config.clone(), 1_460), Host::new(config, 1_460), faults, seed).handshake();
+    pair.faults[1] = other;
+    let length = 8 << 20;
+    let data = Bytes::from(pattern(seed, length));
+    for start in (0..length).step_by(65_536) {
+        pair.hosts[0].to_send.push_back(data.slice(start..start + 65_536));
+    }
+    let begin = pair.now;
+    pair.turn(0);
+    pair.run_until(Duration::from_secs(1_000), |pair| pair.hosts[1].received.len() >= length);
+    (pair.now.since(begin).as_secs_f64(), pair.describe(0))
+}
+
+/// Goodput over loss, delay and queue; kept as a table to compare by eye: `cargo test goodput -- --ignored --nocapture`.
 #[test]
-#[ignore]
+#[ignore = "prints a table"]
+fn goodput_table() {
+    let config = TcpConfig { receive_window: 4 << 20, receive_frames_max: 4_096, ..TcpConfig::default() };
+    println!("RTT ms  loss 1/1000  queue  reorder | cubic Mbit/s  new-reno Mbit/s");
+    for (delay, loss, queue, reorder) in [
+        (5, 0, 1000, 0), (5, 0, 20, 0), (5, 1, 1000, 0), (5, 10, 1000, 0), (5, 50, 1000, 0), (5, 10, 20, 0),
+        (25, 0, 1000, 0), (25, 0, 20, 0), (25, 1, 1000, 0), (25, 10, 1000, 0), (25, 50, 1000, 0),
+        (100, 0, 1000, 0), (100, 1, 1000, 0), (100, 10, 1000, 0), (25, 0, 1000, 100), (25, 10, 1000, 100),
+    ] {
+        let faults = Faults {
+            loss,
+            reorder,
+            jitter: Duration::from_millis(delay / 2 + 1),
+            delay: Duration::from_millis(delay),
+            rate: 12_500_000,
+            queue,
+            ..Faults::none()
+        };
+        let rate = |algorithm| {
+            let config = TcpConfig { congestion: algorithm, ..config.clone() };
+            let times: Vec<(f64, String)> = (0..3).map(|seed| transfer(faults, seed, config.clone())).collect();
+            if std::env::var("TCP_VERBOSE").is_ok() {
+                println!("{}", times[0].1);
+            }
+            (8 << 20) as f64 * 8.0 / 1e6 / (times.iter().map(|time| time.0).sum::<f64>() / 3.0)
+        };
+        let (cubic, reno) = (rate(CongestionAlgorithm::Cubic), rate(CongestionAlgorithm::NewReno));
+        println!("{:6}  {loss:11}  {queue:5}  {reorder:7} | {cubic:12.1}  {reno:15.1}", delay * 2);
+    }
+}
+
+#[test]
+#[ignore = "prints one seed's packets"]
 fn debug_seed() {
     let seed: u64 = std::env::var("TCP_SEED").unwrap().parse().unwrap();
     let (mut pair, lengths) = random_pair(seed);
