@@ -285,8 +285,11 @@ fn link_error(error: io::Error, name: &str, mtu: u32, driver: &str) -> DeviceErr
         Some(libc::EOPNOTSUPP) => DeviceError::NoNativeXdp { name, driver: driver.to_owned() },
         Some(libc::ERANGE) => DeviceError::MtuTooLarge { name, mtu },
         Some(libc::ENODEV) => DeviceError::NoSuchInterface { name },
-        // veth needs as many receive queues as its peer has transmit queues.
-        Some(libc::ENOSPC) => DeviceError::TooFewQueues { name, wanted: 2, available: 1 },
+        Some(libc::ENOSPC) => DeviceError::Invalid {
+            reason: format!(
+                "{name} has fewer receive queues than its veth peer has transmit queues: make it with as many"
+            ),
+        },
         _ => DeviceError::system("attach the XDP program", error),
     }
 }
