@@ -42,6 +42,11 @@ pub struct Context<'a> {
 }
 
 impl<'a> Context<'a> {
+    /// A context for one call of a service, for whoever drives stack and device itself: a simulator with its own clock.
+    pub fn new(stack: &'a mut Stack, vnic: &'a mut dyn Vnic, now: Time) -> Context<'a> {
+        Context { stack, vnic, now }
+    }
+
     /// Time of the current poll.
     pub fn now(&self) -> Time {
         self.now
