@@ -12,6 +12,8 @@ const PLOT_HEIGHT: f64 = 190.0;
 const LEGEND_HEIGHT: f64 = 28.0;
 const LINE_HEIGHT: f64 = 16.0;
 const GRID_LINES_MAX: usize = 6;
+/// A few groups don't fill the width with fat bars.
+const GROUP_WIDTH_MAX: f64 = 260.0;
 
 /// Bars of one quantity.
 #[derive(Clone, PartialEq, Debug)]
@@ -93,7 +95,7 @@ impl Panel {
             );
             text(svg, MARGIN - 8.0, y + 4.0, "end", 10, "#444444", &short(step * line as f64));
         }
-        let group_width = (WIDTH - 24.0 - MARGIN) / self.groups.len().max(1) as f64;
+        let group_width = ((WIDTH - 24.0 - MARGIN) / self.groups.len().max(1) as f64).min(GROUP_WIDTH_MAX);
         let bar_width = group_width * 0.84 / self.bars.len().max(1) as f64;
         for (number, group) in self.groups.iter().enumerate() {
             let left = MARGIN + group_width * (number as f64 + 0.08);

@@ -216,7 +216,12 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
         let mut measure = |number: usize| {
             let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, peer.name()));
-            measure(options, &topology, &site, case, peer)
+            measure(options, &topology, &site, case, peer).map_err(|error| match error {
+                HarnessError::Child(message) => {
+                    HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
+                }
+                other => other,
+            })
         };
         let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
