@@ -593,3 +593,23 @@ proptest! {
         bench.service.on_doorbell(&mut bench.stack);
     }
 }
+
+/// Prints what a cached request costs: `cargo test --release -p qanat-web cost -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_cached_request() {
+    let directory = site();
+    let mut bench = Bench::new(directory.path(), |_| {});
+    let id = bench.open();
+    let request = "GET /small.txt HTTP/1.1\r\nHost: 10.77.0.2\r\nUser-Agent: wrk\r\nAccept: */*\r\n\r\n";
+    bench.stream(id, request);
+    const COUNT: u32 = 1_000_000;
+    let start = std::time::Instant::now();
+    for _ in 0..COUNT {
+        bench.data(id, request);
+        let sent = bench.stack.connections.get_mut(&id).unwrap().sent.drain(..).count();
+        assert_eq!(sent, 1);
+        bench.event(Event::Acked { connection: id, bytes: 350 });
+    }
+    println!("{} ns per request, Data and Acked together", start.elapsed().as_nanos() / u128::from(COUNT));
+}
