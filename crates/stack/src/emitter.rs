@@ -1,6 +1,5 @@
 //! From TCP segment to frame: headers written once, the payload copied from its owner or already in place.
 
-use crate::neighbour::NeighbourHint;
 use crate::network::{IpMeta, Link, Network, prepend_ethernet};
 use crate::tcp::{Emitter, SegmentPayload};
 use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
@@ -15,9 +14,8 @@ pub(crate) struct SegmentEmitter<'a> {
     pub(crate) meta: IpMeta,
     pub(crate) local_port: u16,
     pub(crate) remote_port: u16,
-    /// The next hop's address; `None`: frames wait for it.
-    pub(crate) mac: Option<MacAddress>,
-    pub(crate) hint: NeighbourHint,
+    /// The next hop's address.
+    pub(crate) mac: MacAddress,
     /// Frames the device certainly takes.
     pub(crate) room: usize,
 }
@@ -73,10 +71,6 @@ impl SegmentEmitter<'_> {
             }
         }
         let Some(options) = headers.write(&mut frame, sum) else { return false };
-        if self.mac.is_none() {
-            self.network.wait(self.hint, frame, options);
-            return true;
-        }
         self.room = self.room.saturating_sub(1);
         self.network.transmit(self.vnic, TransmitBuffer::Owned(frame), options)
     }
@@ -88,7 +82,7 @@ impl SegmentEmitter<'_> {
         let first_length = first.tailroom() & !1;
         let rest_capacity = first.capacity() & !1;
         let rest_count = (headers.payload_length - first_length).div_ceil(rest_capacity);
-        if self.mac.is_none() || self.room <= rest_count || rest_count >= self.network.link.buffers_max {
+        if self.room <= rest_count || rest_count >= self.network.link.buffers_max {
             return false;
         }
         let mut rest: Vec<Frame> = Vec::with_capacity(rest_count);
@@ -143,14 +137,12 @@ impl Emitter for SegmentEmitter<'_> {
         let headers = Headers {
             link: self.network.link,
             meta: IpMeta { ecn, ..self.meta },
-            mac: self.mac.unwrap_or_default(),
+            mac: self.mac,
             ports: [a, b, c, d],
             segment: header,
             payload_length: payload.len(),
         };
-        if let SegmentPayload::Ready { source, stamp, offset, .. } = payload
-            && self.mac.is_some()
-        {
+        if let SegmentPayload::Ready { source, stamp, offset, .. } = payload {
             let mut options = None;
             let ready = source.ready(stamp, offset, &mut |frame, sum| {
                 if frame.len() == headers.payload_length {

@@ -45,6 +45,8 @@ pub(crate) struct Network {
     /// Own addresses are the kernel's too: neighbours are learnt from what they send, never asked for.
     pub(crate) shared_address: bool,
     pub(crate) icmp_limit: RateLimiter,
+    /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
+    resolved: bool,
     retries: Wheel<NeighbourHint>,
     request_limit: RateLimiter,
 }
@@ -166,6 +168,7 @@ impl Network {
             counters: Counters::default(),
             shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
+            resolved: false,
             // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
             request_limit: RateLimiter::new(NEIGHBOUR_REQUESTS_PER_SECOND, now),
@@ -237,7 +240,7 @@ impl Network {
     }
 
     /// Keeps a finished frame, but for its Ethernet destination, until the neighbour answers.
-    pub(crate) fn wait(&mut self, hint: NeighbourHint, frame: Frame, options: TransmitOptions) {
+    fn wait(&mut self, hint: NeighbourHint, frame: Frame, options: TransmitOptions) {
         if self.neighbours.wait(hint, Pending { frame, options }).is_some() {
             self.counters.neighbour_pending_dropped += 1;
         }
@@ -283,12 +286,18 @@ impl Network {
         if !mac.is_unicast() || !self.routes.is_on_link(address) || self.routes.is_own(address) {
             return;
         }
+        self.resolved = true;
         for Pending { mut frame, options } in self.neighbours.learn(now, address, mac, solicited, create) {
             if let Some(destination) = frame.bytes_mut().get_mut(..6) {
                 destination.copy_from_slice(&mac.0);
                 self.transmit(vnic, TransmitBuffer::Owned(frame), options);
             }
         }
+    }
+
+    /// Whether a neighbour's address may have become known since the last call.
+    pub(crate) fn take_resolved(&mut self) -> bool {
+        std::mem::take(&mut self.resolved)
     }
 
     /// Repeats requests that are due; gives up on neighbours that stay silent, and calls `failed` with each.

@@ -66,6 +66,8 @@ pub(crate) struct Transport {
     pub(crate) listeners: Slab<Listener>,
     /// Connections with something to send.
     ready: VecDeque<u32>,
+    /// Connections whose next hop's address is being asked for.
+    unresolved: Vec<u32>,
     /// Control segments that belong to no connection: SYN-ACKs, resets, ACKs of TIME-WAIT.
     pub(crate) replies: VecDeque<Reply>,
     /// When the last SYN cookie was sent.
@@ -91,6 +93,7 @@ impl Transport {
             time_wait_order: VecDeque::with_capacity(config.time_wait_max),
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),
+            unresolved: Vec::new(),
             replies: VecDeque::with_capacity(REPLIES_MAX),
             cookie_sent: None,
             unreachable: Vec::new(),
@@ -267,6 +270,10 @@ impl Stack {
     pub(crate) fn output_connections(&mut self, now: Time, vnic: &mut dyn Vnic) {
         self.fail_unreachable(now);
         self.output_replies(now, vnic);
+        if self.network.take_resolved() {
+            let transport = &mut self.transport;
+            transport.ready.extend(transport.unresolved.drain(..));
+        }
         // Each waiting connection gets one turn; what the device has no room for waits for the next poll.
         for _ in 0..self.transport.ready.len() {
             let room = vnic.transmit_room();
@@ -276,9 +283,14 @@ impl Stack {
             }
             let Some(slot) = self.transport.ready.pop_front() else { return };
             let Some(connection) = self.transport.connections.at_mut(slot) else { continue };
-            connection.ready = false;
             let (mac, hint) = self.network.resolve(now, vnic, connection.next_hop, connection.hint);
             connection.hint = hint;
+            let Some(mac) = mac else {
+                // It stays marked as ready, so it is in one list only.
+                self.transport.unresolved.push(slot);
+                continue;
+            };
+            connection.ready = false;
             let mut emitter = SegmentEmitter {
                 network: &mut self.network,
                 vnic,
@@ -289,7 +301,6 @@ impl Stack {
                 local_port: connection.key.local_port(),
                 remote_port: connection.key.remote_port(),
                 mac,
-                hint,
                 room,
             };
             let disposition = connection.tcp.output(&mut env!(self, now), &mut emitter);
@@ -299,6 +310,11 @@ impl Stack {
 
     /// Connection attempts through neighbours that did not answer end.
     fn fail_unreachable(&mut self, now: Time) {
+        if !self.transport.unreachable.is_empty() {
+            // Those that keep trying ask again.
+            let transport = &mut self.transport;
+            transport.ready.extend(transport.unresolved.drain(..));
+        }
         while let Some(address) = self.transport.unreachable.pop() {
             // A walk over all connections, at most as often as a neighbour fails after three seconds of asking.
             let failed: Vec<u32> = self

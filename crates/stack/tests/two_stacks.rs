@@ -113,3 +113,24 @@ fn a_megabyte() {
 fn a_megabyte_over_ipv6() {
     exchange(["fd00::1", "fd00::2"], PairConfig::default(), 1 << 20);
 }
+
+/// Many connections begun before the neighbour is known all leave with its first answer, none after a retransmission.
+#[test]
+fn a_burst_before_the_neighbour_is_known() {
+    let clock = ManualClock::new();
+    let [mut client, mut server] = hosts(&clock, ["10.0.0.1", "10.0.0.2"], PairConfig::default());
+    let target: SocketAddr = "10.0.0.2:80".parse().unwrap();
+    server.stack.listen(target, ListenOptions::default()).unwrap();
+    for _ in 0..50 {
+        client.stack.connect(clock.now(), target, ConnectOptions::default()).unwrap();
+    }
+    let mut connected = 0;
+    for _ in 0..100 {
+        clock.advance(Duration::from_micros(100));
+        client.transmit(&clock);
+        server.events(&clock);
+        server.transmit(&clock);
+        connected += client.events(&clock).iter().filter(|event| matches!(event, Event::Connected { .. })).count();
+    }
+    assert_eq!(connected, 50, "within 10 ms");
+}

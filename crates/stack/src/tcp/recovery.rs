@@ -238,7 +238,7 @@ impl Connection {
     fn reduce(&mut self, cause: CongestionCause) {
         let segment = u32::from(self.maximum_segment);
         if self.phase == Phase::Open {
-            self.recovery.undo.start(self.window, self.board.start());
+            self.recovery.undo.start(self.window, self.board.start(), self.board.retransmitted() == 0);
         }
         let flight = self.board.outstanding();
         self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);

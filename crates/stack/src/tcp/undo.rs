@@ -19,12 +19,15 @@ pub struct Undo {
     first_stamp: Option<u32>,
     /// Any retransmission was made.
     retransmitted: bool,
+    /// See `start`.
+    clean: bool,
 }
 
 impl Undo {
-    /// A reduction begins.
-    pub fn start(&mut self, before: Window, marker: SequenceNumber) {
-        *self = Undo { before: Some(before), marker, outstanding: 0, first_stamp: None, retransmitted: false };
+    /// A reduction begins. `clean`: no retransmission of an earlier episode is in flight; if one is, an old timestamp in
+    /// the next ACK proves nothing.
+    pub fn start(&mut self, before: Window, marker: SequenceNumber, clean: bool) {
+        *self = Undo { before: Some(before), marker, outstanding: 0, first_stamp: None, retransmitted: false, clean };
     }
 
     /// It can't be undone.
@@ -37,7 +40,7 @@ impl Undo {
         self.outstanding += 1;
         if !self.retransmitted {
             self.retransmitted = true;
-            self.first_stamp = Some(stamp);
+            self.first_stamp = self.clean.then_some(stamp);
         }
     }
 
