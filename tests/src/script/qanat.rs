@@ -1,0 +1,542 @@
+//! This project's stack under a virtual clock, with socket calls mapped onto its native interface.
+//!
+//! | call | native interface |
+//! |---|---|
+//! | `connect` | `Stack::connect`; `SO_ERROR` from `Connected` and `Closed` |
+//! | `accept` | the next `Accepted` |
+//! | `read` | chunks of `Data`, consumed; `Closed`'s reason as the error |
+//! | `write` | `Stack::send` |
+//! | `shutdown(SHUT_WR)`, `close` | `Stack::shutdown`, `Stack::close`; `close` with unread bytes or `SO_LINGER` 0: `abort` |
+//! | `setsockopt` | settings of the whole stack, read from the script before it starts |
+
+use super::matching::byte_at;
+use super::run::Backend;
+use super::syntax::{Action, Call, Script, Stack as Which};
+use bytes::Bytes;
+use qanat_nic::{
+    Capabilities, Clock, Frame, FrameMemory, ManualClock, MemoryPlan, Pool, ReceiveChecksum, Time, TransmitBuffer,
+    TransmitOptions, Vnic, VnicStatistics,
+};
+use qanat_stack::tcp::{CongestionAlgorithm, TcpConfig};
+use qanat_stack::{
+    Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Stack,
+};
+use qanat_wire::ethernet::MacAddress;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+const STACK_MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const SCRIPT_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+/// The NIC at the script's end: hands frames in, collects frames out, answers ARP and ND for every address.
+struct ScriptVnic {
+    memory: FrameMemory,
+    mtu: u16,
+    inward: VecDeque<Vec<u8>>,
+    outward: Vec<Vec<u8>>,
+}
+
+impl ScriptVnic {
+    fn push(&mut self, ethertype: u16, payload: &[u8]) {
+        let mut frame = Vec::with_capacity(14 + payload.len());
+        frame.extend(STACK_MAC);
+        frame.extend(SCRIPT_MAC);
+        frame.extend(ethertype.to_be_bytes());
+        frame.extend_from_slice(payload);
+        self.inward.push_back(frame);
+    }
+
+    /// Sorts a frame the stack sent: resolution is answered, IP is kept.
+    fn collect(&mut self, frame: &[u8]) {
+        let payload = frame.get(14..).unwrap_or(&[]);
+        match frame.get(12..14) {
+            Some([0x08, 0x06]) if payload.get(6..8) == Some(&[0, 1]) && payload.len() >= 28 => {
+                let mut reply = payload[..28].to_vec();
+                reply[7] = 2;
+                reply[8..14].copy_from_slice(&SCRIPT_MAC);
+                reply[14..18].copy_from_slice(&payload[24..28]);
+                reply[18..28].copy_from_slice(&payload[8..18]);
+                self.push(0x0806, &reply);
+            }
+            Some([0x86, 0xdd]) if payload.get(6) == Some(&58) && payload.get(40) == Some(&135) => {
+                let address = |at: usize| payload.get(at..at + 16).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
+                if let (Some(source), Some(target)) = (address(8), address(48)) {
+                    let answer =
+                        super::packet::neighbour_advertisement(target.into(), source.into(), SCRIPT_MAC);
+                    self.push(0x86dd, &answer);
+                }
+            }
+            Some([0x08, 0x00] | [0x86, 0xdd]) => self.outward.push(payload.to_vec()),
+            _ => {}
+        }
+    }
+}
+
+impl Vnic for ScriptVnic {
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mac: MacAddress(STACK_MAC),
+            mtu: self.mtu,
+            transmit_checksum: false,
+            receive_checksum: ReceiveChecksum::Verify,
+            transmit_buffers_max: 1,
+            segmentation_bytes_max: 0,
+            transmit_headroom: 0,
+        }
+    }
+
+    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
+        let mut count = 0;
+        while count < frames_max
+            && let Some(bytes) = self.inward.pop_front()
+        {
+            let Some(mut frame) = self.memory.receive.allocate(0) else { break };
+            let Some(target) = frame.append(bytes.len()) else { continue };
+            target.copy_from_slice(&bytes);
+            frames.push(frame);
+            count += 1;
+        }
+        count
+    }
+
+    fn transmit_room(&mut self) -> usize {
+        1_024
+    }
+
+    fn transmit(&mut self, buffer: TransmitBuffer, _options: TransmitOptions) -> Result<(), TransmitBuffer> {
+        let bytes = buffer.frame().bytes().to_vec();
+        self.collect(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) {}
+
+    fn transmit_pool(&self) -> &Pool {
+        &self.memory.transmit
+    }
+
+    fn prepared_pool(&self) -> &Pool {
+        &self.memory.prepared
+    }
+
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn statistics(&self) -> VnicStatistics {
+        VnicStatistics::default()
+    }
+}
+
+/// What a socket of the script stands for.
+enum Socket {
+    New { bound: bool },
+    Listener(ListenerId),
+    Stream(ConnectionId),
+    /// `connect` failed at once.
+    Failed,
+}
+
+#[derive(Default)]
+struct Stream {
+    chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk already read.
+    offset: usize,
+    /// Place in the peer's stream of the next byte to read.
+    sequence: u32,
+    /// Place in our stream of the next byte to write.
+    written: u32,
+    connected: bool,
+    peer_closed: bool,
+    closed: bool,
+    error: Option<&'static str>,
+    linger: bool,
+}
+
+/// The stack, its NIC and its clock.
+pub struct QanatBackend {
+    clock: ManualClock,
+    stack: Stack,
+    vnic: ScriptVnic,
+    local: SocketAddr,
+    remote: SocketAddr,
+    sockets: HashMap<i64, Socket>,
+    streams: HashMap<ConnectionId, Stream>,
+    accepted: HashMap<ListenerId, VecDeque<ConnectionId>>,
+    sent: VecDeque<(Duration, Vec<u8>)>,
+    linger: Vec<i64>,
+}
+
+fn milliseconds(value: &str) -> Option<Duration> {
+    value.parse().ok().map(Duration::from_millis)
+}
+
+fn seconds(value: &str) -> Option<Duration> {
+    value.parse().ok().map(Duration::from_secs)
+}
+
+/// Applies a kernel setting; those without a counterpart change nothing.
+fn apply_sysctl(tcp: &mut TcpConfig, name: &str, value: &str) {
+    let on = value != "0";
+    match name {
+        "tcp_ecn" => tcp.ecn = on,
+        "tcp_sack" => tcp.sack = on,
+        "tcp_timestamps" => tcp.timestamps = on,
+        "tcp_window_scaling" => tcp.window_scaling = on,
+        "tcp_syn_retries" | "tcp_synack_retries" => {
+            tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max);
+        }
+        "tcp_retries2" => tcp.retransmissions_max = value.parse().unwrap_or(tcp.retransmissions_max),
+        "tcp_fin_timeout" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
+        "tcp_keepalive_time" => tcp.keepalive = tcp.keepalive.and(seconds(value)),
+        "tcp_congestion_control" if value == "reno" => tcp.congestion = CongestionAlgorithm::NewReno,
+        _ => {}
+    }
+}
+
+fn apply_option(tcp: &mut TcpConfig, name: &str, value: &str) {
+    let value = value.trim_matches(['[', ']']);
+    match name {
+        "TCP_NODELAY" => tcp.no_delay = value != "0",
+        "SO_KEEPALIVE" => tcp.keepalive = tcp.keepalive.or(Some(Duration::from_secs(7_200))),
+        "TCP_KEEPIDLE" => tcp.keepalive = seconds(value),
+        "TCP_KEEPINTVL" => tcp.keepalive_interval = seconds(value).unwrap_or(tcp.keepalive_interval),
+        "TCP_KEEPCNT" => tcp.keepalive_probes_max = value.parse().unwrap_or(tcp.keepalive_probes_max),
+        "TCP_USER_TIMEOUT" => tcp.user_timeout = milliseconds(value),
+        "TCP_SYNCNT" => tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max),
+        "TCP_LINGER2" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
+        "SO_RCVBUF" => tcp.receive_window = value.parse().unwrap_or(tcp.receive_window),
+        _ => {}
+    }
+}
+
+impl QanatBackend {
+    /// A stack set up as the script wants it.
+    ///
+    /// # Errors
+    /// If memory can't be mapped.
+    pub fn new(script: &Script) -> Result<QanatBackend, String> {
+        let address = |last: u8| -> std::net::IpAddr {
+            if script.ipv6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last].into() } else { [10, 9, 0, last].into() }
+        };
+        let mut config = Config::new(address(1), if script.ipv6 { 64 } else { 24 });
+        config.connections_max = 16;
+        config.half_open_max = 16;
+        config.time_wait_max = 16;
+        config.timers_max = 16;
+        config.tcp.ecn = false;
+        config.tcp.no_delay = false;
+        for (name, value) in &script.sysctls {
+            apply_sysctl(&mut config.tcp, name, value);
+        }
+        for line in script.lines.iter().filter(|line| line.only != Some(Which::Linux)) {
+            if let Action::Call(Call { name, arguments, .. }) = &line.action
+                && let ("setsockopt", [_, _, option, value, ..]) = (name.as_str(), arguments.as_slice())
+            {
+                apply_option(&mut config.tcp, option, value);
+            }
+        }
+        let plan = MemoryPlan { frame_size: 2048, receive_frames: 1024, transmit_frames: 1024, prepared_frames: 0 };
+        let memory = plan.allocate().map_err(|error| error.to_string())?;
+        let vnic = ScriptVnic { memory, mtu: script.mtu, inward: VecDeque::new(), outward: Vec::new() };
+        let clock = ManualClock::new();
+        // Not zero: "never" and "at the start" must differ.
+        clock.advance(START);
+        let seed: u8 = script.name.bytes().fold(1, |seed, byte| seed.wrapping_mul(31).wrapping_add(byte));
+        let stack = Stack::new(config, [seed; 32], &vnic, clock.now());
+        Ok(QanatBackend {
+            clock,
+            stack,
+            vnic,
+            local: SocketAddr::new(address(1), 8080),
+            remote: SocketAddr::new(address(2), 40_000),
+            sockets: HashMap::new(),
+            streams: HashMap::new(),
+            accepted: HashMap::new(),
+            sent: VecDeque::new(),
+            linger: Vec::new(),
+        })
+    }
+
+    /// Works until nothing is left to do at this time.
+    fn poll(&mut self) {
+        for _ in 0..64 {
+            let now = self.clock.now();
+            self.stack.receive(now, &mut self.vnic);
+            while let Some(event) = self.stack.next_event() {
+                self.on_event(event);
+            }
+            self.stack.transmit(now, &mut self.vnic);
+            let at = self.now();
+            self.sent.extend(self.vnic.outward.drain(..).map(|packet| (at, packet)));
+            let due = self.stack.next_deadline().is_some_and(|deadline| deadline <= now);
+            if self.vnic.inward.is_empty() && !due {
+                return;
+            }
+        }
+    }
+
+    fn on_event(&mut self, event: Event) {
+        match event {
+            Event::Accepted { connection, listener, .. } => {
+                let stream = Stream { connected: true, sequence: 1, written: 1, ..Stream::default() };
+                self.streams.insert(connection, stream);
+                self.accepted.entry(listener).or_default().push_back(connection);
+            }
+            Event::Connected { connection } => {
+                if let Some(stream) = self.streams.get_mut(&connection) {
+                    stream.connected = true;
+                }
+            }
+            Event::Data { connection, chunk } => match self.streams.get_mut(&connection) {
+                Some(stream) => stream.chunks.push_back(chunk),
+                None => drop(chunk),
+            },
+            Event::PeerClosed { connection } => {
+                if let Some(stream) = self.streams.get_mut(&connection) {
+                    stream.peer_closed = true;
+                }
+            }
+            Event::Closed { connection, why } => {
+                if let Some(stream) = self.streams.get_mut(&connection) {
+                    stream.closed = true;
+                    stream.error = match why {
+                        CloseReason::Finished => None,
+                        CloseReason::ResetByPeer if stream.peer_closed => Some("EPIPE"),
+                        CloseReason::ResetByPeer => Some("ECONNRESET"),
+                        CloseReason::Aborted => Some("ECONNABORTED"),
+                        CloseReason::TimedOut => Some("ETIMEDOUT"),
+                        CloseReason::Refused => Some("ECONNREFUSED"),
+                        CloseReason::Unreachable => Some("EHOSTUNREACH"),
+                    };
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, connection: ConnectionId, length: usize) -> Result<i64, String> {
+        let stream = self.streams.get_mut(&connection).ok_or("EBADF")?;
+        let mut count = 0;
+        let mut done = Vec::new();
+        while count < length
+            && let Some(chunk) = stream.chunks.front()
+        {
+            let bytes = chunk.bytes().get(stream.offset..).unwrap_or(&[]);
+            let taken = bytes.len().min(length - count);
+            for byte in &bytes[..taken] {
+                if *byte != byte_at(stream.sequence) {
+                    return Err(format!("wrong byte at {} of the peer's stream", stream.sequence));
+                }
+                stream.sequence = stream.sequence.wrapping_add(1);
+            }
+            count += taken;
+            stream.offset += taken;
+            if stream.offset >= chunk.len() {
+                stream.offset = 0;
+                done.extend(stream.chunks.pop_front());
+            }
+        }
+        if count > 0 {
+            for chunk in done {
+                self.stack.consume(self.clock.now(), connection, chunk);
+            }
+            return Ok(count as i64);
+        }
+        if let Some(error) = stream.error.take() {
+            return Err(error.into());
+        }
+        if stream.peer_closed || stream.closed { Ok(0) } else { Err("EAGAIN".into()) }
+    }
+
+    fn write(&mut self, connection: ConnectionId, length: usize) -> Result<i64, String> {
+        let stream = self.streams.get_mut(&connection).ok_or("EBADF")?;
+        if let Some(error) = stream.error.take() {
+            return Err(error.into());
+        }
+        let bytes: Vec<u8> =
+            (0..length as u32).map(|index| byte_at(stream.written.wrapping_add(index))).collect();
+        match self.stack.send(self.clock.now(), connection, Bytes::from(bytes)) {
+            Ok(()) => {
+                stream.written = stream.written.wrapping_add(length as u32);
+                Ok(length as i64)
+            }
+            Err(error) => Err(errno(error)),
+        }
+    }
+
+    fn close(&mut self, fd: i64) -> Result<i64, String> {
+        let now = self.clock.now();
+        match self.sockets.remove(&fd) {
+            Some(Socket::Listener(listener)) => {
+                for connection in self.accepted.remove(&listener).into_iter().flatten() {
+                    let _ = self.stack.abort(now, connection);
+                }
+                self.stack.close_listener(listener).map(|()| 0).map_err(errno)
+            }
+            Some(Socket::Stream(connection)) => {
+                let stream = self.streams.remove(&connection).unwrap_or_default();
+                let abort = !stream.chunks.is_empty() || stream.linger || self.linger.contains(&fd);
+                let result = match abort {
+                    true => self.stack.abort(now, connection),
+                    false => self.stack.close(now, connection),
+                };
+                // Gone already: closing a dead socket succeeds.
+                let _ = result;
+                Ok(0)
+            }
+            Some(_) => Ok(0),
+            None => Err("EBADF".into()),
+        }
+    }
+
+    fn connect(&mut self, fd: i64) -> Result<i64, String> {
+        let Some(Socket::New { bound }) = self.sockets.get(&fd) else { return Err("EISCONN".into()) };
+        let options = ConnectOptions { local: bound.then_some(self.local) };
+        match self.stack.connect(self.clock.now(), self.remote, options) {
+            Ok(connection) => {
+                self.streams.insert(connection, Stream { sequence: 1, written: 1, ..Stream::default() });
+                self.sockets.insert(fd, Socket::Stream(connection));
+                Err("EINPROGRESS".into())
+            }
+            Err(error) => {
+                self.sockets.insert(fd, Socket::Failed);
+                Err(errno(error))
+            }
+        }
+    }
+
+    fn stream(&self, fd: i64) -> Result<ConnectionId, String> {
+        match self.sockets.get(&fd) {
+            Some(Socket::Stream(connection)) => Ok(*connection),
+            Some(_) => Err("ENOTCONN".into()),
+            None => Err("EBADF".into()),
+        }
+    }
+
+    fn dispatch(&mut self, call: &Call) -> Result<i64, String> {
+        let number = |index: usize| call.arguments.get(index).and_then(|text| text.parse::<i64>().ok());
+        let fd = number(0).unwrap_or(-1);
+        match call.name.as_str() {
+            "socket" => {
+                self.sockets.insert(call.result, Socket::New { bound: false });
+                Ok(call.result)
+            }
+            "setsockopt" => {
+                if call.arguments.get(2).is_some_and(|option| option == "SO_LINGER") {
+                    self.linger.push(fd);
+                }
+                Ok(0)
+            }
+            "bind" => {
+                self.sockets.insert(fd, Socket::New { bound: true });
+                Ok(0)
+            }
+            "listen" => {
+                let listener = self.stack.listen(self.local, ListenOptions::default()).map_err(errno)?;
+                self.sockets.insert(fd, Socket::Listener(listener));
+                Ok(0)
+            }
+            "accept" => {
+                let Some(Socket::Listener(listener)) = self.sockets.get(&fd) else { return Err("EINVAL".into()) };
+                let next = self.accepted.get_mut(listener).and_then(VecDeque::pop_front).ok_or("EAGAIN")?;
+                self.sockets.insert(call.result, Socket::Stream(next));
+                Ok(call.result)
+            }
+            "connect" => self.connect(fd),
+            "read" => self.read(self.stream(fd)?, number(2).unwrap_or(0) as usize),
+            "write" => self.write(self.stream(fd)?, number(2).unwrap_or(0) as usize),
+            "shutdown" => self.stack.shutdown(self.clock.now(), self.stream(fd)?).map(|()| 0).map_err(errno),
+            "close" => self.close(fd),
+            "SO_ERROR" => {
+                let connection = self.stream(fd)?;
+                let stream = self.streams.get_mut(&connection).ok_or("EBADF")?;
+                match stream.error.take() {
+                    Some(error) => Err(error.into()),
+                    None if stream.connected || stream.closed => Ok(0),
+                    None => Err("EINPROGRESS".into()),
+                }
+            }
+            other => Err(format!("unknown call {other}")),
+        }
+    }
+}
+
+const START: Duration = Duration::from_secs(10);
+
+fn errno(error: CommandError) -> String {
+    match error {
+        CommandError::Stale | CommandError::NotSending => "EPIPE",
+        CommandError::Full => "ENOBUFS",
+        CommandError::InUse => "EADDRINUSE",
+        CommandError::Unreachable => "ENETUNREACH",
+        CommandError::TooLong => "EMSGSIZE",
+    }
+    .to_owned()
+}
+
+impl Backend for QanatBackend {
+    fn stack(&self) -> Which {
+        Which::Qanat
+    }
+
+    fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        (self.local, self.remote)
+    }
+
+    fn now(&self) -> Duration {
+        self.clock.now().since(Time::ZERO + START)
+    }
+
+    fn wait_until(&mut self, until: Duration) {
+        let until = Time::ZERO + START + until;
+        while let Some(deadline) = self.stack.next_deadline().filter(|deadline| *deadline <= until) {
+            self.clock.advance_to(deadline);
+            let before = self.clock.now();
+            self.poll();
+            // A deadline that polling does not move would spin.
+            if self.stack.next_deadline().is_some_and(|next| next <= before) {
+                self.clock.advance(Duration::from_micros(10));
+            }
+        }
+        self.clock.advance_to(until);
+    }
+
+    fn next_packet(&mut self, deadline: Duration) -> Option<(Duration, Vec<u8>)> {
+        loop {
+            if let Some(packet) = self.sent.pop_front() {
+                return Some(packet);
+            }
+            let until = Time::ZERO + START + deadline;
+            match self.stack.next_deadline() {
+                Some(next) if next <= until => self.wait_until(next.since(Time::ZERO + START)),
+                _ => {
+                    self.clock.advance_to(until);
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn inject(&mut self, packet: &[u8]) {
+        let ethertype = if packet.first().is_some_and(|first| first >> 4 == 6) { 0x86dd } else { 0x0800 };
+        self.vnic.push(ethertype, packet);
+        self.poll();
+    }
+
+    fn call(&mut self, call: &Call) -> Result<Result<i64, String>, String> {
+        let result = self.dispatch(call);
+        self.poll();
+        match result {
+            Err(message) if message.contains(' ') => Err(message),
+            other => Ok(other),
+        }
+    }
+
+    fn tolerance(&self, script: &Script, _waited: Duration) -> (Duration, Duration) {
+        let tolerance = script.tolerance.unwrap_or(Duration::from_millis(4));
+        (tolerance, tolerance)
+    }
+}

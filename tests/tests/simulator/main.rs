@@ -1,0 +1,9 @@
+//! Whole systems on a virtual clock: see `qanat_tests::sim`.
+//!
+//! ```text
+//! cargo test -p qanat-tests --release --test simulator                  # a few seeds of everything
+//! QANAT_SEEDS=10000 cargo test … --test simulator                       # more
+//! QANAT_SEED=17 QANAT_PCAP=/tmp/17.pcap cargo test … --test simulator streams_under_faults
+//! ```
+
+mod streams;
