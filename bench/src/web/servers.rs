@@ -184,6 +184,13 @@ impl Server {
         }
     }
 
+    /// The process that serves: nginx's worker, not its master.
+    pub fn worker_id(&self) -> u32 {
+        let id = self.running.id();
+        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
+        children.split_ascii_whitespace().next().and_then(|child| child.parse().ok()).unwrap_or(id)
+    }
+
     /// A client failed with `error`: if that is because the server died, says so instead.
     pub fn explain(mut self, error: HarnessError) -> HarnessError {
         if self.running.is_running() { error } else { self.running.failure("died while it was loaded") }
