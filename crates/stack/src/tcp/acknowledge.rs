@@ -209,13 +209,13 @@ impl Connection {
             let minimum = self.rtt.minimum();
             let offset = self.timestamp_offset;
             let rack = &mut self.rack;
-            let echo = news.echo;
             let mut sent_once: Option<Time> = None;
             let newly = self.board.sack(block.start, block.end, |record| {
                 if !record.has(EVER_RETRANSMITTED) {
                     sent_once = Some(record.sent_at);
                 }
-                rack.on_delivered(record, now, minimum, echo, |at| super::timestamp(at, offset));
+                // The echo tells nothing of segments beyond a gap (RFC 7323 §4.3).
+                rack.on_delivered(record, now, minimum, None, |at| super::timestamp(at, offset));
             });
             news.sacked += newly;
             news.delivered += newly;

@@ -114,7 +114,7 @@ impl Connection {
     /// RFC 3168 §6.1.2: ECE reduces the window once per window of data; while CWR waits for data to go with it, the echo
     /// is the old one.
     fn reacts_to_echo(&self, news: &AckNews) -> bool {
-        let fresh = !self.is.ecn_reduced && !self.board.is_empty();
+        let fresh = !self.is.ecn_reduced && (news.advanced || !self.board.is_empty());
         news.congestion_echo && self.is.ecn && fresh && self.phase == Phase::Open
     }
 
@@ -143,6 +143,9 @@ impl Connection {
 
     /// Leaves an episode whose recovery point is acknowledged.
     fn end_episode(&mut self) {
+        if self.board.lost() == 0 && (self.phase == Phase::Open || self.board.is_empty()) {
+            self.recovery.undo.settle();
+        }
         if self.phase == Phase::Open || self.board.start().before(self.recovery.point) {
             return;
         }
@@ -238,7 +241,7 @@ impl Connection {
     fn reduce(&mut self, cause: CongestionCause) {
         let segment = u32::from(self.maximum_segment);
         if self.phase == Phase::Open {
-            self.recovery.undo.start(self.window, self.board.start(), self.board.retransmitted() == 0);
+            self.recovery.undo.start(self.window, self.board.start());
         }
         let flight = self.board.outstanding();
         self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);

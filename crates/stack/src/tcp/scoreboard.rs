@@ -189,7 +189,7 @@ impl Scoreboard {
             self.retransmit_hint = self.retransmit_hint.saturating_sub(1);
             each(&record);
         }
-        if self.records.capacity() > 4 * RECORDS_KEPT {
+        if self.records.capacity() > 2 * RECORDS_KEPT {
             // Idle connections keep little memory: a burst's records are given back with its last ACK.
             self.records.shrink_to(RECORDS_KEPT);
         }

@@ -108,7 +108,7 @@ impl SendQueue {
             }
             self.pieces.pop_front();
         }
-        if self.pieces.capacity() > 8 * PIECES_KEPT {
+        if self.pieces.capacity() > 2 * PIECES_KEPT {
             self.pieces.shrink_to(PIECES_KEPT);
         }
     }

@@ -10,9 +10,23 @@ use bytes::Bytes;
 use qanat_nic::{Pool, Region, Time};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header, SequenceNumber};
-use qanat_wire::tcp_options::Options;
+use qanat_wire::tcp_options::{Options, Timestamps};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+
+/// The surroundings of a host's connection.
+macro_rules! env {
+    ($host:expr, $now:expr) => {
+        Env {
+            now: $now,
+            events: &mut $host.events,
+            counters: &mut $host.counters,
+            config: &$host.config,
+            challenge: &mut $host.challenge,
+        }
+    };
+}
+pub(crate) use env;
 
 /// A small reproducible generator (xorshift*).
 #[derive(Clone, Debug)]
@@ -146,18 +160,6 @@ pub fn open(host: &Host, initial: u32) -> OpenParameters {
         timestamp_offset: initial.wrapping_mul(31),
         maximum_segment: host.maximum_segment,
     }
-}
-
-macro_rules! env {
-    ($host:expr, $now:expr) => {
-        Env {
-            now: $now,
-            events: &mut $host.events,
-            counters: &mut $host.counters,
-            config: &$host.config,
-            challenge: &mut $host.challenge,
-        }
-    };
 }
 
 impl Host {
@@ -464,7 +466,7 @@ impl Pair {
                     continue;
                 }
                 let start = self.busy_until[from].max(self.now);
-                at = start + Duration::from_nanos((length as u64 + 54) * 1_000_000_000 / faults.rate);
+                at = start + Duration::from_secs_f64((length as f64 + 54.0) / faults.rate as f64);
                 self.busy_until[from] = at;
                 self.queued[from].push_back(at);
             }
@@ -576,4 +578,44 @@ pub fn pattern(seed: u64, length: usize) -> Vec<u8> {
     (0..length as u64)
         .map(|index| ((index ^ (index >> 8) ^ (index >> 16)).wrapping_mul(31).wrapping_add(seed)) as u8)
         .collect()
+}
+
+/// A segment to inject by hand.
+pub fn segment(sequence: SequenceNumber, acknowledgment: SequenceNumber, flags: Flags, payload: &[u8]) -> Packet {
+    Packet {
+        header: Header { sequence, acknowledgment, flags, window: 1_000, ..Header::default() },
+        payload: payload.to_vec(),
+        ecn: Ecn::NotCapable,
+    }
+}
+
+impl Pair {
+    /// Gives a hand-made segment to `host` and returns what it answers at once. Nothing of it reaches the link.
+    pub fn inject(&mut self, host: usize, packet: &Packet) -> Vec<Packet> {
+        let mut out = Vec::new();
+        self.hosts[host].input(packet, self.now, &mut out);
+        self.hosts[host].turn(self.now, &mut out);
+        out
+    }
+
+    /// A segment as the peer of `host` would send it next, with valid timestamps.
+    pub fn next_for(&self, host: usize, flags: Flags, payload: &[u8]) -> Packet {
+        let connection = self.hosts[host].connection.as_ref().expect("a connection");
+        let mut packet = segment(connection.receive_next(), connection.send_next(), flags, payload);
+        packet.header.options.timestamps = connection
+            .info()
+            .timestamps
+            .then(|| Timestamps { value: connection.timestamp_recent, echo: connection.timestamp_now(self.now) });
+        packet
+    }
+
+    pub fn connection(&mut self, host: usize) -> &mut Connection {
+        self.hosts[host].connection.as_mut().expect("a connection")
+    }
+
+    /// Packets with payload that `host` has sent, so far as logged.
+    pub fn sent_data(&self, host: usize) -> Vec<&Packet> {
+        let log = self.log.as_ref().expect("a log");
+        log.iter().filter(|(from, _, packet)| *from == host && !packet.payload.is_empty()).map(|(_, _, p)| p).collect()
+    }
 }

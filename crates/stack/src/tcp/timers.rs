@@ -200,11 +200,10 @@ impl Connection {
         }
         let timeout = self.rtt.timeout();
         if self.may_probe_tail() {
-            let probe = Rack::probe_timeout(&self.rtt, self.board.len());
-            if probe < timeout {
-                self.timers.set(RetransmitKind::TailProbe, now + probe);
-                return;
-            }
+            // "If now + PTO > TCP_RTO_expiration(): PTO = TCP_RTO_expiration() - now": the probe goes instead of the RTO.
+            let probe = Rack::probe_timeout(&self.rtt, self.board.len()).min(timeout);
+            self.timers.set(RetransmitKind::TailProbe, now + probe);
+            return;
         }
         self.timers.set(RetransmitKind::Timeout, now + timeout);
     }

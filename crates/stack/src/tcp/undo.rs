@@ -15,19 +15,25 @@ pub struct Undo {
     marker: SequenceNumber,
     /// Retransmissions not yet reported as duplicates.
     outstanding: u32,
-    /// Our timestamp on the first retransmission.
+    /// Our timestamp on the first retransmission since none was in flight.
     first_stamp: Option<u32>,
     /// Any retransmission was made.
     retransmitted: bool,
-    /// See `start`.
-    clean: bool,
+    /// An ACK has advanced since: later ones prove nothing by timestamp, they may echo other segments.
+    decided: bool,
 }
 
 impl Undo {
-    /// A reduction begins. `clean`: no retransmission of an earlier episode is in flight; if one is, an old timestamp in
-    /// the next ACK proves nothing.
-    pub fn start(&mut self, before: Window, marker: SequenceNumber, clean: bool) {
-        *self = Undo { before: Some(before), marker, outstanding: 0, first_stamp: None, retransmitted: false, clean };
+    /// A reduction begins. The stamp of a retransmission still in flight stays: an echo must be older than that to prove
+    /// anything.
+    pub fn start(&mut self, before: Window, marker: SequenceNumber) {
+        let first_stamp = self.first_stamp;
+        *self = Undo { before: Some(before), marker, first_stamp, ..Undo::default() };
+    }
+
+    /// No retransmission is in flight any more.
+    pub fn settle(&mut self) {
+        self.first_stamp = None;
     }
 
     /// It can't be undone.
@@ -38,10 +44,8 @@ impl Undo {
     /// A retransmission was sent with timestamp `stamp`.
     pub fn on_retransmission(&mut self, stamp: u32) {
         self.outstanding += 1;
-        if !self.retransmitted {
-            self.retransmitted = true;
-            self.first_stamp = self.clean.then_some(stamp);
-        }
+        self.retransmitted = true;
+        self.first_stamp.get_or_insert(stamp);
     }
 
     /// A D-SACK for a block starting at `start`.
@@ -57,20 +61,20 @@ impl Connection {
     pub(super) fn process_undo(&mut self, news: &AckNews, env: &mut Env<'_>) {
         let undo = &self.recovery.undo;
         let Some(before) = undo.before else { return };
-        if !undo.retransmitted {
+        if !undo.retransmitted && undo.first_stamp.is_none() {
             return;
         }
         // The first ACK that advances echoes a timestamp older than the first retransmission: the original arrived.
         let by_timestamp = self.phase != Phase::Open
             && news.advanced
+            && !undo.decided
             && self.is.timestamps
             && matches!((news.echo, undo.first_stamp), (Some(echo), Some(first)) if timestamp_before(echo, first));
         // Every retransmission was reported as a duplicate.
-        let by_duplicates = news.duplicate_report && undo.outstanding == 0;
+        let by_duplicates = news.duplicate_report && undo.retransmitted && undo.outstanding == 0;
         if !by_timestamp && !by_duplicates {
             if news.advanced && self.phase != Phase::Open {
-                // Only the first advancing ACK decides by timestamp: later ones may echo retransmissions.
-                self.recovery.undo.first_stamp = None;
+                self.recovery.undo.decided = true;
             }
             return;
         }
