@@ -68,9 +68,8 @@ impl MachineSample {
         MachineSample {
             cpus: parse_cpus(&fs::read_to_string("/proc/stat").unwrap_or_default(), tick_s),
             own_cpu_s: own.tv_sec as f64 + own.tv_nsec as f64 * 1e-9,
-            watched_cpu_s: watched.and_then(|process| {
-                parse_process(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?, tick_s)
-            }),
+            watched_cpu_s: watched
+                .and_then(|process| parse_process(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?, tick_s)),
         }
     }
 }

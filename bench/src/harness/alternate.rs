@@ -136,7 +136,8 @@ mod tests {
 
     #[test]
     fn errors_end_it() {
-        let result = alternate::<(), &str>(2, 2, &mut || Ok(1.0), &mut |peer| if peer == 1 { Err("b") } else { Ok(()) });
+        let result =
+            alternate::<(), &str>(2, 2, &mut || Ok(1.0), &mut |peer| if peer == 1 { Err("b") } else { Ok(()) });
         assert_eq!(result.unwrap_err(), "b");
     }
 }

@@ -85,9 +85,8 @@ pub fn start(spec: &Spec) -> Result<Running, HarnessError> {
     });
     let parent = parent.map_err(|error| HarnessError::system("start a thread", error))?;
     let child = result_receiver.recv().unwrap_or_else(|_| Err(std::io::Error::other("its namespace can't be entered")));
-    let mut child = child.map_err(|error| {
-        HarnessError::system(format!("start {} ({})", spec.name, spec.program.display()), error)
-    })?;
+    let mut child = child
+        .map_err(|error| HarnessError::system(format!("start {} ({})", spec.name, spec.program.display()), error))?;
     let stdout = child.stdout.take().map(BufReader::new);
     let errors = child.stderr.take().map(|mut stderr| {
         std::thread::spawn(move || {

@@ -145,10 +145,8 @@ fn colour(series: usize) -> &'static str {
 }
 
 fn rectangle(svg: &mut String, (x, y): (f64, f64), (width, height): (f64, f64), fill: &str) {
-    let _ = writeln!(
-        svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>"
-    );
+    let _ =
+        writeln!(svg, "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\" fill=\"{fill}\"/>");
 }
 
 fn text(svg: &mut String, x: f64, y: f64, anchor: &str, size: u32, fill: &str, content: &str) {
@@ -195,7 +193,10 @@ mod tests {
         while let Some(at) = rest.find('<') {
             let content = &rest[..at];
             for (at, _) in content.match_indices('&') {
-                assert!(["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|name| content[at..].starts_with(name)), "{content}");
+                assert!(
+                    ["&amp;", "&lt;", "&gt;", "&quot;"].iter().any(|name| content[at..].starts_with(name)),
+                    "{content}"
+                );
             }
             let end = rest.find('>').expect("a tag ends");
             let tag = &rest[at + 1..end];
@@ -230,14 +231,26 @@ mod tests {
     fn grids_cover() {
         for highest in [0.0, 0.001, 1.0, 3.7, 99.0, 1e6, 12_345_678.0] {
             let (step, lines) = grid(highest);
-            assert!(step * lines as f64 >= highest && (1..=GRID_LINES_MAX).contains(&lines), "{highest}: {step} {lines}");
+            assert!(
+                step * lines as f64 >= highest && (1..=GRID_LINES_MAX).contains(&lines),
+                "{highest}: {step} {lines}"
+            );
         }
     }
 
     #[test]
     fn short_numbers() {
-        let pairs = [(0.0, "0"), (0.5, "0.5"), (9.87, "9.87"), (12.34, "12.3"), (950.0, "950"), (12_500.0, "12.5k"),
-            (3_000_000.0, "3M"), (1_000.0, "1k"), (120_000.0, "120k")];
+        let pairs = [
+            (0.0, "0"),
+            (0.5, "0.5"),
+            (9.87, "9.87"),
+            (12.34, "12.3"),
+            (950.0, "950"),
+            (12_500.0, "12.5k"),
+            (3_000_000.0, "3M"),
+            (1_000.0, "1k"),
+            (120_000.0, "120k"),
+        ];
         for (value, text) in pairs {
             assert_eq!(short(value), text);
         }

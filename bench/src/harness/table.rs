@@ -165,8 +165,18 @@ pub(crate) mod tests {
             environment: Environment { warnings: vec!["busy".to_owned()], ..Environment::default() },
             columns: vec![Column::new("rate", "requests/s", 0).with_spread(), Column::new("p50", "p50 µs", 1)],
             rows: vec![
-                Row { case: "1 KiB".to_owned(), peer: "nginx".to_owned(), values: vec![one(30_000.0), one(99.5)], note: String::new() },
-                Row { case: "1 KiB".to_owned(), peer: "qanat".to_owned(), values: vec![one(1_234_567.0), None], note: "server".to_owned() },
+                Row {
+                    case: "1 KiB".to_owned(),
+                    peer: "nginx".to_owned(),
+                    values: vec![one(30_000.0), one(99.5)],
+                    note: String::new(),
+                },
+                Row {
+                    case: "1 KiB".to_owned(),
+                    peer: "qanat".to_owned(),
+                    values: vec![one(1_234_567.0), None],
+                    note: "server".to_owned(),
+                },
             ],
             remarks: vec!["mind".to_owned()],
         }
@@ -176,7 +186,10 @@ pub(crate) mod tests {
     fn prints_and_survives_json() {
         let table = sample();
         let text = table.to_string();
-        assert!(text.contains("1,234,567 ±10%") && text.contains("WARNING   busy") && text.contains("* mind"), "{text}");
+        assert!(
+            text.contains("1,234,567 ±10%") && text.contains("WARNING   busy") && text.contains("* mind"),
+            "{text}"
+        );
         let json = serde_json::to_string(&table).unwrap();
         assert_eq!(serde_json::from_str::<Table>(&json).unwrap(), table);
         assert_eq!(table.value("1 KiB", "nginx", "p50").unwrap().median, 99.5);

@@ -3,13 +3,17 @@
 //! ```text
 //!   client's namespace                     server's namespace
 //!   qanat0  10.99.7.1  ═════ veth ═════  qanat-device  10.99.7.2 (kernel's, for kernel servers)
-//!   AF_XDP, 10.99.7.101…                              10.99.7.3 (ours alone, by AF_XDP)
+//!   AF_XDP, 10.99.7.15…254                            10.99.7.3 (ours alone, by AF_XDP)
 //! ```
+//! Every run's client gets addresses no run of the last minute had: a kernel server keeps connections in TIME-WAIT for so
+//! long, and answers a new process's SYN from the same address and port with a challenge instead of a connection
+//! (RFC 6191 lets it accept only a later timestamp, and a new process has its own clock).
 
 use super::HarnessError;
 use qanat::nic::DeviceError;
 use qanat::nic::link::{self, Feature, Namespace};
 use qanat::nic::veth::{self, Veth, VethConfig};
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
 
 /// The kernel's address on the client's side.
@@ -18,8 +22,8 @@ pub const CLIENT_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 1);
 pub const SERVER_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 2);
 /// The address of a server with its own stack.
 pub const SERVER_OWN: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 3);
-/// First address of clients with their own stack.
-pub const CLIENT_OWN_FIRST: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 101);
+/// Addresses of clients with their own stack: last octets.
+const CLIENT_OWN: std::ops::RangeInclusive<u8> = 15..=254;
 /// Prefix length of all of them.
 pub const PREFIX_LENGTH: u8 = 24;
 
@@ -37,6 +41,7 @@ pub enum Offloads {
 pub struct Topology {
     veth: Veth,
     client: Namespace,
+    client_next: Cell<u8>,
 }
 
 impl Topology {
@@ -59,7 +64,7 @@ impl Topology {
             ..VethConfig::default()
         };
         let veth = veth::create(&config).map_err(device_error)?;
-        let topology = Topology { veth, client };
+        let topology = Topology { veth, client, client_next: Cell::new(*CLIENT_OWN.start()) };
         let index = topology.veth.device().index;
         topology.in_server(move || link::add_address(index, IpAddr::V4(SERVER_KERNEL), PREFIX_LENGTH))?;
         for namespace in [topology.server(), &topology.client] {
@@ -87,6 +92,17 @@ impl Topology {
     /// The interface in the client's namespace.
     pub fn client_interface(&self) -> &str {
         self.veth.host_name()
+    }
+
+    /// `count` addresses for a client with its own stack, those used longest ago.
+    pub fn client_addresses(&self, count: usize) -> Vec<Ipv4Addr> {
+        let [a, b, c, _] = CLIENT_KERNEL.octets();
+        let next = || {
+            let octet = self.client_next.get();
+            self.client_next.set(if octet == *CLIENT_OWN.end() { *CLIENT_OWN.start() } else { octet + 1 });
+            Ipv4Addr::new(a, b, c, octet)
+        };
+        (0..count.min(CLIENT_OWN.len())).map(|_| next()).collect()
     }
 
     /// Sets the offloads of the server's end.

@@ -30,21 +30,13 @@ pub struct Attached {
 ///
 /// # Errors
 /// [`LoadError::Attach`], with the remedy.
-pub fn attach(
-    plan: &mut HttpPlan,
-    address_count: usize,
-    namespace: Option<&Namespace>,
-) -> Result<Attached, LoadError> {
+pub fn attach(plan: &mut HttpPlan, address_count: usize, namespace: Option<&Namespace>) -> Result<Attached, LoadError> {
     let sources: Vec<IpAddr> = plan.sources.clone();
     let attachment = Attachment::towards(plan.peer.ip(), &sources, address_count, namespace)?;
     let mtu = attachment.interface().link().mtu;
     let frame_size = if mtu <= SMALL_FRAME_MTU_MAX { 2_048 } else { 4_096 };
-    let memory = MemoryPlan {
-        frame_size,
-        receive_frames: RECEIVE_FRAMES,
-        transmit_frames: TRANSMIT_FRAMES,
-        prepared_frames: 0,
-    };
+    let memory =
+        MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
     let vnic = attachment.open_queue(0, memory)?;
     let mut config = attachment.config().clone();
     // With --close a connection's end overlaps the next one's beginning.

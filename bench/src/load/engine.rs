@@ -299,7 +299,11 @@ impl Engine {
                 self.report = Some(report);
                 self.phase = Phase::Over;
                 for index in 0..self.workers.len() as u32 {
-                    if self.workers.get(index as usize).is_some_and(|w| !matches!(w.state, State::Idle | State::Resting)) {
+                    if self
+                        .workers
+                        .get(index as usize)
+                        .is_some_and(|w| !matches!(w.state, State::Idle | State::Resting))
+                    {
                         transport.abort(index);
                         self.forget_connection(index);
                     }

@@ -195,7 +195,12 @@ fn bodies_are_compared() {
     engine.connected(0, at(10), &mut transport);
     engine.data(0, ANSWER, at(20), &mut transport);
     engine.data(0, ANSWER, at(30), &mut transport);
-    engine.data(0, b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n", at(40), &mut transport);
+    engine.data(
+        0,
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
+        at(40),
+        &mut transport,
+    );
     engine.data(0, b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\noK", at(50), &mut transport);
     let report = finish(&mut engine, &mut transport, at(60));
     assert_eq!((report.requests, report.errors.body, report.errors_total), (4, 1, 1));

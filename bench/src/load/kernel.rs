@@ -141,11 +141,7 @@ fn raise_descriptor_limit(connections: usize) -> Result<(), LoadError> {
 ///
 /// # Errors
 /// [`LoadError::System`] when epoll or descriptors are refused.
-pub fn run(
-    mut plan: HttpPlan,
-    stop: &StopHandle,
-    observe: &mut dyn FnMut(&Figures),
-) -> Result<Report, LoadError> {
+pub fn run(mut plan: HttpPlan, stop: &StopHandle, observe: &mut dyn FnMut(&Figures)) -> Result<Report, LoadError> {
     let system = |error| LoadError::System { what: "waiting on sockets (epoll)".to_owned(), error };
     raise_descriptor_limit(plan.connections)?;
     let mut poll = Poll::new().map_err(system)?;

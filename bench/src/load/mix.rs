@@ -279,11 +279,7 @@ pub fn parse_file(text: &str, base: &Url) -> Result<Vec<Target>, TargetError> {
         let (weight, path) = line.split_once(char::is_whitespace).ok_or_else(|| fail("one word only"))?;
         let weight = weight.parse().map_err(|_| fail("the weight is not a whole number"))?;
         let path = path.trim();
-        let url = if path.starts_with('/') {
-            Url { path: path.to_owned(), ..base.clone() }
-        } else {
-            Url::parse(path)?
-        };
+        let url = if path.starts_with('/') { Url { path: path.to_owned(), ..base.clone() } } else { Url::parse(path)? };
         if (&url.host, url.port) != (&base.host, base.port) {
             return Err(fail("another server: one run loads one server"));
         }
@@ -307,7 +303,9 @@ mod tests {
         assert_eq!((url.host.as_str(), url.port, url.authority.as_str()), ("fd00::1", 80, "[fd00::1]"));
         assert_eq!(Url::parse("example.org").unwrap().path, "/");
         assert_eq!(Url::parse("example.org?q").unwrap().path, "/?q");
-        for bad in ["https://x/", "ftp://x/", "http:///x", "http://x:0/", "http://x:99999/", "http://x/a b", "http://[::1/"] {
+        for bad in
+            ["https://x/", "ftp://x/", "http:///x", "http://x:0/", "http://x:99999/", "http://x/a b", "http://[::1/"]
+        {
             assert!(Url::parse(bad).is_err(), "{bad}");
         }
     }

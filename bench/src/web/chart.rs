@@ -27,9 +27,19 @@ pub fn chart(table: &Table) -> Chart {
     let (kept, new) = ("keep-alive", "new connection each");
     let panels = [
         panel("Throughput relative to nginx, keep-alive (numbers: requests/s)", kept, "requests_per_s", true),
-        panel("Throughput relative to nginx, new connection per request (numbers: requests/s)", new, "requests_per_s", true),
+        panel(
+            "Throughput relative to nginx, new connection per request (numbers: requests/s)",
+            new,
+            "requests_per_s",
+            true,
+        ),
         panel("CPU time of both cores per request relative to nginx, keep-alive (numbers: µs)", kept, "both_us", true),
-        panel("CPU time of both cores per request relative to nginx, new connection (numbers: µs)", new, "both_us", true),
+        panel(
+            "CPU time of both cores per request relative to nginx, new connection (numbers: µs)",
+            new,
+            "both_us",
+            true,
+        ),
     ];
     let environment = &table.environment;
     Chart {

@@ -15,6 +15,7 @@ use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
 use crate::load::Report;
+use crate::load::attach::ADDRESSES_DEFAULT;
 use servers::{Site, nginx_version};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -172,7 +173,8 @@ impl Measured {
     }
 
     fn both_us(&self) -> Option<f64> {
-        let both = self.busy_s(self.server_cpu).zip(self.busy_s(self.client_cpu)).map(|(server, client)| server + client);
+        let both =
+            self.busy_s(self.server_cpu).zip(self.busy_s(self.client_cpu)).map(|(server, client)| server + client);
         self.per_request_us(both)
     }
 
@@ -225,7 +227,9 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     let cases = cases(options);
     if cases.is_empty() {
         let filter = options.filter.clone().unwrap_or_default();
-        return Err(HarnessError::Option(format!("no case's name contains {filter:?}; try '1 KiB' or 'new connection'")));
+        return Err(HarnessError::Option(format!(
+            "no case's name contains {filter:?}; try '1 KiB' or 'new connection'"
+        )));
     }
     let mut rows = Vec::new();
     for case in &cases {
@@ -324,10 +328,10 @@ fn measure(
     peer: Peer,
 ) -> Result<Measured, HarnessError> {
     let server = Server::start(peer, &options.program, topology, site, options.server_cpu)?;
-    let arguments = client_arguments(options, case, peer, &server);
+    let arguments = client_arguments(options, topology, case, peer, &server);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let client = Spec::new("the load generator", &options.program, &arguments)
-        .placed(topology.client(), options.client_cpu);
+    let client =
+        Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), options.client_cpu);
     let patience = options.warm_up() + options.duration() + Duration::from_secs(20);
     let output = start(&client)?.output(patience);
     let output = match output {
@@ -341,7 +345,13 @@ fn measure(
     Ok(Measured { report, server_cpu: options.server_cpu, client_cpu: options.client_cpu })
 }
 
-fn client_arguments(options: &WebBenchOptions, case: &Case, peer: Peer, server: &Server) -> Vec<String> {
+fn client_arguments(
+    options: &WebBenchOptions,
+    topology: &Topology,
+    case: &Case,
+    peer: Peer,
+    server: &Server,
+) -> Vec<String> {
     let path = case.bytes.map_or(String::new(), |bytes| format!("{bytes}.bin"));
     let mut arguments = vec!["load".to_owned(), "http".to_owned(), format!("{}/{path}", server.url())];
     arguments.extend(["-c".to_owned(), case.connections.to_string()]);
@@ -357,6 +367,9 @@ fn client_arguments(options: &WebBenchOptions, case: &Case, peer: Peer, server: 
     }
     if peer.kernel_client {
         arguments.push("--kernel".to_owned());
+    } else {
+        let sources = topology.client_addresses(ADDRESSES_DEFAULT).into_iter();
+        arguments.extend(sources.flat_map(|source| ["--source".to_owned(), source.to_string()]));
     }
     arguments
 }
@@ -477,7 +490,9 @@ mod tests {
         let runs: usize = cases(&options).iter().map(|case| peers(&options, case).len()).sum();
         let each = options.duration() + options.warm_up() + Duration::from_millis(600);
         assert!(each * runs as u32 * (options.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
-        assert!(cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none()));
+        assert!(
+            cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none())
+        );
     }
 
     #[test]

@@ -32,8 +32,7 @@ pub struct Peer {
 
 impl Peer {
     /// nginx with the offloads a veth has: what others are compared with.
-    pub const NGINX: Peer =
-        Peer { name: "nginx", program: Program::Nginx(Offloads::Default), kernel_client: false };
+    pub const NGINX: Peer = Peer { name: "nginx", program: Program::Nginx(Offloads::Default), kernel_client: false };
     /// nginx without segmentation and receive offloads.
     pub const NGINX_NO_OFFLOADS: Peer =
         Peer { name: "nginx, no TSO/GSO/GRO", program: Program::Nginx(Offloads::Off), kernel_client: false };
@@ -93,7 +92,9 @@ impl Site {
             }
             fs::write(site.nginx_configuration_path(), site.nginx_configuration())
         };
-        write().map_err(|error| HarnessError::system(format!("write the files to serve in {:?}", site.directory), error))?;
+        write().map_err(|error| {
+            HarnessError::system(format!("write the files to serve in {:?}", site.directory), error)
+        })?;
         Ok(site)
     }
 
