@@ -1,6 +1,7 @@
 //! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
 
 use crate::network::IpMeta;
+use crate::reassembly::{FragmentPlace, Outcome};
 use crate::stack::Stack;
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
 use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
@@ -26,6 +27,12 @@ pub(crate) struct Received {
 }
 
 impl Received {
+    /// The IP packet as it came, for an ICMP error to quote; `None` of a reassembled one.
+    pub(crate) fn packet<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
+        let whole = self.ip_offset < self.layer4_offset;
+        frame.bytes().get(self.ip_offset..self.layer4_offset + self.layer4_length).filter(|_| whole)
+    }
+
     /// The layer-4 bytes of the first frame.
     pub(crate) fn layer4<'a>(&self, frame: &'a Frame) -> &'a [u8] {
         frame.bytes().get(self.layer4_offset..self.layer4_offset + self.layer4_length).unwrap_or(&[])
@@ -135,8 +142,19 @@ impl Stack {
             return;
         }
         if packet.is_fragment() {
-            self.network.counters.ip_fragments += 1;
-            self.network.counters.ip_reassembly_dropped += 1;
+            let meta = IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: packet.protocol(),
+                ecn: packet.ecn(),
+                hop_limit: packet.ttl(),
+            };
+            let place = FragmentPlace {
+                identification: u32::from(packet.identification()),
+                offset: packet.fragment_offset(),
+                more: packet.more_fragments(),
+            };
+            self.input_fragment(now, vnic, source_mac, meta, place, packet.payload());
             return;
         }
         let header_length = packet.header_length();
@@ -179,9 +197,20 @@ impl Stack {
             self.network.counters.ip_invalid += 1;
             return;
         };
-        if upper.fragment.is_some() {
-            self.network.counters.ip_fragments += 1;
-            self.network.counters.ip_reassembly_dropped += 1;
+        if let Some(fragment) = upper.fragment {
+            let meta = IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: upper.protocol,
+                ecn: packet.ecn(),
+                hop_limit: packet.hop_limit(),
+            };
+            let place = FragmentPlace {
+                identification: fragment.identification,
+                offset: fragment.offset,
+                more: fragment.more_fragments,
+            };
+            self.input_fragment(now, vnic, source_mac, meta, place, upper.payload);
             return;
         }
         if matches!(upper.refusal, Some(Refusal::Drop | Refusal::Report(..) | Refusal::ReportUnlessMulticast(..))) {
@@ -203,6 +232,39 @@ impl Stack {
             total_length: packet.total_length().saturating_sub(upper.offset),
         };
         self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    /// Takes a fragment; the datagram it completes goes on as if it had come whole.
+    fn input_fragment(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        meta: IpMeta,
+        place: FragmentPlace,
+        payload: &[u8],
+    ) {
+        self.network.counters.ip_fragments += 1;
+        if !self.accepts(&meta) {
+            return;
+        }
+        match self.reassembly.add(now, meta, place, payload) {
+            Outcome::Waiting => {}
+            Outcome::Dropped => self.network.counters.ip_reassembly_dropped += 1,
+            Outcome::Complete(frame, meta) => {
+                self.network.counters.ip_reassembled += 1;
+                let length = frame.len();
+                let received = Received {
+                    meta,
+                    source_mac,
+                    ip_offset: 0,
+                    layer4_offset: 0,
+                    layer4_length: length,
+                    total_length: length,
+                };
+                self.input_layer4(now, vnic, received, frame, &mut Vec::new());
+            }
+        }
     }
 
     #[inline]
@@ -235,8 +297,7 @@ impl Stack {
             }
             _ => {
                 self.network.counters.ip_unknown_protocol += 1;
-                let end = received.layer4_offset + received.layer4_length;
-                if let Some(packet) = frame.bytes().get(received.ip_offset..end) {
+                if let Some(packet) = received.packet(&frame) {
                     self.network.send_unreachable(now, vnic, meta, packet, false);
                 }
             }

@@ -23,6 +23,7 @@ mod network;
 mod passive_open;
 mod payload;
 mod rate_limit;
+mod reassembly;
 mod reply;
 mod routes;
 mod secret;

@@ -52,7 +52,7 @@ pub(crate) struct Network {
 }
 
 /// What goes around a layer-4 packet.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct IpMeta {
     pub(crate) source: IpAddr,
     pub(crate) destination: IpAddr,

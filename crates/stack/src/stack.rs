@@ -4,6 +4,7 @@ use crate::config::Config;
 use crate::counters::Counters;
 use crate::event::{Event, TimerId};
 use crate::network::Network;
+use crate::reassembly::Reassembly;
 use crate::routes::Routes;
 use crate::secret::Secret;
 use crate::slab::Slab;
@@ -74,6 +75,7 @@ pub struct Stack {
     pub(crate) network: Network,
     pub(crate) transport: Transport,
     pub(crate) udp_sockets: Slab<UdpSocket>,
+    pub(crate) reassembly: Reassembly,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: Wheel<TimerKind>,
     service_timers: Slab<ServiceTimer>,
@@ -93,6 +95,7 @@ impl Stack {
             network: Network::new(vnic, Routes::new(&config), config.shared_address, secret.neighbour_key(), now),
             transport: Transport::new(&config, vnic, now),
             udp_sockets: Slab::new(config.udp_sockets_max),
+            reassembly: Reassembly::new(),
             events: VecDeque::with_capacity(1_024),
             wheel: Wheel::new(timers, TICK_SHIFT, now),
             service_timers: Slab::new(config.timers_max),
@@ -114,6 +117,7 @@ impl Stack {
     /// called after each batch of events, and at [`next_deadline`](Stack::next_deadline).
     pub fn transmit(&mut self, now: Time, vnic: &mut dyn Vnic) {
         self.poll_timers(now);
+        self.network.counters.ip_reassembly_dropped += self.reassembly.expire(now) as u64;
         let transport = &mut self.transport;
         self.network.poll_neighbours(now, vnic, |address| transport.neighbour_failed(address));
         self.output_connections(now, vnic);
@@ -125,10 +129,10 @@ impl Stack {
         if self.has_output() || !self.events.is_empty() {
             return Some(Time::ZERO);
         }
-        match (self.wheel.next_deadline(), self.network.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [self.wheel.next_deadline(), self.network.next_deadline(), self.reassembly.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     fn poll_timers(&mut self, now: Time) {
@@ -195,6 +199,7 @@ impl Stack {
             udp_sockets: self.udp_sockets.len(),
             neighbours: self.network.neighbours.len(),
             pending_frames: self.network.neighbours.pending_count(),
+            reassembling: self.reassembly.len(),
             events: self.events.len(),
         }
     }
@@ -221,6 +226,8 @@ pub struct Usage {
     pub neighbours: usize,
     /// Frames waiting for a neighbour.
     pub pending_frames: usize,
+    /// Datagrams waiting for fragments.
+    pub reassembling: usize,
     /// Events not yet taken.
     pub events: usize,
 }

@@ -119,16 +119,22 @@ impl Stack {
         tail: &mut Vec<Frame>,
     ) {
         let meta = received.meta;
+        let mut received = received;
+        if !tail.is_empty() {
+            // A datagram is one chunk: what the device spread over several frames is copied together.
+            let Some(whole) = self.gather(&received, &frame, tail) else {
+                self.network.counters.udp_invalid += 1;
+                return;
+            };
+            let length = whole.len();
+            frame = whole;
+            received = Received { ip_offset: 0, layer4_offset: 0, layer4_length: length, ..received };
+        }
         let bytes = received.layer4(&frame);
         let Ok(datagram) = udp::Datagram::parse(bytes) else {
             self.network.counters.udp_invalid += 1;
             return;
         };
-        if !tail.is_empty() {
-            // A datagram is one chunk: one that the device spread over several frames can't be lent.
-            self.network.counters.udp_invalid += 1;
-            return;
-        }
         let pseudo = meta.pseudo_header_sum(datagram.length());
         let valid = if datagram.has_checksum() {
             self.checksum_may_be_partial(datagram.checksum(), pseudo) || datagram.checksum_is_valid(pseudo)
@@ -156,5 +162,16 @@ impl Stack {
         self.network.counters.udp_received += 1;
         let socket = UdpSocketId::new(slot, self.udp_sockets.generation(slot));
         self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
+    }
+
+    /// The layer-4 bytes of all frames of a packet in one large frame.
+    fn gather(&self, received: &Received, first: &Frame, tail: &[Frame]) -> Option<Frame> {
+        let mut whole = self.reassembly.large_frame()?;
+        let parts = std::iter::once(received.layer4(first)).chain(tail.iter().map(Frame::bytes));
+        for part in parts {
+            let count = part.len().min(received.total_length.saturating_sub(whole.len()));
+            whole.append(count)?.copy_from_slice(part.get(..count)?);
+        }
+        Some(whole)
     }
 }
