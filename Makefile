@@ -27,11 +27,15 @@ lint: ## formatting, clippy, and the house rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 
-test-unit: deps ## unit, property and simulator tests: no root needed
-	cargo test --workspace --release --quiet
+# Test programs that need root are built as the user and run by this.
+SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 
-test-system: build ## end to end over veth, as root: real clients, hostile peers, leftovers
-	$(SUDO) env QANAT_REQUIRE_ROOT=1 PATH="$$PATH" HOME="$$HOME" cargo test --package qanat-tests --package qanat-nic --release -- --test-threads=1
+test-unit: deps ## unit and property tests: no root needed
+	cargo test --workspace --exclude qanat-tests --exclude qanat-nic --quiet
+
+test-system: build test-deps ## simulator, segment scripts, end to end over veth with real programs: as root
+	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
+		cargo test --package qanat-nic --package qanat-tests -- --test-threads=1
 
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cd fuzz && cargo run --release --quiet --bin fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
