@@ -63,6 +63,9 @@ pub struct Arguments {
     /// Seconds an unused connection is kept
     #[arg(long, value_name = "SECONDS", default_value_t = 75)]
     idle_timeout: u64,
+    /// Seconds a client may take for the head of a request
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    head_timeout: u64,
     /// Figures as JSON, a line each second
     #[arg(long)]
     json: bool,
@@ -100,6 +103,7 @@ impl Arguments {
         config.hidden_files = self.hidden;
         config.limits.connections_max = self.connections;
         config.limits.idle_timeout = Duration::from_secs(self.idle_timeout);
+        config.limits.head_timeout = Duration::from_secs(self.head_timeout);
         config
     }
 

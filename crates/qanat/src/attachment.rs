@@ -160,8 +160,17 @@ impl Attachment {
         if config.gateways.is_empty() {
             config.gateways.push(host);
         }
+        // The kernel's end gets a neighbour's address in each further prefix too, or nothing there could reach us.
+        let mut host_addresses = vec![(host, options.address.1)];
+        for further in &options.more_addresses {
+            let neighbour = first_of_prefix(*further);
+            let clash = |taken: &(IpAddr, u8)| taken.0 == neighbour;
+            if !host_addresses.iter().any(clash) && !addresses.iter().any(clash) {
+                host_addresses.push((neighbour, further.1));
+            }
+        }
         let veth = veth::create(&VethConfig {
-            host_addresses: vec![(host, options.address.1)],
+            host_addresses,
             host_namespace: options.namespace.clone(),
             mtu: options.mtu,
             queues: options.queues,

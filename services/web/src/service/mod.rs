@@ -28,7 +28,7 @@ use connection::{Connections, Phase};
 use qanat::{CloseReason, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Time};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -103,7 +103,7 @@ pub struct WebService {
     log: Option<AccessLog>,
     log_reopen: bool,
     figures: Figures,
-    listener: Option<ListenerId>,
+    listeners: Vec<ListenerId>,
     epoch: u64,
     share: usize,
     tick_armed: bool,
@@ -159,7 +159,7 @@ impl WebService {
             log,
             log_reopen: false,
             figures: Figures::default(),
-            listener: None,
+            listeners: Vec::new(),
             epoch: 0,
             share: 0,
             tick_armed: false,
@@ -242,11 +242,16 @@ impl WebService {
         let readers = Readers::start(self.config.reader_threads, rules, &self.doorbell)
             .map_err(|error| StartError::System { what: "reader threads", error })?;
         self.readers = Some(readers);
-        let local = SocketAddr::new(self.config.address, self.config.port);
-        let listener = context
-            .listen(local, ListenOptions::default())
-            .map_err(|error| StartError::Listen { port: self.config.port, error })?;
-        self.listener = Some(listener);
+        // The stack's unspecified addresses stand for one family each.
+        let every_family = self.config.address.is_unspecified();
+        let other: IpAddr =
+            if self.config.address.is_ipv4() { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        for address in [Some(self.config.address), every_family.then_some(other)].into_iter().flatten() {
+            let listener = context
+                .listen(SocketAddr::new(address, self.config.port), ListenOptions::default())
+                .map_err(|error| StartError::Listen { port: self.config.port, error })?;
+            self.listeners.push(listener);
+        }
         self.arm_tick(context);
         Ok(())
     }
@@ -351,7 +356,7 @@ impl WebService {
 
     fn on_stop<C: Commands>(&mut self, context: &mut C) {
         self.stopping = true;
-        if let Some(listener) = self.listener.take() {
+        for listener in self.listeners.drain(..) {
             let _ = context.close_listener(listener);
         }
         for index in 0..self.connections.slot_count() {

@@ -211,7 +211,7 @@ impl WebService {
                 let length = if headless { object.head_length() } else { object.length() };
                 let piece = Piece::Object { object: Rc::clone(object), stamp, offset: 0, length };
                 self.send(exchange.id, piece, context);
-                length
+                length - object.head_length()
             }
             Content::File(_) => {
                 let head = self
@@ -220,13 +220,12 @@ impl WebService {
                     .field("Content-Length", variant.size())
                     .representation(&variant.representation)
                     .finish(b"");
-                let head_length = head.len() as u64;
                 self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
                 if headless {
-                    head_length
+                    0
                 } else {
                     self.send_body(exchange, variant, 0, variant.size(), context);
-                    head_length + variant.size()
+                    variant.size()
                 }
             }
         };
@@ -300,7 +299,7 @@ impl WebService {
             .field("Content-Range", format_args!("bytes {first}-{}/{}", end - 1, variant.size()))
             .representation(&variant.representation)
             .finish(b"");
-        let length = head.len() as u64 + (end - first);
+        let length = end - first;
         self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
         self.send_body(exchange, variant, first, end, context);
         self.finish(exchange, 206, length, false, context);
@@ -340,7 +339,7 @@ impl WebService {
             .field("Content-Length", body_length)
             .representation(&variant.representation)
             .finish(b"");
-        let length = head.len() as u64 + body_length;
+        let length = body_length;
         self.send(exchange.id, Piece::Bytes(Bytes::from(head)), context);
         for (head, part) in heads.into_iter().zip(parts) {
             self.send(exchange.id, Piece::Bytes(head), context);
@@ -401,11 +400,13 @@ impl WebService {
     }
 
     fn short<C: Commands>(&mut self, exchange: Exchange<'_, '_, '_>, status: u16, bytes: Vec<u8>, context: &mut C) {
-        let length = bytes.len() as u64;
+        let head_length = bytes.windows(4).position(|four| four == b"\r\n\r\n").map_or(0, |end| end + 4);
+        let length = bytes.len().saturating_sub(head_length) as u64;
         self.send(exchange.id, Piece::Bytes(Bytes::from(bytes)), context);
         self.finish(exchange, status, length, false, context);
     }
 
+    /// `length` is the content's, without the head: what the combined log format counts.
     fn finish<C: Commands>(
         &mut self,
         exchange: Exchange<'_, '_, '_>,
@@ -436,7 +437,7 @@ impl WebService {
             .field("Content-Type", "text/html; charset=utf-8")
             .field("Content-Length", page.len())
             .finish(page.as_bytes());
-        let length = bytes.len() as u64;
+        let length = page.len() as u64;
         if status == 408 {
             self.figures.timeouts_head += 1;
         } else {
