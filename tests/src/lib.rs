@@ -1,4 +1,6 @@
 //! Shared helpers of the end-to-end tests.
 #![forbid(unsafe_code)]
 
+pub mod e2e;
+pub mod script;
 pub mod sim;

@@ -30,9 +30,9 @@ pub struct Packet {
 }
 
 fn sum(bytes: &[u8], initial: u32) -> u32 {
-    bytes.chunks(2).fold(initial, |sum, pair| {
-        sum + (u32::from(pair[0]) << 8) + pair.get(1).map_or(0, |low| u32::from(*low))
-    })
+    bytes
+        .chunks(2)
+        .fold(initial, |sum, pair| sum + (u32::from(pair[0]) << 8) + pair.get(1).map_or(0, |low| u32::from(*low)))
 }
 
 fn fold(mut sum: u32) -> u16 {
@@ -131,7 +131,10 @@ fn read_options(mut bytes: &[u8]) -> Option<Vec<Opt>> {
             (4, 2) => Opt::SackPermitted,
             (8, 10) => Opt::Timestamps(be32(option, 2), be32(option, 6)),
             (5, _) => Opt::Sack(
-                (2..length).step_by(8).map(|at| Some((be32(option, at)?, be32(option, at + 4)?))).collect::<Option<_>>()?,
+                (2..length)
+                    .step_by(8)
+                    .map(|at| Some((be32(option, at)?, be32(option, at + 4)?)))
+                    .collect::<Option<_>>()?,
             ),
             _ => Opt::Raw(option.to_vec()),
         });
@@ -183,7 +186,8 @@ impl Packet {
             }
         } else {
             let header = bytes.get(..40).ok_or("an IP header cut short")?;
-            let address = |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).map(IpAddr::from).map_err(|_| "address");
+            let address =
+                |at: usize| <[u8; 16]>::try_from(&header[at..at + 16]).map(IpAddr::from).map_err(|_| "address");
             (source, destination) = (address(8)?, address(24)?);
             (protocol, ecn) = (header[6], header[1] >> 4 & 3);
             let length = usize::from(be16(header, 4).ok_or("no length")?);

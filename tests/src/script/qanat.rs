@@ -63,8 +63,7 @@ impl ScriptVnic {
             Some([0x86, 0xdd]) if payload.get(6) == Some(&58) && payload.get(40) == Some(&135) => {
                 let address = |at: usize| payload.get(at..at + 16).and_then(|bytes| <[u8; 16]>::try_from(bytes).ok());
                 if let (Some(source), Some(target)) = (address(8), address(48)) {
-                    let answer =
-                        super::packet::neighbour_advertisement(target.into(), source.into(), SCRIPT_MAC);
+                    let answer = super::packet::neighbour_advertisement(target.into(), source.into(), SCRIPT_MAC);
                     self.push(0x86dd, &answer);
                 }
             }
@@ -132,7 +131,9 @@ impl Vnic for ScriptVnic {
 
 /// What a socket of the script stands for.
 enum Socket {
-    New { bound: bool },
+    New {
+        bound: bool,
+    },
     Listener(ListenerId),
     Stream(ConnectionId),
     /// `connect` failed at once.
@@ -219,7 +220,11 @@ impl QanatBackend {
     /// If memory can't be mapped.
     pub fn new(script: &Script) -> Result<QanatBackend, String> {
         let address = |last: u8| -> std::net::IpAddr {
-            if script.ipv6 { [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last].into() } else { [10, 9, 0, last].into() }
+            if script.ipv6 {
+                [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last].into()
+            } else {
+                [10, 9, 0, last].into()
+            }
         };
         let mut config = Config::new(address(1), if script.ipv6 { 64 } else { 24 });
         config.connections_max = 16;
@@ -356,8 +361,7 @@ impl QanatBackend {
         if let Some(error) = stream.error.take() {
             return Err(error.into());
         }
-        let bytes: Vec<u8> =
-            (0..length as u32).map(|index| byte_at(stream.written.wrapping_add(index))).collect();
+        let bytes: Vec<u8> = (0..length as u32).map(|index| byte_at(stream.written.wrapping_add(index))).collect();
         match self.stack.send(self.clock.now(), connection, Bytes::from(bytes)) {
             Ok(()) => {
                 stream.written = stream.written.wrapping_add(length as u32);
@@ -450,14 +454,10 @@ impl QanatBackend {
             "write" => self.write(self.stream(fd)?, number(2).unwrap_or(0) as usize),
             "shutdown" => self.stack.shutdown(self.clock.now(), self.stream(fd)?).map(|()| 0).map_err(errno),
             "close" => self.close(fd),
-            "SO_ERROR" => {
+            "getsockopt" => {
                 let connection = self.stream(fd)?;
                 let stream = self.streams.get_mut(&connection).ok_or("EBADF")?;
-                match stream.error.take() {
-                    Some(error) => Err(error.into()),
-                    None if stream.connected || stream.closed => Ok(0),
-                    None => Err("EINPROGRESS".into()),
-                }
+                super::run::socket_error(call, stream.error.take())
             }
             other => Err(format!("unknown call {other}")),
         }

@@ -48,6 +48,16 @@ impl fmt::Display for Failure {
     }
 }
 
+/// The result of `getsockopt(…, SO_ERROR, [wanted], …)`, given the socket's error.
+///
+/// # Errors
+/// Both errors, if they differ.
+pub fn socket_error(call: &Call, error: Option<&str>) -> Result<i64, String> {
+    let wanted = call.arguments.get(3).map_or("", |value| value.trim_matches(['[', ']']));
+    let error = error.unwrap_or("0");
+    if wanted == error { Ok(0) } else { Err(format!("SO_ERROR is {error}, not {wanted}")) }
+}
+
 struct Run<'a> {
     script: &'a Script,
     backend: &'a mut dyn Backend,

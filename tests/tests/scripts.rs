@@ -1,0 +1,124 @@
+//! Every segment script, on this project's stack and on the Linux kernel (which needs root: namespaces and TUN).
+//!
+//! `SCRIPT=part-of-a-name` runs only those; `QANAT_REQUIRE_ROOT=1` makes a skipped kernel run an error;
+//! `QANAT_UPDATE_DOCS=1` rewrites the tables of `docs/conformance.md`.
+
+use qanat_tests::script::linux::{self, LinuxBackend};
+use qanat_tests::script::qanat::QanatBackend;
+use qanat_tests::script::syntax::Note;
+use qanat_tests::script::{Script, Stack, conformance, parse, run};
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Kernel scripts at a time: they mostly sleep.
+const WORKERS: usize = 24;
+/// Runs of a kernel script before its failure counts: the machine may have been busy.
+const ATTEMPTS: usize = 3;
+
+fn scripts_in(directory: &Path, scripts: &mut Vec<Script>) {
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            scripts_in(&path, scripts);
+        } else if path.extension().is_some_and(|extension| extension == "pkt") {
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let text = std::fs::read_to_string(&path).unwrap();
+            scripts.push(parse::parse(&name, &text).unwrap_or_else(|error| panic!("{error}")));
+        }
+    }
+}
+
+fn all_scripts() -> Vec<Script> {
+    let mut scripts = Vec::new();
+    scripts_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts"), &mut scripts);
+    scripts
+}
+
+fn chosen_scripts() -> Vec<Script> {
+    let filter = std::env::var("SCRIPT").unwrap_or_default();
+    all_scripts().into_iter().filter(|script| script.name.contains(&filter)).collect()
+}
+
+/// Turns a result into a complaint, given what is known of the script.
+fn judge(script: &Script, stack: Stack, result: Result<(), String>) -> Option<String> {
+    match (script.note(stack), result) {
+        (Some(Note::Bug(_)), Err(_)) => None,
+        (Some(Note::Bug(reason)), Ok(())) => {
+            Some(format!("{}: passes now: remove its bug note ({reason})", script.name))
+        }
+        (_, Err(message)) => Some(message),
+        (_, Ok(())) => None,
+    }
+}
+
+fn report(stack: &str, count: usize, failures: &[String]) {
+    println!("{stack}: {count} scripts, {} failed", failures.len());
+    assert!(failures.is_empty(), "on {stack}:\n{}", failures.join("\n"));
+}
+
+fn skips(script: &Script, stack: Stack) -> bool {
+    matches!(script.note(stack), Some(Note::Skip(_)))
+}
+
+#[test]
+fn on_qanat() {
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for script in chosen_scripts().iter().filter(|script| !skips(script, Stack::Qanat)) {
+        count += 1;
+        let mut backend = QanatBackend::new(script).unwrap();
+        let result = run(script, &mut backend).map_err(|failure| failure.to_string());
+        failures.extend(judge(script, Stack::Qanat, result));
+    }
+    report("qanat", count, &failures);
+}
+
+#[test]
+fn on_linux() {
+    if !linux::is_permitted() {
+        assert!(std::env::var_os("QANAT_REQUIRE_ROOT").is_none(), "QANAT_REQUIRE_ROOT is set, and this is not root");
+        println!("SKIPPED (needs root): the scripts were not run against the Linux kernel");
+        eprintln!("SKIPPED (needs root): the scripts were not run against the Linux kernel");
+        return;
+    }
+    let scripts: Vec<Script> = chosen_scripts().into_iter().filter(|script| !skips(script, Stack::Linux)).collect();
+    let queue: Mutex<VecDeque<&Script>> = Mutex::new(scripts.iter().collect());
+    let failures = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                loop {
+                    let Some(script) = queue.lock().unwrap().pop_front() else { break };
+                    let mut result = Err(String::new());
+                    for _ in 0..ATTEMPTS {
+                        result = LinuxBackend::new(script)
+                            .and_then(|mut backend| run(script, &mut backend).map_err(|failure| failure.to_string()));
+                        if result.is_ok() || matches!(script.note(Stack::Linux), Some(Note::Bug(_))) {
+                            break;
+                        }
+                    }
+                    failures.lock().unwrap().extend(judge(script, Stack::Linux, result));
+                }
+            });
+        }
+    });
+    let mut failures = failures.into_inner().unwrap();
+    failures.sort();
+    report("linux", scripts.len(), &failures);
+}
+
+#[test]
+fn the_document_lists_every_script() {
+    const MARK: &str = "<!-- generated from the scripts -->\n";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/conformance.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, old) = text.split_once(MARK).expect("the mark that begins the tables");
+    let tables = conformance::tables(&all_scripts());
+    if old != tables && std::env::var_os("QANAT_UPDATE_DOCS").is_some() {
+        std::fs::write(&path, format!("{head}{MARK}{tables}")).unwrap();
+        return;
+    }
+    assert!(old == tables, "docs/conformance.md is out of date: QANAT_UPDATE_DOCS=1 cargo test --test scripts");
+}
