@@ -123,18 +123,11 @@ impl Connection {
         while let Some(index) = self.board.next_lost() {
             let segment = u32::from(self.maximum_segment);
             // RFC 6675 §5: a segment may go while cwnd − pipe ≥ 1 SMSS; the first of an episode goes regardless.
-            let room = self.congestion_room();
-            let first = self.board.retransmitted() == 0 && self.in_flight() == 0;
-            if room < segment.min(self.record_length(index))
-                && !first
-                && !(sent_nothing(sent) && index == 0 && self.must_send_first())
-            {
+            let first = !sent && index == 0 && self.board.retransmitted() == 0;
+            if self.congestion_room() < segment.min(self.record_length(index)) && !first {
                 break;
             }
-            if emitter.room() == 0 {
-                return false;
-            }
-            if !self.retransmit(index, env, emitter) {
+            if emitter.room() == 0 || !self.retransmit(index, env, emitter) {
                 return false;
             }
             sent = true;
@@ -150,11 +143,6 @@ impl Connection {
 
     fn record_length(&self, index: usize) -> u32 {
         self.board.get(index).map_or(0, |record| record.end.distance_from(self.board.start_of(index)))
-    }
-
-    /// The segment at SND.UNA was never retransmitted in this episode: "force a fast retransmit".
-    fn must_send_first(&self) -> bool {
-        matches!(self.phase, Phase::Recovery | Phase::Loss) && self.board.retransmitted() == 0
     }
 
     /// Sends record `index` again, at most a segment of it. `false`: not taken by the device.
@@ -337,7 +325,7 @@ impl Connection {
             return segment;
         }
         // SACK blocks on a data segment take from its payload.
-        segment - (4 + 8 * 3).min(segment / 2)
+        segment - (4 + 8 * self.sack_blocks_max() as u32).min(segment / 2)
     }
 
     /// Builds and sends one segment of data.
@@ -418,11 +406,17 @@ impl Connection {
         }
     }
 
+    /// Blocks that fit beside the other options (RFC 2018 §3).
+    #[inline]
+    fn sack_blocks_max(&self) -> usize {
+        if self.is.timestamps { 3 } else { 4 }
+    }
+
     /// RFC 2018 §4, with the D-SACK block first (RFC 2883 §4).
     #[inline(never)]
     fn sack_blocks(&mut self, env: &mut Env<'_>) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
-        let limit = if self.is.timestamps { 3 } else { 4 };
+        let limit = self.sack_blocks_max();
         if let Some(duplicate) = self.duplicate {
             env.counters.duplicate_sacks_sent += 1;
             blocks.push(SackBlock { start: duplicate.start, end: duplicate.end });
@@ -553,9 +547,4 @@ impl Connection {
         let why = self.close_reason.unwrap_or(CloseReason::Aborted);
         self.finish(why, env)
     }
-}
-
-#[inline]
-fn sent_nothing(sent: bool) -> bool {
-    !sent
 }

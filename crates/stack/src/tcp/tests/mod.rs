@@ -292,3 +292,63 @@ fn debug_seed() {
     }
     println!("{}\n{}", pair.describe(0), pair.describe(1));
 }
+
+/// Time of a request and its answer through input and output, without link, checksums and copying of payloads.
+#[test]
+#[ignore = "prints a measurement; run with --release"]
+fn request_cost() {
+    struct Sink(u32, usize);
+    impl Emitter for Sink {
+        fn room(&self) -> usize {
+            64
+        }
+        fn emit(&mut self, header: &Header, payload: SegmentPayload<'_>, _: Ecn) -> bool {
+            self.0 = self.0.wrapping_add(header.sequence.0 ^ payload.len() as u32);
+            self.1 += 1;
+            true
+        }
+    }
+    let mut pair = pair(Faults::none(), 1).handshake();
+    pair.run_for(Duration::from_millis(100));
+    let answer = Bytes::from(vec![1; 1_200]);
+    let host = &mut pair.hosts[1];
+    let mut sink = Sink(0, 0);
+    let mut now = pair.now;
+    let rounds = 2_000_000u32;
+    let start = std::time::Instant::now();
+    for _ in 0..rounds {
+        now += Duration::from_micros(20);
+        let connection = host.connection.as_mut().unwrap();
+        let options = Options {
+            timestamps: Some(qanat_wire::tcp_options::Timestamps {
+                value: connection.timestamp_recent,
+                echo: connection.timestamp_now(now),
+            }),
+            ..Options::NONE
+        };
+        let mut frame = host.pool.allocate(0).unwrap();
+        frame.append(100);
+        let segment = SegmentIn {
+            sequence: connection.receive_next(),
+            acknowledgment: connection.send_next(),
+            flags: Flags::ACK | Flags::PSH,
+            window: 60_000,
+            options: &options,
+            payload_length: 100,
+            ecn: Ecn::NotCapable,
+        };
+        let chunk = crate::event::Chunk::new(frame);
+        let mut env = testing::env!(host, now);
+        let _ = connection.input(&segment, Some(chunk), &mut env);
+        while let Some(event) = env.events.pop_front() {
+            if let Event::Data { chunk, .. } = event {
+                connection.consume(chunk.len() as u32, 1, env.config);
+                connection.send(answer.clone(), env.config).unwrap();
+            }
+        }
+        let _ = connection.output(&mut env, &mut sink);
+        let _ = connection.next_deadline();
+    }
+    let per = start.elapsed().as_nanos() / u128::from(rounds);
+    println!("{per} ns per request and answer, {} segments, {}", sink.1, sink.0);
+}
