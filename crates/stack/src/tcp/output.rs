@@ -412,12 +412,6 @@ impl Connection {
         if self.is.timestamps { 3 } else { 4 }
     }
 
-    /// Blocks that fit beside the other options (RFC 2018 §3).
-    #[inline]
-    fn sack_blocks_max(&self) -> usize {
-        if self.is.timestamps { 3 } else { 4 }
-    }
-
     /// RFC 2018 §4, with the D-SACK block first (RFC 2883 §4).
     #[inline(never)]
     fn sack_blocks(&mut self, env: &mut Env<'_>) -> SackBlocks {
