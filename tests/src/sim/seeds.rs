@@ -12,7 +12,7 @@ use std::path::PathBuf;
 pub struct Run {
     /// What everything in it follows from.
     pub seed: u64,
-    /// Where the first node's capture goes.
+    /// Where the first node's capture goes; the second's goes beside it (`….second.pcap`).
     pub pcap: Option<PathBuf>,
 }
 

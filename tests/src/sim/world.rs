@@ -5,7 +5,7 @@ use super::node::Node;
 use super::random::mix;
 use super::seeds::Run;
 use super::trace::Trace;
-use qanat::nic::{Clock, FaultRates, ManualClock, Time};
+use qanat::nic::{Clock, FaultRates, ManualClock, Time, Vnic};
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -89,7 +89,8 @@ impl<A: Node, B: Node> World<A, B> {
     ) -> World<A, B> {
         let clock = ManualClock::new();
         clock.advance_to(start);
-        let traces = [run.pcap.as_deref(), None].map(|path| Trace::new(path).expect("the capture file"));
+        let second = run.pcap.as_ref().map(|path| path.with_extension("second.pcap"));
+        let traces = [run.pcap.clone(), second].map(|path| Trace::new(path.as_deref()).expect("the capture file"));
         let hashes = traces.each_ref().map(Trace::hash);
         let [first, second] = network.open(run.seed, &clock, traces);
         let [hash_a, hash_b] = hashes;
@@ -207,12 +208,15 @@ impl<A: Node, B: Node> World<A, B> {
         mix(self.a.trace_hash.get()) ^ self.b.trace_hash.get()
     }
 
-    /// Takes the devices away from the nodes: whatever frames are still out then, the nodes hold. There must be none.
+    /// Takes the devices away from the nodes: whatever frames are still out then, the nodes hold. There must be none; nor
+    /// may any frame have been invalid (longer than the MTU allows).
     ///
     /// # Panics
     /// When there are.
     pub fn check_frames(mut self) -> (A, B) {
         self.a.device.sync().expect("the capture is written");
+        let invalid = [&self.a.device, &self.b.device].map(|device| device.statistics().transmit_invalid);
+        assert_eq!(invalid, [0, 0], "frames the devices refused as invalid: too long?");
         drop(self.a.device);
         drop(self.b.device);
         for pools in [&self.a.pools, &self.b.pools] {
