@@ -1,0 +1,22 @@
+//! System tests: the real command, real programs, a network namespace of their own.
+//!
+//! ```no_run
+//! # use qanat_tests::e2e::{Server, Program, scenario};
+//! scenario(|| {
+//!     let server = Server::start(&["site"]);
+//!     Program::new("curl").arguments(["-sS", &server.url("/")]).succeeds();
+//!     assert!(server.stop().leaks().is_empty());
+//! });
+//! ```
+
+mod http;
+mod pages;
+mod program;
+mod scenario;
+mod server;
+
+pub use http::{Answer, Client};
+pub use pages::Pages;
+pub use program::{Outcome, Program, Running, address_space_kib, qanat, resident_kib, workspace};
+pub use scenario::{eventually, is_root, scenario};
+pub use server::{Server, Stopped};

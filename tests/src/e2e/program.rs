@@ -1,0 +1,230 @@
+//! Programs run by tests: bounded in time, and ended with the test.
+
+use std::ffi::OsStr;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The top of the checkout.
+pub fn workspace() -> PathBuf {
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// The `qanat` command: `$QANAT_BIN`, or the one built beside this test.
+///
+/// # Panics
+/// There is none; says how to build it.
+pub fn qanat() -> PathBuf {
+    let path = std::env::var_os("QANAT_BIN").map_or_else(
+        || {
+            // target/release/deps/this_test → target/release/qanat
+            let test = std::env::current_exe().unwrap_or_default();
+            test.ancestors().nth(2).map(|directory| directory.join("qanat")).unwrap_or_default()
+        },
+        PathBuf::from,
+    );
+    let path = if path.is_absolute() { path } else { workspace().join(path) };
+    assert!(
+        path.is_file(),
+        "no qanat command at {}: build it with `cargo build --release --package qanat-cli` (with --release here too), \
+         or name it in QANAT_BIN",
+        path.display()
+    );
+    path
+}
+
+/// What `key` of `/proc/PID/status` says, in KiB.
+fn status_kib(process: u32, key: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+/// Resident memory of a process, KiB.
+pub fn resident_kib(process: u32) -> u64 {
+    status_kib(process, "VmRSS:")
+}
+
+/// Address space of a process, KiB.
+pub fn address_space_kib(process: u32) -> u64 {
+    status_kib(process, "VmSize:")
+}
+
+/// A program to run.
+#[derive(Debug)]
+pub struct Program {
+    command: Command,
+    patience: Duration,
+}
+
+/// What it did.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The command line.
+    pub line: String,
+    /// Exit code; `None` if a signal ended it.
+    pub code: Option<i32>,
+    /// What it wrote to standard output.
+    pub stdout: Vec<u8>,
+    /// What it wrote to standard error.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Standard output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+}
+
+impl Program {
+    /// `program`, found on the path; nothing on its standard input.
+    pub fn new(program: impl AsRef<OsStr>) -> Program {
+        let mut command = Command::new(program);
+        command.stdin(Stdio::null());
+        Program { command, patience: PATIENCE }
+    }
+
+    /// Adds arguments.
+    #[must_use]
+    pub fn arguments<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Program {
+        self.command.args(arguments);
+        self
+    }
+
+    /// Runs in `directory`.
+    #[must_use]
+    pub fn directory(mut self, directory: impl AsRef<Path>) -> Program {
+        self.command.current_dir(directory);
+        self
+    }
+
+    /// Sets a variable of its environment.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl AsRef<OsStr>) -> Program {
+        self.command.env(name, value);
+        self
+    }
+
+    /// How long it may take (30 s unless told).
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Program {
+        self.patience = patience;
+        self
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Panics
+    /// It can't be started, or takes too long.
+    pub fn run(self) -> Outcome {
+        let patience = self.patience;
+        self.start().wait(patience)
+    }
+
+    /// Runs it to its end, which must be a good one.
+    ///
+    /// # Panics
+    /// It fails.
+    pub fn succeeds(self) -> Outcome {
+        let outcome = self.run();
+        assert_eq!(outcome.code, Some(0), "{}\n{}{}", outcome.line, outcome.text(), outcome.stderr);
+        outcome
+    }
+
+    /// Starts it, in a process group of its own.
+    ///
+    /// # Panics
+    /// It can't be started.
+    pub fn start(mut self) -> Running {
+        std::os::unix::process::CommandExt::process_group(&mut self.command, 0);
+        let line = format!("{:?}", self.command);
+        let mut child = self
+            .command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{line}: {error}; `make test-deps` installs what the tests run"));
+        let stdout = gather(child.stdout.take());
+        let stderr = gather(child.stderr.take());
+        Running { line, child, stdout, stderr }
+    }
+}
+
+type Gatherer = Option<JoinHandle<Vec<u8>>>;
+
+fn gather(pipe: Option<impl Read + Send + 'static>) -> Gatherer {
+    let mut pipe = pipe?;
+    Some(std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What came before an error is still worth showing.
+        let _ = pipe.read_to_end(&mut bytes);
+        bytes
+    }))
+}
+
+/// A program under way; dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    line: String,
+    child: Child,
+    stdout: Gatherer,
+    stderr: Gatherer,
+}
+
+impl Running {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it has not ended yet.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// It takes longer than `patience`; it is killed then.
+    pub fn wait(mut self, patience: Duration) -> Outcome {
+        let start = Instant::now();
+        let status = loop {
+            match self.child.try_wait().expect("waiting for a child") {
+                Some(status) => break Some(status),
+                None if start.elapsed() > patience => break None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        if status.is_none() {
+            self.kill();
+        }
+        let take = |gatherer: &mut Gatherer| gatherer.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let stdout = take(&mut self.stdout);
+        let stderr = String::from_utf8_lossy(&take(&mut self.stderr)).into_owned();
+        let outcome = Outcome { line: self.line.clone(), code: status.and_then(|s| s.code()), stdout, stderr };
+        assert!(status.is_some(), "{}: no end after {patience:?}\n{}{}", outcome.line, outcome.text(), outcome.stderr);
+        outcome
+    }
+
+    /// Kills it with all its descendants of the same process group.
+    pub fn kill(&mut self) {
+        if let Ok(None) = self.child.try_wait()
+            && let Some(group) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw)
+        {
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,54 @@
+//! Where a system test runs: as root, one at a time, in a network namespace that dies with it.
+
+use qanat::nic::link::Namespace;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One at a time: they measure time, and the machine has few cores.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Whether this process may make network namespaces and devices.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+/// Runs `test` in a fresh network namespace whose loopback is up: every program and socket made there is in it, and
+/// none of its traffic can meet anyone else's. Skips, and says so, without root.
+///
+/// # Panics
+/// As `test` does; without root if `QANAT_REQUIRE_ROOT` is set.
+pub fn scenario(test: impl FnOnce() + Send) {
+    if !is_root() {
+        let name = std::thread::current().name().unwrap_or("a system test").to_owned();
+        // Past libtest's capture: a run in which nothing ran must not look like one in which all went well.
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("\nSKIPPED (needs root): {name}: run `sudo make test-system`\n").as_bytes(),
+        );
+        assert!(std::env::var_os("QANAT_REQUIRE_ROOT").is_none(), "QANAT_REQUIRE_ROOT is set, and this is not root");
+        return;
+    }
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let namespace = Namespace::anonymous().expect("a network namespace of the test's own");
+    let inside = || {
+        super::Program::new("ip").arguments(["link", "set", "lo", "up"]).succeeds();
+        catch_unwind(AssertUnwindSafe(test))
+    };
+    let outcome = namespace.within(inside).expect("entering the test's network namespace");
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
+}
+
+/// Waits until `ready` says so.
+///
+/// # Panics
+/// After `patience`, naming `what`.
+pub fn eventually(what: &str, patience: Duration, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < patience, "{what}: not within {patience:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,218 @@
+//! `qanat web`, as its users run it.
+
+use super::program::qanat;
+use serde_json::Value;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+const START_PATIENCE: Duration = Duration::from_secs(15);
+const STOP_PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server. Dropping it kills it.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    lines: Receiver<String>,
+    serving: Value,
+    seen: Vec<String>,
+}
+
+/// What a server said when it had stopped.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Its last line.
+    pub last: Value,
+    /// Exit code; `None` after a signal.
+    pub code: Option<i32>,
+}
+
+impl Server {
+    /// Runs `qanat web --json ARGUMENTS` and waits until it serves.
+    ///
+    /// # Panics
+    /// It does not start; with what it said.
+    pub fn start(arguments: &[&str]) -> Server {
+        Server::try_start(arguments).unwrap_or_else(|error| panic!("qanat web {arguments:?}: {error}"))
+    }
+
+    /// The same, for a server that may refuse.
+    ///
+    /// # Errors
+    /// What it wrote to standard error.
+    pub fn try_start(arguments: &[&str]) -> Result<Server, String> {
+        let mut command = Command::new(qanat());
+        command.args(["web", "--json"]).args(arguments).current_dir(super::workspace());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let lines = read_lines(child.stdout.take());
+        let mut server = Server { child, lines, serving: Value::Null, seen: Vec::new() };
+        match server.wait_for("serving", START_PATIENCE) {
+            Some(serving) => {
+                server.serving = serving;
+                Ok(server)
+            }
+            None => {
+                let _ = server.child.kill();
+                let mut text = String::new();
+                if let Some(mut stderr) = server.child.stderr.take() {
+                    let _ = std::io::Read::read_to_string(&mut stderr, &mut text);
+                }
+                Err(text)
+            }
+        }
+    }
+
+    /// The URL of `path`, which begins with a slash.
+    pub fn url(&self, path: &str) -> String {
+        let first = self.serving["urls"][0].as_str().unwrap_or_default();
+        format!("{}{path}", first.trim_end_matches('/'))
+    }
+
+    /// Where the server listens.
+    pub fn address(&self) -> SocketAddr {
+        let text = self.url("").replace("http://", "");
+        text.parse().unwrap_or_else(|_| SocketAddr::new(text.parse().expect("an address in the URL"), 80))
+    }
+
+    /// The line the server announced itself with.
+    pub fn announcement(&self) -> &Value {
+        &self.serving
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it still runs.
+    pub fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Sends a signal by its name.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        if let Some(process) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+            rustix::process::kill_process(process, signal).expect("signalling the server");
+        }
+    }
+
+    /// The next line of live figures; at most a second old.
+    ///
+    /// # Panics
+    /// None comes.
+    pub fn figures(&mut self) -> Value {
+        while let Ok(line) = self.lines.try_recv() {
+            self.seen.push(line);
+        }
+        self.wait_for("figures", Duration::from_secs(10)).expect("live figures every second")
+    }
+
+    /// Figures as soon as `wanted` likes them.
+    ///
+    /// # Panics
+    /// It never does.
+    pub fn figures_when(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let start = Instant::now();
+        loop {
+            let figures = self.figures();
+            if wanted(&figures) {
+                return figures;
+            }
+            assert!(start.elapsed() < Duration::from_secs(30), "{what}: never; last {figures}");
+        }
+    }
+
+    /// Stops it gracefully, and returns its accounts.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    pub fn stop(self) -> Stopped {
+        self.signal(rustix::process::Signal::TERM);
+        self.wait()
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    ///
+    /// # Panics
+    /// It does not end in time.
+    pub fn wait(mut self) -> Stopped {
+        let last = self.wait_for("stopped", STOP_PATIENCE);
+        let start = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) {
+            assert!(start.elapsed() < STOP_PATIENCE, "the server does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let code = self.child.wait().ok().and_then(|status| status.code());
+        let last = last.unwrap_or_else(|| panic!("the server ended ({code:?}) without its last line: {:?}", self.seen));
+        Stopped { last, code }
+    }
+
+    /// Ends it as a crash would: `kill -9`.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn wait_for(&mut self, event: &str, patience: Duration) -> Option<Value> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok(line) => {
+                    let value: Value = serde_json::from_str(&line).unwrap_or(Value::Null);
+                    if value["event"] == event {
+                        return Some(value);
+                    }
+                    self.seen.push(line);
+                }
+                Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Stopped {
+    /// What is not back at zero, as `name=count`: connections, flows, timers, frames. TIME-WAIT is no leak (RFC 9293
+    /// keeps it two MSL), neither is what it holds: those are taken off.
+    pub fn leaks(&self) -> Vec<String> {
+        let usage = &self.last["usage"];
+        let count = |name: &str| usage[name].as_u64().unwrap_or(u64::MAX);
+        let waiting = count("time_wait");
+        let mut leaks = Vec::new();
+        for (name, allowed) in [
+            ("connections", 0),
+            ("half_open", 0),
+            ("flows", waiting),
+            ("timers", waiting + count("neighbours") + 1),
+            ("transmit_frames_in_use", 0),
+        ] {
+            if count(name) > allowed {
+                leaks.push(format!("{name}={} (at most {allowed})", usage[name]));
+            }
+        }
+        leaks
+    }
+}
+
+fn read_lines(stdout: Option<ChildStdout>) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    if let Some(stdout) = stdout {
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    receiver
+}

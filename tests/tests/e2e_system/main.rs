@@ -1,0 +1,9 @@
+//! System tests of the `qanat` command: real clients, hostile peers, leftovers. As root, over veth, each in a network
+//! namespace of its own: `make test-system`.
+#![forbid(unsafe_code)]
+
+mod browser;
+mod curl;
+mod hostile;
+mod lifecycle;
+mod load;
