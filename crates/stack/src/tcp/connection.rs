@@ -3,6 +3,7 @@
 use super::config::TcpConfig;
 use super::congestion::{Congestion, Window, initial_window};
 use super::half_open::HalfOpen;
+use super::hystart::HyStart;
 use super::path_mtu::PathMtu;
 use super::rack::Rack;
 use super::reassembly::{Block, Reassembly};
@@ -141,6 +142,7 @@ pub struct Connection {
     /// Largest window the peer ever offered.
     pub(super) send_window_max: u32,
     pub(super) congestion: Congestion,
+    pub(super) hystart: HyStart,
     pub(super) rack: Rack,
     pub(super) recovery: Recovery,
     pub(super) path_mtu: PathMtu,
@@ -215,6 +217,7 @@ impl Connection {
             duplicate_acks_wanted: 0,
             send_window_max: 0,
             congestion: Congestion::new(config.congestion),
+            hystart: HyStart::new(start),
             rack: Rack::new(start),
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),

@@ -16,6 +16,7 @@ pub mod connection;
 pub mod counters;
 pub mod cubic;
 pub mod half_open;
+pub mod hystart;
 pub mod info;
 pub mod input;
 pub mod keepalive;

@@ -218,6 +218,13 @@ impl Connection {
                 Err(stop) => break stop,
             }
         };
+        if self.send_next != before
+            && self.unsent() == 0
+            && self.in_flight() + 2 * u32::from(self.maximum_segment) < self.window.congestion_window
+        {
+            // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
+            self.is.window_limited = false;
+        }
         if self.send_next != before && !(self.timers.retransmit != NEVER && self.keeps_timer()) {
             self.arm_retransmission(env.now);
         }

@@ -129,8 +129,19 @@ impl Connection {
         let limited = self.is.window_limited
             || (self.window.in_slow_start()
                 && self.window.congestion_window < 2 * in_flight.saturating_add(news.delivered));
+        let mut acknowledged = news.delivered;
+        if self.window.slow_start_threshold == u32::MAX && self.phase == Phase::Open {
+            // The initial slow start.
+            let (una, next) = (self.board.start(), self.send_next);
+            let segment = u32::from(self.maximum_segment);
+            let (growth, finished) = self.hystart.on_ack(acknowledged, news.rtt, una, next, segment);
+            acknowledged = growth;
+            if finished {
+                self.window.slow_start_threshold = self.window.congestion_window;
+            }
+        }
         let sample = AckSample {
-            acknowledged: news.delivered,
+            acknowledged,
             now: env.now,
             smoothed_rtt: self.rtt.smoothed(),
             latest_rtt: news.rtt,

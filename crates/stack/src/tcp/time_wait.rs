@@ -19,6 +19,8 @@ pub struct TimeWait {
     ports: (u16, u16),
     window: u16,
     timestamps: bool,
+    /// The peer's FIN has just arrived and is still to be acknowledged (not so when coming from CLOSING).
+    pub acknowledgment_owed: bool,
     /// When it may be forgotten.
     pub deadline: Time,
 }
@@ -47,11 +49,13 @@ impl TimeWait {
             window: (connection.receive_edge.distance_from(connection.receive_next) >> connection.receive_scale)
                 .min(65_535) as u16,
             timestamps: connection.is.timestamps,
+            acknowledgment_owed: connection.is.ack_now,
             deadline,
         }
     }
 
-    /// The ACK that a `Disposition::TimeWait` still owes for the FIN: send it when the connection becomes this.
+    /// The ACK of this state. A `Disposition::TimeWait` with `acknowledgment_owed` still owes it for the FIN: send it
+    /// when the connection becomes this.
     pub fn acknowledgment(&self, env: &mut Env<'_>) -> Header {
         env.counters.segments_sent += 1;
         Header {
