@@ -13,6 +13,9 @@ use qanat_wire::tcp::{Flags, Segment, SequenceNumber};
 use qanat_wire::tcp_options::Options;
 use qanat_wire::{checksum, ipv4, ipv6};
 
+/// The segment size a peer takes that names none over IPv6 (RFC 9293 section 3.7.1): 1280 - 60.
+const MSS_DEFAULT_V6: u16 = 1_220;
+
 impl Stack {
     /// A TCP segment arrived: `frame` is the whole first frame, `received` says where the parts are.
     #[inline]
@@ -42,10 +45,14 @@ impl Stack {
                 return;
             }
         }
-        let Ok(options) = Options::parse(view.options()) else {
+        let Ok(mut options) = Options::parse(view.options()) else {
             self.network.counters.tcp_invalid += 1;
             return;
         };
+        if options.mss.is_none() && view.flags().contains(Flags::SYN) && meta.source.is_ipv6() {
+            // TCP itself knows no addresses, and would take IPv4's default.
+            options.mss = Some(MSS_DEFAULT_V6);
+        }
         let header_length = view.header_length();
         let first_length = bytes.len() - header_length;
         let segment = SegmentIn {

@@ -212,8 +212,10 @@ impl Stack {
                 }
             }
         }
-        let acknowledgment = state.acknowledgment(&mut env!(self, now));
-        self.reply(key, acknowledgment);
+        if state.acknowledgment_owed {
+            let acknowledgment = state.acknowledgment(&mut env!(self, now));
+            self.reply(key, acknowledgment);
+        }
         let Some((slot, generation)) = self.transport.time_wait.next_key() else { return };
         let kind = TimerKind::TimeWait { slot, generation };
         let timer = self.wheel.insert(state.deadline, kind);
