@@ -14,9 +14,11 @@ mod pages;
 mod program;
 mod scenario;
 mod server;
+mod wire;
 
 pub use http::{Answer, Client};
 pub use pages::Pages;
-pub use program::{Outcome, Program, Running, address_space_kib, qanat, resident_kib, workspace};
+pub use program::{Outcome, Program, Running, qanat, resident_kib, workspace};
 pub use scenario::{eventually, is_root, scenario};
 pub use server::{Server, Stopped};
+pub use wire::{Wire, links};

@@ -38,21 +38,11 @@ pub fn qanat() -> PathBuf {
     path
 }
 
-/// What `key` of `/proc/PID/status` says, in KiB.
-fn status_kib(process: u32, key: &str) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with(key)).unwrap_or_default();
-    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
-}
-
 /// Resident memory of a process, KiB.
 pub fn resident_kib(process: u32) -> u64 {
-    status_kib(process, "VmRSS:")
-}
-
-/// Address space of a process, KiB.
-pub fn address_space_kib(process: u32) -> u64 {
-    status_kib(process, "VmSize:")
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap_or_default();
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).unwrap_or(0)
 }
 
 /// A program to run.

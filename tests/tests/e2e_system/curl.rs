@@ -208,6 +208,9 @@ fn a_reload_and_a_stop_leave_downloads_alone() {
         server.signal(Signal::HUP);
         eventually("the changed file is served", Duration::from_secs(3), || curl([&server.url("/page")]) == "after");
         assert!(large.is_running() && middle.is_running(), "downloads go on meanwhile");
+        // The log is opened anew with the next tick, four times a second.
+        eventually("the log is a new file", Duration::from_secs(3), || log.exists());
+        assert_eq!(curl([&server.url("/page")]), "after");
 
         let address = server.address();
         server.signal(Signal::TERM);

@@ -1,7 +1,6 @@
 //! Under load nothing fails and nothing leaks, and the load generator says what it did.
 
-use qanat::nic::link::Namespace;
-use qanat_tests::e2e::{Outcome, Pages, Program, Server, eventually, qanat, resident_kib, scenario};
+use qanat_tests::e2e::{Outcome, Pages, Program, Server, Wire, eventually, qanat, resident_kib, scenario};
 use serde_json::Value;
 use std::net::TcpStream;
 use std::time::Duration;
@@ -99,20 +98,10 @@ fn our_client_loads_nginx() {
             pages.argument()
         );
         pages.write("nginx.conf", format!("user root; {configuration}"));
-        // A veth to a namespace of nginx's own, kept by a process in it.
-        let other = Namespace::anonymous().expect("a second namespace");
-        let keeper = other.within(|| Program::new("sleep").arguments(["60"]).start()).expect("entering it");
-        let ip = |line: &str| Program::new("ip").arguments(line.split_whitespace()).succeeds();
-        ip("link add e2e-client type veth peer name e2e-server");
-        ip(&format!("link set e2e-server netns {}", keeper.id()));
-        ip("address add 10.78.9.1/24 dev e2e-client");
-        ip("link set e2e-client up");
-        let inside = || {
-            ip("address add 10.78.9.2/24 dev e2e-server");
-            ip("link set e2e-server up");
+        let wire = Wire::new();
+        let nginx = wire.far(|| {
             Program::new("nginx").arguments(["-c", pages.file("nginx.conf").to_str().unwrap_or_default()]).start()
-        };
-        let nginx = other.within(inside).expect("entering it");
+        });
         eventually("nginx listens", Duration::from_secs(5), || TcpStream::connect("10.78.9.2:80").is_ok());
         for extra in [&["--verify"][..], &["--close"], &["--rate", "2000"]] {
             let fixed = ["http://10.78.9.2/page.html", "-c", "16", "-d", "1s"];
