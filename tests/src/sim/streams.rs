@@ -22,6 +22,16 @@ const ATTEMPTS_MAX: u16 = 32;
 /// Bytes handed to the stack and not acknowledged.
 const AHEAD_MAX: u64 = 256 * 1024;
 
+/// The port from which flow `index` is first tried.
+pub fn client_port(index: usize) -> u16 {
+    CLIENT_PORT_FIRST + index as u16 * ATTEMPTS_MAX
+}
+
+/// The flow a client's port belongs to.
+pub fn flow_of_port(port: u16) -> usize {
+    usize::from(port.saturating_sub(CLIENT_PORT_FIRST) / ATTEMPTS_MAX)
+}
+
 /// How a side takes what it receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drain {
@@ -373,7 +383,7 @@ impl Streams {
     fn connect(&mut self, index: usize, context: &mut Context<'_>) {
         let flow = &mut self.flows[index];
         assert!(flow.attempts < ATTEMPTS_MAX, "flow {index}: {ATTEMPTS_MAX} attempts to connect failed");
-        let port = CLIENT_PORT_FIRST + index as u16 * ATTEMPTS_MAX + flow.attempts;
+        let port = client_port(index) + flow.attempts;
         flow.attempts += 1;
         let local = Some(SocketAddr::new(own_address(self.server.ip()), port));
         let connection = context.connect(self.server, ConnectOptions { local }).expect("a connection can be begun");
@@ -387,7 +397,7 @@ impl Streams {
     }
 
     fn accept(&mut self, connection: ConnectionId, peer: SocketAddr, context: &mut Context<'_>) {
-        let index = usize::from((peer.port() - CLIENT_PORT_FIRST) / ATTEMPTS_MAX);
+        let index = flow_of_port(peer.port());
         let flow = &mut self.flows[index];
         assert!(flow.connection.is_none() && flow.closed.is_none(), "flow {index} is accepted twice");
         flow.connection = Some(connection);

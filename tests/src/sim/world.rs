@@ -195,6 +195,16 @@ impl<A: Node, B: Node> World<A, B> {
         assert_eq!((self.a.node.leftovers(), self.b.node.leftovers()), (None, None), "left over after {drain:?}");
     }
 
+    /// Lets the world run until `rest` says that it has come to rest.
+    ///
+    /// # Panics
+    /// When that takes longer than `drain`.
+    pub fn drain_but(&mut self, drain: Duration, mut rest: impl FnMut(&A, &B) -> bool) {
+        let outcome = self.run(self.now_plus(drain), |a, b| rest(a, b));
+        let leftovers = (self.a.node.leftovers(), self.b.node.leftovers());
+        assert!(rest(&self.a.node, &self.b.node), "{outcome:?} after {drain:?}: {leftovers:?}");
+    }
+
     /// Puts an end to all faults (links stay as they are).
     pub fn heal(&mut self) {
         self.a.device.inner_mut().set_rates(FaultRates::default(), FaultRates::default());

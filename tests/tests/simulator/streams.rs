@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_secs(3_600);
 /// TIME-WAIT, and half-open connections that nobody completes.
 const DRAIN: Duration = Duration::from_secs(1_800);
 
-fn any_tcp(random: &mut Random) -> TcpConfig {
+pub fn any_tcp(random: &mut Random) -> TcpConfig {
     let tiny = random.one_in(3);
     TcpConfig {
         receive_window: if tiny { random.between(1_024, 4_096) } else { random.pick(&[16, 64, 256, 2_048]) * 1_024 }
@@ -35,7 +35,7 @@ fn any_tcp(random: &mut Random) -> TcpConfig {
     }
 }
 
-fn config(address: IpAddr, tcp: TcpConfig) -> Config {
+pub fn config(address: IpAddr, tcp: TcpConfig) -> Config {
     let mut config = Config::new(address, if address.is_ipv4() { 24 } else { 64 });
     config.connections_max = 64;
     config.half_open_max = 64;
@@ -83,7 +83,7 @@ fn scenario(run: &Run) -> u64 {
     hash
 }
 
-fn unfinished(node: &StackNode<Streams>) -> Vec<String> {
+pub fn unfinished(node: &StackNode<Streams>) -> Vec<String> {
     let flows = node.service.flows.iter().filter(|flow| flow.closed.is_none());
     flows
         .map(|flow| {
