@@ -222,11 +222,12 @@ impl Attachment {
             let taken = |address: &IpAddr| {
                 *address == target || route.gateway == Some(*address) || addresses.iter().any(|(a, _)| a == address)
             };
-            last_of_prefix(kernel, length)
-                .filter(|address| !taken(address))
-                .take(count.max(1))
-                .map(|a| (a, length))
-                .collect()
+            let free: Vec<IpAddr> = last_of_prefix(kernel, length).filter(|address| !taken(address)).collect();
+            // Other ones each time: a server keeps the last run's connections in TIME-WAIT for a minute, and answers the
+            // SYN of a new process, whose timestamp clock starts anew, from such an address and port by a challenge.
+            let [low, high, ..] = crate::entropy().map_err(AttachError::Route)?;
+            let start = usize::from(u16::from_le_bytes([low, high])) % free.len().max(1);
+            free.iter().cycle().skip(start).take(count.clamp(1, free.len().max(1))).map(|a| (*a, length)).collect()
         } else {
             let length = prefix.map_or(if target.is_ipv4() { 24 } else { 64 }, |(_, length)| length);
             sources.iter().map(|source| (*source, length)).collect()

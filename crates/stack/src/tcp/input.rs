@@ -196,7 +196,17 @@ impl Connection {
     fn input_syn_sent(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         let acknowledges = segment.flags.contains(Flags::ACK);
         if acknowledges && segment.acknowledgment != self.initial_send + 1 {
-            return if segment.flags.contains(Flags::RST) { Disposition::Keep } else { Disposition::Reset };
+            if segment.flags.contains(Flags::RST) {
+                return Disposition::Keep;
+            }
+            // Most likely the peer still has an earlier incarnation, which our reset ends (RFC 9293 §3.5.2): the SYN goes
+            // out again at once, not after the time-out. Once: a flood of such segments makes no flood of SYNs.
+            if self.retransmissions == 0 {
+                self.retransmissions = 1;
+                self.is.syn_wanted = true;
+                self.is.output_wanted = true;
+            }
+            return Disposition::Reset;
         }
         if segment.flags.contains(Flags::RST) {
             env.counters.resets_received += 1;
