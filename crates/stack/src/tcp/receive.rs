@@ -230,7 +230,8 @@ impl Connection {
             return;
         }
         let offered = self.receive_edge.distance_from(self.receive_next);
-        let possible = self.window_possible(config);
+        // What the window field can't express can't be offered.
+        let possible = self.window_possible(config).min(65_535u32 << self.receive_scale);
         let growth = possible.saturating_sub(offered);
         // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
         // sender may be waiting for it: ACKs of data carry the rest.
