@@ -3,7 +3,7 @@
 //
 // An owned address is either whole (its ARP or ND, ICMP, every protocol) or shared with the kernel, of which only ranges
 // of TCP or UDP ports are taken. Rules live in two hash maps, so user space changes them while packets flow. A packet
-// for a queue without a socket goes to the kernel. Layouts: twin of src/af_xdp/program.rs.
+// for a queue without a socket goes to the kernel. A forwarder takes every frame instead. Layouts: twin of src/af_xdp/program.rs.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
@@ -28,7 +28,18 @@ struct ownership {
     struct service services[SERVICES_MAX];
 };
 
-enum verdict { PASSED, TAKEN_ARP, TAKEN_ND, TAKEN_ADDRESS, TAKEN_SERVICE, TAKEN_ERROR, NO_SOCKET, MALFORMED, VERDICTS };
+enum verdict {
+    PASSED,
+    TAKEN_ARP,
+    TAKEN_ND,
+    TAKEN_ADDRESS,
+    TAKEN_SERVICE,
+    TAKEN_ERROR,
+    NO_SOCKET,
+    MALFORMED,
+    TAKEN_EVERYTHING,
+    VERDICTS
+};
 
 struct {
     __uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -36,6 +47,14 @@ struct {
     __type(value, __u32);
     __uint(max_entries, QUEUES_MAX);
 } sockets SEC(".maps");
+
+// One word: 1 takes every frame, whatever it is (a forwarder's rule).
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __type(key, __u32);
+    __type(value, __u32);
+    __uint(max_entries, 1);
+} everything SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_HASH);
@@ -180,8 +199,12 @@ static __always_inline int steer(struct xdp_md *context) {
     struct ethhdr *ethernet = data;
     enum verdict verdict = PASSED;
     int action = XDP_PASS;
+    __u32 first = 0;
+    __u32 *all = bpf_map_lookup_elem(&everything, &first);
 
-    if ((void *)(ethernet + 1) > end)
+    if (all && *all)
+        verdict = TAKEN_EVERYTHING;
+    else if ((void *)(ethernet + 1) > end)
         verdict = MALFORMED;
     else if (ethernet->h_proto == bpf_htons(ETH_P_IP))
         verdict = judge_v4(ethernet + 1, end);

@@ -1,24 +1,16 @@
 //! The ones'-complement checksum a device fills in (RFC 1071), for drivers that do it in software.
 
-/// Sums `bytes` as big-endian 16-bit words onto `sum`; an odd last byte is padded with zero. Unfolded.
-pub(crate) fn add(sum: u64, bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(2);
-    let mut total = sum;
-    for word in &mut words {
-        total += u64::from(u16::from_be_bytes([word[0], word[1]]));
-    }
-    if let [last] = words.remainder() {
-        total += u64::from(u16::from_be_bytes([*last, 0]));
-    }
-    total
+use qanat_wire::checksum;
+
+/// Adds the sum of `bytes`, which begin `position` bytes into the summed part, to `sum` (folded, uncomplemented).
+pub(crate) fn add(sum: u16, position: usize, bytes: &[u8]) -> u16 {
+    let part = checksum::sum(bytes);
+    if position.is_multiple_of(2) { checksum::combine(sum, part) } else { checksum::combine_at_odd(sum, part) }
 }
 
-/// Folds to 16 bits and complements; 0 becomes 0xffff (RFC 768: zero means none; the same value in ones' complement).
-pub(crate) fn finish(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    match !(sum as u16) {
+/// Complements; 0 becomes 0xffff (RFC 768: zero means none; the same value in ones' complement).
+pub(crate) fn finish(sum: u16) -> u16 {
+    match checksum::finish(sum) {
         0 => 0xffff,
         value => value,
     }

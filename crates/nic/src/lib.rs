@@ -19,13 +19,14 @@ mod time;
 pub mod veth;
 mod vnic;
 
-pub use af_xdp::AfXdp;
+pub use af_xdp::{AfXdp, open_pair};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use memory::{Frame, Pool, Region};
 pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use pcap::Pcap;
 pub use plan::{FrameMemory, MemoryPlan};
+pub use random::Random;
 pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use time::{Clock, ManualClock, MonotonicClock, Time};
 pub use vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};

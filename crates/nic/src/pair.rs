@@ -301,7 +301,7 @@ impl Pair {
         let ring = &self.port.outward;
         let start = offload.start as usize;
         let field = start + offload.offset as usize;
-        let (mut sum, mut summed, mut offset) = (0u64, 0usize, 0usize);
+        let (mut sum, mut summed, mut offset) = (0u16, 0usize, 0usize);
         let mut target: Option<*mut u8> = None;
         let mut position = self.packet_start;
         while position != self.tail {
@@ -309,9 +309,7 @@ impl Pair {
             let bytes =
                 unsafe { std::slice::from_raw_parts(ring.data(position), (*ring.header(position)).length as usize) };
             let covered = bytes.get(start.saturating_sub(offset)..).unwrap_or(&[]);
-            // A piece that starts at an odd distance from `start` has its bytes swapped within words.
-            let part = checksum::add(0, covered);
-            sum += if summed % 2 == 0 { part } else { u64::from((!checksum::finish(part)).swap_bytes()) };
+            sum = checksum::add(sum, summed, covered);
             summed += covered.len();
             if (offset..(offset + bytes.len()).saturating_sub(1)).contains(&field) {
                 // SAFETY: `field` and the byte after it are within this slot's data.

@@ -49,18 +49,35 @@ impl MemoryPlan {
     /// # Errors
     /// `InvalidInput` for a frame size other than 2048 or 4096, or more than 2³² frames; else what `mmap` says.
     pub fn allocate(&self) -> io::Result<FrameMemory> {
+        self.cut(&self.map(1)?)
+    }
+
+    /// Maps one region and cuts it up for two queues that share it, each with this plan's pools.
+    ///
+    /// # Errors
+    /// As for [`allocate`](MemoryPlan::allocate).
+    pub fn allocate_two(&self) -> io::Result<(FrameMemory, FrameMemory)> {
+        let region = self.map(2)?;
+        Ok((self.cut(&region)?, self.cut(&region)?))
+    }
+
+    fn map(&self, shares: u32) -> io::Result<Rc<Region>> {
         if !matches!(self.frame_size, 2048 | 4096) {
             let message = format!("frame size {}: must be 2048 or 4096 bytes", self.frame_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let count = self.receive_frames.checked_add(self.transmit_frames);
         let count = count.and_then(|sum| sum.checked_add(self.prepared_frames));
+        let count = count.and_then(|sum| sum.checked_mul(shares));
         let count = count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 frames"))?;
-        let region = Region::new(count, self.frame_size)?;
+        Region::new(count, self.frame_size)
+    }
+
+    fn cut(&self, region: &Rc<Region>) -> io::Result<FrameMemory> {
         let share = |frames| region.pool(frames).ok_or_else(|| io::Error::other("region smaller than its plan"));
         let (receive, transmit) = (share(self.receive_frames)?, share(self.transmit_frames)?);
         let prepared = share(self.prepared_frames)?;
-        Ok(FrameMemory { region, receive, transmit, prepared })
+        Ok(FrameMemory { region: Rc::clone(region), receive, transmit, prepared })
     }
 }
 
@@ -75,6 +92,9 @@ mod tests {
         assert_eq!(memory.region.length(), plan.length());
         assert_eq!(memory.region.unassigned_count(), 0);
         assert_eq!(memory.transmit.frame_count(), 2);
+        let (one, other) = plan.allocate_two().unwrap();
+        assert!(Rc::ptr_eq(&one.region, &other.region));
+        assert_eq!((one.region.frame_count(), one.region.unassigned_count()), (12, 0));
         assert!(MemoryPlan { frame_size: 1024, ..plan }.allocate().is_err());
     }
 }

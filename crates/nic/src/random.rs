@@ -1,13 +1,14 @@
-//! A small seeded generator for the middleware: the same seed gives the same faults on every machine and version.
+//! A small seeded generator for what does faults: the same seed gives the same faults on every machine and version.
 
 /// xoshiro256** (Blackman, Vigna), seeded through splitmix64.
 #[derive(Clone, Debug)]
-pub(crate) struct Random {
+pub struct Random {
     state: [u64; 4],
 }
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    /// A generator; the same seed gives the same numbers.
+    pub fn new(seed: u64) -> Random {
         let mut seed = seed;
         let mut next = || {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -19,7 +20,9 @@ impl Random {
         Random { state: [next(), next(), next(), next()] }
     }
 
-    pub(crate) fn next(&mut self) -> u64 {
+    /// The next 64 random bits.
+    #[allow(clippy::should_implement_trait, reason = "it never ends, and an Option would be in the way")]
+    pub fn next(&mut self) -> u64 {
         let [a, b, c, d] = &mut self.state;
         let result = b.wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let shifted = *b << 17;
@@ -33,13 +36,13 @@ impl Random {
     }
 
     /// A number below `bound`; 0 for a bound of 0.
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+    pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// True `parts_per_million` times in a million. Draws even for 0, so that changing one rate leaves the others' dice
     /// alone.
-    pub(crate) fn chance(&mut self, parts_per_million: u32) -> bool {
+    pub fn chance(&mut self, parts_per_million: u32) -> bool {
         self.below(1_000_000) < u64::from(parts_per_million)
     }
 }

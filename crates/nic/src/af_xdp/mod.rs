@@ -10,7 +10,7 @@ mod ring;
 mod socket;
 
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
-pub use queue::AfXdp;
+pub use queue::{AfXdp, open_pair};
 
 use crate::error::DeviceError;
 use crate::link::{self, Link, Namespace};

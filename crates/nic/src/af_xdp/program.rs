@@ -3,12 +3,12 @@
 //! Layouts here are the twins of `bpf/steer.c`.
 
 use crate::error::DeviceError;
-use aya::maps::{HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfError, Pod};
 use std::collections::BTreeSet;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Own addresses at most, per family.
@@ -23,7 +23,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/st
 /// What the server takes of the traffic to one address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// The destination address.
+    /// The destination address; of no meaning for [`Take::Everything`].
     pub address: IpAddr,
     /// How much of it.
     pub take: Take,
@@ -37,6 +37,8 @@ pub enum Take {
     /// Only these services; the kernel answers ARP, ND and ICMP echo and keeps all other ports. ICMP errors about
     /// packets from these ports are taken too.
     Services(Vec<PortRange>),
+    /// Every frame that arrives, whatever it carries and whoever it is for: a forwarder's rule.
+    Everything,
 }
 
 /// A range of ports of a protocol.
@@ -54,6 +56,11 @@ impl Rule {
     /// All of `address`.
     pub fn whole(address: IpAddr) -> Rule {
         Rule { address, take: Take::Address }
+    }
+
+    /// Every frame: nothing that arrives reaches the kernel.
+    pub fn everything() -> Rule {
+        Rule { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), take: Take::Everything }
     }
 
     /// Only some ports of `address`, which the kernel has too.
@@ -81,6 +88,8 @@ pub struct Verdicts {
     pub no_socket: u64,
     /// Cut short within headers: left to the kernel.
     pub malformed: u64,
+    /// Taken: by the rule that takes every frame.
+    pub taken_everything: u64,
 }
 
 #[repr(C)]
@@ -106,6 +115,7 @@ const _: () = assert!(size_of::<Ownership>() == 4 + 8 * SERVICES_MAX);
 /// The attached program. Dropping it detaches it.
 pub(super) struct Program {
     sockets: XskMap<MapData>,
+    everything: Array<MapData, u32>,
     addresses_v4: HashMap<MapData, u32, Ownership>,
     addresses_v6: HashMap<MapData, [u8; 16], Ownership>,
     verdicts: PerCpuArray<MapData, u64>,
@@ -132,6 +142,7 @@ impl Program {
         };
         Ok(Program {
             sockets: map(&mut object, "sockets")?,
+            everything: map(&mut object, "everything")?,
             addresses_v4: map(&mut object, "addresses_v4")?,
             addresses_v6: map(&mut object, "addresses_v6")?,
             verdicts: map(&mut object, "verdicts")?,
@@ -150,8 +161,10 @@ impl Program {
     /// Replaces the rules: new ones first, so that an address in both is never without.
     pub(super) fn set_rules(&mut self, rules: &[Rule]) -> Result<(), DeviceError> {
         let what = "set steering rules";
+        let everything = rules.iter().any(|rule| rule.take == Take::Everything);
+        self.everything.set(0, u32::from(everything), 0).map_err(|error| map_error(what, error))?;
         let ownerships = check(rules)?;
-        let kept: BTreeSet<IpAddr> = rules.iter().map(|rule| rule.address).collect();
+        let kept: BTreeSet<IpAddr> = ownerships.iter().map(|(address, _)| *address).collect();
         // The old ones must go first if both don't fit.
         let overfull = self.rules.union(&kept).count() > ADDRESSES_MAX;
         let stale: Vec<IpAddr> = self.rules.difference(&kept).copied().collect();
@@ -198,11 +211,12 @@ impl Program {
             taken_error: read(5)?,
             no_socket: read(6)?,
             malformed: read(7)?,
+            taken_everything: read(8)?,
         })
     }
 }
 
-/// Rules in the program's form.
+/// Rules about addresses, in the program's form.
 fn check(rules: &[Rule]) -> Result<Vec<(IpAddr, Ownership)>, DeviceError> {
     if rules.len() > ADDRESSES_MAX {
         let reason = format!("{} own addresses: at most {ADDRESSES_MAX}", rules.len());
@@ -211,7 +225,7 @@ fn check(rules: &[Rule]) -> Result<Vec<(IpAddr, Ownership)>, DeviceError> {
     let convert = |rule: &Rule| {
         let mut ownership = Ownership::default();
         match &rule.take {
-            Take::Address => ownership.whole = 1,
+            Take::Address | Take::Everything => ownership.whole = 1,
             Take::Services(ranges) => {
                 let valid = |range: &PortRange| matches!(range.protocol, 6 | 17) && range.first <= range.last;
                 if ranges.is_empty() || ranges.len() > SERVICES_MAX || !ranges.iter().all(valid) {
@@ -229,7 +243,7 @@ fn check(rules: &[Rule]) -> Result<Vec<(IpAddr, Ownership)>, DeviceError> {
         }
         Ok((rule.address, ownership))
     };
-    rules.iter().map(convert).collect()
+    rules.iter().filter(|rule| rule.take != Take::Everything).map(convert).collect()
 }
 
 enum Attempt {

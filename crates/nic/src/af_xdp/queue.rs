@@ -62,12 +62,19 @@ pub struct AfXdp {
 
 impl AfXdp {
     pub(super) fn open(opener: QueueOpener, plan: MemoryPlan) -> Result<AfXdp, DeviceError> {
+        let memory = plan.allocate().map_err(memory_error)?;
+        AfXdp::open_in(opener, plan, memory, None)
+    }
+
+    /// Opens a queue over given memory; `sharing`: a queue that has registered the same region already.
+    fn open_in(
+        opener: QueueOpener,
+        plan: MemoryPlan,
+        memory: FrameMemory,
+        sharing: Option<&AfXdp>,
+    ) -> Result<AfXdp, DeviceError> {
         let attachment = Arc::clone(&opener.attachment);
         let (config, link) = (&attachment.config, &attachment.link);
-        let memory = plan.allocate().map_err(|error| match error.kind() {
-            std::io::ErrorKind::InvalidInput => DeviceError::Invalid { reason: error.to_string() },
-            _ => DeviceError::system("map frame memory", error),
-        })?;
         let needs_scatter = link.mtu + LINK_HEADER_MAX > plan.frame_size - RECEIVE_HEADROOM;
         if needs_scatter && !attachment.scatter {
             return Err(DeviceError::MtuTooLarge { name: link.name.clone(), mtu: link.mtu });
@@ -83,6 +90,7 @@ impl AfXdp {
             rings,
             scatter,
             transmit_checksum: config.transmit_checksum,
+            sharing: sharing.map(|owner| &owner.socket),
         };
         let mut lent_count = 0;
         let shift = plan.frame_size.trailing_zeros();
@@ -266,6 +274,27 @@ impl AfXdp {
             let target = base.add(frame.offset_in_region() - self.socket.metadata_bytes as usize);
             target.cast::<[u64; 3]>().write_unaligned(words);
         }
+    }
+}
+
+/// Opens two queues, of different interfaces as a rule, over one region of frame memory (`XDP_SHARED_UMEM`): a frame
+/// received from either is sent by the other from where it is. Each has the pools of `plan` to itself. The interfaces
+/// may be in different namespaces.
+///
+/// # Errors
+/// Those of [`QueueOpener::open`]; [`DeviceError::System`] where the second device can't use the first one's memory (one
+/// is zero-copy, the other is not): then open each by itself, and frames of one are copied to be sent by the other.
+pub fn open_pair(first: QueueOpener, second: QueueOpener, plan: MemoryPlan) -> Result<(AfXdp, AfXdp), DeviceError> {
+    let (memory, more) = plan.allocate_two().map_err(memory_error)?;
+    let first = AfXdp::open_in(first, plan, memory, None)?;
+    let second = AfXdp::open_in(second, plan, more, Some(&first))?;
+    Ok((first, second))
+}
+
+fn memory_error(error: std::io::Error) -> DeviceError {
+    match error.kind() {
+        std::io::ErrorKind::InvalidInput => DeviceError::Invalid { reason: error.to_string() },
+        _ => DeviceError::system("map frame memory", error),
     }
 }
 

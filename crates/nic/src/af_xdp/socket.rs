@@ -30,6 +30,8 @@ pub(super) struct SocketConfig<'a> {
     pub(super) rings: RingSizes,
     pub(super) scatter: bool,
     pub(super) transmit_checksum: bool,
+    /// A bound socket whose frame memory this one uses too, rather than registering it again.
+    pub(super) sharing: Option<&'a Socket>,
 }
 
 /// A bound socket and its rings. Fields drop in this order: the rings must be unmapped before the descriptor closes.
@@ -70,7 +72,10 @@ impl Socket {
             Some(libc::EAFNOSUPPORT) => DeviceError::KernelTooOld { missing: "AF_XDP sockets" },
             _ => DeviceError::system("open an AF_XDP socket", error),
         })?;
-        let metadata_bytes = register(fd.as_fd(), region, config.transmit_checksum)?;
+        let metadata_bytes = match config.sharing {
+            Some(owner) => owner.metadata_bytes,
+            None => register(fd.as_fd(), region, config.transmit_checksum)?,
+        };
         let rings = config.rings;
         for (option, size) in [
             (libc::XDP_UMEM_FILL_RING, rings.fill),
@@ -115,12 +120,17 @@ impl Socket {
             Mode::ZeroCopy => libc::XDP_ZEROCOPY,
         };
         let scatter = if config.scatter { libc::XDP_USE_SG } else { 0 };
+        // A socket that shares takes its mode and flags from the owner of the memory, and may name none.
+        let (flags, owner) = match config.sharing {
+            Some(owner) => (libc::XDP_SHARED_UMEM, owner.fd.as_raw_fd() as u32),
+            None => (libc::XDP_USE_NEED_WAKEUP | mode | scatter, 0),
+        };
         let address = libc::sockaddr_xdp {
             sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: libc::XDP_USE_NEED_WAKEUP | mode | scatter,
+            sxdp_flags: flags,
             sxdp_ifindex: config.index,
             sxdp_queue_id: config.queue,
-            sxdp_shared_umem_fd: 0,
+            sxdp_shared_umem_fd: owner,
         };
         let deadline = Instant::now() + BIND_WAIT;
         loop {
