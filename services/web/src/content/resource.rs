@@ -49,10 +49,32 @@ impl Root {
                 Ok(fd) => return Ok(File::from(fd)),
                 // A rename raced with the walk (openat2(2)): try again, a bounded number of times.
                 Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(Errno::NOSYS) => return self.open_stepwise(path, flags),
                 Err(error) => return Err(error),
             }
         }
         Err(Errno::AGAIN)
+    }
+
+    /// Where `openat2` is missing or filtered (old container profiles, valgrind): one component at a time. Every symbolic
+    /// link is refused, so none can lead out. `path` is normalised: it has no `..`.
+    fn open_stepwise(&self, path: &[u8], flags: OFlags) -> Result<File, Errno> {
+        let mut directory: Option<OwnedFd> = None;
+        let mut components = path.split(|byte| *byte == b'/').filter(|component| !component.is_empty()).peekable();
+        while let Some(component) = components.next() {
+            if component == b".." {
+                return Err(Errno::XDEV);
+            }
+            let last = components.peek().is_none();
+            let step = if last { flags } else { OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC };
+            let parent = directory.as_ref().unwrap_or(&self.directory);
+            let opened = rustix::fs::openat(parent, component, step | OFlags::NOFOLLOW, Mode::empty())?;
+            if last {
+                return Ok(File::from(opened));
+            }
+            directory = Some(opened);
+        }
+        Err(Errno::INVAL)
     }
 }
 

@@ -63,3 +63,23 @@ fn look_ups_stay_inside() {
     assert!(Root::open(&outside).is_err());
     assert!(Root::open(Path::new("/nonexistent/x")).is_err());
 }
+
+/// Without `openat2` nothing gets out either; links are refused altogether.
+#[test]
+fn stepwise_look_ups_stay_inside() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::write(directory.path().join("secret"), "secret").unwrap();
+    let site = directory.path().join("site");
+    fs::create_dir_all(site.join("sub/deep")).unwrap();
+    fs::write(site.join("sub/deep/file"), "x").unwrap();
+    std::os::unix::fs::symlink("sub", site.join("link")).unwrap();
+    std::os::unix::fs::symlink("../secret", site.join("out")).unwrap();
+    let root = Root::open(&site).unwrap();
+    let open = |path: &str| root.open_stepwise(path.as_bytes(), OFlags::RDONLY | OFlags::CLOEXEC).map(|_| ());
+    assert_eq!(open("sub/deep/file"), Ok(()));
+    assert_eq!(open("out"), Err(Errno::LOOP));
+    assert!(open("link/deep/file").is_err());
+    assert_eq!(open("../secret"), Err(Errno::XDEV));
+    assert_eq!(open("sub/none"), Err(Errno::NOENT));
+    assert_eq!(open(""), Err(Errno::INVAL));
+}

@@ -1,0 +1,198 @@
+//! Work for `tools/instructions` to count under callgrind: a request served, a segment sent, a segment received.
+//!
+//! Two stacks in one thread over the in-process pair, whose copies are the device's share. Only the calls of the function
+//! named `counted_turn` are counted, and only from the middle of the run on: connections are warm, caches full.
+
+use qanat::nic::{MemoryPlan, PairConfig, pair};
+use qanat::{Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service};
+use qanat_web::{WebConfig, WebService};
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
+const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
+const PORT: u16 = 80;
+const CONNECTIONS: usize = 16;
+const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.77.0.2\r\n\r\n";
+
+/// What is counted.
+#[inline(never)]
+fn counted_turn(runtime: &mut Runtime, service: &mut dyn Service) {
+    // Keeps the compiler from making one function of the two.
+    std::hint::black_box(runtime.now());
+    runtime.turn(service);
+}
+
+/// The same, not counted.
+#[inline(never)]
+fn other_turn(runtime: &mut Runtime, service: &mut dyn Service) {
+    runtime.turn(service);
+}
+
+/// Keeps connections asking; counts answers.
+struct Asker {
+    close: bool,
+    answers: u64,
+}
+
+impl Asker {
+    fn connect(&self, context: &mut Context<'_>) {
+        // The pair loses nothing and there are ports enough.
+        let _ = context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default());
+    }
+}
+
+impl Service for Asker {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        for _ in 0..CONNECTIONS {
+            self.connect(context);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Connected { connection } => {
+                let _ = context.send(connection, Bytes::from_static(REQUEST));
+            }
+            Event::Data { connection, chunk } => {
+                // Head and 1 KiB fit one segment.
+                context.consume(connection, chunk);
+                self.answers += 1;
+                if self.close {
+                    let _ = context.close(connection);
+                } else {
+                    let _ = context.send(connection, Bytes::from_static(REQUEST));
+                }
+            }
+            Event::Closed { .. } => self.connect(context),
+            _ => {}
+        }
+    }
+}
+
+/// Sends without end.
+struct Sender {
+    block: Bytes,
+}
+
+impl Sender {
+    fn feed(&self, connection: ConnectionId, context: &mut Context<'_>) {
+        let _ = context.send(connection, self.block.clone());
+    }
+}
+
+impl Service for Sender {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Connected { connection } => (0..4).for_each(|_| self.feed(connection, context)),
+            Event::Acked { connection, bytes } if bytes as usize >= self.block.len() / 2 => {
+                self.feed(connection, context);
+            }
+            Event::Acked { connection, .. } => self.feed(connection, context),
+            _ => {}
+        }
+    }
+}
+
+/// Takes everything.
+#[derive(Default)]
+struct Sink {
+    received: u64,
+}
+
+impl Service for Sink {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        context.listen(SocketAddr::new(SERVER, PORT), ListenOptions::default()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        if let Event::Data { connection, chunk } = event {
+            self.received += chunk.len() as u64;
+            context.consume(connection, chunk);
+        }
+    }
+}
+
+fn runtimes() -> [Runtime; 2] {
+    let (client, server) = pair(PairConfig { transmit_checksum: true, ..PairConfig::default() }).expect("memory");
+    let plan = MemoryPlan { prepared_frames: 1_024, ..MemoryPlan::default() };
+    [(client, CLIENT), (server, SERVER)].map(|(port, address)| {
+        Runtime::new(Box::new(port.open(plan).expect("memory")), Config::new(address, 24), [7; 32])
+    })
+}
+
+fn requests(close: bool, count: u64) -> u64 {
+    let directory = std::env::temp_dir().join(format!("qanat-instructions-{}", std::process::id()));
+    std::fs::create_dir_all(&directory).expect("a temporary directory");
+    std::fs::write(directory.join("file"), vec![b'x'; 1_024]).expect("a file");
+    // A file of this very second may yet change, and is not prepared.
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let mut config = WebConfig::new(&directory);
+    config.preload = true;
+    config.check_files = false;
+    config.limits.requests_max = u32::from(close);
+    let mut web = WebService::new(config).expect("the service");
+    let [mut client, mut server] = runtimes();
+    let mut asker = Asker { close, answers: 0 };
+    server.with_context(|context| web.start(context)).expect("listening");
+    client.with_context(|context| asker.start(context)).expect("connecting");
+    while asker.answers < count / 4 {
+        other_turn(&mut client, &mut asker);
+        other_turn(&mut server, &mut web);
+    }
+    let before = asker.answers;
+    while asker.answers - before < count {
+        other_turn(&mut client, &mut asker);
+        counted_turn(&mut server, &mut web);
+    }
+    let _ = std::fs::remove_dir_all(&directory);
+    asker.answers - before
+}
+
+fn segments(receiving: bool, count: u64) -> u64 {
+    let [mut client, mut server] = runtimes();
+    let mut sender = Sender { block: Bytes::from(vec![b'x'; 64 * 1_024]) };
+    let mut sink = Sink::default();
+    server.with_context(|context| sink.start(context)).expect("listening");
+    client.with_context(|context| sender.start(context)).expect("connecting");
+    while sink.received < count * 1_448 / 4 {
+        other_turn(&mut client, &mut sender);
+        other_turn(&mut server, &mut sink);
+    }
+    let before = sink.received;
+    while sink.received - before < count * 1_448 {
+        if receiving {
+            other_turn(&mut client, &mut sender);
+            counted_turn(&mut server, &mut sink);
+        } else {
+            counted_turn(&mut client, &mut sender);
+            other_turn(&mut server, &mut sink);
+        }
+    }
+    (sink.received - before) / 1_448
+}
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let work = arguments.next().unwrap_or_default();
+    let count = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(10_000);
+    let done = match work.as_str() {
+        "request" => requests(false, count),
+        "request-close" => requests(true, count),
+        "send" => segments(false, count),
+        "receive" => segments(true, count),
+        _ => {
+            eprintln!("usage: instructions request|request-close|send|receive [COUNT]");
+            std::process::exit(2);
+        }
+    };
+    // Read by tools/instructions.
+    let _ = writeln!(std::io::stdout(), "{done}");
+}
