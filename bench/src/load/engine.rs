@@ -11,7 +11,7 @@
 
 use super::figures::{ErrorCounts, ErrorKind, Figures, LatencyHistogram, OpenLoop, Report};
 use super::mix::Mix;
-use super::response::{End, Outcome, Parser, ProtocolError, Step};
+use super::response::{End, HeadCache, Outcome, Parser, ProtocolError, Step};
 use super::schedule::Schedule;
 use crate::machine::MachineSample;
 use qanat::{Bytes, Time};
@@ -130,6 +130,8 @@ pub struct Engine {
     free: VecDeque<(u32, u32)>,
     schedule: Option<Schedule>,
     first_hash: Vec<Option<u64>>,
+    /// By target: the answers to one request have one head.
+    heads: Vec<HeadCache>,
     phase: Phase,
     phase_end: Time,
     window_start: Time,
@@ -172,6 +174,7 @@ impl Engine {
             unconnected: VecDeque::with_capacity(options.connections),
             free: VecDeque::with_capacity(options.connections * options.pipeline),
             first_hash: vec![None; mix.len()],
+            heads: (0..mix.len()).map(|_| HeadCache::default()).collect(),
             options,
             mix,
             workers,
@@ -421,7 +424,9 @@ impl Engine {
         let mut input = bytes;
         loop {
             let Some(worker) = self.workers.get_mut(index as usize) else { return };
-            match worker.parser.step(&mut input) {
+            let target = worker.pending.front().map_or(0, |pending| usize::from(pending.target));
+            let Some(head) = self.heads.get_mut(target) else { return };
+            match worker.parser.step_cached(&mut input, head) {
                 Ok(Step::More) => return,
                 Ok(Step::Body(body)) => {
                     if self.options.verify {

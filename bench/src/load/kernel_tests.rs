@@ -76,7 +76,8 @@ fn keeps_a_rate() {
         let report = load(address, |options| (options.close, options.rate_per_s) = (close, Some(500.0)));
         assert_eq!(report.errors_total, 0, "{report}");
         let open = report.open_loop.unwrap();
-        assert!((95..=105).contains(&open.scheduled), "{open:?}");
+        let expected = 500.0 * report.duration_s;
+        assert!((open.scheduled as f64 - expected).abs() < 0.05 * expected + 2.0, "{open:?}");
         assert!(report.requests <= open.scheduled + 4);
     }
 }

@@ -86,6 +86,19 @@ enum State {
     Trailers,
 }
 
+/// The last whole head seen, and what it means. A server's answers to one request differ in little but the date, so most
+/// heads are one comparison long.
+#[derive(Debug, Default)]
+pub struct HeadCache {
+    bytes: Vec<u8>,
+    status: u16,
+    keep_alive: bool,
+    content_length: u64,
+}
+
+/// Longer heads are not worth remembering.
+const CACHED_BYTES_MAX: usize = 2_048;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub struct Parser {
@@ -145,6 +158,49 @@ impl Parser {
         self.keep_alive = true;
         self.content_length = None;
         self.chunked = false;
+    }
+
+    /// As [`step`](Parser::step), by way of `cache` where that knows the head. The cache must not be shared between
+    /// parsers told differently by [`set_bodyless`](Parser::set_bodyless).
+    ///
+    /// # Errors
+    /// As [`step`](Parser::step).
+    #[inline]
+    pub fn step_cached<'a>(&mut self, input: &mut &'a [u8], cache: &mut HeadCache) -> Result<Step<'a>, ProtocolError> {
+        if self.is_within() || input.is_empty() {
+            return self.step(input);
+        }
+        if !cache.bytes.is_empty()
+            && let Some(rest) = input.strip_prefix(cache.bytes.as_slice())
+        {
+            *input = rest;
+            self.status = cache.status;
+            self.keep_alive = cache.keep_alive;
+            self.state = State::Body { left: cache.content_length };
+            self.head_bytes = cache.bytes.len();
+            return self.step(input);
+        }
+        let whole = *input;
+        let step = self.step(input)?;
+        self.remember(whole, &step, cache);
+        Ok(step)
+    }
+
+    /// Remembers the head at the front of `whole` if it came in one piece and announced its body's length.
+    fn remember(&self, whole: &[u8], step: &Step<'_>, cache: &mut HeadCache) {
+        // Only a step that ended within or before the body still shows the head's length and meaning.
+        let (State::Body { left }, Step::Body(body), Some(content_length)) = (self.state, step, self.content_length)
+        else {
+            return;
+        };
+        let first_piece = left + body.len() as u64 == content_length;
+        if let Some(head) = whole.get(..self.head_bytes).filter(|head| first_piece && head.len() <= CACHED_BYTES_MAX) {
+            cache.bytes.clear();
+            cache.bytes.extend_from_slice(head);
+            cache.status = self.status;
+            cache.keep_alive = self.keep_alive;
+            cache.content_length = content_length;
+        }
     }
 
     /// Takes what it can from the front of `input`. Call until it says [`Step::More`].
@@ -326,7 +382,7 @@ impl Parser {
         if (100..200).contains(&self.status) && self.status != 101 {
             let bytes = self.head_bytes;
             self.next_response(); // interim: the final response follows
-            self.head_bytes = bytes;
+            self.head_bytes = bytes; // which keeps any number of them bounded, and this one within
             return State::StatusLine;
         }
         if self.bodyless || matches!(self.status, 101 | 204 | 304) {
@@ -382,13 +438,24 @@ mod tests {
 
     /// Everything a stream in the given pieces parses to: (outcome, body) per response, and the end.
     fn parse(pieces: &[&[u8]]) -> Result<(Vec<(Outcome, Vec<u8>)>, End), ProtocolError> {
+        let plain = parse_by(pieces, |parser, input| parser.step(input));
+        let mut cache = HeadCache::default();
+        let cached = parse_by(pieces, |parser, input| parser.step_cached(input, &mut cache));
+        assert_eq!(plain, cached, "the cache changes nothing");
+        plain
+    }
+
+    fn parse_by(
+        pieces: &[&[u8]],
+        mut step: impl for<'a> FnMut(&mut Parser, &mut &'a [u8]) -> Result<Step<'a>, ProtocolError>,
+    ) -> Result<(Vec<(Outcome, Vec<u8>)>, End), ProtocolError> {
         let mut parser = Parser::new();
         let mut found = Vec::new();
         let mut body = Vec::new();
         for piece in pieces {
             let mut input = *piece;
             loop {
-                match parser.step(&mut input)? {
+                match step(&mut parser, &mut input)? {
                     Step::More => break,
                     Step::Body(bytes) => body.extend_from_slice(bytes),
                     Step::Complete(outcome) => found.push((outcome, std::mem::take(&mut body))),
@@ -486,8 +553,10 @@ mod tests {
         #[test]
         fn any_split_parses_the_same(
             responses in proptest::collection::vec(response(), 1..5),
+            repeats in 1usize..4,
             cuts in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
         ) {
+            let responses: Vec<_> = responses.into_iter().flat_map(|r| std::iter::repeat_n(r, repeats)).collect();
             let stream: Vec<u8> = responses.iter().flat_map(|(bytes, _, _)| bytes.clone()).collect();
             let mut at: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
             at.sort_unstable();
