@@ -10,6 +10,9 @@ use std::time::Duration;
 /// Time an event expected "at any time" is waited for.
 const ANY_MAX: Duration = Duration::from_secs(8);
 
+/// Further segments shown when a script fails.
+const REST_MAX: usize = 6;
+
 /// A stack under test, its clock, and the wire to it.
 pub trait Backend {
     /// Which.
@@ -76,12 +79,13 @@ pub fn run(script: &Script, backend: &mut dyn Backend) -> Result<(), Failure> {
     let last = backend.now();
     let mut run = Run { script, backend, translation: Translation::new(local, remote), last };
     let mut number = 0;
-    let failure = |number, message| Failure { place: format!("{}:{number}", script.name), message };
-    for line in script.lines.iter().filter(|line| line.only.is_none_or(|only| only == stack)) {
-        number = line.number;
-        run.step(line).map_err(|message| failure(number, message))?;
-    }
-    run.expect_silence().map_err(|message| failure(number, message))
+    let lines = script.lines.iter().filter(|line| line.only.is_none_or(|only| only == stack));
+    let result = lines.map(|line| (line.number, line)).try_for_each(|(at, line)| {
+        number = at;
+        run.step(line)
+    });
+    let result = result.and_then(|()| run.expect_silence());
+    result.map_err(|message| Failure { place: format!("{}:{number}", script.name), message: message + &run.rest() })
 }
 
 impl Run<'_> {
@@ -119,6 +123,17 @@ impl Run<'_> {
         };
         let got = self.backend.call(call)?;
         if got == wanted { Ok(()) } else { Err(format!("{} returned {got:?}, not {wanted:?}", call.name)) }
+    }
+
+    /// What else the stack has sent, for a failure's message.
+    fn rest(&mut self) -> String {
+        let mut text = String::new();
+        for _ in 0..REST_MAX {
+            let deadline = self.backend.now() + Duration::from_millis(1);
+            let Ok(Some((at, packet))) = self.next(deadline) else { break };
+            text += &format!("\n    then {:.4} > {}", at.as_secs_f64(), self.translation.show(&packet));
+        }
+        text
     }
 
     /// The next TCP segment by `deadline`.
