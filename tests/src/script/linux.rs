@@ -78,7 +78,9 @@ impl LinuxBackend {
             run("ip", &["address", "add", &prefix, "dev", DEVICE])?;
         }
         run("ip", &["link", "set", DEVICE, "up", "mtu", &script.mtu.to_string()])?;
+        // Whatever the machine's own defaults are.
         set_sysctl("tcp_ecn", "0")?;
+        set_sysctl("tcp_congestion_control", "cubic")?;
         set_sysctl("tcp_no_metrics_save", "1")?;
         for (name, value) in &script.sysctls {
             set_sysctl(name, value)?;
