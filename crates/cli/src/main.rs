@@ -5,6 +5,7 @@
 
 mod attach;
 mod bench;
+mod delay;
 mod hello;
 mod live;
 mod load;
@@ -25,6 +26,7 @@ Examples:
   qanat hello                                   the whole stack in one process, no root
   sudo qanat web ./site                         serve a directory at http://10.77.0.2/
   sudo qanat load http http://10.77.0.2/ -c 64  ask for it, as fast as one core can
+  sudo qanat delay eth1 eth2 --delay 20ms       a network emulator between two interfaces
   sudo qanat bench web --quick                  beside nginx, on the same link"
 )]
 struct Cli {
@@ -36,6 +38,7 @@ struct Cli {
 enum Command {
     Hello(hello::Arguments),
     Web(web::Arguments),
+    Delay(Box<delay::Arguments>),
     Load(load::Arguments),
     Bench(bench::Arguments),
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),
+        Command::Delay(arguments) => delay::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
     };

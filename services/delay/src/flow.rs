@@ -61,7 +61,10 @@ fn mix_bytes(hash: u64, bytes: &[u8]) -> u64 {
 
 /// Hashes a pair of ends so that their order doesn't matter.
 fn symmetric(seed: u64, kind: u64, one: u64, other: u64) -> u64 {
-    mix(mix(seed, kind), one.wrapping_add(other) ^ one.wrapping_mul(other | 1).wrapping_add(other.wrapping_mul(one | 1)))
+    mix(
+        mix(seed, kind),
+        one.wrapping_add(other) ^ one.wrapping_mul(other | 1).wrapping_add(other.wrapping_mul(one | 1)),
+    )
 }
 
 impl Flow {

@@ -51,7 +51,8 @@ impl<V: Vnic, C: Clock> Forwarder<V, C> {
         let [forward_bottleneck, backward_bottleneck] = bottlenecks;
         let [first, second] = &vnics;
         // Each lane has dice of its own; which flows share a band is the same for all.
-        let dice_seed = |direction: u64| config.seed.wrapping_mul(0x1_0000).wrapping_add(u64::from(queue) * 2 + direction);
+        let dice_seed =
+            |direction: u64| config.seed.wrapping_mul(0x1_0000).wrapping_add(u64::from(queue) * 2 + direction);
         let lane = |impairments, bottleneck, direction, first_token| LaneConfig {
             impairments,
             bottleneck,

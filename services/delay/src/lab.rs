@@ -49,7 +49,10 @@ impl Lab {
         let end = |number: usize| -> Result<Veth, DeviceError> {
             let system = |error| DeviceError::System { what: "make a network namespace".to_owned(), source: error };
             let namespace = Namespace::anonymous().map_err(system)?;
-            namespace.within(|| link::link("lo").and_then(|loopback| link::set_up(loopback.index))).map_err(system)?.map_err(system)?;
+            namespace
+                .within(|| link::link("lo").and_then(|loopback| link::set_up(loopback.index)))
+                .map_err(system)?
+                .map_err(system)?;
             veth::create(&VethConfig {
                 host_addresses: vec![
                     (IpAddr::V4(Lab::ADDRESSES[number]), 24),
