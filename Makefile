@@ -2,7 +2,7 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
-TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps
+TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping
 QANAT := target/release/qanat
 
 .PHONY: run build test test-unit test-system lint fuzz bench bench-quick soak deps test-deps clean help

@@ -16,6 +16,9 @@ const DOORBELL_TOKEN: u64 = 1;
 /// Frames each connection's requests and the receive ring need, beyond prepared content.
 const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
+/// Connections the stack takes beyond the service's limit, for the service to reset at once: with the stack full, a
+/// client's handshake would succeed by cookie and nothing ever answer it.
+const REFUSALS: usize = 256;
 
 /// Serve a directory over HTTP
 #[derive(Args)]
@@ -129,7 +132,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let plan = arguments.memory_plan(attachment.interface().link().mtu);
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let mut config = attachment.config().clone();
-    config.connections_max = arguments.connections;
+    config.connections_max = arguments.connections + REFUSALS;
     let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
     let mut runtime = Runtime::new(Box::new(vnic), config, seed);
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;

@@ -157,7 +157,7 @@ impl fmt::Display for DeviceError {
             ),
             DeviceError::AddressTaken { address, interface } => write!(
                 f,
-                "{interface} has address {address} already: stop the program that made it, or choose another network"
+                "{interface} has address {address} already: stop the program that made it, or choose another network (--address)"
             ),
             DeviceError::Invalid { reason } => f.write_str(reason),
             DeviceError::System { what, source } => write!(f, "{what}: {source}"),

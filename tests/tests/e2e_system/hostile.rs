@@ -177,7 +177,7 @@ fn broken_frames_are_counted_and_nothing_else() {
     scenario(|| {
         let content = Pages::pattern(200_000);
         let pages = Pages::new().with("data", &content);
-        let server = Server::start(&[pages.argument(), "--also", "fd77::2/64"]);
+        let mut server = Server::start(&[pages.argument(), "--also", "fd77::2/64"]);
         let mut client = Client::connect(server.address()).expect("a connection");
         assert!(client.get("/data").expect("an answer").body == content);
         let mut garbage = frames(&["garbage", "qanat0", "10.77.0.2", "3", "7"]);
@@ -191,6 +191,9 @@ fn broken_frames_are_counted_and_nothing_else() {
         assert_eq!(sent.code, Some(0), "{sent:?}");
         assert!(answers > 10, "only {answers} answers meanwhile");
         drop(client);
+        // Answers to made-up neighbours wait for these to be found, for three seconds.
+        server
+            .figures_when("made-up neighbours are given up", |figures| figures["usage"]["transmit_frames_in_use"] == 0);
         let stopped = server.stop();
         let stack = &stopped.last["stack"];
         println!("{stack}");
@@ -291,11 +294,13 @@ fn connections_beyond_the_limit_are_refused_not_queued_for_ever() {
         for client in &mut clients {
             assert_eq!(client.get("/").expect("an answer").status, 200);
         }
+        let asked = Instant::now();
         for _ in 0..10 {
             if let Ok(mut refused) = Client::connect(address) {
                 assert!(refused.get("/").is_err(), "no room for another");
             }
         }
+        assert!(asked.elapsed() < Duration::from_secs(3), "refusals are quick: {:?}", asked.elapsed());
         for client in &mut clients {
             assert_eq!(client.get("/").expect("the others are served").status, 200);
         }
