@@ -4,6 +4,7 @@ macro_rules! counters {
     ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         $(#[$outer])*
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[allow(missing_docs, reason = "most names say it")]
         pub struct $name {
             $($(#[$doc])* pub $field: u64,)*
         }
@@ -16,6 +17,8 @@ macro_rules! counters {
         }
     };
 }
+
+pub(crate) use counters;
 
 counters! {
     /// What happened below TCP since the stack started.
