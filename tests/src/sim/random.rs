@@ -13,31 +13,31 @@ impl Random {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         mix(self.state)
     }
 
     /// A number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.next() % (high - low + 1)
+        low + self.draw() % (high - low + 1)
     }
 
     /// True once in `count` times.
     pub fn one_in(&mut self, count: u64) -> bool {
-        self.next().is_multiple_of(count)
+        self.draw().is_multiple_of(count)
     }
 
     /// One of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.next() as usize % choices.len()]
+        choices[self.draw() as usize % choices.len()]
     }
 
     /// 32 bytes to seed a stack with.
     pub fn entropy(&mut self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for word in bytes.chunks_mut(8) {
-            word.copy_from_slice(&self.next().to_le_bytes());
+            word.copy_from_slice(&self.draw().to_le_bytes());
         }
         bytes
     }

@@ -6,6 +6,8 @@
 //! QANAT_SEED=17 QANAT_PCAP=/tmp/17.pcap cargo test … --test simulator streams_under_faults
 //! ```
 
+mod attacks;
+mod raw;
 mod smoltcp_node;
 mod smoltcp_peer;
 mod streams;

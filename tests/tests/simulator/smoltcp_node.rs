@@ -1,7 +1,7 @@
 //! smoltcp as a node of the simulator: an implementation of TCP that we didn't write.
 
 use qanat::nic::{Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
-use qanat_tests::sim::streams::{FlowPlan, PORT, client_port, flow_of_port};
+use qanat_tests::sim::streams::{FlowPlan, PORT, client_port, flow_of_port, own_address};
 use qanat_tests::sim::{Device, Node, pattern};
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
@@ -31,6 +31,8 @@ pub struct SmoltcpOptions {
     pub cubic: bool,
     /// Nagle's algorithm.
     pub nagle: bool,
+    /// Of its randomness.
+    pub seed: u64,
     /// Between two looks at the receive buffers; zero: at once.
     pub read_every: Duration,
 }
@@ -117,17 +119,16 @@ impl SmoltcpNode {
     /// The client's side (0) or the server's (1) of `plans`.
     pub fn new(
         side: usize,
-        own: IpAddr,
         server: IpAddr,
         plans: &[FlowPlan],
         options: SmoltcpOptions,
-        seed: u64,
         device: &mut Device,
         now: Time,
     ) -> SmoltcpNode {
+        let own = if side == 0 { own_address(server) } else { server };
         let mut frames = Frames { mtu: usize::from(device.capabilities().mtu), ..Frames::default() };
         let mut config = Config::new(EthernetAddress(device.capabilities().mac.0).into());
-        config.random_seed = seed;
+        config.random_seed = options.seed;
         let mut interface = Interface::new(config, &mut frames, instant(now));
         let prefix = if own.is_ipv4() { 24 } else { 64 };
         interface.update_ip_addrs(|addresses| {
@@ -171,6 +172,16 @@ impl SmoltcpNode {
             )
         })
         .collect()
+    }
+
+    /// smoltcp 0.14 sends nothing more in CLOSING: if the peer's FIN overtakes the last of its own data and that is lost,
+    /// it stays there for ever. Whether this is what is left of every unfinished flow.
+    pub fn is_stuck_closing(&self) -> bool {
+        let closing = |flow: &Flow| {
+            let socket = flow.socket.map(|handle| self.sockets.get::<Socket>(handle));
+            socket.is_some_and(|socket| socket.state() == State::Closing)
+        };
+        self.flows.iter().all(|flow| self.is_done(flow) || closing(flow))
     }
 
     fn is_done(&self, flow: &Flow) -> bool {

@@ -31,6 +31,10 @@ pub fn any_tcp(random: &mut Random) -> TcpConfig {
         // A reset may be lost: without keepalive a side that only listens never hears of it.
         keepalive: Some(Duration::from_secs(30)),
         keepalive_interval: Duration::from_secs(5),
+        // Longer than the longest retransmission time-out, several times: a side that has lost many segments still finds
+        // its peer there for its last one.
+        time_wait: Duration::from_secs(600),
+        fin_wait_2: Duration::from_secs(600),
         ..TcpConfig::default()
     }
 }

@@ -65,7 +65,7 @@ fn config(address: IpAddr, random: &mut Random) -> Config {
     let mut config = Config::new(address, if address.is_ipv4() { 24 } else { 64 });
     config.connections_max = 128;
     config.half_open_max = 128;
-    config.time_wait_max = 512;
+    config.time_wait_max = 4_096;
     config.timers_max = 512;
     config.tcp = TcpConfig {
         receive_window: random.pick(&[2_000, 16_384, 65_536, 262_144]),
@@ -73,6 +73,8 @@ fn config(address: IpAddr, random: &mut Random) -> Config {
         timestamps: !random.one_in(4),
         syn_retransmissions_max: 12,
         keepalive: Some(Duration::from_secs(30)),
+        time_wait: Duration::from_secs(600),
+        fin_wait_2: Duration::from_secs(600),
         ..TcpConfig::default()
     };
     config
@@ -115,7 +117,7 @@ fn scenario(run: &Run, copy_mode: CopyMode, site: &Site) {
         usage.connections + usage.half_open + usage.time_wait + usage.pending_frames == 0
     });
     let now = world.now_plus(Duration::ZERO);
-    world.b.node.command(now, &mut world.b.device, |web, context| Service::stop(web, context));
+    world.b.node.command(now, &mut world.b.device, Service::stop);
     world.drain(DRAIN);
     let prepared = world.b.pools.prepared.clone();
     drop(world.check_frames());

@@ -52,7 +52,7 @@ struct Request {
 
 impl Request {
     fn any(random: &mut Random, pages: &[Page], close: bool, rare: bool) -> Request {
-        let page = pages[random.next() as usize % pages.len()].clone();
+        let page = pages[random.draw() as usize % pages.len()].clone();
         let length = page.bytes.len();
         let mut method = "GET";
         let mut path = page.path.clone();
@@ -156,7 +156,7 @@ impl WebClients {
                 hold: random.one_in(5).then(|| Duration::from_millis(random.between(1, 400))),
                 held: Vec::new(),
                 done: false,
-                random: Random::new(random.next()),
+                random: Random::new(random.draw()),
             }
         };
         let clients = (0..count).map(|_| client(random)).collect();
