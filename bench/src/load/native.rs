@@ -280,3 +280,7 @@ pub fn run(
     report.peer = peer.to_string();
     Ok(report)
 }
+
+#[cfg(test)]
+#[path = "native_tests.rs"]
+mod tests;
