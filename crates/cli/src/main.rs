@@ -9,6 +9,7 @@ mod delay;
 mod hello;
 mod live;
 mod load;
+mod report;
 mod web;
 
 use clap::{Parser, Subcommand};

@@ -2,14 +2,17 @@
 
 use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
+use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
 use qanat::{Attachment, PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const DOORBELL_TOKEN: u64 = 1;
@@ -27,7 +30,8 @@ Examples:
   sudo qanat web ./site                              at http://10.77.0.2/, on a virtual interface of its own
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --gateway 192.0.2.1
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
-Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.")]
+Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
+         USR1: list connections and counters on standard error.")]
 pub struct Arguments {
     /// Directory to serve
     directory: PathBuf,
@@ -137,7 +141,8 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let mut runtime = Runtime::new(Box::new(vnic), config, seed);
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    handle_signals(stop.clone(), service.handle())?;
+    let report = Arc::new(AtomicBool::new(false));
+    handle_signals(stop.clone(), service.handle(), Arc::clone(&report))?;
 
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
@@ -146,6 +151,11 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
         meter.show(&printer, &service.figures(), runtime);
+        if report.swap(false, Ordering::Acquire) {
+            // By a thread of its own: standard error may block, the data path must not.
+            let text = stack_report(runtime);
+            std::thread::spawn(move || eprint!("{text}"));
+        }
     });
     meter.finish(&printer, &service.figures(), &runtime);
     outcome.map_err(|error| error.to_string())
@@ -165,12 +175,15 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], attachmen
 }
 
 /// INT and TERM stop gracefully, a second time at once; HUP reloads.
-fn handle_signals(stop: StopHandle, service: WebHandle) -> Result<(), String> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| format!("handling signals: {error}"))?;
+fn handle_signals(stop: StopHandle, service: WebHandle, report: Arc<AtomicBool>) -> Result<(), String> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
                 service.reload();
+            } else if signal == SIGUSR1 {
+                report.store(true, Ordering::Release);
             } else if stop.is_requested() {
                 std::process::exit(128 + signal);
             } else {
