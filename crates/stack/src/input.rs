@@ -341,7 +341,11 @@ impl Stack {
         for frame in tail {
             let count = frame.len().min(total_length.saturating_sub(position));
             let part = checksum::sum(frame.bytes().get(..count).unwrap_or(&[]));
-            sum = if position % 2 == 0 { checksum::combine(sum, part) } else { checksum::combine_at_odd(sum, part) };
+            sum = if position.is_multiple_of(2) {
+                checksum::combine(sum, part)
+            } else {
+                checksum::combine_at_odd(sum, part)
+            };
             position += count;
         }
         sum

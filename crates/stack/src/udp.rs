@@ -116,7 +116,7 @@ impl Stack {
         vnic: &mut dyn Vnic,
         received: Received,
         mut frame: Frame,
-        tail: &mut Vec<Frame>,
+        tail: &[Frame],
     ) {
         let meta = received.meta;
         let mut received = received;

@@ -52,7 +52,8 @@ impl Connection {
         let window_before = self.send_window;
         self.update_send_window(segment, ack);
         let echo = self.echo_of(segment);
-        let mut news = AckNews { echo, advanced: ack != una, ..AckNews::default() };
+        let flight = self.board.outstanding();
+        let mut news = AckNews { flight, echo, advanced: ack != una, ..AckNews::default() };
         if news.advanced {
             self.advance(ack, env, &mut news);
         }
@@ -104,13 +105,14 @@ impl Connection {
     }
 
     /// SND.WND, by the rule that only newer segments may change it. As Linux, an ACK that advances SND.UNA always does:
-    /// by RFC 9293's SND.WL1 alone, reordering could leave a window that reaches too far from the new SND.UNA.
+    /// by RFC 9293's SND.WL1 alone, reordering could leave a window that reaches too far from the new SND.UNA. Of two ACKs
+    /// with the same numbers the later can't be known: the larger window counts, and a window that closes.
     #[inline]
     fn update_send_window(&mut self, segment: &SegmentIn<'_>, ack: SequenceNumber) {
         let window = u32::from(segment.window) << self.send_scale;
         let newer = ack.after(self.board.start())
             || self.window_sequence.before(segment.sequence)
-            || (self.window_sequence == segment.sequence && window > self.send_window);
+            || (self.window_sequence == segment.sequence && (window > self.send_window || window == 0));
         if newer {
             self.send_window = window;
             self.window_sequence = segment.sequence;

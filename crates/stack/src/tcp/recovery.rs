@@ -57,6 +57,8 @@ impl Recovery {
 /// What an ACK told, for recovery.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AckNews {
+    /// Octets between SND.UNA and SND.NXT before it.
+    pub flight: u32,
     /// Octets newly acknowledged or sacked.
     pub delivered: u32,
     /// SND.UNA advanced.
@@ -93,9 +95,9 @@ impl Connection {
         self.end_episode();
         let lost = self.detect_loss(news, env);
         if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
-            self.enter_recovery(env);
+            self.enter_recovery(news, env);
         } else if self.reacts_to_echo(news) {
-            self.enter_reduced(env);
+            self.enter_reduced(news, env);
         }
         match self.phase {
             Phase::Recovery | Phase::Reduced => {
@@ -158,6 +160,10 @@ impl Connection {
             self.recovery.undo.settle();
         }
         if self.phase == Phase::Open || self.board.start().before(self.recovery.point) {
+            return;
+        }
+        if self.phase == Phase::Reduced && self.board.start() == self.recovery.point {
+            // The segment with CWR begins here: until it is acknowledged, ECE still tells of the same congestion.
             return;
         }
         if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
@@ -226,35 +232,41 @@ impl Connection {
         self.recover(&news, env);
     }
 
-    pub(super) fn enter_recovery(&mut self, env: &mut Env<'_>) {
+    pub(super) fn enter_recovery(&mut self, news: &AckNews, env: &mut Env<'_>) {
         env.counters.fast_recoveries += 1;
         self.rack.cancel_probe();
-        self.reduce(CongestionCause::Loss);
+        let flight = self.flight_before(news);
+        self.reduce(CongestionCause::Loss, flight);
         self.phase = Phase::Recovery;
-        self.start_episode();
+        self.start_episode(flight);
     }
 
-    pub(super) fn enter_reduced(&mut self, env: &mut Env<'_>) {
+    pub(super) fn enter_reduced(&mut self, news: &AckNews, env: &mut Env<'_>) {
         env.counters.ecn_reductions += 1;
-        self.reduce(CongestionCause::EcnEcho);
+        let flight = self.flight_before(news);
+        self.reduce(CongestionCause::EcnEcho, flight);
         self.phase = Phase::Reduced;
         self.recovery.undo.forget();
-        self.start_episode();
+        self.start_episode(flight);
         self.is.ecn_reduced = true;
     }
 
-    fn start_episode(&mut self) {
+    /// FlightSize when congestion was noticed: before the ACK that told of it, which may have acknowledged much of it.
+    fn flight_before(&self, news: &AckNews) -> u32 {
+        news.flight.max(self.board.outstanding())
+    }
+
+    fn start_episode(&mut self, flight: u32) {
         self.recovery.point = self.send_next;
-        self.recovery.rate_reduction = ProportionalRateReduction::start(self.board.outstanding());
+        self.recovery.rate_reduction = ProportionalRateReduction::start(flight);
     }
 
     /// Asks the algorithm for the new threshold, remembering the old state for an undo.
-    fn reduce(&mut self, cause: CongestionCause) {
+    fn reduce(&mut self, cause: CongestionCause, flight: u32) {
         let segment = u32::from(self.maximum_segment);
         if self.phase == Phase::Open {
             self.recovery.undo.start(self.window, self.board.start());
         }
-        let flight = self.board.outstanding();
         self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);
     }
 
@@ -263,7 +275,7 @@ impl Connection {
         let again = self.phase == Phase::Recovery || (self.phase == Phase::Loss && self.retransmissions > 1);
         if !again {
             // "ssthresh … when a segment is retransmitted for the second time, must not be reduced further".
-            self.reduce(CongestionCause::Timeout);
+            self.reduce(CongestionCause::Timeout, self.board.outstanding());
         }
         self.rack.cancel_probe();
         self.is.tail_probe = false;
@@ -297,7 +309,7 @@ impl Connection {
         if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated) && self.phase == Phase::Open {
             env.counters.tail_loss_probe_recoveries += 1;
             // RFC 8985 §7.4.2: "invoke congestion control response equivalent to a fast recovery".
-            self.reduce(CongestionCause::Loss);
+            self.reduce(CongestionCause::Loss, self.flight_before(news));
             self.recovery.undo.forget();
             self.window.congestion_window = self.window.congestion_window.min(self.window.slow_start_threshold);
         }
