@@ -164,10 +164,15 @@ fn slow_clients_are_cut_off_while_others_are_served() {
         }
         println!("{served} others served meanwhile, the slowest in {worst:?}");
         assert!(worst < Duration::from_millis(500), "others wait: {worst:?}");
-        let figures = server.figures_when("slow ones cut off", |figures| figures["web"]["connections_open"] == 1);
-        assert!(figures["web"]["timeouts_head"].as_u64() >= Some(200), "{figures}");
+        for client in &mut slow {
+            assert_eq!(client.answer().expect("told why").status, 408);
+            assert!(client.rest().is_ok_and(|rest| rest.is_empty()), "and closed");
+        }
         assert!(start.elapsed() < Duration::from_secs(9), "cut off in time: {:?}", start.elapsed());
+        let figures = server.figures();
+        assert!(figures["web"]["timeouts_head"].as_u64() >= Some(200), "{figures}");
         drop((slow, other));
+        server.figures_when("all closed", |figures| figures["usage"]["connections"] == 0);
         assert!(server.stop().leaks().is_empty());
     });
 }
