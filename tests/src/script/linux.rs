@@ -36,6 +36,8 @@ pub struct LinuxBackend {
     device: Arc<Iface>,
     packets: Receiver<(Instant, Vec<u8>)>,
     sockets: HashMap<i64, Stream>,
+    /// Congestion control of new sockets.
+    congestion: String,
     local: SocketAddr,
     remote: SocketAddr,
 }
@@ -80,10 +82,14 @@ impl LinuxBackend {
         run("ip", &["link", "set", DEVICE, "up", "mtu", &script.mtu.to_string()])?;
         // Whatever the machine's own defaults are.
         set_sysctl("tcp_ecn", "0")?;
-        set_sysctl("tcp_congestion_control", "cubic")?;
         set_sysctl("tcp_no_metrics_save", "1")?;
+        let mut congestion = "cubic".to_owned();
         for (name, value) in &script.sysctls {
-            set_sysctl(name, value)?;
+            // Only unrestricted algorithms can be a namespace's default; a privileged socket may choose any.
+            match name.as_str() {
+                "tcp_congestion_control" => congestion.clone_from(value),
+                _ => set_sysctl(name, value)?,
+            }
         }
         let (sender, packets) = channel();
         let reader = Arc::clone(&device);
@@ -101,6 +107,7 @@ impl LinuxBackend {
             device,
             packets,
             sockets: HashMap::new(),
+            congestion,
             local: SocketAddr::new(address(1), 8080),
             remote: SocketAddr::new(address(2), 40_000),
         })
@@ -163,6 +170,7 @@ impl LinuxBackend {
             let socket =
                 Socket::new(Domain::for_address(self.local), Type::STREAM, Some(Protocol::TCP)).map_err(errno)?;
             socket.set_nonblocking(true).map_err(errno)?;
+            socket.set_tcp_congestion(self.congestion.as_bytes()).map_err(errno)?;
             self.sockets.insert(call.result, Stream { socket, sequence: 1, written: 1 });
             return Ok(call.result);
         }
