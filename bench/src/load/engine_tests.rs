@@ -156,7 +156,8 @@ fn a_refusing_server_is_not_hammered() {
 #[test]
 fn failures_have_kinds() {
     type Script = fn(&mut Engine, &mut Fake);
-    let scripts: [(Script, fn(&ErrorCounts) -> u64); 7] = [
+    type Count = fn(&ErrorCounts) -> u64;
+    let scripts: [(Script, Count); 7] = [
         (|e, t| e.data(0, b"SMTP ready\r\n", at(20), t), |errors| errors.protocol),
         (|e, t| e.data(0, &[ANSWER, b"more"].concat(), at(20), t), |_| 1),
         (|e, t| e.data(0, b"HTTP/1.1 404 x\r\nContent-Length: 0\r\n\r\n", at(20), t), |errors| errors.status),

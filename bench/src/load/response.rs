@@ -436,8 +436,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Outcome and body per response, and how the stream's end met them.
+    type Parsed = (Vec<(Outcome, Vec<u8>)>, End);
+
     /// Everything a stream in the given pieces parses to: (outcome, body) per response, and the end.
-    fn parse(pieces: &[&[u8]]) -> Result<(Vec<(Outcome, Vec<u8>)>, End), ProtocolError> {
+    fn parse(pieces: &[&[u8]]) -> Result<Parsed, ProtocolError> {
         let plain = parse_by(pieces, |parser, input| parser.step(input));
         let mut cache = HeadCache::default();
         let cached = parse_by(pieces, |parser, input| parser.step_cached(input, &mut cache));
@@ -448,7 +451,7 @@ mod tests {
     fn parse_by(
         pieces: &[&[u8]],
         mut step: impl for<'a> FnMut(&mut Parser, &mut &'a [u8]) -> Result<Step<'a>, ProtocolError>,
-    ) -> Result<(Vec<(Outcome, Vec<u8>)>, End), ProtocolError> {
+    ) -> Result<Parsed, ProtocolError> {
         let mut parser = Parser::new();
         let mut found = Vec::new();
         let mut body = Vec::new();

@@ -15,6 +15,8 @@ const NGINX_PATHS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/us
 /// How long a server may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 80;
+/// Directories of runs are named by this and their process.
+const DIRECTORY_PREFIX: &str = "qanat-bench-web-";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
@@ -82,7 +84,8 @@ impl Site {
     /// # Errors
     /// What the file system says.
     pub fn create() -> Result<Site, HarnessError> {
-        let directory = std::env::temp_dir().join(format!("qanat-bench-web-{}", std::process::id()));
+        remove_leftovers();
+        let directory = std::env::temp_dir().join(format!("{DIRECTORY_PREFIX}{}", std::process::id()));
         let site = Site { directory };
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(site.root())?;
@@ -130,6 +133,18 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes directories of runs that were killed.
+fn remove_leftovers() {
+    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY_PREFIX)?.parse::<u32>().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 
