@@ -64,7 +64,7 @@ pub struct AttachArguments {
     /// A further address of ours (IPv6, say); may be repeated
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     pub also: Vec<Prefixed>,
-    /// Next hop for everything off the prefix (default with an interface of our own: its kernel end)
+    /// Next hop for everything off the prefix (default: the kernel's; on an interface of our own, its kernel end)
     #[arg(long, value_name = "ADDRESS")]
     pub gateway: Option<IpAddr>,
     /// Network namespace of the interface: a name of `ip netns`, or a path

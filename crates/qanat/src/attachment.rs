@@ -13,7 +13,7 @@ use qanat_nic::{AfXdp, DeviceError, MemoryPlan};
 use qanat_stack::Config;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
@@ -147,7 +147,11 @@ impl Attachment {
             ..AttachConfig::default()
         };
         if let Some(name) = &options.interface {
-            let kernel = kernel_addresses(name, options.namespace.as_ref())?;
+            let (kernel, gateway) = kernel_view(name, options.namespace.as_ref(), options.address.0.is_ipv4());
+            // As the kernel would go, unless told otherwise.
+            if config.gateways.is_empty() {
+                config.gateways.extend(gateway);
+            }
             config.shared_address = kernel.iter().any(|(address, _)| *address == options.address.0);
             let rule = |(address, _): &(IpAddr, u8)| {
                 if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
@@ -269,14 +273,23 @@ impl Attachment {
     }
 }
 
-fn kernel_addresses(interface: &str, namespace: Option<&Namespace>) -> Result<Vec<(IpAddr, u8)>, AttachError> {
-    let look = || link::link(interface).and_then(|link| link::addresses(link.index));
+/// What the kernel has on `interface`: its addresses, and the next hop of its default route if that leads through it.
+fn kernel_view(interface: &str, namespace: Option<&Namespace>, ipv4: bool) -> (Vec<(IpAddr, u8)>, Option<IpAddr>) {
+    // Any address off every local prefix asks for the default route; nothing is sent there (RFC 5737, RFC 3849).
+    let elsewhere: IpAddr =
+        if ipv4 { Ipv4Addr::new(203, 0, 113, 1).into() } else { Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into() };
+    let look = || -> io::Result<_> {
+        let link = link::link(interface)?;
+        let through_it = |route: &link::Route| route.interface_index == link.index;
+        let gateway = link::route_to(elsewhere).ok().filter(through_it).and_then(|route| route.gateway);
+        Ok((link::addresses(link.index)?, gateway))
+    };
     let found = match namespace {
         Some(namespace) => namespace.within(look).and_then(|found| found),
         None => look(),
     };
     // A missing interface is reported, with its remedy, when attaching to it.
-    Ok(found.unwrap_or_default())
+    found.unwrap_or_default()
 }
 
 /// The first host address of a prefix, or the second if that is the one given.
@@ -290,7 +303,7 @@ fn first_of_prefix((address, length): (IpAddr, u8)) -> IpAddr {
         IpAddr::V6(v6) => {
             let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
             let first = (v6.to_bits() & mask) + 1;
-            std::net::Ipv6Addr::from_bits(if first == v6.to_bits() { first + 1 } else { first }).into()
+            Ipv6Addr::from_bits(if first == v6.to_bits() { first + 1 } else { first }).into()
         }
     }
 }
@@ -308,8 +321,7 @@ fn last_of_prefix(address: IpAddr, length: u8) -> Box<dyn Iterator<Item = IpAddr
         IpAddr::V6(v6) => {
             let base = v6.to_bits() & !0xffff;
             Box::new(
-                (0xf000u128..0xf000 + u128::from(LOOKED_AT_MAX))
-                    .map(move |low| std::net::Ipv6Addr::from_bits(base | low).into()),
+                (0xf000u128..0xf000 + u128::from(LOOKED_AT_MAX)).map(move |low| Ipv6Addr::from_bits(base | low).into()),
             )
         }
     }
