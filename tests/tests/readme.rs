@@ -1,0 +1,129 @@
+//! Every command of the README, run. What the README learns, this test must learn: an unknown command fails it.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario, workspace};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// The lines to type in fenced blocks of `sh` and `console`, without comments, prompts and `sudo`.
+fn commands(markdown: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut block: Option<&str> = None;
+    for line in markdown.lines() {
+        let line = line.trim();
+        if let Some(language) = line.strip_prefix("```") {
+            block = if block.is_some() { None } else { Some(language) };
+            continue;
+        }
+        let typed = match block {
+            Some("sh") => Some(line),
+            Some("console") => line.strip_prefix("$ "),
+            _ => None,
+        };
+        let typed = typed.and_then(|typed| typed.split(" #").next()).unwrap_or_default().trim();
+        let typed = typed.strip_prefix("sudo ").unwrap_or(typed);
+        if !typed.is_empty() && !typed.starts_with('#') {
+            commands.push(typed.to_owned());
+        }
+    }
+    commands
+}
+
+fn readme() -> String {
+    std::fs::read_to_string(workspace().join("README.md")).expect("the README")
+}
+
+/// Ends a server as its user would: Ctrl-C, to all of the terminal's processes.
+fn interrupt(server: Option<Running>) {
+    let Some(server) = server else { return };
+    let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process group");
+    kill_process_group(group, Signal::INT).expect("Ctrl-C");
+    let outcome = server.wait(Duration::from_secs(15));
+    assert!(outcome.text().contains("Served "), "{outcome:?}");
+}
+
+/// `qanat` stands for the one built; everything else is what the path has.
+fn program(words: &[&str], directory: &Path) -> Program {
+    let (name, arguments) = words.split_first().expect("a command");
+    let program = if *name == "qanat" { Program::new(qanat()) } else { Program::new(name) };
+    program.arguments(arguments).directory(directory).patience(Duration::from_secs(90))
+}
+
+fn serves() {
+    eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:80").is_ok());
+}
+
+#[test]
+fn every_command_of_the_readme_does_what_it_says() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory to run in");
+        let here = directory.path();
+        std::os::unix::fs::symlink(workspace().join("site"), here.join("site")).expect("the sample site");
+        let commands = commands(&readme());
+        assert!(commands.len() >= 6, "the README has commands: {commands:#?}");
+        let mut server: Option<Running> = None;
+        for command in &commands {
+            println!("$ {command}");
+            let words: Vec<&str> = command.split_whitespace().collect();
+            match words.as_slice() {
+                ["make", "run"] => {
+                    interrupt(server.take());
+                    // What it builds is built: the recipe itself is what is run.
+                    let path = format!("QANAT={}", qanat().display());
+                    server = Some(program(&["make", "-o", "build", "run", &path], &workspace()).start());
+                    serves();
+                }
+                // This test is part of it.
+                ["make", "test"] => {
+                    program(&["make", "--dry-run", "test"], &workspace()).succeeds();
+                }
+                ["qanat", "web", ..] if words.contains(&"--interface") => {
+                    interrupt(server.take());
+                    let at = words.iter().position(|word| *word == "--interface").unwrap_or(0);
+                    let name = words.get(at + 1).expect("an interface's name");
+                    program(&["ip", "link", "add", name, "type", "veth", "peer", "name", "other"], here).succeeds();
+                    let mut own = program(&words, here).start();
+                    std::thread::sleep(Duration::from_millis(1_500));
+                    assert!(own.is_running(), "{command}: {:?}", own.wait(Duration::from_secs(1)));
+                    interrupt(Some(own));
+                    program(&["ip", "link", "delete", name], here).succeeds();
+                }
+                ["qanat", "web", ..] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    serves();
+                }
+                ["curl", ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    assert!(text.contains("It flows."), "{text}");
+                }
+                ["qanat", "hello"] => {
+                    assert!(program(&words, here).succeeds().text().contains("It flows."));
+                    assert!(here.join("hello.pcap").exists(), "the capture");
+                }
+                ["qanat", "load", ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("requests") && text.contains("p99"), "{text}");
+                }
+                ["qanat", "bench", ..] => {
+                    interrupt(server.take());
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("nginx"), "{text}");
+                    assert!(here.join("bench-web.svg").exists(), "the picture");
+                }
+                _ => panic!("`{command}` is in the README: teach tests/tests/readme.rs what it should do"),
+            }
+        }
+        interrupt(server.take());
+    });
+}
+
+#[test]
+fn commands_are_found() {
+    let text = "a\n```sh\nmake run   # x\n# only words\n```\n  ```console\n  $ sudo ls -l\n  total 0\n  ```\n```text\nno\n```\n";
+    assert_eq!(commands(text), ["make run", "ls -l"]);
+}
