@@ -80,10 +80,12 @@ fn every_command_of_the_readme_does_what_it_says() {
                     program(&["make", "--dry-run", "test"], &workspace()).succeeds();
                 }
                 ["qanat", "web", ..] if words.contains(&"--interface") => {
-                    interrupt(server.take());
                     let at = words.iter().position(|word| *word == "--interface").unwrap_or(0);
                     let name = words.get(at + 1).expect("an interface's name");
                     program(&["ip", "link", "add", name, "type", "veth", "peer", "name", "other"], here).succeeds();
+                    for end in [*name, "other"] {
+                        program(&["ip", "link", "set", end, "up"], here).succeeds();
+                    }
                     let mut own = program(&words, here).start();
                     std::thread::sleep(Duration::from_millis(1_500));
                     assert!(own.is_running(), "{command}: {:?}", own.wait(Duration::from_secs(1)));

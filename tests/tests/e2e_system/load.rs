@@ -30,7 +30,10 @@ fn wrk_sees_no_error_and_everything_comes_back() {
         server.figures_when("all connections closed", |figures| figures["usage"]["connections"] == 0);
         let stopped = server.stop();
         assert_eq!((stopped.code, stopped.leaks()), (Some(0), vec![]));
-        assert_eq!(stopped.last["web"]["connections_broken"].as_u64(), Some(0), "{}", stopped.last);
+        // wrk ends by resetting what is under way.
+        let web = &stopped.last["web"];
+        assert!(web["connections_broken"].as_u64() <= Some(128), "{web}");
+        assert_eq!(web["responses"][1], web["requests"], "all 2xx: {web}");
         println!("usage after: {}", stopped.last["usage"]);
     });
 }
