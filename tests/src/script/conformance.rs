@@ -25,8 +25,10 @@ pub fn tables(scripts: &[Script]) -> String {
         }
         let section = script.section.split_once(' ').and_then(|(_, rest)| rest.split_once(' ')).map_or("", |(_, s)| s);
         let name = script.name.trim_end_matches(".pkt");
-        let _ = writeln!(text, "| `{name}` | {section} | {} | “{}” |", script.title, script.sentence);
+        let _ = writeln!(text, "| `{name}` | {section} | {} | {} |", script.title, script.sentence);
     }
+    // Control bits in angle brackets are no markup.
+    text = text.replace('<', "&lt;");
     text.push_str("\n## Differences\n\n");
     for (stack, heading) in [(Stack::Qanat, "Qanat"), (Stack::Linux, "Linux")] {
         let _ = write!(text, "### {heading}\n\n| Script | Kind | Reason |\n|---|---|---|\n");

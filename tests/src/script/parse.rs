@@ -42,7 +42,8 @@ fn read_comment(script: &mut Script, comment: &str) {
             let (number, section) = value.split_once(' ').unwrap_or((value, ""));
             script.section = format!("RFC {number} §{section}");
         }
-        "says" => script.sentence = value.to_owned(),
+        "says" => script.sentence = format!("“{value}”"),
+        "means" => script.sentence = value.to_owned(),
         "qanat" | "linux" => {
             let stack = if key == "qanat" { Stack::Qanat } else { Stack::Linux };
             let (kind, reason) = value.split_once(' ').unwrap_or((value, ""));

@@ -32,7 +32,7 @@ pub struct Script {
     pub title: String,
     /// `RFC 9293 §3.5` and the like.
     pub section: String,
-    /// The sentence it tests.
+    /// The sentence it tests: quoted, or in other words.
     pub sentence: String,
     /// Remarks on each stack.
     pub notes: Vec<(Stack, Note)>,
