@@ -20,6 +20,24 @@ pub(crate) struct SegmentEmitter<'a> {
     pub(crate) room: usize,
 }
 
+/// The way out of segments that nobody can take: their next hop doesn't answer. They count as sent and lost, so that the
+/// connection's own time-outs go on and end it.
+pub(crate) struct LosingEmitter<'a> {
+    /// Segments lost.
+    pub(crate) lost: &'a mut u64,
+}
+
+impl Emitter for LosingEmitter<'_> {
+    fn room(&self) -> usize {
+        usize::MAX
+    }
+
+    fn emit(&mut self, _header: &tcp::Header, _payload: SegmentPayload<'_>, _ecn: Ecn) -> bool {
+        *self.lost += 1;
+        true
+    }
+}
+
 /// Everything around a segment's payload.
 struct Headers<'a> {
     link: Link,

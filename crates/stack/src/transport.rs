@@ -1,7 +1,7 @@
 //! TCP's place in the stack: the tables of connections, and everything between them and the network layer.
 
 use crate::config::{Config, ConnectOptions, ListenOptions};
-use crate::emitter::SegmentEmitter;
+use crate::emitter::{LosingEmitter, SegmentEmitter};
 use crate::event::{Chunk, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
@@ -90,7 +90,7 @@ impl Transport {
             connections: Slab::new(config.connections_max),
             half_open: Slab::new(config.half_open_max),
             time_wait: Slab::new(config.time_wait_max),
-            time_wait_order: VecDeque::with_capacity(config.time_wait_max),
+            time_wait_order: VecDeque::with_capacity(config.time_wait_max * 2),
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),
             unresolved: Vec::new(),
@@ -180,28 +180,32 @@ impl Stack {
                 connection.timer = self.wheel.insert(deadline, kind).map(|handle| (handle, deadline));
             }
             Disposition::Remove | Disposition::ResetAndRemove => {
-                self.remove_connection(slot);
+                if let Some(key) = self.take_connection(slot) {
+                    self.transport.flows.remove(&self.secret, &key);
+                }
             }
             Disposition::TimeWait(state) => {
-                if let Some(key) = self.remove_connection(slot) {
-                    self.enter_time_wait(now, key, state);
+                if let Some(key) = self.take_connection(slot)
+                    && !self.enter_time_wait(key, state, now)
+                {
+                    self.transport.flows.remove(&self.secret, &key);
                 }
             }
         }
     }
 
-    /// Frees a connection's slot, its flow and its timer.
-    fn remove_connection(&mut self, slot: u32) -> Option<FlowKey> {
+    /// Frees a connection's slot and its timer, but leaves its flow, for the TIME-WAIT it may become.
+    fn take_connection(&mut self, slot: u32) -> Option<FlowKey> {
         let connection = self.transport.connections.remove(slot)?;
         if let Some((handle, _)) = connection.timer {
             self.wheel.cancel(handle);
         }
-        self.transport.flows.remove(&self.secret, &connection.key);
         self.network.counters.tcp_closed += 1;
         Some(connection.key)
     }
 
-    fn enter_time_wait(&mut self, now: Time, key: FlowKey, state: TimeWait) {
+    /// Takes over the flow of a connection; whether there was room.
+    fn enter_time_wait(&mut self, key: FlowKey, state: TimeWait, now: Time) -> bool {
         if self.transport.time_wait.is_full() {
             self.network.counters.tcp_time_wait_overflow += 1;
             // Each entry is popped once; those of ended states are skipped.
@@ -216,15 +220,15 @@ impl Stack {
             let acknowledgment = state.acknowledgment(&mut env!(self, now));
             self.reply(key, acknowledgment);
         }
-        let Some((slot, generation)) = self.transport.time_wait.next_key() else { return };
+        let Some((slot, generation)) = self.transport.time_wait.next_key() else { return false };
         let kind = TimerKind::TimeWait { slot, generation };
         let timer = self.wheel.insert(state.deadline, kind);
         if self.transport.time_wait.insert(TimeWaitSlot { key, state, timer }).is_err() {
-            return;
+            return false;
         }
         if !self.transport.flows.insert(&self.secret, key, FlowOwner::TimeWait(slot)) {
             self.leave_time_wait(slot);
-            return;
+            return false;
         }
         // States leave in the order they came unless restarted, so the queue stays as short as the table but for those.
         if self.transport.time_wait_order.len() >= self.config.time_wait_max * 2 {
@@ -232,6 +236,7 @@ impl Stack {
             self.transport.time_wait_order.retain(|&(slot, generation)| table.get(slot as usize, generation).is_some());
         }
         self.transport.time_wait_order.push_back((slot, generation));
+        true
     }
 
     /// Forgets a TIME-WAIT state.
@@ -310,13 +315,8 @@ impl Stack {
         }
     }
 
-    /// Connection attempts through neighbours that did not answer end.
+    /// Neighbours did not answer: attempts to connect through them end, and what open connections had for them is lost.
     fn fail_unreachable(&mut self, now: Time) {
-        if !self.transport.unreachable.is_empty() {
-            // Those that keep trying ask again.
-            let transport = &mut self.transport;
-            transport.ready.extend(transport.unresolved.drain(..));
-        }
         while let Some(address) = self.transport.unreachable.pop() {
             // A walk over all connections, at most as often as a neighbour fails after three seconds of asking.
             let failed: Vec<u32> = self
@@ -333,7 +333,27 @@ impl Stack {
                     self.settle(now, slot, disposition);
                 }
             }
+            let mut unresolved = std::mem::take(&mut self.transport.unresolved);
+            for slot in unresolved.drain(..) {
+                self.lose_output(now, slot, address);
+            }
+            // Its capacity is kept; what has become unresolved meanwhile is put back.
+            std::mem::swap(&mut self.transport.unresolved, &mut unresolved);
+            self.transport.unresolved.append(&mut unresolved);
         }
+    }
+
+    /// A connection waiting for a next hop's address: if that is `address`, its output is lost; else it asks again.
+    fn lose_output(&mut self, now: Time, slot: u32, address: IpAddr) {
+        let Some(connection) = self.transport.connections.at_mut(slot) else { return };
+        if connection.next_hop != address {
+            self.transport.ready.push_back(slot);
+            return;
+        }
+        connection.ready = false;
+        let mut emitter = LosingEmitter { lost: &mut self.network.counters.neighbour_pending_dropped };
+        let disposition = connection.tcp.output(&mut env!(self, now), &mut emitter);
+        self.settle(now, slot, disposition);
     }
 
     /// Applies `command` to a connection and follows up.
