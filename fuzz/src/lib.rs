@@ -30,8 +30,10 @@
 //! 3. `fuzz_targets/<mechanism>.rs` and its `[[bin]]` in `Cargo.toml`, like `wire`'s.
 
 pub mod bounded;
+pub mod http;
 pub mod mutate;
 pub mod repair;
+pub mod stack;
 pub mod wire;
 pub mod wire_emit;
 
@@ -53,4 +55,7 @@ pub struct Target {
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", corpus: "wire", run: wire::wire, repair: Some(repair::frame) },
     Target { name: "wire_emit", corpus: "wire", run: wire_emit::wire_emit, repair: None },
+    // It repairs the frames within its input itself.
+    Target { name: "stack", corpus: "stack", run: stack::stack, repair: None },
+    Target { name: "http", corpus: "http", run: http::http, repair: None },
 ];
