@@ -18,6 +18,9 @@ thread_local! {
     static MILLISECONDS: Cell<u32> = const { Cell::new(0) };
 }
 
+/// Ethernet, IPv6 and the longest TCP header without data; data makes frames longer often enough.
+const LONGEST_WITHOUT_DATA: usize = 14 + 40 + 60;
+
 /// What smoltcp is started with.
 #[derive(Clone, Copy, Debug)]
 pub struct SmoltcpOptions {
@@ -108,6 +111,8 @@ pub struct SmoltcpNode {
     flows: Vec<Flow>,
     started: Time,
     next_read: Time,
+    /// When it last sent a segment with data.
+    data_sent: Time,
     scratch: Vec<Frame>,
 }
 
@@ -155,6 +160,7 @@ impl SmoltcpNode {
             flows: flows.collect(),
             started: now,
             next_read: now,
+            data_sent: now,
             scratch: Vec::new(),
             sockets,
         }
@@ -174,14 +180,16 @@ impl SmoltcpNode {
         .collect()
     }
 
-    /// smoltcp 0.14 sends nothing more in CLOSING: if the peer's FIN overtakes the last of its own data and that is lost,
-    /// it stays there for ever. Whether this is what is left of every unfinished flow.
-    pub fn is_stuck_closing(&self) -> bool {
-        let closing = |flow: &Flow| {
+    /// smoltcp 0.14 knows two ways to fall silent for ever with data still to send: in CLOSING it retransmits nothing, and
+    /// a zero window (an old ACK come late) while data is in flight stops its timers. Whether that is what is left: it has
+    /// data queued on every unfinished flow, and has sent none for ten minutes.
+    pub fn is_stuck(&self, now: Time) -> bool {
+        let queued = |flow: &Flow| {
             let socket = flow.socket.map(|handle| self.sockets.get::<Socket>(handle));
-            socket.is_some_and(|socket| socket.state() == State::Closing)
+            socket.is_some_and(|socket| socket.send_queue() > 0)
         };
-        self.flows.iter().all(|flow| self.is_done(flow) || closing(flow))
+        let silent = now.since(self.data_sent) > Duration::from_secs(600);
+        silent && self.flows.iter().all(|flow| self.is_done(flow) || queued(flow))
     }
 
     fn is_done(&self, flow: &Flow) -> bool {
@@ -280,6 +288,9 @@ impl SmoltcpNode {
         self.interface.poll(instant(now), &mut self.frames, &mut self.sockets);
         for bytes in self.frames.outbox.drain(..) {
             moved = true;
+            if bytes.len() > LONGEST_WITHOUT_DATA {
+                self.data_sent = now;
+            }
             let Some(mut frame) = device.transmit_pool().allocate(64) else { continue };
             let Some(target) = frame.append(bytes.len()) else { continue };
             target.copy_from_slice(&bytes);

@@ -51,7 +51,7 @@ fn start(random: &mut Random) -> Time {
 
 #[test]
 fn smoltcp_server_under_faults() {
-    seeds::for_each("smoltcp_server_under_faults", 150, |run| {
+    seeds::for_each("smoltcp_server_under_faults", 100, |run| {
         let Scenario { mut random, network, plans, options, client, server } = scenario(run, 0x736d_6f6c);
         let ours = config(client, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));
@@ -65,7 +65,7 @@ fn smoltcp_server_under_faults() {
         );
         let outcome = world.run(world.now_plus(LIMIT), |a, b| a.is_finished() && b.is_finished());
         let (a, b) = (&world.a.node, &world.b.node);
-        if !(a.is_finished() && b.is_finished()) && b.is_stuck_closing() {
+        if !(a.is_finished() && b.is_finished()) && b.is_stuck(world.now_plus(Duration::ZERO)) {
             return;
         }
         let done = a.is_finished() && b.is_finished();
@@ -77,7 +77,7 @@ fn smoltcp_server_under_faults() {
 
 #[test]
 fn smoltcp_client_under_faults() {
-    seeds::for_each("smoltcp_client_under_faults", 150, |run| {
+    seeds::for_each("smoltcp_client_under_faults", 100, |run| {
         let Scenario { mut random, network, plans, options, server, .. } = scenario(run, 0x7463_7020);
         let ours = config(server, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));
@@ -91,7 +91,7 @@ fn smoltcp_client_under_faults() {
         );
         let outcome = world.run(world.now_plus(LIMIT), |a, b| a.is_finished() && b.is_finished());
         let (a, b) = (&world.a.node, &world.b.node);
-        if !(a.is_finished() && b.is_finished()) && a.is_stuck_closing() {
+        if !(a.is_finished() && b.is_finished()) && a.is_stuck(world.now_plus(Duration::ZERO)) {
             return;
         }
         let done = a.is_finished() && b.is_finished();
