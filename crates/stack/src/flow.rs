@@ -83,6 +83,8 @@ impl FlowKey {
     }
 }
 
+const _: () = assert!(size_of::<Entry>() == 64);
+
 /// What owns a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FlowOwner {
@@ -91,7 +93,9 @@ pub(crate) enum FlowOwner {
     TimeWait(u32),
 }
 
+/// One cache line.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 struct Entry {
     key: FlowKey,
     owner: FlowOwner,

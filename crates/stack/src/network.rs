@@ -45,6 +45,8 @@ pub(crate) struct Network {
     /// Own addresses are the kernel's too: neighbours are learnt from what they send, never asked for.
     pub(crate) shared_address: bool,
     pub(crate) icmp_limit: RateLimiter,
+    /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
+    last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
     retries: Wheel<NeighbourHint>,
@@ -168,6 +170,7 @@ impl Network {
             counters: Counters::default(),
             shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
+            last_hint: NeighbourHint::default(),
             resolved: false,
             // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
@@ -227,7 +230,8 @@ impl Network {
             self.counters.ip_no_route += 1;
             return;
         };
-        let (mac, hint) = self.resolve(now, vnic, next_hop, NeighbourHint::default());
+        let (mac, hint) = self.resolve(now, vnic, next_hop, self.last_hint);
+        self.last_hint = hint;
         if prepend_ethernet(&mut frame, self.link.mac, mac.unwrap_or_default(), ethertype).is_none() {
             return;
         }

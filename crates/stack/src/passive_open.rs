@@ -5,7 +5,8 @@ use crate::event::{Chunk, ConnectionId, Event, ListenerId};
 use crate::flow::{FlowKey, FlowOwner};
 use crate::stack::{Stack, TimerKind};
 use crate::tcp::{
-    Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, SegmentIn, TimeWaitVerdict, syn_cookie,
+    Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters, SegmentIn, TimeWaitVerdict,
+    syn_cookie,
 };
 use crate::transport::env;
 use crate::wheel::WheelHandle;
@@ -135,13 +136,19 @@ impl Stack {
         self.reply(key, header);
     }
 
-    /// Forgets a half-open connection; gives back what was known of it.
-    pub(crate) fn remove_half_open(&mut self, slot: u32) -> Option<(FlowKey, ListenerId, HalfOpen)> {
+    /// Forgets a half-open connection.
+    pub(crate) fn remove_half_open(&mut self, slot: u32) {
+        if let Some((key, ..)) = self.take_half_open(slot) {
+            self.transport.flows.remove(&self.secret, &key);
+        }
+    }
+
+    /// Takes a half-open connection out of its table, but leaves its flow, for whatever it becomes.
+    fn take_half_open(&mut self, slot: u32) -> Option<(FlowKey, ListenerId, HalfOpen)> {
         let half = self.transport.half_open.remove(slot)?;
         if let Some(timer) = half.timer {
             self.wheel.cancel(timer);
         }
-        self.transport.flows.remove(&self.secret, &half.key);
         let listener = half.listener;
         if let Some(entry) = self.transport.listeners.get_mut(listener.index(), listener.generation()) {
             entry.half_open = entry.half_open.saturating_sub(1);
@@ -161,17 +168,17 @@ impl Stack {
                 self.reply(key, header);
             }
             HalfOpenVerdict::Reset => self.reply_reset(now, key, segment),
-            HalfOpenVerdict::Remove => {
-                self.remove_half_open(slot);
-            }
+            HalfOpenVerdict::Remove => self.remove_half_open(slot),
             HalfOpenVerdict::Establish => {
                 if self.transport.connections.is_full() {
                     // The peer will repeat its ACK or data; by then there may be room.
                     self.network.counters.tcp_accept_overflow += 1;
                     return;
                 }
-                if let Some((key, listener, state)) = self.remove_half_open(slot) {
-                    self.establish(now, key, listener, &state, segment, payload);
+                if let Some((key, listener, state)) = self.take_half_open(slot)
+                    && !self.establish(now, key, listener, &state, segment, payload)
+                {
+                    self.transport.flows.remove(&self.secret, &key);
                 }
             }
         }
@@ -194,13 +201,12 @@ impl Stack {
         half.timer = None;
         match half.state.on_timer(&mut env!(self, now)) {
             HalfOpenTimer::Repeat => self.repeat_syn_ack(now, slot),
-            HalfOpenTimer::GiveUp => {
-                self.remove_half_open(slot);
-            }
+            HalfOpenTimer::GiveUp => self.remove_half_open(slot),
         }
     }
 
-    /// Makes the connection that a completed handshake stands for.
+    /// Makes the connection that a completed handshake stands for; whether there was room and a route. It takes over the
+    /// flow of the half-open connection, if it was kept in the table.
     fn establish(
         &mut self,
         now: Time,
@@ -209,20 +215,27 @@ impl Stack {
         half: &HalfOpen,
         segment: &SegmentIn<'_>,
         payload: Option<Chunk>,
-    ) {
-        let Some(next_hop) = self.network.routes.next_hop(key.remote_address()) else { return };
+    ) -> bool {
+        let Some(next_hop) = self.network.routes.next_hop(key.remote_address()) else { return false };
         let Some((slot, generation)) = self.transport.connections.next_key() else {
             self.network.counters.tcp_accept_overflow += 1;
-            return;
+            return false;
         };
         let connection = ConnectionId::new(slot, generation);
-        let mut open = self.open_parameters(now, connection, key);
-        open.initial_sequence = half.initial;
+        let open = OpenParameters {
+            id: connection,
+            local_port: key.local_port(),
+            peer_port: key.remote_port(),
+            initial_sequence: half.initial,
+            timestamp_offset: half.timestamp_offset,
+            maximum_segment: half.local_segment,
+        };
         let tcp = Connection::from_half_open(&open, half, segment, &mut env!(self, now));
-        let Some(slot) = self.insert_connection(key, next_hop, tcp) else { return };
+        let Some(slot) = self.insert_connection(key, next_hop, tcp) else { return false };
         self.network.counters.tcp_accepted += 1;
         self.events.push_back(Event::Accepted { connection, listener, peer: key.remote() });
         self.input_connection(now, slot, key, segment, payload);
+        true
     }
 
     /// An ACK that may prove a handshake kept in a cookie; whether it was dealt with.
