@@ -188,6 +188,15 @@ impl RunningEmulator {
         Figures { forward: lanes[0], backward: lanes[1], jitter: lateness.figures() }
     }
 
+    /// The same, of each queue by itself.
+    pub fn queue_figures(&self) -> Vec<Figures> {
+        let read = |report: &Arc<Mutex<Report>>| {
+            let report = report.lock().unwrap_or_else(PoisonError::into_inner);
+            Figures { forward: report.lanes[0], backward: report.lanes[1], jitter: report.lateness.figures() }
+        };
+        self.reports.iter().map(read).collect()
+    }
+
     /// Whether frames go from one interface to the other without being copied by this process.
     pub fn shares_memory(&self) -> bool {
         self.shares_memory

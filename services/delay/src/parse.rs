@@ -59,7 +59,7 @@ pub fn bands(text: &str) -> Result<Vec<Duration>, String> {
 pub fn percentage(text: &str) -> Result<u32, String> {
     match number(text) {
         Some((value, "%")) if value <= 100.0 => Ok((value * 10_000.0).round() as u32),
-        Some((value, "")) if value == 0.0 => Ok(0),
+        Some((0.0, "")) => Ok(0),
         _ => Err(format!("`{text}` is no percentage: write 1% or 0.05%, at most 100%")),
     }
 }
