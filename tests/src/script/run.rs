@@ -43,6 +43,8 @@ pub struct Failure {
     pub place: String,
     /// What is wrong.
     pub message: String,
+    /// By how much the runner itself was late at worst (never under a virtual clock): the machine may be to blame.
+    pub lateness: Duration,
 }
 
 impl fmt::Display for Failure {
@@ -67,6 +69,7 @@ struct Run<'a> {
     translation: Translation,
     /// Time of the previous event.
     last: Duration,
+    lateness: Duration,
 }
 
 /// Runs `script`.
@@ -77,7 +80,7 @@ pub fn run(script: &Script, backend: &mut dyn Backend) -> Result<(), Failure> {
     let (local, remote) = backend.addresses();
     let stack = backend.stack();
     let last = backend.now();
-    let mut run = Run { script, backend, translation: Translation::new(local, remote), last };
+    let mut run = Run { script, backend, translation: Translation::new(local, remote), last, lateness: Duration::ZERO };
     let mut number = 0;
     let lines = script.lines.iter().filter(|line| line.only.is_none_or(|only| only == stack));
     let result = lines.map(|line| (line.number, line)).try_for_each(|(at, line)| {
@@ -85,7 +88,10 @@ pub fn run(script: &Script, backend: &mut dyn Backend) -> Result<(), Failure> {
         run.step(line)
     });
     let result = result.and_then(|()| run.expect_silence());
-    result.map_err(|message| Failure { place: format!("{}:{number}", script.name), message: message + &run.rest() })
+    result.map_err(|message| {
+        let message = message + &run.rest();
+        Failure { place: format!("{}:{number}", script.name), message, lateness: run.lateness }
+    })
 }
 
 impl Run<'_> {
@@ -101,6 +107,7 @@ impl Run<'_> {
         }
         self.backend.wait_until(from);
         self.last = self.backend.now().max(from);
+        self.lateness = self.lateness.max(self.last - from);
         match &line.action {
             Action::Inbound(segment) => {
                 let packet = self.translation.inbound(segment).to_bytes();
