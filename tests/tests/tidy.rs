@@ -178,11 +178,11 @@ fn long_functions(text: &str) -> Vec<(usize, usize)> {
         if !is_function || code.ends_with(';') || code.ends_with('}') {
             continue;
         }
-        let closes = |other: &&str| other.trim_start() == "}" && indent(other) == indent(line);
-        if let Some(length) = lines.iter().skip(start).position(|other| closes(&other)) {
-            if length + 1 > FUNCTION_LINES_MAX {
-                long.push((start + 1, length + 1));
-            }
+        let closes = |other: &str| other.trim_start() == "}" && indent(other) == indent(line);
+        if let Some(length) = lines.iter().skip(start).position(|other| closes(other))
+            && length + 1 > FUNCTION_LINES_MAX
+        {
+            long.push((start + 1, length + 1));
         }
     }
     long

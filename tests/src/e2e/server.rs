@@ -199,6 +199,10 @@ impl Stopped {
                 leaks.push(format!("{name}={} (at most {allowed})", usage[name]));
             }
         }
+        // Frames of content stay ready; each must be known to the content it is for.
+        if usage["prepared_frames_in_use"] != self.last["web"]["ready_frames"] {
+            leaks.push(format!("prepared frames lost: {usage} {}", self.last["web"]));
+        }
         leaks
     }
 }

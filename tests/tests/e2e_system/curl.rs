@@ -56,6 +56,34 @@ fn every_file_of_the_sample_site_arrives_byte_for_byte_in_both_copy_modes() {
 }
 
 #[test]
+fn every_way_to_run_it_serves_the_same_bytes() {
+    scenario(|| {
+        let content = Pages::pattern(3_000_000);
+        let pages = Pages::new().with("data", &content).with("small", "few words");
+        for options in [
+            &["--mtu", "9000"][..],
+            &["--mtu", "9000", "--copy", "per-send"],
+            &["--mtu", "576"],
+            &["--mtu", "3000", "--copy", "per-send", "--memory", "16"],
+            &["--spin", "never"],
+            &["--spin", "always", "--force-copy"],
+            &["--preload", "--cache-control", "max-age=60"],
+            // Far too few ready frames: the rest is copied for each sending.
+            &["--frame-memory", "1"],
+            &["--port", "8080"],
+        ] {
+            let server = Server::start(&[&[pages.argument()], options].concat());
+            assert!(bytes(&server.url("/data")) == content, "{options:?}");
+            assert_eq!(curl([&server.url("/small")]), "few words", "{options:?}");
+            let cached = curl(["-I", &server.url("/data")]).contains("Cache-Control: max-age=60\r\n");
+            assert_eq!(cached, options.contains(&"--preload"), "{options:?}");
+            let stopped = server.stop();
+            assert_eq!((stopped.code, stopped.leaks()), (Some(0), vec![]), "{options:?}");
+        }
+    });
+}
+
+#[test]
 fn ranges_conditions_directories_and_old_clients() {
     scenario(|| {
         let content = Pages::pattern(100_000);
