@@ -19,8 +19,8 @@ pub const PORT: u16 = 7;
 const CLIENT_PORT_FIRST: u16 = 20_000;
 /// Attempts to connect.
 const ATTEMPTS_MAX: u16 = 32;
-/// Bytes handed to the stack and not acknowledged.
-const AHEAD_MAX: u64 = 256 * 1024;
+/// Bytes handed to the stack and not acknowledged, unless told otherwise.
+const AHEAD_BYTES_MAX: u64 = 256 * 1024;
 
 /// The port from which flow `index` is first tried.
 pub fn client_port(index: usize) -> u16 {
@@ -229,12 +229,12 @@ impl Flow {
     }
 
     /// Hands over what may be handed over, and ends the stream after it.
-    fn push(&mut self, context: &mut Context<'_>) {
+    fn push(&mut self, ahead_bytes_max: u64, context: &mut Context<'_>) {
         let Some(connection) = self.connection else { return };
         if !self.connected || self.shut || self.aborted {
             return;
         }
-        while self.handed < self.to_send() && self.handed - self.acked < AHEAD_MAX {
+        while self.handed < self.to_send() && self.handed - self.acked < ahead_bytes_max {
             let length = self.random.between(1, self.plan.piece_bytes_max).min(self.to_send() - self.handed);
             let salt = FlowPlan::salt(self.index, self.side);
             let result = if self.plan.prepared[self.side] {
@@ -364,6 +364,8 @@ pub struct Streams {
     server: SocketAddr,
     /// The flows.
     pub flows: Vec<Flow>,
+    /// Bytes of a flow handed to the stack and not acknowledged.
+    pub ahead_bytes_max: u64,
     by_connection: HashMap<ConnectionId, usize>,
     /// Attempts to connect that had to be repeated.
     pub attempts_failed: u32,
@@ -377,7 +379,14 @@ impl Streams {
     pub fn new(side: usize, server: IpAddr, plans: &[FlowPlan]) -> Streams {
         let flows = plans.iter().enumerate().map(|(index, &plan)| Flow::new(plan, index, side)).collect();
         let server = SocketAddr::new(server, PORT);
-        Streams { side, server, flows, by_connection: HashMap::new(), attempts_failed: 0 }
+        Streams {
+            side,
+            server,
+            flows,
+            ahead_bytes_max: AHEAD_BYTES_MAX,
+            by_connection: HashMap::new(),
+            attempts_failed: 0,
+        }
     }
 
     fn connect(&mut self, index: usize, context: &mut Context<'_>) {
@@ -397,13 +406,14 @@ impl Streams {
     }
 
     fn accept(&mut self, connection: ConnectionId, peer: SocketAddr, context: &mut Context<'_>) {
+        let ahead = self.ahead_bytes_max;
         let index = flow_of_port(peer.port());
         let flow = &mut self.flows[index];
         assert!(flow.connection.is_none() && flow.closed.is_none(), "flow {index} is accepted twice");
         flow.connection = Some(connection);
         flow.connected = true;
         self.by_connection.insert(connection, index);
-        flow.push(context);
+        flow.push(ahead, context);
         flow.maybe_abort(context);
     }
 
@@ -450,13 +460,14 @@ impl Service for Streams {
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        let ahead = self.ahead_bytes_max;
         match event {
             Event::Accepted { connection, peer, .. } => self.accept(connection, peer, context),
             Event::Connected { connection } => {
                 let Some(flow) = self.flow(connection) else { return };
                 assert!(!flow.connected, "connected twice");
                 flow.connected = true;
-                flow.push(context);
+                flow.push(ahead, context);
                 flow.maybe_abort(context);
             }
             Event::Data { connection, chunk } => {
@@ -472,7 +483,7 @@ impl Service for Streams {
                 if flow.acked == flow.handed {
                     assert_eq!(flow.alive.load(Ordering::Relaxed), 0, "all acknowledged, memory still held: {flow:?}");
                 }
-                flow.push(context);
+                flow.push(ahead, context);
             }
             Event::PeerClosed { connection } => {
                 let Some(flow) = self.flow(connection) else { panic!("PeerClosed without a connection") };

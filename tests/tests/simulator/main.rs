@@ -7,6 +7,7 @@
 //! ```
 
 mod attacks;
+mod goodput;
 mod raw;
 mod smoltcp_node;
 mod smoltcp_peer;

@@ -107,7 +107,7 @@ fn scenario(run: &Run, copy_mode: CopyMode, site: &Site) {
             StackNode::new(server_config, entropy_b, web, device, now)
         },
     );
-    world.pause = rare.then_some(Duration::from_micros(300));
+    world.pause = rare.then_some(Duration::from_micros(100));
     let outcome = world.run(world.now_plus(LIMIT), |clients, _| clients.is_finished());
     let clients = &world.a.node.service;
     assert!(clients.is_finished(), "{outcome:?} after {LIMIT:?}: {:#?}", clients.unfinished());
@@ -127,11 +127,11 @@ fn scenario(run: &Run, copy_mode: CopyMode, site: &Site) {
 #[test]
 fn web_prepared_under_faults() {
     let site = site(true);
-    seeds::for_each("web_prepared_under_faults", 60, |run| scenario(run, CopyMode::Pre, &site));
+    seeds::for_each("web_prepared_under_faults", 40, |run| scenario(run, CopyMode::Pre, &site));
 }
 
 #[test]
 fn web_copied_under_faults() {
     let site = site(true);
-    seeds::for_each("web_copied_under_faults", 60, |run| scenario(run, CopyMode::PerSend, &site));
+    seeds::for_each("web_copied_under_faults", 40, |run| scenario(run, CopyMode::PerSend, &site));
 }
