@@ -4,4 +4,5 @@
 pub mod harness;
 pub mod load;
 pub mod machine;
+pub mod paths;
 pub mod web;

@@ -3,6 +3,7 @@
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use qanat_bench::load::duration;
+use qanat_bench::paths::PathsOptions;
 use qanat_bench::web::{WebBenchOptions, chart};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -17,6 +18,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
+    Paths(PathsArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -48,10 +50,36 @@ struct WebArguments {
     json: bool,
 }
 
+/// Our TCP and Linux' over emulated paths: goodput of one connection
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench paths --quick               four paths, under a minute
+  sudo qanat bench paths                       the full table: some half an hour
+  sudo qanat bench paths --filter '1 % loss'   some of its rows")]
+struct PathsArguments {
+    /// Fewer paths, one short run each
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each sender and receiver on each path
+    #[arg(long, value_name = "COUNT")]
+    repetitions: Option<usize>,
+    /// Length of a run
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// Only paths whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Runs a benchmark.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     match &arguments.table {
         Table::Web(web) => run_web(web),
+        Table::Paths(paths) => run_paths(paths),
     }
 }
 
@@ -81,5 +109,27 @@ fn run_web(arguments: &WebArguments) -> Result<(), String> {
     std::fs::write(&arguments.svg, chart(&table).to_svg())
         .map_err(|error| format!("{}: {error}; name another file with --svg", arguments.svg.display()))?;
     eprintln!("picture: {}", arguments.svg.display());
+    Ok(())
+}
+
+fn run_paths(arguments: &PathsArguments) -> Result<(), String> {
+    let options = PathsOptions {
+        quick: arguments.quick,
+        repetitions: arguments.repetitions,
+        duration: arguments.duration,
+        filter: arguments.filter.clone(),
+    };
+    let progress = ProgressBar::new_spinner();
+    let table = qanat_bench::paths::run(&options, &mut |message| {
+        progress.set_message(message.to_owned());
+        progress.tick();
+    });
+    progress.finish_and_clear();
+    let table = table.map_err(|error| error.to_string())?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
+    } else {
+        println!("{table}");
+    }
     Ok(())
 }
