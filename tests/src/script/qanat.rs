@@ -235,6 +235,10 @@ impl QanatBackend {
         config.tcp.no_delay = false;
         for (name, value) in &script.sysctls {
             apply_sysctl(&mut config.tcp, name, value);
+            if name == "tcp_syncookies" && value == "2" {
+                // "Always": no half-open connection is kept.
+                config.half_open_max = 0;
+            }
         }
         for line in script.lines.iter().filter(|line| line.only != Some(Which::Linux)) {
             if let Action::Call(Call { name, arguments, .. }) = &line.action
