@@ -21,14 +21,14 @@ const DISTURBED_MAX: usize = 12;
 /// A runner later than this was kept waiting.
 const DISTURBED: Duration = Duration::from_millis(5);
 
-fn scripts_in(directory: &Path, scripts: &mut Vec<Script>) {
+fn scripts_in(root: &Path, directory: &Path, scripts: &mut Vec<Script>) {
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();
     for path in paths {
         if path.is_dir() {
-            scripts_in(&path, scripts);
+            scripts_in(root, &path, scripts);
         } else if path.extension().is_some_and(|extension| extension == "pkt") {
-            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let name = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
             let text = std::fs::read_to_string(&path).unwrap();
             scripts.push(parse::parse(&name, &text).unwrap_or_else(|error| panic!("{error}")));
         }
@@ -37,7 +37,8 @@ fn scripts_in(directory: &Path, scripts: &mut Vec<Script>) {
 
 fn all_scripts() -> Vec<Script> {
     let mut scripts = Vec::new();
-    scripts_in(&Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts"), &mut scripts);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts");
+    scripts_in(&root, &root, &mut scripts);
     scripts
 }
 

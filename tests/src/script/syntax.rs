@@ -26,7 +26,7 @@ pub enum Note {
 /// A script.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// File name without directory.
+    /// Path below the directory of scripts.
     pub name: String,
     /// First comment: one line on what it shows.
     pub title: String,
