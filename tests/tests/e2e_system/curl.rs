@@ -72,8 +72,12 @@ fn every_way_to_run_it_serves_the_same_bytes() {
             &["--frame-memory", "1"],
             &["--port", "8080"],
         ] {
-            let server = Server::start(&[&[pages.argument()], options].concat());
-            assert!(bytes(&server.url("/data")) == content, "{options:?}");
+            let mut server = Server::start(&[&[pages.argument()], options].concat());
+            let outcome = Program::new("curl").arguments(["-sS", "--max-time", "10", &server.url("/data")]).run();
+            if outcome.stdout != content {
+                let sockets = Program::new("ss").arguments(["-tin"]).run().text();
+                panic!("{options:?}: {}\n{}\n{sockets}", outcome.stderr, server.figures());
+            }
             assert_eq!(curl([&server.url("/small")]), "few words", "{options:?}");
             let cached = curl(["-I", &server.url("/data")]).contains("Cache-Control: max-age=60\r\n");
             assert_eq!(cached, options.contains(&"--preload"), "{options:?}");
