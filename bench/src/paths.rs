@@ -227,7 +227,7 @@ fn measure(case: &PathCase, peer: usize, seed: u64, duration: Duration) -> Resul
             let reasons: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
             format!("{}, {}: nothing arrived; {}", case.name(), PEERS[peer], reasons.join("; "))
         });
-        Ok::<f64, String>(goodput?)
+        goodput
     });
     let result = result.map_err(HarnessError::Child);
     drop(emulator);
