@@ -223,11 +223,10 @@ fn measure(case: &PathCase, peer: usize, seed: u64, duration: Duration) -> Resul
         watch.is_over.store(true, Ordering::Relaxed);
         stop.request();
         let outcomes = [sender, receiver].map(|side| side.join().unwrap_or_else(|_| Err("a side died".to_owned())));
-        let goodput = goodput.ok_or_else(|| {
+        goodput.ok_or_else(|| {
             let reasons: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
             format!("{}, {}: nothing arrived; {}", case.name(), PEERS[peer], reasons.join("; "))
-        });
-        goodput
+        })
     });
     let result = result.map_err(HarnessError::Child);
     drop(emulator);
