@@ -1,0 +1,182 @@
+//! Our TCP and Linux' over emulated paths, in turn in the same run: goodput, fairness, many downloads.
+//!
+//! ```text
+//!  namespace A: the kernel (10.78.0.1) or our stack (10.78.0.3) ── `qanat delay` ── namespace B: the kernel (10.78.0.2)
+//! ```
+//! The kernel's side sends with CUBIC. Bytes are counted where they arrive, from the first one on.
+//!
+//! * [`case`]: the paths
+//! * [`run`](mod@self::run): one measurement
+//! * [`kernel`], [`ours`]: the two sides
+
+mod case;
+mod kernel;
+mod ours;
+mod run;
+mod watch;
+
+use crate::harness::HarnessError;
+use crate::harness::environment::Environment;
+use crate::harness::statistics::Summary;
+use crate::harness::table::{Column, Row, Table};
+use case::{DOWNLOADS, FAIRNESS, GOODPUT, PathCase};
+use run::Measured;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+/// What a side says when it fails.
+type Failure = String;
+
+const PORT: u16 = 5_001;
+/// Our stack's address in the first namespace, beside the kernel's.
+const OURS: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 3);
+/// Size of a download.
+const DOWNLOAD_BYTES: usize = 1 << 20;
+/// The bar of goodput, of that of Linux to Linux.
+const RATIO_MIN: f64 = 0.95;
+/// The bar of each flow's share.
+const SHARE_MIN_PERCENT: f64 = 35.0;
+/// The part of a run in which shares settle.
+const SETTLING: f64 = 0.4;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct PathsOptions {
+    /// Fewer paths, one short run each.
+    pub quick: bool,
+    /// Runs of each peer on each path.
+    pub repetitions: Option<usize>,
+    /// Length of a run.
+    pub duration: Option<Duration>,
+    /// Only paths whose name contains this.
+    pub filter: Option<String>,
+}
+
+/// One kind of measurement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Goodput,
+    Downloads,
+    Fairness,
+}
+
+impl Kind {
+    fn cases(self) -> &'static [PathCase] {
+        match self {
+            Kind::Goodput => &GOODPUT,
+            Kind::Downloads => &DOWNLOADS,
+            Kind::Fairness => &FAIRNESS,
+        }
+    }
+
+    fn name(self, case: &PathCase) -> String {
+        match self {
+            Kind::Goodput => case.name(),
+            Kind::Downloads => format!("downloads of 1 MiB: {}", case.name()),
+            Kind::Fairness => format!("side by side: {}", case.name()),
+        }
+    }
+
+    /// What takes turns.
+    fn peers(self) -> &'static [&'static str] {
+        match self {
+            Kind::Goodput | Kind::Downloads => &["Linux → Linux", "Qanat → Linux", "Linux → Qanat"],
+            Kind::Fairness => &["Linux beside Linux", "Qanat beside Linux"],
+        }
+    }
+}
+
+/// Measures all paths.
+///
+/// # Errors
+/// No privileges, a refusal of the system, or a connection that never delivers.
+pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 3 }).max(1);
+    let all = [Kind::Goodput, Kind::Downloads, Kind::Fairness];
+    let all = all.into_iter().flat_map(|kind| kind.cases().iter().map(move |case| (kind, case)));
+    let wanted = |(kind, case): &(Kind, &PathCase)| {
+        (case.is_quick || !options.quick)
+            && options.filter.as_ref().is_none_or(|text| kind.name(case).contains(text.as_str()))
+    };
+    let cases: Vec<(Kind, &PathCase)> = all.clone().filter(wanted).collect();
+    if cases.is_empty() {
+        let names: Vec<String> = all.map(|(kind, case)| kind.name(case)).collect();
+        return Err(HarnessError::Option(format!("no path is called so; there are: {}", names.join("; "))));
+    }
+    let mut table = table();
+    for (kind, case) in cases {
+        let peers = kind.peers();
+        let quick = Duration::from_secs(if kind == Kind::Fairness { 10 } else { 2 });
+        let whole = Duration::from_secs(case.seconds);
+        let duration = options.duration.unwrap_or(if options.quick { quick } else { whole });
+        let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); peers.len()];
+        for repetition in 0..repetitions {
+            for (peer, measured) in measured.iter_mut().enumerate() {
+                progress(&format!("{}: {} ({} of {repetitions})", kind.name(case), peers[peer], repetition + 1));
+                let one = run::measure(kind, case, peer, repetition as u64 + 1, duration);
+                measured.push(
+                    one.map_err(|error| HarnessError::Child(format!("{}, {}: {error}", kind.name(case), peers[peer])))?,
+                );
+            }
+        }
+        table.rows.extend(rows(kind, case, &measured));
+    }
+    Ok(table)
+}
+
+fn table() -> Table {
+    let mut table = Table {
+        title: "Linux' and our TCP over emulated paths".to_owned(),
+        command: "sudo qanat bench paths".to_owned(),
+        environment: Environment::here(),
+        columns: vec![
+            Column::new("goodput_mbit", "Mbit/s", 1).with_spread(),
+            Column::new("ratio", "× Linux → Linux", 2),
+            Column::new("share_percent", "its share, %", 0).with_spread(),
+        ],
+        rows: Vec::new(),
+        remarks: vec![
+            "Goodput is of all connections together, medians of runs in turn. Loss, lateness and copies are by seed and \
+             hold for both directions; each repetition has its own seed, the same for all peers."
+                .to_owned(),
+            format!("The bar of goodput is a ratio of at least {RATIO_MIN}; of downloads, 1 for Qanat → Linux."),
+            format!(
+                "Side by side: one flow each over one bottleneck, begun a second apart, by turns one and the other first; \
+                 the share is the named flow's of what both got in the last {:.0} % of the run. The bar is {} to {} %.",
+                (1.0 - SETTLING) * 100.0,
+                SHARE_MIN_PERCENT,
+                100.0 - SHARE_MIN_PERCENT
+            ),
+            "Our receiver offers a window of 6 MiB, where Linux tunes its own up to as much.".to_owned(),
+        ],
+    };
+    table.environment.link = "two veth devices (MTU 1500), `qanat delay` between them".to_owned();
+    table.environment.peers = vec!["Linux TCP with CUBIC".to_owned(), "Qanat's stack over AF_XDP".to_owned()];
+    table.environment.pinning = "none: sender, emulator and receiver share the processors".to_owned();
+    table
+}
+
+fn rows(kind: Kind, case: &PathCase, measured: &[Vec<Measured>]) -> Vec<Row> {
+    let goodput = |runs: &[Measured]| Summary::of(runs.iter().map(|run| run.goodput));
+    let linux = measured.first().and_then(|runs| goodput(runs)).map_or(f64::NAN, |summary| summary.median);
+    let row = |(peer, (name, runs)): (usize, (&&str, &Vec<Measured>))| {
+        let goodput = goodput(runs);
+        let ratio = goodput.and_then(|summary| Summary::of([summary.median / linux]));
+        let share = Summary::of(runs.iter().filter_map(|run| run.share_percent));
+        let bar = if kind == Kind::Downloads && peer == 1 { 1.0 } else { RATIO_MIN };
+        let mut notes = Vec::new();
+        if kind != Kind::Fairness && peer > 0 && ratio.is_some_and(|ratio| ratio.median < bar) {
+            notes.push("below the bar".to_owned());
+        }
+        if peer > 0 && share.is_some_and(|share| (share.median - 50.0).abs() > 50.0 - SHARE_MIN_PERCENT) {
+            notes.push("unfair".to_owned());
+        }
+        let troubles: u64 = runs.iter().map(|run| run.emulator_lost).sum();
+        if troubles > 0 {
+            notes.push(format!("the emulator lost {troubles} packets that it should not"));
+        }
+        let values = vec![goodput, ratio, share];
+        Row { case: kind.name(case), peer: (*name).to_owned(), values, note: notes.join("; ") }
+    };
+    kind.peers().iter().zip(measured).enumerate().map(row).collect()
+}

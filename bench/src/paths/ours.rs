@@ -1,0 +1,160 @@
+//! Our stack as sender, receiver, server and client.
+
+use super::watch::Watch;
+use super::{DOWNLOAD_BYTES, Failure, OURS, PORT};
+use qanat::nic::MemoryPlan;
+use qanat::{
+    AttachOptions, Attachment, Bytes, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime,
+    RuntimeOptions, Service, StopHandle, entropy,
+};
+use qanat_delay::Lab;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Lent to our stack at once for each connection: more than any path here holds.
+const LENT_PIECES: u32 = 16;
+const PIECE_BYTES: u32 = 1 << 20;
+/// As far as Linux' receive window grows by itself (`tcp_rmem`); ours doesn't grow, so it is given.
+const RECEIVE_WINDOW_BYTES: u32 = 6 << 20;
+/// Frames for such a window out of order.
+const RECEIVE_FRAMES_MAX: usize = 12_288;
+
+/// Runs our stack in the first namespace, beside the kernel's.
+pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Result<(), Failure> {
+    let mut options = AttachOptions::new(IpAddr::V4(OURS), 24);
+    options.interface = Some(lab.ends()[0].host_name().to_owned());
+    options.namespace = Some(lab.namespaces()[0].clone());
+    let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;
+    // Enough for everything on the longest path.
+    let plan = MemoryPlan { receive_frames: 16_384, transmit_frames: 16_384, ..MemoryPlan::default() };
+    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
+    let seed = entropy().map_err(|error| error.to_string())?;
+    let mut config = attachment.config().clone();
+    config.tcp.receive_window = RECEIVE_WINDOW_BYTES;
+    config.tcp.receive_frames_max = RECEIVE_FRAMES_MAX;
+    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
+    let options = RuntimeOptions { grace: Duration::ZERO, ..RuntimeOptions::default() };
+    runtime.run(&mut service, stop, options, &mut |_, _| {}).map_err(|error| error.to_string())
+}
+
+fn listen(context: &mut Context<'_>) -> Result<(), Failure> {
+    let local = SocketAddr::new(IpAddr::V4(OURS), PORT);
+    context.listen(local, ListenOptions::default()).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// Sends as much as it may.
+pub(super) struct Sender {
+    to: SocketAddr,
+    connections: usize,
+    piece: Bytes,
+    /// Of each connection: acknowledged bytes not yet followed by new ones.
+    credits: HashMap<ConnectionId, u32>,
+}
+
+impl Sender {
+    pub(super) fn new(to: SocketAddr, connections: usize) -> Sender {
+        Sender { to, connections, piece: Bytes::from(vec![0x5a; PIECE_BYTES as usize]), credits: HashMap::new() }
+    }
+
+    fn send(&mut self, connection: ConnectionId, bytes: u32, context: &mut Context<'_>) {
+        let credit = self.credits.entry(connection).or_default();
+        *credit += bytes;
+        while *credit >= PIECE_BYTES && context.send(connection, self.piece.clone()).is_ok() {
+            *credit -= PIECE_BYTES;
+        }
+    }
+}
+
+impl Service for Sender {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        for _ in 0..self.connections {
+            context.connect(self.to, ConnectOptions::default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Connected { connection } => self.send(connection, LENT_PIECES * PIECE_BYTES, context),
+            Event::Acked { connection, bytes } => self.send(connection, bytes, context),
+            _ => {}
+        }
+    }
+}
+
+/// Takes what comes.
+pub(super) struct Receiver<'a> {
+    pub watch: &'a Watch,
+}
+
+impl Service for Receiver<'_> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        listen(context)
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        if let Event::Data { connection, chunk } = event {
+            self.watch.add(chunk.len());
+            context.consume(connection, chunk);
+        }
+    }
+}
+
+/// Answers every connection with a download.
+pub(super) struct DownloadServer {
+    bytes: Bytes,
+}
+
+impl DownloadServer {
+    pub(super) fn new() -> DownloadServer {
+        DownloadServer { bytes: Bytes::from(vec![0x5a; DOWNLOAD_BYTES]) }
+    }
+}
+
+impl Service for DownloadServer {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        listen(context)
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        if let Event::Accepted { connection, .. } = event {
+            // A connection gone meanwhile is told of by its `Closed`.
+            let _ = context.send(connection, self.bytes.clone());
+            let _ = context.close(connection);
+        }
+    }
+}
+
+/// Clients, each downloading again and again.
+pub(super) struct DownloadClients<'a> {
+    pub to: SocketAddr,
+    pub count: usize,
+    pub watch: &'a Watch,
+}
+
+impl Service for DownloadClients<'_> {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        for _ in 0..self.count {
+            context.connect(self.to, ConnectOptions::default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Data { connection, chunk } => {
+                self.watch.add(chunk.len());
+                context.consume(connection, chunk);
+            }
+            Event::PeerClosed { connection } => {
+                let _ = context.close(connection);
+            }
+            Event::Closed { .. } => {
+                // No room for it is told by a lower number of downloads.
+                let _ = context.connect(self.to, ConnectOptions::default());
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! One measurement on a path made for it.
+
+use super::case::PathCase;
+use super::ours::{DownloadClients, DownloadServer, Receiver, Sender};
+use super::watch::{Watch, rates};
+use super::{Failure, Kind, OURS, PORT, SETTLING, kernel, ours};
+use qanat::StopHandle;
+use qanat_delay::{Emulator, Lab, LabConfig};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::Duration;
+
+/// What one run gave.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Measured {
+    /// Mbit/s of everything.
+    pub goodput: f64,
+    /// Of the first of two flows.
+    pub share_percent: Option<f64>,
+    /// Packets lost by the emulator for want of room or time, which it was not asked to lose.
+    pub emulator_lost: u64,
+}
+
+/// Between the beginnings of two flows side by side.
+const HEAD_START: Duration = Duration::from_secs(1);
+/// Until our side listens: a refusal would end a client.
+const LISTENING: Duration = Duration::from_millis(200);
+
+type Side<'scope> = ScopedJoinHandle<'scope, Result<(), Failure>>;
+
+/// The two namespaces and who is in them.
+struct Site<'a> {
+    lab: &'a Lab,
+    stop: &'a StopHandle,
+    connections: usize,
+}
+
+fn kernel_address(side: usize, port: u16) -> SocketAddr {
+    let address: Ipv4Addr = Lab::ADDRESSES[side];
+    SocketAddr::new(IpAddr::V4(address), port)
+}
+
+/// A run of one peer.
+pub(super) fn measure(
+    kind: Kind,
+    case: &PathCase,
+    peer: usize,
+    seed: u64,
+    duration: Duration,
+) -> Result<Measured, Failure> {
+    let lab = Lab::create(LabConfig::default()).map_err(|error| error.to_string())?;
+    let emulator = Emulator::start(&case.config(&lab, seed)).map_err(|error| error.to_string())?;
+    let stop = StopHandle::new().map_err(|error| format!("a doorbell: {error}"))?;
+    let site = Site { lab: &lab, stop: &stop, connections: case.connections };
+    let (goodput, share_percent) = match kind {
+        Kind::Goodput => (site.goodput(peer, duration)?, None),
+        Kind::Downloads => (site.downloads(peer, duration)?, None),
+        Kind::Fairness => {
+            let [first, second] = site.side_by_side(peer, seed, duration)?;
+            (first + second, Some(first / (first + second) * 100.0))
+        }
+    };
+    let figures = emulator.stop();
+    let lost = |lane: &qanat_delay::LaneFigures| {
+        lane.held_full + lane.oversize + lane.copy_failed + lane.receive_dropped + lane.transmit_lost
+    };
+    Ok(Measured { goodput, share_percent, emulator_lost: lost(&figures.forward) + lost(&figures.backward) })
+}
+
+impl Site<'_> {
+    /// Streams from namespace A to B, or from B to our stack in A.
+    fn goodput(&self, peer: usize, duration: Duration) -> Result<f64, Failure> {
+        let watch = Watch::default();
+        let (there, count) = (kernel_address(1, PORT), self.connections);
+        let listener = kernel::listen(self.lab, 1, there)?;
+        std::thread::scope(|scope| {
+            let receiver = match peer {
+                2 => scope.spawn(|| ours::run(self.lab, Receiver { watch: &watch }, self.stop)),
+                _ => scope.spawn(|| kernel::accept(&listener, &watch, kernel::receive)),
+            };
+            let sender = match peer {
+                0 => scope.spawn(|| kernel::send(self.lab, 0, there, count, &watch)),
+                1 => scope.spawn(|| ours::run(self.lab, Sender::new(there, count), self.stop)),
+                _ => {
+                    std::thread::sleep(LISTENING);
+                    let here = SocketAddr::new(IpAddr::V4(OURS), PORT);
+                    let watch = &watch;
+                    scope.spawn(move || kernel::send(self.lab, 1, here, count, watch))
+                }
+            };
+            self.conclude([&watch, &watch], [sender, receiver], || rates(&[&watch], duration)[0])
+        })
+    }
+
+    /// Downloads from namespace A to B, or from B to our stack in A.
+    fn downloads(&self, peer: usize, duration: Duration) -> Result<f64, Failure> {
+        let watch = Watch::default();
+        let (here, count) = (SocketAddr::new(IpAddr::V4(OURS), PORT), self.connections);
+        let served = if peer == 2 { kernel_address(1, PORT) } else { kernel_address(0, PORT) };
+        let listener = kernel::listen(self.lab, if peer == 2 { 1 } else { 0 }, served)?;
+        std::thread::scope(|scope| {
+            let server = match peer {
+                1 => scope.spawn(|| ours::run(self.lab, DownloadServer::new(), self.stop)),
+                _ => scope.spawn(|| kernel::accept(&listener, &watch, kernel::serve_download)),
+            };
+            std::thread::sleep(LISTENING);
+            let clients = match peer {
+                0 => scope.spawn(|| kernel::download(self.lab, 1, served, count, &watch)),
+                1 => scope.spawn(|| kernel::download(self.lab, 1, here, count, &watch)),
+                _ => scope.spawn(|| {
+                    let clients = DownloadClients { to: served, count, watch: &watch };
+                    ours::run(self.lab, clients, self.stop)
+                }),
+            };
+            self.conclude([&watch, &watch], [server, clients], || rates(&[&watch], duration)[0])
+        })
+    }
+
+    /// Two flows from A to B, the first of them ours if `peer` is 1.
+    fn side_by_side(&self, peer: usize, seed: u64, duration: Duration) -> Result<[f64; 2], Failure> {
+        let watches = [Watch::default(), Watch::default()];
+        let ends = [kernel_address(1, PORT), kernel_address(1, PORT + 1)];
+        let listeners = [kernel::listen(self.lab, 1, ends[0])?, kernel::listen(self.lab, 1, ends[1])?];
+        std::thread::scope(|scope| {
+            let [first, second] = &watches;
+            let receivers = [0, 1].map(|flow: usize| {
+                let (listener, watch) = (&listeners[flow], &watches[flow]);
+                scope.spawn(move || kernel::accept(listener, watch, kernel::receive))
+            });
+            let start = |flow: usize| self.begin_flow(scope, flow == 0 && peer == 1, ends[flow], &watches[flow]);
+            let leader = (seed % 2) as usize;
+            let leading = start(leader);
+            // It has its head start from its first byte on.
+            watches[leader].has_begun();
+            std::thread::sleep(HEAD_START);
+            let following = start(1 - leader);
+            let [one, other] = receivers;
+            let sides = [leading, following, one, other];
+            self.conclude([first, second], sides, || {
+                std::thread::sleep(duration.mul_f64(SETTLING));
+                let rates = rates(&[first, second], duration.mul_f64(1.0 - SETTLING));
+                [rates[0], rates[1]]
+            })
+        })
+    }
+
+    fn begin_flow<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        is_ours: bool,
+        to: SocketAddr,
+        watch: &'scope Watch,
+    ) -> Side<'scope> {
+        scope.spawn(move || {
+            if is_ours {
+                ours::run(self.lab, Sender::new(to, 1), self.stop)
+            } else {
+                kernel::send(self.lab, 0, to, 1, watch)
+            }
+        })
+    }
+
+    /// Measures once both watches have seen something, then ends everybody. A failure of a side counts only if nothing
+    /// came: ends are abrupt.
+    fn conclude<T, const SIDES: usize>(
+        &self,
+        watches: [&Watch; 2],
+        sides: [Side<'_>; SIDES],
+        measure: impl FnOnce() -> T,
+    ) -> Result<T, Failure> {
+        let begun = watches.iter().all(|watch| watch.has_begun());
+        let result = begun.then(measure);
+        watches.iter().for_each(|watch| watch.end());
+        self.stop.request();
+        let outcomes = sides.map(|side| side.join().unwrap_or_else(|_| Err("a side died".to_owned())));
+        result.ok_or_else(|| {
+            let reasons: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
+            format!("nothing arrived; {}", reasons.join("; "))
+        })
+    }
+}
