@@ -379,6 +379,10 @@ impl<V: Vnic, C: Clock> Vnic for Fault<V, C> {
         self.inner.transmit_pool()
     }
 
+    fn receive_frame_count(&self) -> u32 {
+        self.inner.receive_frame_count()
+    }
+
     fn prepared_pool(&self) -> &Pool {
         self.inner.prepared_pool()
     }

@@ -11,7 +11,9 @@
 
 use std::cell::UnsafeCell;
 use std::fmt;
+use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -29,33 +31,56 @@ impl Region {
     /// # Errors
     /// `InvalidInput` for a size or count out of range; else what `mmap` says (`ENOMEM`).
     pub fn new(frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        let valid = frame_size.is_power_of_two() && (512..=65_536).contains(&frame_size) && frame_count > 0;
-        if !valid {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"
-                ),
-            ));
+        let length = check(frame_count, frame_size)?;
+        Region::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, frame_count, frame_size)
+    }
+
+    /// As [`new`](Region::new), in a memory file that another process can be given to register with a device. Its size
+    /// is sealed, so that nobody, this process included, can pull the memory from under the other.
+    ///
+    /// # Errors
+    /// As for `new`; what `memfd_create` says.
+    pub fn in_memory_file(frame_count: u32, frame_size: u32) -> io::Result<(Rc<Region>, OwnedFd)> {
+        let length = check(frame_count, frame_size)?;
+        let (name, flags) = (c"qanat-frames", libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+        // SAFETY: a NUL-terminated name.
+        let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
         }
-        let length = frame_count as usize * frame_size as usize;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            )
-        };
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        file.set_len(length as u64)?;
+        let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+        // SAFETY: takes no pointers.
+        if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let region = Region::map(length, libc::MAP_SHARED, fd, frame_count, frame_size)?;
+        Ok((region, file.into()))
+    }
+
+    /// Maps another process's memory file; its size must be sealed, and be that of these frames.
+    pub(crate) fn of_memory_file(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
+        let length = check(frame_count, frame_size)?;
+        Region::map(length, libc::MAP_SHARED, file.as_raw_fd(), frame_count, frame_size)
+    }
+
+    fn map(length: usize, flags: i32, fd: i32, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory. A memory file behind it
+        // is sealed in its size.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, fd, 0) };
         if address == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         // Large pages where the kernel has them: prepared content may be gigabytes. Advice only, so errors don't matter.
+        // A core dump without packets: peers' data is not for a crash report, and a restart must not wait for gigabytes.
         // SAFETY: the mapping just made, in its length.
-        unsafe { libc::madvise(address, length, libc::MADV_HUGEPAGE) };
+        unsafe {
+            libc::madvise(address, length, libc::MADV_HUGEPAGE);
+            libc::madvise(address, length, libc::MADV_DONTDUMP);
+        }
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         Ok(Rc::new(Region { base, frame_size, frame_count, assigned: std::cell::Cell::new(0) }))
     }
@@ -99,9 +124,20 @@ impl Region {
     }
 }
 
+/// Length in bytes, if sizes are in range.
+fn check(frame_count: u32, frame_size: u32) -> io::Result<usize> {
+    if !frame_size.is_power_of_two() || !(512..=65_536).contains(&frame_size) || frame_count == 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"),
+        ));
+    }
+    Ok(frame_count as usize * frame_size as usize)
+}
+
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and every Frame and Pool holds an Rc of this Region,
+        // SAFETY: the mapping was made by `map` with this length, and every Frame and Pool holds an Rc of this Region,
         // so nothing refers to it any more.
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.length());

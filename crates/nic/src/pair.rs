@@ -483,6 +483,10 @@ impl Vnic for Pair {
         &self.memory.transmit
     }
 
+    fn receive_frame_count(&self) -> u32 {
+        self.memory.receive.frame_count()
+    }
+
     fn prepared_pool(&self) -> &Pool {
         &self.memory.prepared
     }

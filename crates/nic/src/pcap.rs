@@ -146,6 +146,10 @@ impl<V: Vnic, C: Clock, W: Write> Vnic for Pcap<V, C, W> {
         self.inner.transmit_pool()
     }
 
+    fn receive_frame_count(&self) -> u32 {
+        self.inner.receive_frame_count()
+    }
+
     fn prepared_pool(&self) -> &Pool {
         self.inner.prepared_pool()
     }

@@ -2,6 +2,7 @@
 
 use crate::memory::{Pool, Region};
 use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// The frames of one queue. Disjoint shares of one region: a flood of received packets can't starve the sender.
@@ -61,7 +62,26 @@ impl MemoryPlan {
         Ok((self.cut(&region)?, self.cut(&region)?))
     }
 
+    /// As [`allocate`](MemoryPlan::allocate), in a memory file of sealed size, to be registered by another process.
+    ///
+    /// # Errors
+    /// As for `allocate`.
+    pub fn allocate_in_memory_file(&self) -> io::Result<(FrameMemory, OwnedFd)> {
+        let (region, file) = Region::in_memory_file(self.frame_count(1)?, self.frame_size)?;
+        Ok((self.cut(&region)?, file))
+    }
+
+    /// Maps a memory file that another process made with this plan.
+    pub(crate) fn map_memory_file(&self, file: BorrowedFd<'_>) -> io::Result<Rc<Region>> {
+        Region::of_memory_file(file, self.frame_count(1)?, self.frame_size)
+    }
+
     fn map(&self, shares: u32) -> io::Result<Rc<Region>> {
+        Region::new(self.frame_count(shares)?, self.frame_size)
+    }
+
+    /// Frames of all pools, of as many queues as share the region.
+    fn frame_count(&self, shares: u32) -> io::Result<u32> {
         if !matches!(self.frame_size, 2048 | 4096) {
             let message = format!("frame size {}: must be 2048 or 4096 bytes", self.frame_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
@@ -69,8 +89,7 @@ impl MemoryPlan {
         let count = self.receive_frames.checked_add(self.transmit_frames);
         let count = count.and_then(|sum| sum.checked_add(self.prepared_frames));
         let count = count.and_then(|sum| sum.checked_mul(shares));
-        let count = count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 frames"))?;
-        Region::new(count, self.frame_size)
+        count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 frames"))
     }
 
     fn cut(&self, region: &Rc<Region>) -> io::Result<FrameMemory> {

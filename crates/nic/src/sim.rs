@@ -245,6 +245,10 @@ impl<V: Vnic, C: Clock> Vnic for SimulatedLink<V, C> {
         self.inner.transmit_pool()
     }
 
+    fn receive_frame_count(&self) -> u32 {
+        self.inner.receive_frame_count()
+    }
+
     fn prepared_pool(&self) -> &Pool {
         self.inner.prepared_pool()
     }

@@ -137,8 +137,9 @@ impl Veth {
     }
 }
 
-/// Keeps the anonymous namespace's own kernel from speaking (IPv6 autoconfiguration, MLD) on devices to come.
-fn silence_kernel() {
+/// Keeps the kernel of the calling thread's namespace, an anonymous one, from speaking (IPv6 autoconfiguration, MLD) on
+/// devices to come.
+pub fn silence_kernel() {
     for scope in ["default", "all"] {
         // Without IPv6 in the kernel there is nothing to silence.
         let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1");

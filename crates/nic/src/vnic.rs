@@ -128,6 +128,11 @@ pub trait Vnic {
     /// Where frames to transmit come from.
     fn transmit_pool(&self) -> &Pool;
 
+    /// Frames it receives into, those held by whoever received them included; 0: unknown.
+    fn receive_frame_count(&self) -> u32 {
+        0
+    }
+
     /// Frames set aside at opening for prepared content: shares the device's memory, never used by the driver.
     fn prepared_pool(&self) -> &Pool;
 
@@ -162,6 +167,10 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn transmit_pool(&self) -> &Pool {
         (**self).transmit_pool()
+    }
+
+    fn receive_frame_count(&self) -> u32 {
+        (**self).receive_frame_count()
     }
 
     fn prepared_pool(&self) -> &Pool {

@@ -4,11 +4,14 @@
 //! thread that will use the queue and opened there into an [`AfXdp`], which is a [`Vnic`](crate::Vnic). The program stays
 //! attached as long as the interface or one of its queues is open, and never longer than the process lives.
 
+mod handed;
+mod inject;
 mod program;
 mod queue;
 mod ring;
 mod socket;
 
+pub use handed::{HandedCard, HandedQueue, hand_over};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
 
@@ -68,12 +71,14 @@ pub struct AttachConfig {
     pub rings: RingSizes,
     /// Let transmitted packets consist of several frames. Set by itself when the MTU needs it.
     pub transmit_scatter: bool,
-    /// Offer transmit checksum offload where the kernel has it.
+    /// Offer transmit checksum offload where the kernel has it and frames are not injected.
     pub transmit_checksum: bool,
+    /// Send large batches through veth without socket buffers, where the kernel can.
+    pub injection: bool,
 }
 
 impl Default for AttachConfig {
-    /// One queue, no rules, zero-copy if possible, checksum offload if possible. The interface must be named.
+    /// One queue, no rules; zero-copy, checksum offload and injection if possible. The interface must be named.
     fn default() -> AttachConfig {
         AttachConfig {
             interface: String::new(),
@@ -84,6 +89,7 @@ impl Default for AttachConfig {
             rings: RingSizes::default(),
             transmit_scatter: false,
             transmit_checksum: true,
+            injection: true,
         }
     }
 }

@@ -257,14 +257,16 @@ fn try_attach(object: &mut Ebpf, name: &str, index: u32) -> Result<OwnedFd, Atte
     let program: &mut Xdp = program.try_into().map_err(Attempt::Load)?;
     program.load().map_err(Attempt::Load)?;
     let fd = program.fd().map_err(Attempt::Load)?;
-    create_link(fd.as_fd(), index).map_err(Attempt::Link)
+    create_link(fd.as_fd(), index, XDP_FLAGS_DRV_MODE).map_err(Attempt::Link)
 }
 
-/// `BPF_LINK_CREATE`, native mode. Not aya's `attach`: that falls back to netlink, whose attachment would outlive us.
-fn create_link(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
+/// Native mode.
+const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+
+/// `BPF_LINK_CREATE`. Not aya's `attach`: that falls back to netlink, whose attachment would outlive us.
+pub(super) fn create_link(program: BorrowedFd<'_>, index: u32, flags: u32) -> io::Result<OwnedFd> {
     const BPF_LINK_CREATE: i64 = 28;
     const BPF_XDP: u32 = 37;
-    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
     #[repr(C, align(8))]
     struct Attributes {
         program: u32,
@@ -277,7 +279,7 @@ fn create_link(program: BorrowedFd<'_>, index: u32) -> io::Result<OwnedFd> {
         program: program.as_raw_fd() as u32,
         target: index,
         attach_type: BPF_XDP,
-        flags: XDP_FLAGS_DRV_MODE,
+        flags,
         rest: [0; 4],
     };
     // SAFETY: a live attribute block of this length, zero beyond the fields this command has.
@@ -309,7 +311,7 @@ fn link_error(error: io::Error, name: &str, mtu: u32, driver: &str) -> DeviceErr
 }
 
 /// Tells missing privileges apart in aya's nested errors.
-fn load_error(error: EbpfError) -> DeviceError {
+pub(super) fn load_error(error: EbpfError) -> DeviceError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
         if let Some(system) = current.downcast_ref::<io::Error>() {
@@ -325,13 +327,13 @@ fn load_error(error: EbpfError) -> DeviceError {
     DeviceError::System { what: "load the XDP program".to_owned(), source: io::Error::other(error) }
 }
 
-fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, DeviceError> {
+pub(super) fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, DeviceError> {
     let missing = || DeviceError::Invalid { reason: format!("the XDP program has no map {name}: rebuild") };
     let map = object.take_map(name).ok_or_else(missing)?;
     T::try_from(map).map_err(|error| map_error("open the XDP program's maps", error))
 }
 
-fn map_error(what: &'static str, error: MapError) -> DeviceError {
+pub(super) fn map_error(what: &'static str, error: MapError) -> DeviceError {
     match error {
         MapError::SyscallError(error) => DeviceError::system(what, error.io_error),
         other => DeviceError::System { what: what.to_owned(), source: io::Error::other(other) },

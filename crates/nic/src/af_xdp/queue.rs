@@ -7,6 +7,7 @@
 //!
 //! A frame is in exactly one of: its pool, a `Frame`, the kernel (fill ring … receive ring), `in_flight`.
 
+use super::ring::Producer;
 use super::socket::{Socket, SocketConfig};
 use super::{QueueOpener, RingSizes};
 use crate::error::DeviceError;
@@ -16,14 +17,15 @@ use crate::vnic::{
     Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
 };
 use libc::xdp_desc;
+use qanat_wire::ethernet::MacAddress;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// What the kernel keeps free before received data (`XDP_PACKET_HEADROOM`).
-const RECEIVE_HEADROOM: u32 = 256;
+pub(super) const RECEIVE_HEADROOM: u32 = 256;
 /// Ethernet header and one VLAN tag.
-const LINK_HEADER_MAX: u32 = 18;
+pub(super) const LINK_HEADER_MAX: u32 = 18;
 /// Frames one packet may consist of: the kernel's `MAX_SKB_FRAGS` + 1.
 const TRANSMIT_BUFFERS_MAX: u8 = 18;
 /// Refill the fill ring when this many entries are free: one shared position update for many frames.
@@ -57,7 +59,17 @@ pub struct AfXdp {
     reserve: u32,
     capabilities: Capabilities,
     statistics: VnicStatistics,
-    opener: QueueOpener,
+    queue: u32,
+    /// Keeps the XDP program; a queue handed over by the control plane has it kept there.
+    _opener: Option<QueueOpener>,
+}
+
+/// What a queue must know of its interface.
+pub(super) struct Card {
+    pub(super) mac: MacAddress,
+    pub(super) mtu: u32,
+    pub(super) is_veth: bool,
+    pub(super) scatter: bool,
 }
 
 impl AfXdp {
@@ -94,31 +106,38 @@ impl AfXdp {
         };
         let mut lent_count = 0;
         let shift = plan.frame_size.trailing_zeros();
-        let socket = Socket::open(&socket_config, &memory.region, |fill| {
-            while fill.free(1) > 0
-                && let Some(frame) = memory.receive.allocate(0)
-            {
-                fill.push(u64::from(frame.into_index()) << shift);
-                lent_count += 1;
-            }
-            fill.publish(fill.position());
-        })?;
+        let socket =
+            Socket::open(&socket_config, &memory.region, |fill| lent_count = stock(fill, &memory.receive, shift))?;
         opener.register(socket.as_fd())?;
+        let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
+        let queue = opener.queue;
+        Ok(AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, Some(opener)))
+    }
+
+    /// An open socket, its memory, and what was put into its fill ring already, as a queue.
+    #[allow(clippy::too_many_arguments, reason = "the parts of a queue, each once")]
+    pub(super) fn assemble(
+        socket: Socket,
+        memory: FrameMemory,
+        shift: u32,
+        lent_count: u32,
+        rings: RingSizes,
+        card: Card,
+        queue: u32,
+        opener: Option<QueueOpener>,
+    ) -> AfXdp {
         let capabilities = Capabilities {
-            mac: link.mac,
-            mtu: link.mtu.min(65_535) as u16,
+            mac: card.mac,
+            mtu: card.mtu.min(65_535) as u16,
             // A zero-copy driver may lack it, and there is no telling which does.
             transmit_checksum: socket.metadata_bytes > 0 && !socket.zero_copy,
-            receive_checksum: match attachment.driver.as_str() {
-                "veth" => ReceiveChecksum::AcceptPartial,
-                _ => ReceiveChecksum::Verify,
-            },
-            transmit_buffers_max: if scatter { TRANSMIT_BUFFERS_MAX } else { 1 },
+            receive_checksum: if card.is_veth { ReceiveChecksum::AcceptPartial } else { ReceiveChecksum::Verify },
+            transmit_buffers_max: if card.scatter { TRANSMIT_BUFFERS_MAX } else { 1 },
             segmentation_bytes_max: 0,
             transmit_headroom: socket.metadata_bytes as u16,
         };
         let published = socket.transmit.position();
-        Ok(AfXdp {
+        AfXdp {
             in_flight: (0..memory.region.frame_count()).map(|_| None).collect(),
             in_flight_count: 0,
             frame_shift: shift,
@@ -134,8 +153,9 @@ impl AfXdp {
             statistics: VnicStatistics::default(),
             socket,
             memory,
-            opener,
-        })
+            queue,
+            _opener: opener,
+        }
     }
 
     /// Whether the driver moves frames without copying.
@@ -145,7 +165,7 @@ impl AfXdp {
 
     /// The queue's number.
     pub fn queue(&self) -> u32 {
-        self.opener.queue
+        self.queue
     }
 
     /// The pool received frames come from. Those lent to the kernel count as in use: see
@@ -277,6 +297,19 @@ impl AfXdp {
     }
 }
 
+/// Fills the fill ring with free frames of the receive pool; returns how many.
+pub(super) fn stock(fill: &mut Producer<u64>, receive: &Pool, shift: u32) -> u32 {
+    let mut lent_count = 0;
+    while fill.free(1) > 0
+        && let Some(frame) = receive.allocate(0)
+    {
+        fill.push(u64::from(frame.into_index()) << shift);
+        lent_count += 1;
+    }
+    fill.publish(fill.position());
+    lent_count
+}
+
 /// Opens two queues, of different interfaces as a rule, over one region of frame memory (`XDP_SHARED_UMEM`): a frame
 /// received from either is sent by the other from where it is. Each has the pools of `plan` to itself. The interfaces
 /// may be in different namespaces.
@@ -291,7 +324,7 @@ pub fn open_pair(first: QueueOpener, second: QueueOpener, plan: MemoryPlan) -> R
     Ok((first, second))
 }
 
-fn memory_error(error: std::io::Error) -> DeviceError {
+pub(super) fn memory_error(error: std::io::Error) -> DeviceError {
     match error.kind() {
         std::io::ErrorKind::InvalidInput => DeviceError::Invalid { reason: error.to_string() },
         _ => DeviceError::system("map frame memory", error),
@@ -299,7 +332,7 @@ fn memory_error(error: std::io::Error) -> DeviceError {
 }
 
 /// Rings never need more entries than there are frames.
-fn shrink(rings: RingSizes, plan: MemoryPlan) -> RingSizes {
+pub(super) fn shrink(rings: RingSizes, plan: MemoryPlan) -> RingSizes {
     let fit = |entries: u32| entries.clamp(64, 65_536).next_power_of_two();
     let sendable = plan.transmit_frames.saturating_add(plan.prepared_frames).saturating_add(plan.receive_frames);
     RingSizes {
@@ -420,6 +453,10 @@ impl Vnic for AfXdp {
 
     fn transmit_pool(&self) -> &Pool {
         &self.memory.transmit
+    }
+
+    fn receive_frame_count(&self) -> u32 {
+        self.memory.receive.frame_count()
     }
 
     fn prepared_pool(&self) -> &Pool {

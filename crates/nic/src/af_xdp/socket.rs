@@ -61,38 +61,21 @@ impl Socket {
         region: &Region,
         stock: impl FnOnce(&mut Producer<u64>),
     ) -> Result<Socket, DeviceError> {
-        let system = |error| DeviceError::system("set up an AF_XDP socket", error);
-        let fd = match config.namespace {
-            Some(namespace) => {
-                namespace.within(create).map_err(|error| DeviceError::system("enter namespace", error))?
-            }
-            None => create(),
-        };
-        let fd = fd.map_err(|error| match error.raw_os_error() {
-            Some(libc::EAFNOSUPPORT) => DeviceError::KernelTooOld { missing: "AF_XDP sockets" },
-            _ => DeviceError::system("open an AF_XDP socket", error),
-        })?;
-        let metadata_bytes = match config.sharing {
-            Some(owner) => owner.metadata_bytes,
-            None => register(fd.as_fd(), region, config.transmit_checksum)?,
-        };
-        let rings = config.rings;
-        for (option, size) in [
-            (libc::XDP_UMEM_FILL_RING, rings.fill),
-            (libc::XDP_UMEM_COMPLETION_RING, rings.completion),
-            (libc::XDP_RX_RING, rings.receive),
-            (libc::XDP_TX_RING, rings.transmit),
-        ] {
-            set_option(fd.as_fd(), libc::SOL_XDP, option, &size).map_err(system)?;
-        }
-        // Without it (before 6.17) a sendto takes 32 frames; flush then calls more often.
-        let _ = set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &rings.transmit);
-        // Without the privilege the default limit stays, and a full buffer makes flush try again.
-        let _ = set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
+        let (fd, metadata_bytes) = prepare(config, region)?;
+        let mut socket = Socket::map(fd, config.rings, metadata_bytes)?;
+        stock(&mut socket.fill);
+        bind(socket.as_fd(), config)?;
+        socket.zero_copy = is_zero_copy(socket.as_fd());
+        Ok(socket)
+    }
+
+    /// Maps the rings of a socket that has them already, with these sizes.
+    pub(super) fn map(fd: OwnedFd, rings: RingSizes, metadata_bytes: u32) -> Result<Socket, DeviceError> {
+        let system = |error| DeviceError::system("map an AF_XDP socket's rings", error);
         // SAFETY: an all-zero xdp_mmap_offsets is valid.
         let mut offsets: libc::xdp_mmap_offsets = unsafe { std::mem::zeroed() };
         get_option(fd.as_fd(), libc::XDP_MMAP_OFFSETS, &mut offsets).map_err(system)?;
-        let mut socket = Socket {
+        Ok(Socket {
             fill: Producer::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, rings.fill, &offsets.fr).map_err(system)?,
             completion: Consumer::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_COMPLETION_RING, rings.completion, &offsets.cr)
                 .map_err(system)?,
@@ -101,60 +84,9 @@ impl Socket {
             transmit: Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING as u64, rings.transmit, &offsets.tx)
                 .map_err(system)?,
             metadata_bytes,
-            zero_copy: false,
+            zero_copy: is_zero_copy(fd.as_fd()),
             fd,
-        };
-        stock(&mut socket.fill);
-        socket.bind(config)?;
-        let mut options = libc::xdp_options { flags: 0 };
-        if get_option(socket.as_fd(), libc::XDP_OPTIONS, &mut options).is_ok() {
-            socket.zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
-        }
-        Ok(socket)
-    }
-
-    fn bind(&self, config: &SocketConfig<'_>) -> Result<(), DeviceError> {
-        let mode = match config.mode {
-            Mode::Auto => 0,
-            Mode::Copy => libc::XDP_COPY,
-            Mode::ZeroCopy => libc::XDP_ZEROCOPY,
-        };
-        let scatter = if config.scatter { libc::XDP_USE_SG } else { 0 };
-        // A socket that shares takes its mode and flags from the owner of the memory, and may name none.
-        let (flags, owner) = match config.sharing {
-            Some(owner) => (libc::XDP_SHARED_UMEM, owner.fd.as_raw_fd() as u32),
-            None => (libc::XDP_USE_NEED_WAKEUP | mode | scatter, 0),
-        };
-        let address = libc::sockaddr_xdp {
-            sxdp_family: libc::AF_XDP as u16,
-            sxdp_flags: flags,
-            sxdp_ifindex: config.index,
-            sxdp_queue_id: config.queue,
-            sxdp_shared_umem_fd: owner,
-        };
-        let deadline = Instant::now() + BIND_WAIT;
-        loop {
-            // SAFETY: a live sockaddr_xdp of this length.
-            let bound = unsafe {
-                libc::bind(self.fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
-            };
-            if bound == 0 {
-                return Ok(());
-            }
-            let error = io::Error::last_os_error();
-            let name = config.interface.to_owned();
-            return Err(match error.raw_os_error() {
-                Some(libc::EBUSY) if Instant::now() < deadline => {
-                    std::thread::sleep(Duration::from_millis(5));
-                    continue;
-                }
-                Some(libc::EBUSY) => DeviceError::QueueBusy { name, queue: config.queue },
-                Some(libc::ENODEV) => DeviceError::NoSuchInterface { name },
-                Some(libc::ENETDOWN) => DeviceError::InterfaceDown { name },
-                Some(libc::ENOBUFS) => DeviceError::LockedMemory { bytes: 0 },
-                _ => DeviceError::System { what: format!("bind to queue {} of {name}", config.queue), source: error },
-            });
-        }
+        })
     }
 
     /// Tells the kernel that there are frames to send. The errno is 0 on success.
@@ -188,6 +120,88 @@ impl Socket {
         let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
         let _ = get_option(self.as_fd(), libc::XDP_STATISTICS, &mut statistics);
         statistics
+    }
+}
+
+/// Makes a socket with `region` as its UMEM and rings of the sizes asked for, neither mapped nor bound; returns the bytes
+/// of metadata agreed on too.
+pub(super) fn prepare(config: &SocketConfig<'_>, region: &Region) -> Result<(OwnedFd, u32), DeviceError> {
+    let system = |error| DeviceError::system("set up an AF_XDP socket", error);
+    let fd = match config.namespace {
+        Some(namespace) => namespace.within(create).map_err(|error| DeviceError::system("enter namespace", error))?,
+        None => create(),
+    };
+    let fd = fd.map_err(|error| match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => DeviceError::KernelTooOld { missing: "AF_XDP sockets" },
+        _ => DeviceError::system("open an AF_XDP socket", error),
+    })?;
+    let metadata_bytes = match config.sharing {
+        Some(owner) => owner.metadata_bytes,
+        None => register(fd.as_fd(), region, config.transmit_checksum)?,
+    };
+    let rings = config.rings;
+    for (option, size) in [
+        (libc::XDP_UMEM_FILL_RING, rings.fill),
+        (libc::XDP_UMEM_COMPLETION_RING, rings.completion),
+        (libc::XDP_RX_RING, rings.receive),
+        (libc::XDP_TX_RING, rings.transmit),
+    ] {
+        set_option(fd.as_fd(), libc::SOL_XDP, option, &size).map_err(system)?;
+    }
+    // Without it (before 6.17) a sendto takes 32 frames; flush then calls more often.
+    let _ = set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &rings.transmit);
+    // Without the privilege the default limit stays, and a full buffer makes flush try again.
+    let _ = set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
+    Ok((fd, metadata_bytes))
+}
+
+fn is_zero_copy(fd: BorrowedFd<'_>) -> bool {
+    let mut options = libc::xdp_options { flags: 0 };
+    get_option(fd, libc::XDP_OPTIONS, &mut options).is_ok() && options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0
+}
+
+/// Binds a socket to its queue.
+pub(super) fn bind(fd: BorrowedFd<'_>, config: &SocketConfig<'_>) -> Result<(), DeviceError> {
+    let mode = match config.mode {
+        Mode::Auto => 0,
+        Mode::Copy => libc::XDP_COPY,
+        Mode::ZeroCopy => libc::XDP_ZEROCOPY,
+    };
+    let scatter = if config.scatter { libc::XDP_USE_SG } else { 0 };
+    // A socket that shares takes its mode and flags from the owner of the memory, and may name none.
+    let (flags, owner) = match config.sharing {
+        Some(owner) => (libc::XDP_SHARED_UMEM, owner.fd.as_raw_fd() as u32),
+        None => (libc::XDP_USE_NEED_WAKEUP | mode | scatter, 0),
+    };
+    let address = libc::sockaddr_xdp {
+        sxdp_family: libc::AF_XDP as u16,
+        sxdp_flags: flags,
+        sxdp_ifindex: config.index,
+        sxdp_queue_id: config.queue,
+        sxdp_shared_umem_fd: owner,
+    };
+    let deadline = Instant::now() + BIND_WAIT;
+    loop {
+        // SAFETY: a live sockaddr_xdp of this length.
+        let bound = unsafe {
+            libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as libc::socklen_t)
+        };
+        if bound == 0 {
+            return Ok(());
+        }
+        let error = io::Error::last_os_error();
+        let name = config.interface.to_owned();
+        return Err(match error.raw_os_error() {
+            Some(libc::EBUSY) if Instant::now() < deadline => {
+                std::thread::sleep(Duration::from_millis(5));
+                continue;
+            }
+            Some(libc::EBUSY) => DeviceError::QueueBusy { name, queue: config.queue },
+            Some(libc::ENODEV) => DeviceError::NoSuchInterface { name },
+            Some(libc::ENETDOWN) => DeviceError::InterfaceDown { name },
+            Some(libc::ENOBUFS) => DeviceError::LockedMemory { bytes: 0 },
+            _ => DeviceError::System { what: format!("bind to queue {} of {name}", config.queue), source: error },
+        });
     }
 }
 

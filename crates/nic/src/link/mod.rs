@@ -1,16 +1,19 @@
 //! Interfaces of the kernel: looking at them, and making the few changes a virtual NIC needs. No program is run.
 
 mod ethtool;
+mod features;
 mod namespace;
 pub(crate) mod netlink;
 
 pub use ethtool::{Feature, driver, set_feature};
+pub(crate) use features::XdpFeatures;
 pub use namespace::{Namespace, in_namespace};
 
 use netlink::{Message, Refusal, find, request, text, u32_at};
 use qanat_wire::ethernet::MacAddress;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 const IFLA_XDP_PROG_ID: u16 = 4;
 const VETH_INFO_PEER: u16 = 1;
@@ -160,6 +163,44 @@ pub fn add_address(index: u32, address: IpAddr, prefix_length: u8) -> io::Result
     Ok(())
 }
 
+/// Gives an interface an address whose only neighbour is `peer`: the kernel routes to it, and nothing else, this way.
+///
+/// # Errors
+/// `EEXIST` if it has it; else what netlink says.
+pub fn add_peer_address(index: u32, address: IpAddr, peer: IpAddr) -> io::Result<()> {
+    let (own, other) = (address_bytes(address), address_bytes(peer));
+    let mut header = vec![family(address), (other.len() * 8) as u8, IFA_F_NODAD, 0];
+    header.extend(index.to_ne_bytes());
+    let message = Message::new(libc::RTM_NEWADDR, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &header);
+    request(message.attribute(libc::IFA_LOCAL, &own).attribute(libc::IFA_ADDRESS, &other))?;
+    Ok(())
+}
+
+/// Attaches an XDP program natively to an interface, in place of any other, for as long as the interface exists: unlike
+/// an attachment by `bpf_link`, it outlives the process.
+///
+/// # Errors
+/// What netlink says.
+pub fn set_xdp(index: u32, program: BorrowedFd<'_>) -> io::Result<()> {
+    const IFLA_XDP_FD: u16 = 1;
+    const IFLA_XDP_FLAGS: u16 = 3;
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    let message = Message::new(libc::RTM_SETLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0));
+    request(message.nest(libc::IFLA_XDP, &[], |xdp| {
+        xdp.attribute(IFLA_XDP_FD, &program.as_raw_fd().to_ne_bytes())
+            .attribute(IFLA_XDP_FLAGS, &XDP_FLAGS_DRV_MODE.to_ne_bytes())
+    }))?;
+    Ok(())
+}
+
+/// Creates a veth device: one end in the calling thread's namespace, the other in `peer_namespace`. Both are down.
+///
+/// # Errors
+/// `EEXIST` for a name that is taken; else what netlink says.
+pub fn make_veth(name: &str, peer_name: &str, peer_namespace: &Namespace, mtu: u32, queues: u32) -> io::Result<()> {
+    Ok(create_veth(name, peer_name, peer_namespace, mtu, queues)?)
+}
+
 /// Sets an interface up.
 ///
 /// # Errors
@@ -197,7 +238,6 @@ pub(crate) fn create_veth(
     mtu: u32,
     queues: u32,
 ) -> Result<(), Refusal> {
-    use std::os::fd::{AsFd, AsRawFd};
     let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL;
     let end = |message: Message, name: &str| {
         message

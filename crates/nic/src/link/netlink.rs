@@ -1,4 +1,4 @@
-//! Route netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
+//! Netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -65,9 +65,13 @@ impl Message {
     }
 }
 
-/// Sends a request in the calling thread's namespace; returns the answers' payloads (after the netlink header).
+/// Sends a route request in the calling thread's namespace; returns the answers' payloads (after the netlink header).
 pub(crate) fn request(message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
-    let socket = open()?;
+    request_by(&open(libc::NETLINK_ROUTE)?, message)
+}
+
+/// Sends a request by a socket of [`open`], in its namespace.
+pub(crate) fn request_by(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
     let bytes = message.finish();
     // SAFETY: sends from a live buffer of this length.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
@@ -89,9 +93,10 @@ pub(crate) fn request(message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
     Err(io::Error::other("netlink: the answer has no end").into())
 }
 
-fn open() -> io::Result<OwnedFd> {
+/// A socket of a netlink `protocol` in the calling thread's namespace, which it stays in.
+pub(crate) fn open(protocol: i32) -> io::Result<OwnedFd> {
     // SAFETY: takes no pointers.
-    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::NETLINK_ROUTE) };
+    let fd = unsafe { libc::socket(libc::AF_NETLINK, libc::SOCK_RAW | libc::SOCK_CLOEXEC, protocol) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }

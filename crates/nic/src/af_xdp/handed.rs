@@ -1,0 +1,98 @@
+//! A queue set up by one process and used by another: how the control plane gives an unprivileged application a card.
+//!
+//! ```text
+//!   application: memory file ──▶ control plane: registers it, sets ring sizes, binds ──▶ socket ──▶ application: maps
+//! ```
+//!
+//! The socket's descriptor is all the authority there is: whoever has it reads and writes the rings and the memory, and
+//! can neither bind it elsewhere nor open another.
+
+use super::queue::{AfXdp, Card, LINK_HEADER_MAX, RECEIVE_HEADROOM, memory_error, shrink, stock};
+use super::socket::{Socket, SocketConfig, bind, prepare};
+use super::{Mode, RingSizes};
+use crate::error::DeviceError;
+use crate::link::{Link, Namespace};
+use crate::memory::Region;
+use crate::plan::{FrameMemory, MemoryPlan};
+use qanat_wire::ethernet::MacAddress;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// A bound socket on its way to the process that will use it.
+#[derive(Debug)]
+pub struct HandedQueue {
+    /// The socket.
+    pub socket: OwnedFd,
+    /// Its ring sizes.
+    pub rings: RingSizes,
+    /// Bytes before each transmitted frame that the kernel reads.
+    pub metadata_bytes: u32,
+    /// Packets may consist of several frames.
+    pub scatter: bool,
+}
+
+/// The card a handed queue belongs to.
+#[derive(Clone, Copy, Debug)]
+pub struct HandedCard {
+    /// Its Ethernet address.
+    pub mac: MacAddress,
+    /// Its MTU.
+    pub mtu: u32,
+    /// The queue's number.
+    pub queue: u32,
+    /// Received checksums may be partial.
+    pub is_veth: bool,
+}
+
+/// The control plane's half: registers the memory in `file` with a new socket and binds it to a queue of `link`, which
+/// is in `namespace`. The caller has checked that the file is a memory file of `plan`'s length, sealed against
+/// shrinking. The memory stays pinned as long as the socket lives.
+///
+/// # Errors
+/// Those of [`QueueOpener::open`](super::QueueOpener::open).
+pub fn hand_over(
+    link: &Link,
+    namespace: &Namespace,
+    queue: u32,
+    file: BorrowedFd<'_>,
+    plan: MemoryPlan,
+) -> Result<HandedQueue, DeviceError> {
+    // Mapped here only until it is registered: the kernel keeps the pages themselves.
+    let region = plan.map_memory_file(file).map_err(memory_error)?;
+    let scatter = needs_scatter(link.mtu, plan);
+    let rings = shrink(RingSizes::default(), plan);
+    let config = SocketConfig {
+        interface: &link.name,
+        index: link.index,
+        queue,
+        namespace: Some(namespace),
+        mode: Mode::Auto,
+        rings,
+        scatter,
+        transmit_checksum: true,
+        sharing: None,
+    };
+    let region: &Region = &region;
+    let (socket, metadata_bytes) = prepare(&config, region)?;
+    bind(std::os::fd::AsFd::as_fd(&socket), &config)?;
+    Ok(HandedQueue { socket, rings, metadata_bytes, scatter })
+}
+
+fn needs_scatter(mtu: u32, plan: MemoryPlan) -> bool {
+    mtu + LINK_HEADER_MAX > plan.frame_size.saturating_sub(RECEIVE_HEADROOM)
+}
+
+impl HandedQueue {
+    /// The application's half: maps the rings and starts receiving. `memory` is what was registered. Needs no privilege.
+    ///
+    /// # Errors
+    /// What mapping says.
+    pub fn open(self, memory: FrameMemory, card: HandedCard) -> Result<AfXdp, DeviceError> {
+        let HandedQueue { socket, rings, metadata_bytes, scatter } = self;
+        let shift = memory.region.frame_size().trailing_zeros();
+        let mut socket = Socket::map(socket, rings, metadata_bytes)?;
+        let lent_count = stock(&mut socket.fill, &memory.receive, shift);
+        let HandedCard { mac, mtu, queue, is_veth } = card;
+        let card = Card { mac, mtu, is_veth, scatter };
+        Ok(AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, None))
+    }
+}
