@@ -25,6 +25,9 @@ pub struct Config {
     pub udp_sockets_max: usize,
     /// Service timers.
     pub timers_max: usize,
+    /// Receive frames that unread and out-of-order data of all connections together may hold; 0: three quarters of the
+    /// device's, so that the rest keeps it receiving whatever services leave unread.
+    pub receive_frames_held_max: u32,
     /// Settings of TCP.
     pub tcp: TcpConfig,
 }
@@ -42,6 +45,7 @@ impl Config {
             listeners_max: 64,
             udp_sockets_max: 64,
             timers_max: 65_536,
+            receive_frames_held_max: 0,
             tcp: TcpConfig::default(),
         }
     }

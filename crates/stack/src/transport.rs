@@ -12,7 +12,7 @@ use crate::rate_limit::RateLimiter;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::slab::Slab;
 use crate::stack::{CommandError, Stack, TimerKind};
-use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, State, TcpConfig, TimeWait};
+use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait};
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
 use qanat_nic::{Time, Vnic};
@@ -29,6 +29,8 @@ const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
 const RESETS_PER_SECOND: u32 = 1_000;
 /// Ephemeral ports (RFC 6056 section 3.2 asks for as many as possible).
 const EPHEMERAL_FIRST: u16 = 10_240;
+/// Frames received data may hold if neither the configuration nor the device says: three quarters of the usual plan.
+const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
 /// Ports tried before an active open gives up.
 const PORTS_TRIED_MAX: u32 = 8_192;
 
@@ -56,6 +58,7 @@ pub(crate) struct Transport {
     pub(crate) config: TcpConfig,
     pub(crate) counters: tcp::Counters,
     pub(crate) challenge: RateLimiter,
+    pub(crate) memory: ReceiveMemory,
     pub(crate) resets: RateLimiter,
     pub(crate) flows: FlowTable,
     pub(crate) connections: Slab<Slot>,
@@ -79,12 +82,23 @@ pub(crate) struct Transport {
     pub(crate) mtu: u16,
 }
 
+/// Frames that received data may hold.
+fn receive_budget(config: &Config, vnic: &dyn Vnic) -> u32 {
+    match (config.receive_frames_held_max, vnic.receive_frame_count()) {
+        (0, 0) => RECEIVE_FRAMES_HELD_DEFAULT,
+        (0, device) => device / 4 * 3,
+        (limit, 0) => limit,
+        (limit, device) => limit.min(device),
+    }
+}
+
 impl Transport {
     pub(crate) fn new(config: &Config, vnic: &dyn Vnic, now: Time) -> Transport {
         Transport {
             config: config.tcp.clone(),
             counters: tcp::Counters::default(),
             challenge: RateLimiter::new(CHALLENGE_ACKS_PER_SECOND, now),
+            memory: ReceiveMemory::new(receive_budget(config, vnic)),
             resets: RateLimiter::new(RESETS_PER_SECOND, now),
             flows: FlowTable::new(config.connections_max + config.half_open_max + config.time_wait_max),
             connections: Slab::new(config.connections_max),
@@ -139,6 +153,7 @@ macro_rules! env {
             counters: &mut $stack.transport.counters,
             config: &$stack.transport.config,
             challenge: &mut $stack.transport.challenge,
+            memory: &mut $stack.transport.memory,
         }
     };
 }
@@ -515,7 +530,7 @@ impl Stack {
         drop(chunk);
         // The connection may be gone: then there is no window to open.
         let _ = self.command(now, connection, |tcp, env| {
-            tcp.consume(bytes, 1, env.config);
+            tcp.consume(bytes, 1, env);
             ((), Disposition::Keep)
         });
     }
@@ -548,6 +563,11 @@ impl Stack {
     pub fn connection_info(&self, connection: ConnectionId) -> Option<(SocketAddr, SocketAddr, ConnectionInfo)> {
         let slot = self.transport.connections.get(connection.index(), connection.generation())?;
         Some((slot.key.local(), slot.key.remote(), slot.tcp.info()))
+    }
+
+    /// The memory received data holds, and its limits.
+    pub fn receive_memory(&self) -> &ReceiveMemory {
+        &self.transport.memory
     }
 
     /// Every connection.

@@ -6,8 +6,10 @@ use std::time::Duration;
 /// Settings and limits of TCP.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Receive window offered, bytes.
+    /// Largest receive window, bytes: it grows up to this by what the service takes per round trip.
     pub receive_window: u32,
+    /// Receive window at the start, bytes (at most `receive_window`).
+    pub receive_window_initial: u32,
     /// Receive frames a connection may hold: out of order, or lent to the service and not consumed.
     pub receive_frames_max: usize,
     /// Pieces a send queue may hold.
@@ -52,8 +54,9 @@ pub struct TcpConfig {
 impl Default for TcpConfig {
     fn default() -> Self {
         TcpConfig {
-            receive_window: 256 * 1024,
-            receive_frames_max: 512,
+            receive_window: 6 << 20,
+            receive_window_initial: 64 * 1024,
+            receive_frames_max: 8_192,
             send_pieces_max: 1_024,
             retransmissions_max: 15,
             syn_retransmissions_max: 5,

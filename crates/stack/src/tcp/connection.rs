@@ -8,6 +8,7 @@ use super::path_mtu::PathMtu;
 use super::rack::Rack;
 use super::reassembly::{Block, Reassembly};
 use super::recovery::{Phase, Recovery};
+use super::right_sizing::RightSizing;
 use super::rtt::RttEstimator;
 use super::scoreboard::Scoreboard;
 use super::send_queue::SendQueue;
@@ -148,6 +149,7 @@ pub struct Connection {
     pub(super) path_mtu: PathMtu,
     // The receive side's rarer part.
     pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) right_sizing: RightSizing,
     pub(super) fin_at: Option<SequenceNumber>,
     /// The D-SACK block the next ACK reports (RFC 2883).
     pub(super) duplicate: Option<Block>,
@@ -222,6 +224,7 @@ impl Connection {
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
             reassembly: None,
+            right_sizing: RightSizing::new(config),
             fin_at: None,
             duplicate: None,
             timestamp_recent_at: now,
@@ -276,6 +279,7 @@ impl Connection {
         if half.transmissions == 1 {
             connection.rtt.sample(env.now.since(half.sent_at), env.now);
         }
+        connection.start_right_sizing(env.now);
         connection.arm_keepalive(env.config, env.now);
         env.counters.passive_opens += 1;
         connection
@@ -462,7 +466,7 @@ impl Connection {
                 self.state = State::Closed;
                 self.close_reason = Some(why);
                 self.queue.clear();
-                self.reassembly = None;
+                self.drop_reassembly(env);
                 self.timers = Timers::new();
                 self.is.reset_wanted = true;
                 self.is.output_wanted = true;
@@ -480,7 +484,7 @@ impl Connection {
     pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
         self.state = State::Closed;
         self.queue.clear();
-        self.reassembly = None;
+        self.release_receive_memory(env);
         self.timers = Timers::new();
         self.is.output_wanted = false;
         if !self.is.closed_reported {

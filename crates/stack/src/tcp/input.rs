@@ -274,6 +274,7 @@ impl Connection {
         self.is.output_wanted = true;
         self.last_received = now;
         self.progress_at = now;
+        self.start_right_sizing(now);
         self.arm_keepalive(env.config, now);
         env.counters.active_opens += 1;
         env.events.push_back(Event::Connected { connection: self.id });

@@ -26,8 +26,10 @@ pub mod path_mtu;
 pub mod prr;
 pub mod rack;
 pub mod reassembly;
+pub mod receive_memory;
 pub mod receive;
 pub mod recovery;
+mod right_sizing;
 pub mod rtt;
 pub mod scoreboard;
 pub mod send_queue;
@@ -48,6 +50,7 @@ pub use connection::{Connection, OpenParameters};
 pub use counters::Counters;
 pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use info::ConnectionInfo;
+pub use receive_memory::ReceiveMemory;
 pub use send_queue::PieceRange;
 pub use state::State;
 pub use time_wait::{TimeWait, TimeWaitVerdict};
@@ -101,6 +104,8 @@ pub struct Env<'a> {
     pub config: &'a TcpConfig,
     /// The stack's shared limit of challenge ACKs (RFC 5961 §7).
     pub challenge: &'a mut RateLimiter,
+    /// The stack's budget for received bytes nobody has taken yet.
+    pub memory: &'a mut ReceiveMemory,
 }
 
 /// What becomes of the connection after a call. Whenever it is not to be kept, `Event::Closed` has been pushed.

@@ -407,7 +407,7 @@ impl Connection {
             sequence,
             acknowledgment: self.receive_next,
             flags,
-            window: self.advertise(env.config),
+            window: self.advertise(env),
             urgent: 0,
             options,
         }

@@ -6,7 +6,7 @@ use super::reassembly::{Block, Insertion, Reassembly};
 use super::sequence::SequenceNumber;
 use super::state::State;
 use super::timers::NEVER;
-use super::{Disposition, Env, SegmentIn, TcpConfig};
+use super::{Disposition, Env, SegmentIn};
 use crate::event::{Chunk, CloseReason, Event};
 use qanat_wire::tcp::Flags;
 
@@ -106,8 +106,8 @@ impl Connection {
                 return;
             }
         }
-        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        if self.frames_lent as usize + held >= env.config.receive_frames_max && start != self.receive_next {
+        self.sample_round_trip(segment, env.now);
+        if start != self.receive_next && self.out_of_order_room(env) == 0 {
             env.counters.receive_frames_full += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;
@@ -117,7 +117,12 @@ impl Connection {
             self.receive_out_of_order(start, chunk, env);
             return;
         }
-        if self.frames_lent as usize >= env.config.receive_frames_max {
+        if env.memory.room(self.frames_lent) == 0 && self.reassembly.is_some() {
+            // RFC 2018 §8: what is out of order may be dropped again when memory is short; what is next goes before it.
+            env.counters.reassembly_pruned += 1;
+            self.drop_reassembly(env);
+        }
+        if self.frames_lent as usize >= env.config.receive_frames_max || env.memory.room(self.frames_lent) == 0 {
             env.counters.receive_frames_full += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;
@@ -140,6 +145,7 @@ impl Connection {
         self.receive_next += length;
         self.unconsumed = self.unconsumed.saturating_add(length);
         self.frames_lent += 1;
+        env.memory.hold(1);
         self.statistics.bytes_received += u64::from(length);
         env.counters.bytes_received += u64::from(length);
         env.events.push_back(Event::Data { connection: self.id, chunk });
@@ -147,20 +153,33 @@ impl Connection {
 
     fn drain_reassembly(&mut self, env: &mut Env<'_>) {
         let Some(mut queue) = self.reassembly.take() else { return };
+        env.memory.release(queue.len() as u32);
         while let Some(chunk) = queue.pop(self.receive_next) {
             self.deliver(chunk, env);
         }
+        env.memory.hold(queue.len() as u32);
         if !queue.is_empty() {
             self.reassembly = Some(queue);
         }
     }
 
+    /// Further frames that may be held beyond a gap: what the connection has in all stays below its own limit, and below
+    /// what is free after.
+    fn out_of_order_room(&self, env: &Env<'_>) -> usize {
+        let held = self.frames_lent as usize + self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        env.config.receive_frames_max.saturating_sub(held).min(env.memory.room_out_of_order(held as u32) as usize)
+    }
+
     #[cold]
     fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, env: &mut Env<'_>) {
         env.counters.out_of_order_data += 1;
-        let frames = env.config.receive_frames_max.saturating_sub(self.frames_lent as usize);
+        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        let frames = held + self.out_of_order_room(env);
         let queue = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-        match queue.insert(start, chunk, frames) {
+        let insertion = queue.insert(start, chunk, frames);
+        env.memory.release(held as u32);
+        env.memory.hold(queue.len() as u32);
+        match insertion {
             Insertion::Held => {}
             Insertion::Duplicate(block) => {
                 env.counters.duplicate_data += 1;
@@ -188,7 +207,7 @@ impl Connection {
         self.receive_next += 1;
         self.receive_edge = self.receive_edge.later(self.receive_next);
         self.fin_at = None;
-        self.reassembly = None;
+        self.drop_reassembly(env);
         self.is.ack_now = true;
         self.is.output_wanted = true;
         env.events.push_back(Event::PeerClosed { connection: self.id });
@@ -223,21 +242,24 @@ impl Connection {
     }
 
     /// The service gives `bytes` in `frames` frames back; a window update goes out when it is worth a segment.
-    pub fn consume(&mut self, bytes: u32, frames: u32, config: &TcpConfig) {
+    pub fn consume(&mut self, bytes: u32, frames: u32, env: &mut Env<'_>) {
         self.unconsumed = self.unconsumed.saturating_sub(bytes);
-        self.frames_lent = self.frames_lent.saturating_sub(frames);
+        let frames = frames.min(self.frames_lent);
+        self.frames_lent -= frames;
+        env.memory.release(frames);
         if !self.state.receives() {
             return;
         }
+        self.on_taken(bytes, env);
         let offered = self.receive_edge.distance_from(self.receive_next);
         // What the window field can't express can't be offered.
-        let possible = self.window_possible(config).min(65_535u32 << self.receive_scale);
+        let possible = self.window_possible(env).min(65_535u32 << self.receive_scale);
         let growth = possible.saturating_sub(offered);
         // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
         // sender may be waiting for it: ACKs of data carry the rest.
         let segment = u32::from(self.receive_segment_max);
-        let nearly_shut = offered < 2 * segment && growth >= segment.min(config.receive_window / 2).max(1);
-        if nearly_shut || growth >= config.receive_window / 2 {
+        let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit / 2).max(1);
+        if nearly_shut || growth >= self.right_sizing.limit / 2 {
             self.is.ack_now = true;
             self.is.output_wanted = true;
         }
@@ -245,10 +267,12 @@ impl Connection {
 
     /// The window the buffers would bear now, bytes.
     #[inline]
-    fn window_possible(&self, config: &TcpConfig) -> u32 {
-        let bytes = config.receive_window.saturating_sub(self.unconsumed);
+    fn window_possible(&self, env: &Env<'_>) -> u32 {
+        let bytes = self.right_sizing.limit.saturating_sub(self.unconsumed);
         let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        let frames = config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
+        let frames = env.config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
+        // So that it holds no more than is free after.
+        let frames = frames.min(env.memory.room(self.frames_lent) as usize);
         // What the free frames will hold if segments go on as they were.
         let mean = u64::from(self.receive_length_mean.max(FRAME_BYTES_MIN));
         let by_frames = (frames as u64 * mean).min(u64::from(u32::MAX)) as u32;
@@ -257,14 +281,14 @@ impl Connection {
 
     /// The window field of a segment about to be sent; moves the advertised edge.
     #[inline]
-    pub(super) fn advertise(&mut self, config: &TcpConfig) -> u16 {
-        let possible = self.window_possible(config);
+    pub(super) fn advertise(&mut self, env: &Env<'_>) -> u16 {
+        let possible = self.window_possible(env);
         let offered = self.receive_edge.distance_from(self.receive_next);
         let limit = 65_535u32 << self.receive_scale;
         let segment = u32::from(self.receive_segment_max);
         let mut window = offered;
         // The edge moves right only by a worthwhile step (§3.8.6.2.2), and never left (§3.8.6: "SHOULD NOT shrink").
-        if possible > offered && (possible - offered >= segment.min(config.receive_window / 2) || offered >= segment) {
+        if possible > offered && (possible - offered >= segment.min(self.right_sizing.limit / 2) || offered >= segment) {
             window = possible;
         }
         let window = window.min(limit);

@@ -2,7 +2,7 @@
 
 use super::{
     Connection, Counters, Disposition, Emitter, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters,
-    SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
+    ReceiveMemory, SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
 };
 use crate::event::{Chunk, CloseReason, ConnectionId, Event};
 use crate::rate_limit::RateLimiter;
@@ -23,6 +23,7 @@ macro_rules! env {
             counters: &mut $host.counters,
             config: &$host.config,
             challenge: &mut $host.challenge,
+            memory: &mut $host.memory,
         }
     };
 }
@@ -132,6 +133,7 @@ pub struct Host {
     pub events: VecDeque<Event>,
     pub counters: Counters,
     pub challenge: RateLimiter,
+    pub memory: ReceiveMemory,
     pub pool: Pool,
     pub maximum_segment: u16,
     pub room: usize,
@@ -164,7 +166,7 @@ pub fn open(host: &Host, initial: u32) -> OpenParameters {
 
 impl Host {
     pub fn new(config: TcpConfig, maximum_segment: u16) -> Host {
-        let frames = (config.receive_frames_max * 2 + 64) as u32;
+        let frames = (config.receive_frames_max.min(2_048) * 2 + 64) as u32;
         Host {
             config,
             connection: None,
@@ -174,6 +176,7 @@ impl Host {
             events: VecDeque::new(),
             counters: Counters::default(),
             challenge: RateLimiter::new(1_000, Time::ZERO),
+            memory: ReceiveMemory::new(frames),
             pool: Region::new(frames, 16_384).unwrap().pool(frames).unwrap(),
             maximum_segment,
             room: usize::MAX,
@@ -337,7 +340,7 @@ impl Host {
             }
         }
         if self.eager {
-            self.consume_all();
+            self.consume_all(now);
         }
         if self.connection.is_some() {
             while let Some(bytes) = self.to_send.pop_front() {
@@ -353,17 +356,19 @@ impl Host {
         }
     }
 
-    pub fn consume_all(&mut self) {
+    pub fn consume_all(&mut self, now: Time) {
         while !self.held.is_empty() {
-            self.consume_one();
+            self.consume_one(now);
         }
     }
 
-    pub fn consume_one(&mut self) {
+    pub fn consume_one(&mut self, now: Time) {
         if let Some(chunk) = self.held.pop_front()
             && let Some(connection) = self.connection.as_mut()
         {
-            connection.consume(chunk.len() as u32, 1, &self.config);
+            let bytes = chunk.len() as u32;
+            drop(chunk);
+            connection.consume(bytes, 1, &mut env!(self, now));
         }
     }
 

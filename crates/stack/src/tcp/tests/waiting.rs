@@ -93,7 +93,8 @@ fn a_zero_window_is_probed_until_it_opens() {
     assert!((5..30).contains(&probes), "backed off: {probes}");
     assert!(pair.hosts[0].closed.is_none(), "RFC 9293 §3.8.6.1: kept open as long as probes are answered");
     // One byte of room is not worth a segment (silly windows); half the buffer is.
-    pair.hosts[1].consume_one();
+    let now = pair.now;
+    pair.hosts[1].consume_one(now);
     pair.turn(1);
     let before = pair.now;
     pair.hosts[1].eager = true;

@@ -1,0 +1,112 @@
+//! The memory for received bytes nobody has taken yet: one budget for all connections of a stack, counted in frames,
+//! because that is what a device runs out of: a frame with one byte is as much lost to it as a full one.
+//!
+//! ```text
+//!   device's receive frames | for the ring: a quarter | budget: three quarters
+//!                                                     | held (unread, out of order) | free
+//! ```
+//!
+//! * A connection may hold as many frames as are still *free* of three quarters of it (dynamic thresholds, Choudhury and
+//!   Hahne 1998): one hog gets half, N get 1/(N+1) each. The last quarter is for connections that hold next to nothing: a
+//!   service that takes what it gets is served, slowly, however many others take nothing (an eighth of the budget's frames).
+//! * A window grows beyond its first size only by frames *reserved* here, at most half of the budget altogether, so that
+//!   what was promised by tuning can be kept even if every sender uses it at once.
+
+/// Frames a connection may hold out of the last quarter.
+const FRAMES_ALWAYS: u32 = 2;
+
+/// The budget and what is used of it.
+#[derive(Clone, Debug)]
+pub struct ReceiveMemory {
+    frames_max: u32,
+    frames_held: u32,
+    frames_reserved: u32,
+    /// Largest `frames_held` so far.
+    frames_held_peak: u32,
+}
+
+impl ReceiveMemory {
+    /// A budget of `frames_max` frames.
+    pub fn new(frames_max: u32) -> ReceiveMemory {
+        ReceiveMemory { frames_max, frames_held: 0, frames_reserved: 0, frames_held_peak: 0 }
+    }
+
+    /// The budget, frames.
+    pub fn frames_max(&self) -> u32 {
+        self.frames_max
+    }
+
+    /// Frames lent to services and not consumed, or out of order.
+    pub fn frames_held(&self) -> u32 {
+        self.frames_held
+    }
+
+    /// The most frames that were ever held at once.
+    pub fn frames_held_peak(&self) -> u32 {
+        self.frames_held_peak
+    }
+
+    /// Frames promised to windows beyond their first size.
+    pub fn frames_reserved(&self) -> u32 {
+        self.frames_reserved
+    }
+
+    /// Frames that may still be held.
+    #[inline]
+    pub fn free(&self) -> u32 {
+        self.frames_max.saturating_sub(self.frames_held)
+    }
+
+    /// Further frames that a connection with `held` may hold, so that it has no more than is left then.
+    #[inline]
+    pub(super) fn room(&self, held: u32) -> u32 {
+        let common = self.free().saturating_sub(self.frames_max / 4);
+        (common.saturating_sub(held) / 2).max(FRAMES_ALWAYS.saturating_sub(held).min(self.free()))
+    }
+
+    /// As [`room`](ReceiveMemory::room), for what is out of order: gaps that nobody fills must not block anyone.
+    pub(super) fn room_out_of_order(&self, held: u32) -> u32 {
+        self.free().saturating_sub(self.frames_max / 2).saturating_sub(held) / 2
+    }
+
+    #[inline]
+    pub(super) fn hold(&mut self, frames: u32) {
+        self.frames_held += frames;
+        self.frames_held_peak = self.frames_held_peak.max(self.frames_held);
+    }
+
+    #[inline]
+    pub(super) fn release(&mut self, frames: u32) {
+        self.frames_held = self.frames_held.saturating_sub(frames);
+    }
+
+    /// Promises up to `frames`; returns how many.
+    pub(super) fn reserve(&mut self, frames: u32) -> u32 {
+        let granted = frames.min((self.frames_max / 2).saturating_sub(self.frames_reserved));
+        self.frames_reserved += granted;
+        granted
+    }
+
+    pub(super) fn unreserve(&mut self, frames: u32) {
+        self.frames_reserved = self.frames_reserved.saturating_sub(frames);
+    }
+
+    /// Little is left to promise: those who don't use what they have should give it back.
+    pub(super) fn is_scarce(&self) -> bool {
+        self.frames_reserved > self.frames_max / 2 / 4 * 3
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn promises_half_at_most() {
+        let mut memory = ReceiveMemory::new(100);
+        assert_eq!((memory.reserve(30), memory.reserve(30), memory.reserve(1)), (30, 20, 0));
+        assert!(memory.is_scarce());
+        memory.unreserve(20);
+        assert_eq!((memory.frames_reserved(), memory.is_scarce()), (30, false));
+    }
+}
