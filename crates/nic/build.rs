@@ -1,4 +1,4 @@
-//! Compiles the XDP program with clang; it is embedded in the library.
+//! Compiles the XDP programs with clang; they are embedded in the library.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,22 +6,27 @@ use std::process::Command;
 const REMEDY: &str = "install clang and the libbpf headers: apt-get install clang libbpf-dev linux-libc-dev";
 
 fn main() {
-    println!("cargo:rerun-if-changed=bpf/steer.c");
     println!("cargo:rerun-if-env-changed=CLANG");
+    for name in ["steer", "inject"] {
+        compile(name);
+    }
+}
+
+fn compile(name: &str) {
+    let source = format!("bpf/{name}.c");
+    println!("cargo:rerun-if-changed={source}");
     let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join("steer.o");
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").unwrap_or_default()).join(format!("{name}.o"));
     let architecture = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
     let mut command = Command::new(&clang);
-    command.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c", "bpf/steer.c", "-o"]).arg(&out);
+    command.args(["-O2", "-g", "-Wall", "-Werror", "-target", "bpf", "-mcpu=v3", "-c", &source, "-o"]).arg(&out);
     // Debian keeps asm/ headers under the multiarch directory, which -target bpf does not search.
     command.arg(format!("-I/usr/include/{architecture}-linux-gnu"));
     match command.output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => {
             let message = String::from_utf8_lossy(&output.stderr);
-            panic!(
-                "\n\n{clang} could not compile crates/nic/bpf/steer.c. If headers are missing, {REMEDY}\n\n{message}\n"
-            )
+            panic!("\n\n{clang} could not compile crates/nic/{source}. If headers are missing, {REMEDY}\n\n{message}\n")
         }
         Err(error) => panic!("\n\ncannot run {clang} ({error}): {REMEDY}\n\n"),
     }

@@ -3,9 +3,11 @@
 //!
 //!     cargo run --release -p qanat-nic --example raw_echo -- [--seconds 3] [--batch 64] [--window 512] [--length 64]
 //!         [--threaded] [--one-way] [--fill 2048] [--single] [--to-kernel [--gro]]
+//!         [--ring]
 //!
 //! `--one-way`: the echo end only receives. `--threaded`: kernel thread instead of softirq on the generator's end.
 //! `--single`: both ends in one thread, which never waits: processor time per echo, whatever else the machine does.
+//! `--ring`: every batch by the AF_XDP ring, none injected.
 //! `--to-kernel`: frames for a UDP socket of the kernel that nobody reads: the sender's processor time per frame.
 
 use qanat_nic::af_xdp::{AttachConfig, Interface, QueueOpener, RingSizes, Rule};
@@ -31,6 +33,7 @@ struct Arguments {
     single: bool,
     to_kernel: bool,
     gro: bool,
+    injection: bool,
 }
 
 fn arguments() -> Result<Arguments, String> {
@@ -45,6 +48,7 @@ fn arguments() -> Result<Arguments, String> {
         single: false,
         to_kernel: false,
         gro: false,
+        injection: true,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -60,6 +64,7 @@ fn arguments() -> Result<Arguments, String> {
             "--single" => result.single = true,
             "--to-kernel" => result.to_kernel = true,
             "--gro" => result.gro = true,
+            "--ring" => result.injection = false,
             "--threaded" => result.threaded = true,
             "--one-way" => result.one_way = true,
             _ => return Err(format!("unknown argument {word}")),
@@ -272,7 +277,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let veth = veth::create(&config)?;
     let rings = RingSizes { fill: arguments.fill, ..RingSizes::default() };
-    let attach = AttachConfig { rings, ..AttachConfig::default() };
+    let attach = AttachConfig { rings, injection: arguments.injection, ..AttachConfig::default() };
     let server = veth.attach(AttachConfig { rules: vec![Rule::whole(DEVICE.into())], ..attach.clone() })?;
     let client = Interface::attach(AttachConfig {
         interface: veth.host_name().to_owned(),

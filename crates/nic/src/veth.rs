@@ -159,7 +159,8 @@ fn make_host_end(config: &VethConfig, peer: &Namespace) -> Result<Link, DeviceEr
         for (address, prefix_length) in &config.host_addresses {
             link::add_address(host.index, *address, *prefix_length)?;
         }
-        link::set_feature(&name, Feature::GenericReceive, config.threaded)?;
+        // Receive processing in batches (NAPI), which injected frames need.
+        link::set_feature(&name, Feature::GenericReceive, true)?;
         if config.host_checksums {
             link::set_feature(&name, Feature::TransmitChecksum, false)?;
         }

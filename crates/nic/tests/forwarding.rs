@@ -40,7 +40,7 @@ fn two_kernels_speak_through_two_devices_with_one_memory() {
         return;
     }
     let ends = [end(0), end(1)];
-    let everything = AttachConfig { rules: vec![Rule::everything()], ..AttachConfig::default() };
+    let everything = AttachConfig { rules: vec![Rule::everything()], injection: false, ..AttachConfig::default() };
     let interfaces = ends.each_ref().map(|end| end.attach(everything.clone()).unwrap());
     let [first, second] = interfaces.each_ref().map(|interface| interface.openers().remove(0));
     let (mut first, mut second) = open_pair(first, second, PLAN).unwrap();

@@ -75,6 +75,7 @@ impl Emulator {
                 namespace: port.namespace.clone(),
                 queues: config.queues,
                 rules: vec![Rule::everything()],
+                injection: false,
                 ..AttachConfig::default()
             })
         };

@@ -47,7 +47,7 @@ fn every_end_leaves_nothing_and_the_next_start_works_at_once() {
                 assert!(server.is_running());
                 server.kill();
             } else {
-                eventually("it ends", Duration::from_secs(5), || !server.is_running());
+                eventually("it ends", Duration::from_secs(20), || !server.is_running());
             }
         }
         let server = Server::start(&[pages.argument()]);

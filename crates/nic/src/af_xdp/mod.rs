@@ -73,7 +73,8 @@ pub struct AttachConfig {
     pub transmit_scatter: bool,
     /// Offer transmit checksum offload where the kernel has it and frames are not injected.
     pub transmit_checksum: bool,
-    /// Send large batches through veth without socket buffers, where the kernel can.
+    /// Send large batches through veth without socket buffers, where the kernel can. Off for a forwarder: the frames of
+    /// a sender on this machine have their checksums to be filled in, which only the offload does.
     pub injection: bool,
 }
 

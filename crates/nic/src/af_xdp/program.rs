@@ -275,13 +275,8 @@ pub(super) fn create_link(program: BorrowedFd<'_>, index: u32, flags: u32) -> io
         flags: u32,
         rest: [u64; 4],
     }
-    let attributes = Attributes {
-        program: program.as_raw_fd() as u32,
-        target: index,
-        attach_type: BPF_XDP,
-        flags,
-        rest: [0; 4],
-    };
+    let attributes =
+        Attributes { program: program.as_raw_fd() as u32, target: index, attach_type: BPF_XDP, flags, rest: [0; 4] };
     // SAFETY: a live attribute block of this length, zero beyond the fields this command has.
     let fd = unsafe { libc::syscall(libc::SYS_bpf, BPF_LINK_CREATE, &raw const attributes, size_of_val(&attributes)) };
     if fd < 0 {

@@ -3,10 +3,12 @@
 //! ```text
 //!   receive pool ─index→ fill ring ─kernel→ receive ring ─Frame→ the stack ─drop→ receive pool
 //!   TransmitBuffer → in_flight[frame index], transmit ring ─flush, kernel→ completion ring → in_flight dropped
+//!                                                       └─flush of many, Injector→ in_flight dropped at once
 //! ```
 //!
 //! A frame is in exactly one of: its pool, a `Frame`, the kernel (fill ring … receive ring), `in_flight`.
 
+use super::inject::{self, Injector};
 use super::ring::Producer;
 use super::socket::{Socket, SocketConfig};
 use super::{QueueOpener, RingSizes};
@@ -49,6 +51,9 @@ pub struct AfXdp {
     packet_end: u32,
     /// Descriptors published so far.
     published: u32,
+    /// Bytes of the frames queued since the last flush.
+    queued_bytes: usize,
+    injector: Option<Injector>,
     /// Bytes and frames queued of the packet not yet whole.
     packet_length: usize,
     packet_buffers: u32,
@@ -111,7 +116,16 @@ impl AfXdp {
         opener.register(socket.as_fd())?;
         let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
         let queue = opener.queue;
-        Ok(AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, Some(opener)))
+        // Without it (an older kernel, no privileges) everything goes by the ring.
+        let injector = match config.injection && !scatter && card.is_veth {
+            true => Injector::open(link, config.namespace.as_ref()).ok(),
+            false => None,
+        };
+        let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, Some(opener));
+        // Injected frames have no metadata: their checksums must be whole.
+        queue.capabilities.transmit_checksum &= injector.is_none();
+        queue.injector = injector;
+        Ok(queue)
     }
 
     /// An open socket, its memory, and what was put into its fill ring already, as a queue.
@@ -144,6 +158,8 @@ impl AfXdp {
             lent_count,
             packet_end: published,
             published,
+            queued_bytes: 0,
+            injector: None,
             packet_length: 0,
             packet_buffers: 0,
             discarding: false,
@@ -161,6 +177,11 @@ impl AfXdp {
     /// Whether the driver moves frames without copying.
     pub fn is_zero_copy(&self) -> bool {
         self.socket.zero_copy
+    }
+
+    /// Whether large batches are sent without socket buffers.
+    pub fn injects(&self) -> bool {
+        self.injector.is_some()
     }
 
     /// The queue's number.
@@ -233,6 +254,46 @@ impl AfXdp {
         if count > 0 {
             self.socket.completion.release(count);
         }
+    }
+
+    /// Sends everything queued through the injector, if that is quicker and overtakes nothing; else leaves it to the
+    /// ring.
+    #[inline]
+    fn inject(&mut self) {
+        let Some(injector) = &mut self.injector else { return };
+        let (ring, queued) = (&mut self.socket.transmit, self.packet_end.wrapping_sub(self.published) as usize);
+        if !inject::is_worthwhile(queued, self.queued_bytes) || ring.pending(self.published) > 0 || !injector.is_ready()
+        {
+            return;
+        }
+        let base = self.memory.region.base().as_ptr().cast_const();
+        let mut failed = false;
+        for start in (0..queued).step_by(inject::BATCH_FRAMES_MAX) {
+            let end = queued.min(start + inject::BATCH_FRAMES_MAX);
+            let frames = (start..end).map(|ahead| {
+                let descriptor = ring.unpublished(self.published.wrapping_add(ahead as u32));
+                (base.wrapping_add(descriptor.addr as usize), descriptor.len)
+            });
+            self.statistics.transmit_doorbells += 1;
+            match injector.send(frames) {
+                Ok(refused) => self.statistics.transmit_invalid += refused,
+                Err(_) => failed = true,
+            }
+        }
+        if failed {
+            // Nothing is known of what was sent: TCP finds out. The ring does without it from now on.
+            self.statistics.transmit_lost += queued as u64;
+            self.injector = None;
+        }
+        for ahead in 0..queued {
+            let address = ring.unpublished(self.published.wrapping_add(ahead as u32)).addr;
+            let slot = self.in_flight.get_mut((address >> self.frame_shift) as usize);
+            if slot.and_then(Option::take).is_some() {
+                self.in_flight_count -= 1;
+            }
+        }
+        ring.rewind(self.published);
+        self.packet_end = self.published;
     }
 
     /// Whether the kernel can send this frame from where it is.
@@ -422,10 +483,13 @@ impl Vnic for AfXdp {
         }
         self.statistics.transmit_frames += 1;
         self.statistics.transmit_bytes += length as u64;
+        self.queued_bytes += length;
         Ok(())
     }
 
     fn flush(&mut self) {
+        self.inject();
+        self.queued_bytes = 0;
         if self.packet_end != self.published {
             self.socket.transmit.publish(self.packet_end);
             self.published = self.packet_end;
@@ -469,7 +533,14 @@ impl Vnic for AfXdp {
 
     fn statistics(&self) -> VnicStatistics {
         let kernel = self.socket.kernel_statistics();
+        let transmit_lost = match &self.injector {
+            // The device counts for all queues what either way lost; the first queue reports it.
+            Some(injector) if self.queue == 0 => injector.lost_count(),
+            Some(_) => 0,
+            None => self.statistics.transmit_lost,
+        };
         VnicStatistics {
+            transmit_lost,
             // Copy mode counts each such drop under both names (`xsk_rcv`, `xp_alloc`); a zero-copy driver asks for
             // buffers ahead, so that an empty fill ring need not have cost a frame, and counts drops by itself.
             receive_no_buffer: kernel.rx_dropped,

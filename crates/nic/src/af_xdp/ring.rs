@@ -131,6 +131,19 @@ impl<T: Copy> Producer<T> {
         unsafe { self.raw.entry(self.position).read() }
     }
 
+    /// The entry at `position`, pushed and not yet published.
+    #[inline]
+    pub(super) fn unpublished(&self, position: u32) -> T {
+        // SAFETY: `push` wrote it (the caller's promise; any bytes are a valid T), and the kernel has not seen it.
+        unsafe { self.raw.entry(position).read() }
+    }
+
+    /// Takes back everything from `position`, which must not be published yet.
+    #[inline]
+    pub(super) fn rewind(&mut self, position: u32) {
+        self.position = position;
+    }
+
     /// Next position to write.
     #[inline]
     pub(super) fn position(&self) -> u32 {

@@ -1,13 +1,13 @@
 //! Interfaces of the kernel: looking at them, and making the few changes a virtual NIC needs. No program is run.
 
 mod ethtool;
-mod features;
 mod namespace;
 pub(crate) mod netlink;
+mod observer;
 
 pub use ethtool::{Feature, driver, set_feature};
-pub(crate) use features::XdpFeatures;
 pub use namespace::{Namespace, in_namespace};
+pub(crate) use observer::Observer;
 
 use netlink::{Message, Refusal, find, request, text, u32_at};
 use qanat_wire::ethernet::MacAddress;

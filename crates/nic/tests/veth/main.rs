@@ -2,6 +2,7 @@
 //! `QANAT_REQUIRE_ROOT=1`.
 
 mod helpers;
+mod injection;
 
 use helpers::{Peer, echo_once, frame_bytes, require_root};
 use qanat_nic::af_xdp::{AttachConfig, Interface, PortRange, Rule};

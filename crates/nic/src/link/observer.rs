@@ -1,0 +1,61 @@
+//! [`Observer`]: looks at one interface again and again, from whatever namespace the thread is in.
+
+use super::interface_header;
+use super::netlink::{self, Message, find, u16_at};
+use std::io;
+use std::os::fd::OwnedFd;
+
+const GENERIC_HEADER: usize = 4;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
+
+/// `struct rtnl_link_stats64` has it as its eighth word.
+const TRANSMIT_DROPPED: usize = 7 * 8;
+const IFLA_STATS64: u16 = 23;
+
+/// Sockets in the interface's namespace.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    route: OwnedFd,
+    generic: OwnedFd,
+    /// The number of the generic netlink family `netdev` (Linux 6.3).
+    family: u16,
+    index: u32,
+}
+
+impl Observer {
+    /// Of an interface of the calling thread's namespace.
+    pub(crate) fn open(index: u32) -> io::Result<Observer> {
+        let socket = netlink::open(libc::NETLINK_GENERIC)?;
+        let message = Message::new(libc::GENL_ID_CTRL as u16, libc::NLM_F_ACK, &[CTRL_CMD_GETFAMILY, 1, 0, 0]);
+        let answers = netlink::request_by(&socket, message.attribute(CTRL_ATTR_FAMILY_NAME, b"netdev\0"))?;
+        let family = answers.first().and_then(|answer| find(answer.get(GENERIC_HEADER..)?, CTRL_ATTR_FAMILY_ID));
+        let family = family.and_then(|value| u16_at(value, 0)).ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Observer { route: netlink::open(libc::NETLINK_ROUTE)?, generic: socket, family, index })
+    }
+
+    /// Whether frames may be redirected to the interface now.
+    pub(crate) fn takes_frames(&self) -> bool {
+        let message = Message::new(self.family, libc::NLM_F_ACK, &[NETDEV_CMD_DEV_GET, 1, 0, 0]);
+        let message = message.attribute(NETDEV_A_DEV_IFINDEX, &self.index.to_ne_bytes());
+        let answers = netlink::request_by(&self.generic, message).unwrap_or_default();
+        let features =
+            answers.first().and_then(|answer| find(answer.get(GENERIC_HEADER..)?, NETDEV_A_DEV_XDP_FEATURES));
+        let features = features.and_then(|value| value.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
+        features & NETDEV_XDP_ACT_NDO_XMIT != 0
+    }
+
+    /// Frames for sending that the interface dropped since it exists; 0 if it won't tell.
+    pub(crate) fn transmit_dropped(&self) -> u64 {
+        let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(self.index, 0, 0));
+        let answers = netlink::request_by(&self.route, message).unwrap_or_default();
+        let statistics = answers.first().and_then(|answer| find(answer.get(16..)?, IFLA_STATS64));
+        let dropped = statistics.and_then(|bytes| bytes.get(TRANSMIT_DROPPED..)?.first_chunk());
+        dropped.map_or(0, |word| u64::from_ne_bytes(*word))
+    }
+}
