@@ -92,7 +92,8 @@ impl MemoryPlan {
         count.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "more than 2^32 frames"))
     }
 
-    fn cut(&self, region: &Rc<Region>) -> io::Result<FrameMemory> {
+    /// Cuts a region of this plan into its pools.
+    pub(crate) fn cut(&self, region: &Rc<Region>) -> io::Result<FrameMemory> {
         let share = |frames| region.pool(frames).ok_or_else(|| io::Error::other("region smaller than its plan"));
         let (receive, transmit) = (share(self.receive_frames)?, share(self.transmit_frames)?);
         let prepared = share(self.prepared_frames)?;
