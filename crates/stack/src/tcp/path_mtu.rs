@@ -4,7 +4,7 @@ use super::connection::{Connection, MSS_MIN};
 use super::sequence::SequenceNumber;
 use super::{Env, MSS_BASE};
 
-/// Consecutive time-outs of a full segment taken as a black hole.
+/// Consecutive time-outs of a long segment taken as a black hole.
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
 
 /// Largest TCP segments, headers excluded and options included.
@@ -87,15 +87,20 @@ impl Connection {
         self.is.output_wanted = true;
     }
 
-    /// Repeated time-outs of a full segment while nothing smaller was tried: halve towards the base size.
+    /// Repeated time-outs of a long segment while nothing smaller was tried: halve towards the base size. Not only of a
+    /// full one: the stream's last segment may be the only one that is too long.
     pub(super) fn detect_black_hole(&mut self, env: &mut Env<'_>) {
-        let segment = u32::from(self.maximum_segment);
-        let full = self.board.get(0).is_some_and(|first| first.end.distance_from(self.board.start()) >= segment);
-        if !full || self.retransmissions < BLACK_HOLE_TIMEOUTS || self.path_mtu.current <= MSS_BASE {
+        let start = self.board.start();
+        let length = self.board.get(0).map_or(0, |first| first.end.distance_from(start));
+        if length <= u32::from(MSS_BASE) || self.retransmissions < BLACK_HOLE_TIMEOUTS {
             return;
         }
-        env.counters.black_holes_detected += 1;
-        self.path_mtu.current = (self.path_mtu.current / 2).max(MSS_BASE);
-        self.apply_segment_size();
+        let length = u16::try_from(length).unwrap_or(u16::MAX).min(self.path_mtu.current);
+        let halved = (length / 2).max(MSS_BASE);
+        if halved < self.path_mtu.current {
+            env.counters.black_holes_detected += 1;
+            self.path_mtu.current = halved;
+            self.apply_segment_size();
+        }
     }
 }
