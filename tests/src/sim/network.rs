@@ -48,9 +48,9 @@ pub struct Pools {
 }
 
 impl Network {
-    /// Any network TCP must get through: up to a few percent of every fault, any delay, MTU from 576 to 1500.
+    /// Any network TCP must get through: up to a few percent of every fault, any delay, MTU from 576 to 9000.
     pub fn any(random: &mut Random) -> Network {
-        let mut network = Network { mtu: random.pick(&[576, 600, 1280, 1400, 1500, 1500]), ..Network::default() };
+        let mut network = Network { mtu: random.pick(&[576, 600, 1280, 1400, 1500, 1500, 1500, 9_000]), ..Network::default() };
         // Every fourth network is faultless: what goes wrong there goes wrong everywhere.
         let faulty = !random.one_in(4);
         for direction in 0..2 {
@@ -68,7 +68,9 @@ impl Network {
     /// When memory for frames can't be had.
     pub fn open(&self, seed: u64, clock: &ManualClock, traces: [Trace; 2]) -> [(Device, Pools); 2] {
         let slots = 1024;
-        let config = PairConfig { mtu: self.mtu, slots, ..PairConfig::default() };
+        // A jumbo packet takes several frames.
+        let transmit_buffers_max = if self.mtu > 1_500 { 8 } else { 1 };
+        let config = PairConfig { mtu: self.mtu, slots, transmit_buffers_max, ..PairConfig::default() };
         let (first, second) = pair(config).expect("a pair");
         let [trace_first, trace_second] = traces;
         [self.end(0, first, seed, clock, trace_first), self.end(1, second, seed, clock, trace_second)]

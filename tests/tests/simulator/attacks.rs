@@ -1,122 +1,25 @@
 //! Attacks: connections under way go on, and memory stays within its bounds, by number.
 
 use super::raw::{CLIENT, RawNode, SERVER, Segment, inject, packet, segment};
-use super::streams::unfinished;
-use qanat::nic::{MemoryPlan, Time};
+use super::siege::{
+    ACK, FIN, HALF_OPEN_MAX, LIVE, MILLISECOND, RST, SYN, anyone, besiege, blank, config, network, under_attack,
+};
+use qanat::CloseReason;
+use qanat::nic::Time;
 use qanat::stack::tcp::TcpConfig;
-use qanat::{CloseReason, Config};
 use qanat_tests::sim::streams::{Drain, FlowPlan, PORT, Streams, client_port, own_address};
-use qanat_tests::sim::{Network, Node, Outcome, Random, Run, StackNode, World, pattern};
-use std::net::{IpAddr, Ipv4Addr};
+use qanat_tests::sim::{Network, Outcome, Random, Run, StackNode, World, pattern};
+use std::net::IpAddr;
 use std::time::Duration;
 
-const SYN: u8 = 2;
-const RST: u8 = 4;
-const ACK: u8 = 16;
-const FIN: u8 = 1;
-const LIVE: usize = 100;
-const MILLISECOND: Duration = Duration::from_millis(1);
-
-fn config(address: Ipv4Addr, gateway: Option<Ipv4Addr>, tcp: TcpConfig) -> Config {
-    let mut config = Config::new(IpAddr::V4(address), 24);
-    config.gateways = gateway.into_iter().map(IpAddr::V4).collect();
-    config.connections_max = 256;
-    config.half_open_max = 128;
-    config.time_wait_max = 256;
-    config.timers_max = 512;
-    config.tcp = tcp;
-    config
-}
-
-/// A network of 10 ms each way.
-fn network() -> Network {
-    let mut network = Network::default();
-    for link in &mut network.links {
-        link.delay = Duration::from_millis(10);
-    }
-    network.memory = [MemoryPlan { receive_frames: 4_096, transmit_frames: 4_096, ..MemoryPlan::default() }; 2];
-    network
-}
-
-/// Small windows make the flows last.
-fn slow_tcp() -> TcpConfig {
-    TcpConfig { receive_window: 8 * 1024, time_wait: Duration::from_secs(5), ..TcpConfig::default() }
-}
-
-/// 100 connections, half of them opened while the attack is on, and `attack` called every millisecond.
-fn under_attack(mut attack: impl FnMut(&mut Random, &mut qanat_tests::sim::Device, u64)) -> StackNode<Streams> {
-    let plans: Vec<FlowPlan> = (0..LIVE)
-        .map(|index| {
-            let start = if index < LIVE / 2 { Duration::ZERO } else { Duration::from_millis(50 + index as u64 * 4) };
-            FlowPlan { start, ..FlowPlan::plain([100_000, 100_000]) }
-        })
-        .collect();
-    let server = IpAddr::V4(SERVER);
-    let run = Run { seed: 7, pcap: None };
-    let mut world = World::new(
-        &run,
-        Time::from_millis(1_000),
-        &network(),
-        |device, now| {
-            let config = config(CLIENT, None, slow_tcp());
-            StackNode::new(config, [1; 32], Streams::new(0, server, &plans), device, now)
-        },
-        |device, now| {
-            let config = config(SERVER, Some(CLIENT), slow_tcp());
-            StackNode::new(config, [2; 32], Streams::new(1, server, &plans), device, now)
-        },
-    );
-    let mut random = Random::new(run.seed);
-    let mut milliseconds = 0;
-    let mut half_open_peak = 0;
-    let mut frames_peak = 0;
-    // The attack ends when the flows have: it must not stop them.
-    while !(world.a.node.is_finished() && world.b.node.is_finished()) {
-        if milliseconds == 20_000 {
-            let (a, b) = (&world.a.node, &world.b.node);
-            println!("{:?}\n{:?}", b.stack.counters(), b.stack.tcp_counters());
-            panic!("the connections starve: {:#?}\n{:#?}", unfinished(a), unfinished(b));
-        }
-        attack(&mut random, &mut world.a.device, milliseconds);
-        world.run(world.now_plus(MILLISECOND), |_, _| false);
-        milliseconds += 1;
-        let usage = world.b.node.stack.usage();
-        half_open_peak = half_open_peak.max(usage.half_open);
-        frames_peak = frames_peak.max(world.b.pools.receive.in_use_count());
-        assert!(usage.connections <= 256 && usage.half_open <= 128 && usage.time_wait <= 256, "{usage:?}");
-        assert!(usage.events == 0 && usage.neighbours <= 1_024 && usage.pending_frames <= 1_024, "{usage:?}");
-    }
-    println!("{milliseconds} ms, at most {half_open_peak} half open, {frames_peak} receive frames in use");
-    let orderly = |flow: &qanat_tests::sim::streams::Flow| flow.closed == Some(CloseReason::Finished);
-    assert!(world.a.node.service.flows.iter().all(orderly));
-    world.drain(Duration::from_secs(600));
-    let (_, server) = world.check_frames();
-    server
-}
-
-fn anyone(random: &mut Random) -> (Ipv4Addr, u16) {
-    let [_, b, c, d, e, f, ..] = random.draw().to_be_bytes();
-    (Ipv4Addr::new(11 + b % 100, c, d, 1 + e % 250), 1_024 + u16::from(f) * 200)
-}
-
-fn blank(source: (Ipv4Addr, u16)) -> Segment<'static> {
-    Segment {
-        source,
-        destination: (SERVER, PORT),
-        sequence: 0,
-        acknowledgment: 0,
-        flags: ACK,
-        window: 1_000,
-        options: &[],
-        payload: &[],
-    }
-}
-
+/// A million SYNs per second while 1,000 connections are open, or opened: they are served as if nothing were.
 #[test]
 fn syn_flood() {
+    const PER_MILLISECOND: u64 = 1_000;
+    let quiet = besiege(1_000, 100_000, |_, _, _| ()).milliseconds;
     let mut sent = 0u64;
-    let server = under_attack(|random, device, _| {
-        for _ in 0..if sent < 100_000 { 250 } else { 0 } {
+    let flooded = besiege(1_000, 100_000, |random, device, _| {
+        for _ in 0..PER_MILLISECOND {
             sent += 1;
             let source = anyone(random);
             let options = &[2, 4, 5, 0xb4][..];
@@ -124,17 +27,18 @@ fn syn_flood() {
             inject(device, &segment(&syn));
         }
     });
-    let counters = server.stack.counters();
-    println!("{counters:?}");
-    assert_eq!(sent, 100_000, "the flows were over before the flood");
-    assert!(counters.tcp_syns_received >= 100_000);
-    assert!(counters.tcp_cookies_sent > 50_000);
+    let counters = flooded.server.stack.counters();
+    println!("{sent} SYNs in {} ms, {quiet} ms without; {counters:?}", flooded.milliseconds);
+    assert!(flooded.connections_peak >= 950, "only {} connections at once", flooded.connections_peak);
+    assert!(flooded.milliseconds <= 2 * quiet, "{} ms with the flood, {quiet} ms without", flooded.milliseconds);
+    assert!(counters.tcp_syns_received >= sent);
+    assert!(counters.tcp_cookies_sent > sent - 10 * HALF_OPEN_MAX as u64);
     assert!(counters.tcp_cookies_accepted > 0, "nobody came in by cookie while the table was full");
 }
 
 #[test]
 fn acknowledgement_flood() {
-    let server = under_attack(|random, device, _| {
+    let server = under_attack(LIVE, |random, device, _| {
         for index in 0..200 {
             // To the listener, to closed ports, and into live connections with numbers made up.
             let source = match index % 3 {
@@ -146,7 +50,8 @@ fn acknowledgement_flood() {
             let ack = Segment { sequence, acknowledgment, destination: (SERVER, port), ..blank(source) };
             inject(device, &segment(&ack));
         }
-    });
+    })
+    .server;
     let counters = server.stack.counters();
     println!("{counters:?}\n{:?}", server.stack.tcp_counters());
     assert!(counters.tcp_no_connection > 10_000 && counters.tcp_resets_rate_limited > 0);
@@ -156,7 +61,7 @@ fn acknowledgement_flood() {
 /// RFC 5961: blind resets, SYNs and data. RFC 5927: blind ICMP.
 #[test]
 fn blind_segments() {
-    let server = under_attack(|random, device, milliseconds| {
+    let server = under_attack(LIVE, |random, device, milliseconds| {
         // Connections that are open: whoever guesses the ports of one to come can always be there first.
         let count = if milliseconds < 50 { 0 } else { 120 };
         for index in 0..count {
@@ -176,7 +81,8 @@ fn blind_segments() {
             let (kind, code, mtu) = [(3, 1, 0), (3, 2, 0), (3, 3, 0), (3, 4, 68), (11, 0, 0), (3, 4, 300)][index % 6];
             inject(device, &icmp(kind, code, mtu, &segment(&quoted)[14..14 + 28]));
         }
-    });
+    })
+    .server;
     let counters = server.stack.counters();
     println!("{counters:?}\n{:?}", server.stack.tcp_counters());
     assert!(counters.icmp_errors_received > 1_000);
@@ -195,7 +101,7 @@ fn icmp(kind: u8, code: u8, mtu: u16, quoted: &[u8]) -> Vec<u8> {
 /// Frames that are no packets, packets that are no segments.
 #[test]
 fn garbage() {
-    under_attack(|random, device, _| {
+    under_attack(LIVE, |random, device, _| {
         for index in 0..100 {
             let mut bytes = segment(&Segment { payload: &[1; 64], ..blank((CLIENT, client_port(index % LIVE))) });
             for _ in 0..random.between(1, 8) {
@@ -209,16 +115,22 @@ fn garbage() {
 }
 
 /// The raw client's connection to the server.
-struct RawPeer {
+pub struct RawPeer {
     world: World<RawNode, StackNode<Streams>>,
-    /// SND.NXT and RCV.NXT of the raw side, after the handshake.
-    send_next: u32,
-    receive_next: u32,
+    /// SND.NXT of the raw side, after the handshake.
+    pub send_next: u32,
+    /// RCV.NXT.
+    pub receive_next: u32,
 }
 
 impl RawPeer {
     /// Connects with `options` in the SYN.
-    fn connect(plan: FlowPlan, tcp: TcpConfig, options: &[u8]) -> RawPeer {
+    pub fn connect(plan: FlowPlan, tcp: TcpConfig, options: &[u8]) -> RawPeer {
+        RawPeer::try_connect(plan, tcp, options).expect("a SYN-ACK")
+    }
+
+    /// The same; `None` if the SYN is not answered.
+    pub fn try_connect(plan: FlowPlan, tcp: TcpConfig, options: &[u8]) -> Option<RawPeer> {
         let server = IpAddr::V4(SERVER);
         let mut world = World::new(
             &Run { seed: 3, pcap: None },
@@ -235,28 +147,63 @@ impl RawPeer {
             Segment { sequence: send_next, flags: SYN, window: 65_535, options, ..blank((CLIENT, client_port(0))) };
         inject(&mut world.a.device, &segment(&syn));
         world.run(world.now_plus(MILLISECOND), |_, _| false);
-        let answer = world.a.node.segments.pop().expect("a SYN-ACK");
+        let answer = world.a.node.segments.pop()?;
         assert_eq!(answer.flags & (SYN | ACK), SYN | ACK);
         assert_eq!(answer.acknowledgment, send_next.wrapping_add(1));
         let mut peer =
             RawPeer { world, send_next: send_next.wrapping_add(1), receive_next: answer.sequence.wrapping_add(1) };
         peer.send(ACK, peer.send_next, peer.receive_next, 65_535, &[], &[]);
-        peer
+        Some(peer)
     }
 
-    fn send(&mut self, flags: u8, sequence: u32, acknowledgment: u32, window: u16, options: &[u8], payload: &[u8]) {
+    /// What the server's TCP counted.
+    pub fn counters(&self) -> &qanat::stack::tcp::Counters {
+        self.world.b.node.stack.tcp_counters()
+    }
+
+    /// Lets go of what has come.
+    pub fn forget_segments(&mut self) {
+        self.world.a.node.segments.clear();
+    }
+
+    /// Sends a segment.
+    pub fn send(&mut self, flags: u8, sequence: u32, acknowledgment: u32, window: u16, options: &[u8], payload: &[u8]) {
         let made =
             Segment { sequence, acknowledgment, flags, window, options, payload, ..blank((CLIENT, client_port(0))) };
         inject(&mut self.world.a.device, &segment(&made));
     }
 
-    fn step(&mut self, duration: Duration) {
+    /// Lets `duration` pass.
+    pub fn step(&mut self, duration: Duration) {
         self.world.run(self.world.now_plus(duration), |_, _| false);
     }
 
-    fn memory(&self) -> usize {
+    /// Bytes the server's connections hold, frames not counted.
+    pub fn memory(&self) -> usize {
         let stack = &self.world.b.node.stack;
         stack.connections().filter_map(|connection| stack.connection_memory(connection)).sum()
+    }
+
+    /// Acknowledges honestly, every `every` milliseconds, until the server's stream is complete; segments that took.
+    pub fn finish(&mut self, start: u32, length: u64, every: u32) -> u64 {
+        let mut segments = 0;
+        for _ in 0..100_000 {
+            let mut edge = self.receive_next.wrapping_add(65_535);
+            segments += self.world.a.node.segments.len() as u64;
+            self.take(start, &mut edge);
+            self.send(ACK, self.send_next, self.receive_next, 65_535, &[], &[]);
+            self.step(MILLISECOND * every);
+            if self.receive_next == start.wrapping_add(length as u32 + 1) {
+                self.send(FIN | ACK, self.send_next, self.receive_next, 65_535, &[], &[]);
+                self.step(Duration::from_millis(10));
+                let flow = &self.world.b.node.service.flows[0];
+                assert_eq!((flow.closed, flow.acked()), (Some(CloseReason::Finished), length));
+                return segments;
+            }
+        }
+        let stack = &self.world.b.node.stack;
+        let info = stack.connections().next().and_then(|connection| stack.connection_info(connection));
+        panic!("the server's stream stands at {} of {length}: {info:?}", self.receive_next.wrapping_sub(start));
     }
 
     /// Takes what has come, checks it against the server's stream, and moves RCV.NXT over what is in order.
@@ -316,28 +263,7 @@ fn sack_abuse() {
     }
     println!("at most {memory_peak} bytes; {:?}", peer.world.b.node.stack.tcp_counters());
     assert!(memory_peak < 256 * 1024, "{memory_peak} bytes for one connection's scoreboard");
-    finish(peer, start, length);
-}
-
-/// Acknowledges honestly until the server's stream is complete.
-fn finish(mut peer: RawPeer, start: u32, length: u64) {
-    for _ in 0..100_000 {
-        let mut edge = peer.receive_next.wrapping_add(65_535);
-        peer.take(start, &mut edge);
-        let acknowledgment = peer.receive_next;
-        peer.send(ACK, peer.send_next, acknowledgment, 65_535, &[], &[]);
-        peer.step(MILLISECOND);
-        if peer.receive_next == start.wrapping_add(length as u32 + 1) {
-            peer.send(FIN | ACK, peer.send_next, peer.receive_next, 65_535, &[], &[]);
-            peer.step(Duration::from_millis(10));
-            let flow = &peer.world.b.node.service.flows[0];
-            assert_eq!((flow.closed, flow.acked()), (Some(CloseReason::Finished), length));
-            return;
-        }
-    }
-    let info = peer.world.b.node.stack.connections().next();
-    let info = info.and_then(|connection| peer.world.b.node.stack.connection_info(connection));
-    panic!("the server's stream stands at {} of {length}: {info:?}", peer.receive_next.wrapping_sub(start));
+    peer.finish(start, length, 1);
 }
 
 /// The window shrinks, closes and opens at random, against RFC 9293's advice; the server stays within every offer.
@@ -363,7 +289,7 @@ fn window_shrinks() {
             break;
         }
     }
-    finish(peer, start, length);
+    peer.finish(start, length, 1);
 }
 
 /// Random pieces of the client's stream, overlapping every way, until all has been sent once; wrong bytes where the right
@@ -436,6 +362,7 @@ fn slow_readers() {
     });
     let held = world.b.pools.receive.in_use_count();
     println!("{held} of {} receive frames held", world.b.pools.receive.frame_count());
+    assert!(held <= 50 * (64 * 1024 / 1_448 + 1), "{held} frames for 50 windows of 64 KiB");
     assert_eq!(outcome, Outcome::Stopped, "the prompt readers starve");
     for flow in &world.b.node.service.flows[..50] {
         assert!(flow.received() <= 64 * 1024 + 1_460, "{} bytes for a window of 64 KiB", flow.received());

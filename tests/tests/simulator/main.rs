@@ -7,8 +7,11 @@
 //! ```
 
 mod attacks;
+mod bombs;
 mod goodput;
+mod options;
 mod raw;
+mod siege;
 mod smoltcp_node;
 mod smoltcp_peer;
 mod streams;

@@ -22,7 +22,9 @@ struct Scenario {
 
 fn scenario(run: &Run, salt: u64) -> Scenario {
     let mut random = Random::new(run.seed ^ salt);
-    let network = Network::any(&mut random);
+    let mut network = Network::any(&mut random);
+    // smoltcp's frames here are whole.
+    network.mtu = network.mtu.min(1_500);
     let plans = (0..random.between(1, 4)).map(|_| {
         // smoltcp's application here ends its streams in order, and so must its peer.
         let plan = FlowPlan::any(&mut random, 40_000);

@@ -133,3 +133,24 @@ fn simultaneous_close() {
     }
     world.check_frames();
 }
+
+/// Jumbo packets that vanish beyond 8,000 bytes, without a word by ICMP: the streams get through, those too whose last
+/// segment alone is too long.
+#[test]
+fn jumbo_packets_into_a_black_hole() {
+    for last in [0, 100, 1_000, 8_000, 8_900] {
+        let mut network = Network { mtu: 9_000, ..Network::default() };
+        for link in &mut network.links {
+            link.delay = Duration::from_millis(1);
+            (link.rate_bits, link.queue_bytes_max) = (1_000_000_000, 8_000);
+        }
+        let run = Run { seed: last, pcap: None };
+        let plans = [FlowPlan { piece_bytes_max: 9_000, ..FlowPlan::plain([8_928 * 3 + last, last]) }];
+        let mut random = Random::new(last);
+        let mut world = world(&run, &mut random, &network, [TcpConfig::default(), TcpConfig::default()], &plans);
+        world.run_to_end(Duration::from_secs(60), DRAIN);
+        let found = world.a.node.stack.tcp_counters().black_holes_detected;
+        assert!((1..=4).contains(&found), "{found} black holes");
+        world.check_frames();
+    }
+}
