@@ -33,7 +33,7 @@ pub struct Attached {
 pub fn attach(plan: &mut HttpPlan, address_count: usize, namespace: Option<&Namespace>) -> Result<Attached, LoadError> {
     let sources: Vec<IpAddr> = plan.sources.clone();
     let attachment = Attachment::towards(plan.peer.ip(), &sources, address_count, namespace)?;
-    let mtu = attachment.interface().link().mtu;
+    let mtu = attachment.mtu();
     let frame_size = if mtu <= SMALL_FRAME_MTU_MAX { 2_048 } else { 4_096 };
     let memory =
         MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
@@ -49,5 +49,5 @@ pub fn attach(plan: &mut HttpPlan, address_count: usize, namespace: Option<&Name
         .map_err(|error| LoadError::System { what: "ask the kernel for random bytes".to_owned(), error })?;
     let runtime = Runtime::new(Box::new(vnic), config, entropy);
     plan.sources = attachment.addresses();
-    Ok(Attached { runtime, interface: attachment.interface().link().name.clone(), _attachment: attachment })
+    Ok(Attached { runtime, interface: attachment.interface().to_owned(), _attachment: attachment })
 }

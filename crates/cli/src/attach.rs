@@ -1,9 +1,10 @@
 //! Options that say where the VNIC comes from; the same for every service.
 
 use clap::{Args, ValueEnum};
+use qanat::control::client::{ClientError, default_socket};
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
-use qanat::{AttachOptions, Attachment, SpinPolicy};
+use qanat::{AttachError, AttachOptions, Attachment, SpinPolicy};
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -11,8 +12,8 @@ use std::str::FromStr;
 /// An address with the length of its prefix, `10.77.0.2/24`.
 #[derive(Clone, Copy, Debug)]
 pub struct Prefixed {
-    address: IpAddr,
-    length: u8,
+    pub address: IpAddr,
+    pub length: u8,
 }
 
 impl FromStr for Prefixed {
@@ -76,6 +77,9 @@ pub struct AttachArguments {
     /// Copy frames even where the driver can do without
     #[arg(long)]
     pub force_copy: bool,
+    /// Make the device here, as root, even if a daemon runs (`qanat up`)
+    #[arg(long)]
+    pub direct: bool,
     /// When to sleep
     #[arg(long, value_enum, default_value_t)]
     pub spin: Spin,
@@ -102,7 +106,16 @@ impl AttachArguments {
         options.mtu = self.mtu;
         options.services = services;
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
-        Attachment::open(&options).map_err(|error| error.to_string())
+        options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
+        // A daemon that may not be asked is one more reason to do without it, for who can.
+        let unreachable = |error: &AttachError| matches!(error, AttachError::Control(ClientError::Unreachable(..)));
+        match Attachment::open(&options) {
+            Err(error) if unreachable(&error) && rustix::process::geteuid().is_root() => {
+                options.control = None;
+                Attachment::open(&options).map_err(|error| error.to_string())
+            }
+            outcome => outcome.map_err(|error| error.to_string()),
+        }
     }
 }
 

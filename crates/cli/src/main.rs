@@ -5,11 +5,20 @@
 
 mod attach;
 mod bench;
+mod control;
 mod delay;
+mod down;
+mod filter;
 mod hello;
+mod limits;
 mod live;
 mod load;
+mod rate;
 mod report;
+mod status;
+mod top;
+mod up;
+mod vnic;
 mod web;
 
 use clap::{Parser, Subcommand};
@@ -25,6 +34,7 @@ use std::process::ExitCode;
     after_help = "\
 Examples:
   qanat hello                                   the whole stack in one process, no root
+  sudo qanat up                                 the daemon: then no server needs root
   sudo qanat web ./site                         serve a directory at http://10.77.0.2/
   sudo qanat load http http://10.77.0.2/ -c 64  ask for it, as fast as one core can
   sudo qanat delay eth1 eth2 --delay 20ms       a network emulator between two interfaces
@@ -42,6 +52,14 @@ enum Command {
     Delay(Box<delay::Arguments>),
     Load(load::Arguments),
     Bench(bench::Arguments),
+    Up(up::Arguments),
+    Down(down::Arguments),
+    Status(status::Arguments),
+    Top(top::Arguments),
+    Vnic(vnic::Arguments),
+    Filter(filter::Arguments),
+    Rate(rate::Arguments),
+    Limits(limits::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +69,14 @@ fn main() -> ExitCode {
         Command::Delay(arguments) => delay::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Up(arguments) => up::run(&arguments),
+        Command::Down(arguments) => down::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Vnic(arguments) => vnic::run(arguments),
+        Command::Filter(arguments) => filter::run(&arguments),
+        Command::Rate(arguments) => rate::run(&arguments),
+        Command::Limits(arguments) => limits::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

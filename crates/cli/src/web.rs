@@ -133,7 +133,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
     let attachment = arguments.attach.open(services)?;
     let mut service = WebService::new(arguments.config(&attachment)).map_err(|error| error.to_string())?;
-    let plan = arguments.memory_plan(attachment.interface().link().mtu);
+    let plan = arguments.memory_plan(attachment.mtu());
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let mut config = attachment.config().clone();
     config.connections_max = arguments.connections + REFUSALS;
@@ -166,7 +166,7 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], attachmen
     if printer.is_json() {
         let line = serde_json::json!({
             "event": "serving", "urls": urls, "directory": directory.to_string(),
-            "interface": attachment.interface().link().name, "driver": attachment.interface().driver(),
+            "interface": attachment.interface(), "driver": attachment.driver(),
         });
         printer.lasting(line.to_string());
     } else {

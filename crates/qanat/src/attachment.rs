@@ -1,11 +1,15 @@
-//! Where a VNIC comes from: a veth device of our own, or an interface that is there already.
+//! Where a VNIC comes from: the daemon, a veth device of our own, or an interface that is there already.
 //!
 //! ```text
+//!  daemon:     kernel ── qanat0 ═ gate, deliver (the daemon's namespace) ── AF_XDP ── 10.77.0.2, without privileges
 //!  own veth:   kernel ── qanat0 10.77.0.1/24 ═══ qanat-device (anonymous namespace) ── AF_XDP ── 10.77.0.2
 //!  interface:  eth1 ── XDP program: takes what the rules name, passes the rest ── AF_XDP
 //! ```
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
+use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
+use qanat_control::filter::{Ports, Prefix, Service};
+use qanat_control::protocol::VnicWish;
 use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
@@ -14,11 +18,17 @@ use qanat_stack::Config;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::{Path, PathBuf};
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
 /// Protocol number of UDP.
 pub const PROTOCOL_UDP: u8 = 17;
+
+/// Addresses of a daemon's VNIC at most.
+const VNIC_ADDRESSES_MAX: usize = 16;
+/// Addresses tried on a daemon before giving up.
+const BESIDE_ATTEMPTS: usize = 64;
 
 /// Why there is no VNIC.
 #[derive(Debug)]
@@ -37,6 +47,8 @@ pub enum AttachError {
         /// The target.
         target: IpAddr,
     },
+    /// The control plane did not do it; its message has the remedy.
+    Control(ClientError),
     /// On a real network addresses are not to be guessed.
     SourceNeeded {
         /// The interface.
@@ -48,6 +60,7 @@ impl fmt::Display for AttachError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             AttachError::Device(error) => error.fmt(f),
+            AttachError::Control(error) => error.fmt(f),
             AttachError::Route(error) => write!(f, "no route: {error}; check the address and `ip route get`"),
             AttachError::Loopback(target) => write!(
                 f,
@@ -70,6 +83,12 @@ impl std::error::Error for AttachError {}
 impl From<DeviceError> for AttachError {
     fn from(error: DeviceError) -> AttachError {
         AttachError::Device(error)
+    }
+}
+
+impl From<ClientError> for AttachError {
+    fn from(error: ClientError) -> AttachError {
+        AttachError::Control(error)
     }
 }
 
@@ -98,6 +117,8 @@ pub struct AttachOptions {
     pub mode: Mode,
     /// With a veth of our own: process the kernel's receive side in batches in a kernel thread.
     pub threaded: bool,
+    /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
+    pub control: Option<PathBuf>,
 }
 
 impl AttachOptions {
@@ -115,16 +136,26 @@ impl AttachOptions {
             services: Vec::new(),
             mode: Mode::Auto,
             threaded: false,
+            control: None,
         }
     }
 }
 
 /// A device whose queues may be opened, and the stack configuration that fits it.
 pub struct Attachment {
-    interface: Interface,
+    device: Device,
     config: Config,
-    /// Keeps the device.
-    _veth: Option<Veth>,
+    /// What traffic passes through: of a daemon's device, the kernel's end.
+    interface: String,
+    driver: String,
+    mtu: u32,
+}
+
+enum Device {
+    /// Ours; the veth device is kept with it.
+    Own(Interface, #[allow(dead_code, reason = "kept for its drop")] Option<Veth>),
+    /// The daemon's.
+    Handed(VnicHandle),
 }
 
 impl Attachment {
@@ -157,7 +188,10 @@ impl Attachment {
                 if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
             };
             let interface = Interface::attach(attach(addresses.iter().map(rule).collect()))?;
-            return Ok(Attachment { interface, config, _veth: None });
+            return Ok(Attachment::own(interface, None, config));
+        }
+        if let Some(socket) = &options.control {
+            return Attachment::handed(socket, options, addresses, config);
         }
         let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
         // What is off the prefix goes to the kernel, which may route it.
@@ -183,7 +217,41 @@ impl Attachment {
         })?;
         let rules = addresses.iter().map(|(address, _)| Rule::whole(*address)).collect();
         let interface = veth.attach(AttachConfig { namespace: None, interface: String::new(), ..attach(rules) })?;
-        Ok(Attachment { interface, config, _veth: Some(veth) })
+        Ok(Attachment::own(interface, Some(veth), config))
+    }
+
+    fn own(interface: Interface, veth: Option<Veth>, config: Config) -> Attachment {
+        let (link, driver) = (interface.link().clone(), interface.driver().to_owned());
+        Attachment { device: Device::Own(interface, veth), config, interface: link.name, driver, mtu: link.mtu }
+    }
+
+    /// Asks the daemon for a device with these addresses.
+    fn handed(
+        socket: &Path,
+        options: &AttachOptions,
+        addresses: Vec<(IpAddr, u8)>,
+        mut config: Config,
+    ) -> Result<Attachment, AttachError> {
+        // An empty list of services is a client's: it sends from any port.
+        let service = |range: &PortRange| Service {
+            protocol_first: range.protocol,
+            protocol_last: range.protocol,
+            ports: Ports { first: range.first, last: range.last },
+        };
+        let mut services: Vec<Service> = options.services.iter().map(service).collect();
+        if services.is_empty() {
+            services.push(Service { protocol_first: PROTOCOL_TCP, protocol_last: PROTOCOL_TCP, ports: Ports::ANY });
+        }
+        let name = std::env::args().take(2).skip(1).collect::<String>();
+        let (queues, mtu) = (options.queues, options.mtu);
+        let wish = VnicWish { name, addresses, queues, mtu, services, persistent: false };
+        let vnic = Session::connect(socket)?.create_vnic(wish)?;
+        let status = vnic.status();
+        if config.gateways.is_empty() {
+            config.gateways.clone_from(&status.gateways);
+        }
+        let (interface, mtu) = (status.interface.clone(), status.mtu);
+        Ok(Attachment { device: Device::Handed(vnic), config, interface, driver: "veth".to_owned(), mtu })
     }
 
     /// Attaches a client to the interface that leads to `target`, beside the kernel, with addresses of its own:
@@ -211,6 +279,10 @@ impl Attachment {
         let (route, link, driver, addresses) = found.map_err(AttachError::Route)?;
         if route.is_local || link.name == "lo" {
             return Err(AttachError::Loopback(target));
+        }
+        // Another's VNIC of the same daemon: our own comes from there too, and the fence switches between them.
+        if driver == "veth" && link.name.starts_with("qanat") && link.xdp_program.is_some() {
+            return Attachment::beside(target, sources, count);
         }
         let near = |address: &&(IpAddr, u8)| {
             address.0.is_ipv4() == target.is_ipv4() && route.source.is_none_or(|source| source == address.0)
@@ -247,19 +319,78 @@ impl Attachment {
         Attachment::open(&options)
     }
 
+    /// A client's VNIC of the daemon that has `target`'s.
+    fn beside(target: IpAddr, sources: &[IpAddr], count: usize) -> Result<Attachment, AttachError> {
+        let socket = default_socket();
+        let limits = Session::connect(&socket)?.limits()?;
+        let prefix = |text: &String| {
+            let (address, length) = text.split_once('/')?;
+            Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
+        };
+        let holds = |(address, length): &(IpAddr, u8)| {
+            Prefix::new(*address, *length).is_some_and(|prefix| prefix.contains(Prefix::host(target)))
+        };
+        let none = || AttachError::NoPrefix { interface: "of the control plane".to_owned(), target };
+        let (base, length) = limits.addresses.iter().filter_map(prefix).find(holds).ok_or_else(none)?;
+        let free: Vec<IpAddr> = match sources {
+            [] => last_of_prefix(base, length).filter(|address| *address != target).collect(),
+            sources => sources.to_vec(),
+        };
+        let count = if sources.is_empty() { count.clamp(1, VNIC_ADDRESSES_MAX) } else { free.len() };
+        let [low, high, ..] = crate::entropy().map_err(AttachError::Route)?;
+        let start = usize::from(u16::from_le_bytes([low, high])) % free.len().max(1);
+        let mut outcome = Err(none());
+        // Which addresses are free only the daemon knows, which tells by refusing.
+        for attempt in 0..BESIDE_ATTEMPTS {
+            let at = start + attempt * count;
+            let chosen: Vec<IpAddr> = free.iter().cycle().skip(at).take(count).copied().collect();
+            let Some((first, rest)) = chosen.split_first() else { return Err(none()) };
+            let mut options = AttachOptions::new(*first, length);
+            options.more_addresses = rest.iter().map(|address| (*address, length)).collect();
+            options.control = Some(socket.clone());
+            outcome = Attachment::open(&options);
+            if !sources.is_empty() || !matches!(&outcome, Err(AttachError::Control(ClientError::Refused(_)))) {
+                return outcome;
+            }
+        }
+        outcome
+    }
+
     /// Opens queue `queue` on this thread.
     ///
     /// # Errors
     /// [`AttachError::Device`].
     pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
-        let opener = self.interface.openers().into_iter().find(|opener| opener.queue() == queue);
+        let interface = match &self.device {
+            Device::Own(interface, _) => interface,
+            Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?),
+        };
+        let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
         let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
         Ok(opener.open(plan)?)
     }
 
-    /// The interface with the XDP program.
-    pub fn interface(&self) -> &Interface {
+    /// The interface's name; of a daemon's VNIC, that of the kernel's end.
+    pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Its driver.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// Its MTU.
+    pub fn mtu(&self) -> u32 {
+        self.mtu
+    }
+
+    /// The VNIC's handle, if it is a daemon's.
+    pub fn vnic(&self) -> Option<&VnicHandle> {
+        match &self.device {
+            Device::Own(..) => None,
+            Device::Handed(vnic) => Some(vnic),
+        }
     }
 
     /// The stack configuration: addresses, gateway, whether the address is shared.

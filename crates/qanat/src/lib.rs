@@ -15,6 +15,7 @@ mod wait_set;
 
 pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP};
 pub use bytes::Bytes;
+pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{
     self as stack, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Fill, ListenOptions,

@@ -70,6 +70,8 @@ pub fn hand_over(
         scatter,
         transmit_checksum: true,
         sharing: None,
+        // One daemon serves all: a client that has the queue already must not make others wait.
+        patience: std::time::Duration::ZERO,
     };
     let region: &Region = &region;
     let (socket, metadata_bytes) = prepare(&config, region)?;

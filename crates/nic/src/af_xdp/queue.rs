@@ -10,7 +10,7 @@
 
 use super::inject::{self, Injector};
 use super::ring::Producer;
-use super::socket::{Socket, SocketConfig};
+use super::socket::{BIND_WAIT, Socket, SocketConfig};
 use super::{QueueOpener, RingSizes};
 use crate::error::DeviceError;
 use crate::memory::{Frame, Pool};
@@ -108,6 +108,7 @@ impl AfXdp {
             scatter,
             transmit_checksum: config.transmit_checksum,
             sharing: sharing.map(|owner| &owner.socket),
+            patience: BIND_WAIT,
         };
         let mut lent_count = 0;
         let shift = plan.frame_size.trailing_zeros();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// `struct xsk_tx_metadata` of 6.18: flags, checksum start and offset, launch time. It sits before the frame's data.
 pub(super) const TRANSMIT_METADATA_BYTES: u32 = 24;
 /// A queue just released by another socket is free again within some 20 ms.
-const BIND_WAIT: Duration = Duration::from_millis(100);
+pub(super) const BIND_WAIT: Duration = Duration::from_millis(100);
 /// Frames in flight are charged to the send buffer.
 const SEND_BUFFER_BYTES: i32 = 64 << 20;
 
@@ -32,6 +32,8 @@ pub(super) struct SocketConfig<'a> {
     pub(super) transmit_checksum: bool,
     /// A bound socket whose frame memory this one uses too, rather than registering it again.
     pub(super) sharing: Option<&'a Socket>,
+    /// How long to wait for a queue that another socket has.
+    pub(super) patience: Duration,
 }
 
 /// A bound socket and its rings. Fields drop in this order: the rings must be unmapped before the descriptor closes.
@@ -180,7 +182,7 @@ pub(super) fn bind(fd: BorrowedFd<'_>, config: &SocketConfig<'_>) -> Result<(), 
         sxdp_queue_id: config.queue,
         sxdp_shared_umem_fd: owner,
     };
-    let deadline = Instant::now() + BIND_WAIT;
+    let deadline = Instant::now() + config.patience;
     loop {
         // SAFETY: a live sockaddr_xdp of this length.
         let bound = unsafe {

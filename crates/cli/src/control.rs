@@ -1,0 +1,81 @@
+//! What the commands that talk to the daemon share.
+
+use clap::Args;
+use qanat::control::client::{Session, default_socket};
+use qanat::control::protocol::{Answer, Request};
+use std::path::PathBuf;
+
+/// Which daemon.
+#[derive(Args, Clone, Debug)]
+pub struct DaemonArguments {
+    /// The daemon's socket (default: $QANAT_SOCKET, or /run/qanat/control.sock)
+    #[arg(long, value_name = "PATH", global = true)]
+    socket: Option<PathBuf>,
+}
+
+impl DaemonArguments {
+    /// Connects.
+    pub fn session(&self) -> Result<Session, String> {
+        let path = self.path();
+        Session::connect(&path).map_err(|error| error.to_string())
+    }
+
+    /// Where the daemon listens.
+    pub fn path(&self) -> PathBuf {
+        self.socket.clone().unwrap_or_else(default_socket)
+    }
+
+    /// Asks for something that is answered by its being done.
+    pub fn order(&self, request: Request) -> Result<(), String> {
+        match self.session()?.ask(request).map_err(|error| error.to_string())? {
+            Answer::Done => Ok(()),
+            other => Err(format!("the daemon answers {other:?}: restart it with this version")),
+        }
+    }
+}
+
+/// `1500000` as `1.5M`, as rates are typed.
+pub fn short(number: u64) -> String {
+    for (unit, factor) in [("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)] {
+        if number >= factor {
+            let tenths = number / (factor / 10);
+            let (whole, rest) = (tenths / 10, tenths % 10);
+            return if rest == 0 { format!("{whole}{unit}") } else { format!("{whole}.{rest}{unit}") };
+        }
+    }
+    number.to_string()
+}
+
+/// `1.5M`, `100k`, `2000` as a number.
+pub fn parse_number(text: &str) -> Result<u64, String> {
+    let wrong = || format!("`{text}`: write a number, with k, M or G if need be");
+    let (digits, factor) = match text.chars().last() {
+        Some('k' | 'K') => (text.get(..text.len() - 1), 1_000),
+        Some('m' | 'M') => (text.get(..text.len() - 1), 1_000_000),
+        Some('g' | 'G') => (text.get(..text.len() - 1), 1_000_000_000),
+        _ => (Some(text), 1),
+    };
+    let digits = digits.ok_or_else(wrong)?;
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(factor).ok_or_else(wrong);
+    }
+    let number: f64 = digits.parse().map_err(|_| wrong())?;
+    let product = number * factor as f64;
+    if product.is_finite() && (0.0..1e18).contains(&product) { Ok(product as u64) } else { Err(wrong()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers() {
+        for (text, number) in [("0", 0), ("1500", 1_500), ("1.5M", 1_500_000), ("10G", 10_000_000_000), ("3k", 3_000)] {
+            assert_eq!(parse_number(text), Ok(number));
+        }
+        for wrong in ["", "k", "-1", "1e30G", "x", "nan", "é"] {
+            assert!(parse_number(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!([0, 999, 1_500_000, 10_000_000_000].map(short), ["0", "999", "1.5M", "10G"]);
+    }
+}

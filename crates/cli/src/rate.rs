@@ -1,0 +1,52 @@
+//! `qanat rate`: limits of virtual cards, changed while packets flow.
+
+use crate::control::{DaemonArguments, parse_number};
+use clap::{Args, Subcommand};
+use qanat::control::filter::{Direction, Rate};
+use qanat::control::protocol::Request;
+
+/// Limit virtual cards
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat rate set 0 --bits 100M                  police what it sends
+  qanat rate set 0 --receive --packets 50k      throttle what it receives
+  qanat rate set 0                              no limit but the policy's")]
+pub struct Arguments {
+    #[command(flatten)]
+    daemon: DaemonArguments,
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Set the limit of one direction
+    Set {
+        /// The card's number
+        vnic: u32,
+        /// Of what it receives, instead of what it sends
+        #[arg(long)]
+        receive: bool,
+        /// Bits a second (k, M, G); 0: any
+        #[arg(long, value_parser = parse_number, default_value = "0")]
+        bits: u64,
+        /// Packets a second; 0: any
+        #[arg(long, value_parser = parse_number, default_value = "0")]
+        packets: u64,
+        /// Bytes that may come at once
+        #[arg(long, value_name = "BYTES", value_parser = parse_number, default_value = "0")]
+        burst: u64,
+        /// Packets that may come at once
+        #[arg(long, value_name = "PACKETS", value_parser = parse_number, default_value = "0")]
+        burst_packets: u64,
+    },
+}
+
+/// Does it.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let Action::Set { vnic, receive, bits, packets, burst, burst_packets } = arguments.action;
+    let direction = if receive { Direction::Receive } else { Direction::Transmit };
+    let rate = Rate { bits_per_s: bits, packets_per_s: packets, burst_bytes: burst, burst_packets };
+    arguments.daemon.order(Request::SetRate { vnic: Some(vnic), direction, rate })
+}

@@ -1,0 +1,280 @@
+//! The application's side: ask the daemon, get handles.
+
+use crate::filter::{Direction, Filter, Rate};
+use crate::protocol::{
+    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VnicStatus, VnicWish, receive,
+    send,
+};
+use qanat_nic::af_xdp::{HandedCard, HandedQueue, RingSizes};
+use qanat_nic::{AfXdp, MemoryPlan};
+use qanat_wire::ethernet::MacAddress;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A daemon that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why the daemon did not do it; the text has the remedy.
+#[derive(Debug)]
+pub enum ClientError {
+    /// No daemon, or it may not be asked.
+    Unreachable(PathBuf, std::io::Error),
+    /// The daemon refused.
+    Refused(String),
+    /// The conversation broke down.
+    Fault(Fault),
+    /// The daemon's answer makes no sense here.
+    Unexpected,
+    /// Frame memory, or the queue.
+    Device(qanat_nic::DeviceError),
+}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClientError::Unreachable(path, error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+                write!(
+                    f,
+                    "{}: {error}; become a member of the socket's group (usually `usermod -aG qanat USER`, then \
+                           log in anew)",
+                    path.display()
+                )
+            }
+            ClientError::Unreachable(path, error) => {
+                write!(f, "{}: {error}; start the daemon with `sudo qanat up`", path.display())
+            }
+            ClientError::Refused(why) => write!(f, "the control plane refuses: {why}"),
+            ClientError::Fault(fault) => write!(f, "the control plane: {fault}"),
+            ClientError::Unexpected => f.write_str("the control plane's answer is of another version: restart it"),
+            ClientError::Device(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl From<Fault> for ClientError {
+    fn from(fault: Fault) -> ClientError {
+        ClientError::Fault(fault)
+    }
+}
+
+/// Where the daemon is: `$QANAT_SOCKET`, or [`DEFAULT_SOCKET`].
+pub fn default_socket() -> PathBuf {
+    std::env::var_os("QANAT_SOCKET").map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+}
+
+/// Asks one thing on a descriptor and waits for the answer.
+fn ask(
+    socket: BorrowedFd<'_>,
+    request: Request,
+    beside: &[BorrowedFd<'_>],
+) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+    send(socket, request, beside)?;
+    let mut buffer = vec![0; ANSWER_BYTES_MAX];
+    match receive(socket, &mut buffer)? {
+        (Answer::Refused(why), _) => Err(ClientError::Refused(why)),
+        answer => Ok(answer),
+    }
+}
+
+fn done(answer: (Answer, Vec<OwnedFd>)) -> Result<(), ClientError> {
+    match answer {
+        (Answer::Done, _) => Ok(()),
+        _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// A connection to the daemon, with the rights of this process's user.
+#[derive(Debug)]
+pub struct Session {
+    socket: OwnedFd,
+}
+
+impl Session {
+    /// Connects to the daemon at `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::Unreachable`].
+    pub fn connect(path: &Path) -> Result<Session, ClientError> {
+        let open = || -> rustix::io::Result<OwnedFd> {
+            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
+            sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
+            connect(&socket, &SocketAddrUnix::new(path)?)?;
+            Ok(socket)
+        };
+        let socket = open().map_err(|error| ClientError::Unreachable(path.to_owned(), error.into()))?;
+        Ok(Session { socket })
+    }
+
+    /// Asks anything.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn ask(&self, request: Request) -> Result<Answer, ClientError> {
+        Ok(ask(self.socket.as_fd(), request, &[])?.0)
+    }
+
+    /// Makes a VNIC.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create_vnic(&self, wish: VnicWish) -> Result<VnicHandle, ClientError> {
+        VnicHandle::from_answer(ask(self.socket.as_fd(), Request::CreateVnic(wish), &[])?)
+    }
+
+    /// A new handle of a VNIC of this user.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open_vnic(&self, vnic: u32) -> Result<VnicHandle, ClientError> {
+        VnicHandle::from_answer(ask(self.socket.as_fd(), Request::OpenVnic { vnic }, &[])?)
+    }
+
+    /// Makes a filter.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn create_filter(&self, direction: Direction, filter: Filter) -> Result<FilterHandle, ClientError> {
+        match ask(self.socket.as_fd(), Request::CreateFilter { direction, filter }, &[])? {
+            (Answer::Filter(_), mut beside) => match beside.pop() {
+                Some(handle) => Ok(FilterHandle { handle }),
+                None => Err(ClientError::Unexpected),
+            },
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// What there is.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn status(&self) -> Result<Status, ClientError> {
+        match self.ask(Request::Status)? {
+            Answer::Status(status) => Ok(status),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// What this user may have.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn limits(&self) -> Result<Limits, ClientError> {
+        match self.ask(Request::Limits)? {
+            Answer::Limits(limits) => Ok(limits),
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+}
+
+/// A filter: the right to use it is this descriptor. Closing the last one gives it up.
+#[derive(Debug)]
+pub struct FilterHandle {
+    handle: OwnedFd,
+}
+
+impl AsFd for FilterHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// A VNIC. Clones are the same handle; closing the last gives the VNIC up, unless it is persistent.
+#[derive(Clone, Debug)]
+pub struct VnicHandle {
+    handle: Arc<OwnedFd>,
+    status: Arc<VnicStatus>,
+}
+
+impl AsFd for VnicHandle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+impl VnicHandle {
+    fn from_answer(answer: (Answer, Vec<OwnedFd>)) -> Result<VnicHandle, ClientError> {
+        match answer {
+            (Answer::Vnic(status), mut beside) => match beside.pop() {
+                Some(handle) => Ok(VnicHandle { handle: Arc::new(handle), status: Arc::new(status) }),
+                None => Err(ClientError::Unexpected),
+            },
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// What the VNIC was when made or opened.
+    pub fn status(&self) -> &VnicStatus {
+        &self.status
+    }
+
+    /// Maps frame memory, opens a queue on this thread, and starts receiving. Needs no privilege.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, ClientError> {
+        let memory_error = |error| ClientError::Fault(Fault::System(error));
+        let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
+        let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
+        let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
+        let (answer, mut beside) = ask(self.as_fd(), Request::OpenQueue(wish), &[file.as_fd()])?;
+        let (Answer::Queue(status), Some(socket)) = (answer, beside.pop()) else {
+            return Err(ClientError::Unexpected);
+        };
+        let rings = RingSizes {
+            fill: status.fill,
+            receive: status.receive,
+            transmit: status.transmit,
+            completion: status.completion,
+        };
+        let handed = HandedQueue { socket, rings, metadata_bytes: status.metadata_bytes, scatter: status.scatter };
+        let card = HandedCard { mac: MacAddress(self.status.mac), mtu: self.status.mtu, queue, is_veth: true };
+        handed.open(memory, card).map_err(ClientError::Device)
+    }
+
+    /// Lets a filter count for this VNIC; at run time, without losing a packet.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn assign(&self, filter: &FilterHandle) -> Result<(), ClientError> {
+        done(ask(self.as_fd(), Request::Assign, &[filter.as_fd()])?)
+    }
+
+    /// Lets a filter count no more.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn unassign(&self, filter: &FilterHandle) -> Result<(), ClientError> {
+        done(ask(self.as_fd(), Request::Unassign, &[filter.as_fd()])?)
+    }
+
+    /// Adds a filter of the VNIC's own.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn add_filter(&self, direction: Direction, filter: Filter) -> Result<(), ClientError> {
+        done(ask(self.as_fd(), Request::AddFilter { vnic: None, direction, filter }, &[])?)
+    }
+
+    /// Takes one away.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn remove_filter(&self, direction: Direction, filter: Filter) -> Result<(), ClientError> {
+        done(ask(self.as_fd(), Request::RemoveFilter { vnic: None, direction, filter }, &[])?)
+    }
+
+    /// Limits it, now.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn set_rate(&self, direction: Direction, rate: Rate) -> Result<(), ClientError> {
+        done(ask(self.as_fd(), Request::SetRate { vnic: None, direction, rate }, &[])?)
+    }
+}

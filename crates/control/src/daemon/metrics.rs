@@ -1,0 +1,88 @@
+//! Figures in Prometheus' text format (exposition format 0.0.4), on a loopback address and on the control socket.
+
+use super::{Daemon, Peer};
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Readers served at once.
+const SCRAPES_MAX: u32 = 4;
+/// A reader that takes longer is left.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Daemon {
+    /// Everything there is to count.
+    pub(super) fn metrics_text(&self) -> String {
+        let status = self.status(Peer { user: 0, group: 0, process: 0 });
+        let mut text = String::new();
+        let head = |name: &str, kind: &str, help: &str| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
+        text += &head("qanat_vnics", "gauge", "VNICs there are.");
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "qanat_vnics {}", status.vnics.len());
+        text += &head("qanat_sessions", "gauge", "Connections to the control socket.");
+        let _ = writeln!(text, "qanat_sessions {}", status.sessions);
+        text += &head("qanat_filters", "gauge", "Rows of the table of filters in use.");
+        let _ = writeln!(text, "qanat_filters {}", self.tables.filters_in_use());
+        text += &head("qanat_requests_total", "counter", "Control requests by outcome.");
+        for (outcome, count) in ["served", "refused", "cut_off"].iter().zip(status.requests) {
+            let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        text += &head("qanat_vnic_memory_bytes", "gauge", "Frame memory registered.");
+        for vnic in &status.vnics {
+            let _ =
+                writeln!(text, "qanat_vnic_memory_bytes{{{}}} {}", labels(vnic.vnic, &vnic.name), vnic.memory_bytes);
+        }
+        for (name, help) in [("frames", "Frames by what became of them."), ("bytes", "Bytes in them.")] {
+            text += &head(&format!("qanat_vnic_{name}_total"), "counter", help);
+            for vnic in &status.vnics {
+                for (direction, figures) in [("transmit", &vnic.transmit), ("receive", &vnic.receive)] {
+                    for count in &figures.counts {
+                        let value = if name == "frames" { count.frames } else { count.bytes };
+                        let labels = labels(vnic.vnic, &vnic.name);
+                        let _ = writeln!(
+                            text,
+                            "qanat_vnic_{name}_total{{{labels},direction=\"{direction}\",fate=\"{}\",dropped=\"{}\"}} {value}",
+                            count.cause, count.dropped
+                        );
+                    }
+                }
+            }
+        }
+        text
+    }
+
+    /// Answers one reader, on a thread of its own: it may be slow.
+    pub(super) fn scrape(&mut self) {
+        let Some(Ok((stream, _))) = self.metrics.as_ref().map(std::net::TcpListener::accept) else { return };
+        if self.scrapes.fetch_add(1, Ordering::Relaxed) >= SCRAPES_MAX {
+            self.scrapes.fetch_sub(1, Ordering::Relaxed);
+            return;
+        }
+        let (text, scrapes) = (self.metrics_text(), Arc::clone(&self.scrapes));
+        std::thread::spawn(move || {
+            // A reader that goes away is no error of ours.
+            let _ = reply(stream, &text);
+            scrapes.fetch_sub(1, Ordering::Relaxed);
+        });
+    }
+}
+
+fn reply(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    // Whatever is asked, this is the answer.
+    let mut request = [0; 1_024];
+    let _ = stream.read(&mut request)?;
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nConnection: close\r\nContent-Length: ";
+    stream.write_all(format!("{head}{}\r\n\r\n{text}", text.len()).as_bytes())
+}
+
+/// A name is any text: quoted as the format wants it.
+fn labels(vnic: u32, name: &str) -> String {
+    let name = name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("vnic=\"{vnic}\",name=\"{name}\"")
+}

@@ -1,0 +1,251 @@
+//! What each request does, and who may ask it.
+
+use super::vnic::{ADDRESSES_MAX, Site, Vnic};
+use super::{Daemon, FilterObject, Peer, Role, inode, tables};
+use crate::filter::{Direction, Filter, Rate};
+use crate::policy::Rule;
+use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, VnicWish};
+use std::os::fd::OwnedFd;
+
+/// Letters of a VNIC's name at most.
+const NAME_MAX: usize = 64;
+
+type Served = Result<(Answer, Option<OwnedFd>), String>;
+
+impl Daemon {
+    /// Does what is asked. Descriptors beside the request are closed after it.
+    pub(super) fn serve(&mut self, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) -> Served {
+        match (role, request) {
+            (Role::Session, Request::CreateVnic(wish)) => self.create_vnic(peer, wish),
+            (Role::Session, Request::OpenVnic { vnic }) => {
+                self.owned(peer, vnic)?;
+                self.give_vnic(peer, vnic)
+            }
+            (Role::Session, Request::CreateFilter { direction, filter }) => self.create_filter(peer, direction, filter),
+            (Role::Session, Request::DeleteVnic { vnic }) => {
+                self.owned(peer, vnic)?;
+                self.delete_vnic(vnic, "asked to");
+                Ok((Answer::Done, None))
+            }
+            (Role::Session, Request::Status) => Ok((Answer::Status(self.status(peer)), None)),
+            (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), None)),
+            (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), None)),
+            (Role::Session, Request::Stop) if peer.user == 0 => {
+                self.stopping = true;
+                Ok((Answer::Done, None))
+            }
+            (Role::Session, Request::Metrics | Request::Stop) => {
+                Err("only root may ask this: run with sudo".to_owned())
+            }
+            (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside),
+            (Role::Vnic(slot), Request::Assign) => self.assign(slot, beside, true),
+            (Role::Vnic(slot), Request::Unassign) => self.assign(slot, beside, false),
+            (role, Request::AddFilter { vnic, direction, filter }) => {
+                let slot = self.target(role, peer, vnic)?;
+                self.change_filters(slot, direction, filter, true)
+            }
+            (role, Request::RemoveFilter { vnic, direction, filter }) => {
+                let slot = self.target(role, peer, vnic)?;
+                self.change_filters(slot, direction, filter, false)
+            }
+            (role, Request::SetRate { vnic, direction, rate }) => {
+                let slot = self.target(role, peer, vnic)?;
+                self.set_rate(slot, direction, rate)
+            }
+            (Role::Vnic(_) | Role::Filter, _) => Err("this handle has no such request".to_owned()),
+            _ => Err("this is asked on a VNIC's handle, not on the control socket".to_owned()),
+        }
+    }
+
+    /// The VNIC a request is about: the handle's, or one of the peer's by number.
+    fn target(&self, role: Role, peer: Peer, vnic: Option<u32>) -> Result<u32, String> {
+        match (role, vnic) {
+            (Role::Vnic(slot), None) => Ok(slot),
+            (Role::Session, Some(slot)) => self.owned(peer, slot).map(|()| slot),
+            _ => Err("name the VNIC on the control socket, and none on a handle".to_owned()),
+        }
+    }
+
+    /// Others' VNICs and none look alike: their numbers are not to be found out.
+    fn owned(&self, peer: Peer, slot: u32) -> Result<(), String> {
+        let vnic = self.vnics.get(&slot).filter(|vnic| peer.user == 0 || vnic.user == peer.user);
+        vnic.map(|_| ()).ok_or_else(|| format!("user {} has no VNIC {slot}: see `qanat vnic list`", peer.user))
+    }
+
+    fn rule(&self, peer: Peer) -> Result<Rule, String> {
+        let rule = self.policy.rule_for(peer.user, peer.group);
+        rule.cloned().ok_or_else(|| format!("no rule is for user {} or one of its groups: add one", peer.user))
+    }
+
+    fn create_vnic(&mut self, peer: Peer, wish: VnicWish) -> Served {
+        let rule = self.rule(peer)?;
+        let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u64;
+        rule.check_count("VNICs", own + 1, u64::from(rule.vnics))?;
+        rule.check_count("queues of a VNIC", u64::from(wish.queues), u64::from(rule.queues.min(tables::QUEUES_MAX)))?;
+        if wish.name.chars().count() > NAME_MAX || wish.name.chars().any(char::is_control) {
+            return Err(format!("a VNIC's name has at most {NAME_MAX} letters, and no control characters"));
+        }
+        if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES_MAX {
+            return Err(format!("a VNIC has 1 to {ADDRESSES_MAX} addresses, not {}", wish.addresses.len()));
+        }
+        for (number, (address, length)) in wish.addresses.iter().enumerate() {
+            if crate::filter::Prefix::new(*address, *length).is_none() {
+                return Err(format!("{address}/{length}: no such prefix length"));
+            }
+            rule.check_address(*address)?;
+            let taken = |other: &Vnic| other.wish.addresses.iter().any(|(taken, _)| taken == address);
+            let twice = wish.addresses.iter().take(number).any(|(other, _)| other == address);
+            let host = self.policy.host.iter().any(|(host, _)| host == address);
+            if twice || host || self.vnics.values().any(taken) {
+                return Err(format!("address {address} is taken: choose another (--address)"));
+            }
+        }
+        for service in &wish.services {
+            rule.check_filter(&Filter::service(*service))?;
+        }
+        let free = |slot: &u32| !self.vnics.contains_key(slot);
+        let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
+        let owner = self.owner_number(peer.user, [rule.transmit, rule.receive])?;
+        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host: &self.policy.host };
+        let made = Vnic::make(&mut site, slot, wish, rule, owner, (peer.user, peer.process));
+        let vnic = match made {
+            Ok(vnic) => vnic,
+            Err(error) => {
+                self.owners.retain(|_, owner| owner.vnics > 0);
+                return Err(error);
+            }
+        };
+        (self.log)(&format!("VNIC {slot} \"{}\" of user {} made: {}", vnic.wish.name, peer.user, vnic.host.name));
+        self.vnics.insert(slot, vnic);
+        if let Some(owner) = self.owners.get_mut(&peer.user) {
+            owner.vnics += 1;
+        }
+        let given = self.give_vnic(peer, slot);
+        if given.is_err() {
+            self.delete_vnic(slot, "no handle could be made");
+        }
+        given
+    }
+
+    fn give_vnic(&mut self, peer: Peer, slot: u32) -> Served {
+        let (_, handle) = self.make_handle(Role::Vnic(slot), peer)?;
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        vnic.handles += 1;
+        Ok((Answer::Vnic(vnic.status(&self.tables)), Some(handle)))
+    }
+
+    fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
+        let [file] = beside else {
+            return Err("a queue is opened with its memory file, and nothing else, beside the request".to_owned());
+        };
+        let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.user;
+        let used = self.memory_in_use(user);
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        let left = (vnic.rule.memory_mib << 20).saturating_sub(used);
+        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host: &self.policy.host };
+        let handed = vnic.open_queue(&mut site, wish, file, left)?;
+        let status = QueueStatus {
+            fill: handed.rings.fill,
+            receive: handed.rings.receive,
+            transmit: handed.rings.transmit,
+            completion: handed.rings.completion,
+            metadata_bytes: handed.metadata_bytes,
+            scatter: handed.scatter,
+        };
+        Ok((Answer::Queue(status), Some(handed.socket)))
+    }
+
+    fn memory_in_use(&self, user: u32) -> u64 {
+        self.vnics.values().filter(|vnic| vnic.user == user).flat_map(|vnic| vnic.queues.values()).sum()
+    }
+
+    fn create_filter(&mut self, peer: Peer, direction: Direction, filter: Filter) -> Served {
+        if direction == Direction::Transmit {
+            self.rule(peer)?.check_filter(&filter)?;
+        }
+        let (number, handle) = self.make_handle(Role::Filter, peer)?;
+        let inode = self.endpoints.get(&number).map_or(0, |endpoint| endpoint.inode);
+        self.filters.insert(number, FilterObject { direction, filter, inode });
+        Ok((Answer::Filter(number), Some(handle)))
+    }
+
+    /// The filter whose handle came along: a descriptor of exactly the end given away.
+    fn presented(&self, beside: &[OwnedFd]) -> Result<u64, String> {
+        let [handle] = beside else { return Err("send the filter's handle, and nothing else, along".to_owned()) };
+        let wanted = inode(handle)?;
+        let is_socket = rustix::net::sockopt::socket_type(handle).is_ok();
+        let found = self.filters.iter().find(|(_, filter)| is_socket && filter.inode == wanted);
+        found.map(|(number, _)| *number).ok_or_else(|| "that descriptor is no filter's handle".to_owned())
+    }
+
+    fn assign(&mut self, slot: u32, beside: &[OwnedFd], wanted: bool) -> Served {
+        let number = self.presented(beside)?;
+        let filter = self.filters.get(&number).ok_or("the filter is gone")?;
+        let (direction, filter) = (filter.direction, filter.filter);
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        let before = vnic.assigned.clone();
+        match wanted {
+            true => vnic.assigned.insert(number, (direction, filter)),
+            false => vnic.assigned.remove(&number),
+        };
+        if let Err(error) = vnic.write_filters(&mut self.tables) {
+            vnic.assigned = before;
+            return Err(error);
+        }
+        Ok((Answer::Done, None))
+    }
+
+    fn change_filters(&mut self, slot: u32, direction: Direction, filter: Filter, add: bool) -> Served {
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        // What a VNIC receives is its own affair; what it sends is the policy's.
+        if add && direction == Direction::Transmit {
+            vnic.rule.check_filter(&filter)?;
+        }
+        let filters = vnic.filters.get_mut(direction as usize).ok_or("no such direction")?;
+        let before = filters.clone();
+        if add {
+            filters.push(filter);
+        } else {
+            filters.retain(|other| *other != filter);
+            if filters.len() == before.len() {
+                return Err(format!("VNIC {slot} has no {direction} filter \"{filter}\": see `qanat filter list`"));
+            }
+        }
+        if let Err(error) = vnic.write_filters(&mut self.tables) {
+            if let Some(filters) = vnic.filters.get_mut(direction as usize) {
+                *filters = before;
+            }
+            return Err(error);
+        }
+        Ok((Answer::Done, None))
+    }
+
+    fn set_rate(&mut self, slot: u32, direction: Direction, rate: Rate) -> Served {
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        let ceiling = match direction {
+            Direction::Transmit => vnic.rule.transmit,
+            Direction::Receive => vnic.rule.receive,
+        };
+        vnic.rule.check_rate(ceiling, rate)?;
+        vnic.set_rate(&mut self.tables, direction, rate)?;
+        Ok((Answer::Done, None))
+    }
+
+    fn limits(&self, peer: Peer) -> Result<Limits, String> {
+        let rule = self.rule(peer)?;
+        let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u32;
+        Ok(Limits {
+            vnics: [rule.vnics, own],
+            queues: rule.queues.min(tables::QUEUES_MAX),
+            memory_bytes: [rule.memory_mib << 20, self.memory_in_use(peer.user)],
+            filters: tables::VNIC_FILTERS_MAX as u32,
+            addresses: rule.addresses.iter().map(ToString::to_string).collect(),
+            services: rule.services.iter().map(ToString::to_string).collect(),
+            peers: rule.peers.iter().map(ToString::to_string).collect(),
+            transmit: rule.transmit,
+            receive: rule.receive,
+            offloads: vec!["transmit checksum".to_owned(), "scatter-gather above MTU 1774".to_owned()],
+            rule: rule.name,
+        })
+    }
+}

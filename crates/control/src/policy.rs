@@ -1,0 +1,289 @@
+//! The policy: one TOML file that says who may have what. Nobody may have anything no rule grants.
+//!
+//! ```toml
+//! host = ["10.77.0.1/24"]           # the kernel's own addresses on every VNIC's other end
+//!
+//! [[rule]]                          # the first that names the user decides
+//! name = "web servers"
+//! groups = ["qanat"]
+//! vnics = 4
+//! addresses = ["10.77.0.0/24"]
+//! services = ["tcp/80", "tcp/443"]
+//! transmit = { bits_per_s = 1_000_000_000 }
+//! ```
+
+use crate::filter::{Filter, Prefix, Rate, Service};
+use crate::protocol::DEFAULT_SOCKET;
+use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
+use serde::{Deserialize, Deserializer};
+use std::ffi::CString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// What the file says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Policy {
+    /// Where the daemon listens.
+    pub socket: PathBuf,
+    /// Whose members may connect, where there is such a group; others (but root) can't even ask.
+    pub group: String,
+    /// The kernel's addresses at the other end of every VNIC, with the prefix VNICs are reached by.
+    #[serde(deserialize_with = "prefixed_list")]
+    pub host: Vec<(IpAddr, u8)>,
+    /// Serve Prometheus' text format here, by HTTP; for this machine only.
+    pub metrics: Option<SocketAddr>,
+    /// Who may have what.
+    pub rule: Vec<Rule>,
+}
+
+/// What some users may have.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rule {
+    /// Named in every refusal.
+    pub name: String,
+    /// Users it is for; `*` for all.
+    pub users: Vec<String>,
+    /// Groups it is for.
+    pub groups: Vec<String>,
+    /// VNICs of one user.
+    pub vnics: u32,
+    /// Queues of one VNIC.
+    pub queues: u32,
+    /// Frame memory of one user, MiB.
+    pub memory_mib: u64,
+    /// Addresses that may be claimed.
+    pub addresses: Vec<Prefix>,
+    /// What may be sent as.
+    pub services: Vec<Service>,
+    /// Whom to.
+    pub peers: Vec<Prefix>,
+    /// ICMP echo and errors, both ways.
+    pub icmp: bool,
+    /// To other VNICs of this machine too.
+    pub switch: bool,
+    /// Ceiling of one user's VNICs together.
+    pub transmit: Rate,
+    /// Ceiling of one user's VNICs together.
+    pub receive: Rate,
+}
+
+impl Default for Policy {
+    /// No file needed: root and the group `qanat` may have VNICs in 10.77.0.0/24 and fd77::/64.
+    fn default() -> Policy {
+        let everything = Rule {
+            name: "default".to_owned(),
+            users: vec!["root".to_owned()],
+            groups: vec!["qanat".to_owned()],
+            addresses: ["10.77.0.0/24", "fd77::/64"].iter().filter_map(|text| text.parse().ok()).collect(),
+            services: vec![Service::ANY],
+            ..Rule::default()
+        };
+        Policy {
+            socket: PathBuf::from(DEFAULT_SOCKET),
+            group: "qanat".to_owned(),
+            host: vec![(Ipv4Addr::new(10, 77, 0, 1).into(), 24), (IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, 1]), 64)],
+            metrics: None,
+            rule: vec![everything],
+        }
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule {
+            name: String::new(),
+            users: Vec::new(),
+            groups: Vec::new(),
+            vnics: 8,
+            queues: 4,
+            memory_mib: 1_024,
+            addresses: Vec::new(),
+            services: Vec::new(),
+            peers: vec![Prefix::ANY],
+            icmp: true,
+            switch: true,
+            transmit: Rate::UNLIMITED,
+            receive: Rate::UNLIMITED,
+        }
+    }
+}
+
+fn prefixed_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IpAddr, u8)>, D::Error> {
+    let texts: Vec<String> = Deserialize::deserialize(deserializer)?;
+    let parse = |text: &String| {
+        let (address, length) = text.split_once('/')?;
+        let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse().ok()?);
+        Prefix::new(address, length).map(|_| (address, length))
+    };
+    let wrong = |text: &String| serde::de::Error::custom(format!("`{text}`: write it as 10.77.0.1/24"));
+    texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+}
+
+impl Policy {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Names the file, the line, and what is wrong there.
+    pub fn read(path: &Path) -> Result<Policy, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        Policy::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    /// Reads a file's text.
+    ///
+    /// # Errors
+    /// Names the line, and what is wrong there.
+    pub fn parse(text: &str) -> Result<Policy, String> {
+        let mut policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
+        if policy.metrics.is_some_and(|address| !address.ip().is_loopback()) {
+            return Err("metrics: must be an address of this machine only, 127.0.0.1 or [::1]".to_owned());
+        }
+        if policy.host.is_empty() {
+            return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());
+        }
+        for (number, rule) in policy.rule.iter_mut().enumerate() {
+            if rule.name.is_empty() {
+                rule.name = format!("number {}", number + 1);
+            }
+        }
+        Ok(policy)
+    }
+
+    /// The rule for a user; `None`: may have nothing.
+    pub fn rule_for(&self, user: u32, group: u32) -> Option<&Rule> {
+        let account = User::from_uid(Uid::from_raw(user)).ok().flatten();
+        let mut groups = vec![group];
+        if let Some(account) = &account
+            && let Ok(name) = CString::new(account.name.as_str())
+        {
+            groups.extend(getgrouplist(&name, account.gid).unwrap_or_default().iter().map(|group| group.as_raw()));
+        }
+        let in_group = |name: &String| {
+            let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
+            known.or_else(|| name.parse().ok()).is_some_and(|number| groups.contains(&number))
+        };
+        let is_user = |name: &String| {
+            name == "*" || name.parse() == Ok(user) || account.as_ref().is_some_and(|account| account.name == *name)
+        };
+        self.rule.iter().find(|rule| rule.users.iter().any(is_user) || rule.groups.iter().any(in_group))
+    }
+
+    /// The number of the group that may connect.
+    pub fn socket_group(&self) -> Option<Gid> {
+        Group::from_name(&self.group).ok().flatten().map(|group| group.gid)
+    }
+}
+
+impl Rule {
+    fn refuse(&self, wanted: &str, key: &str, allowed: &str) -> String {
+        format!("rule \"{}\" does not allow {wanted}: its {key} are {allowed}", self.name)
+    }
+
+    /// Whether `address` may be claimed.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_address(&self, address: IpAddr) -> Result<(), String> {
+        let wanted = Prefix::host(address);
+        match self.addresses.iter().any(|prefix| prefix.contains(wanted)) {
+            true => Ok(()),
+            false => Err(self.refuse(&format!("address {address}"), "addresses", &list(&self.addresses))),
+        }
+    }
+
+    /// Whether all that `filter` covers may be sent.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_filter(&self, filter: &Filter) -> Result<(), String> {
+        if !self.services.iter().any(|service| service.contains(filter.service)) {
+            return Err(self.refuse(&format!("service {}", filter.service), "services", &list(&self.services)));
+        }
+        if !self.peers.iter().any(|prefix| prefix.contains(filter.peer)) {
+            return Err(self.refuse(&format!("peers {}", filter.peer), "peers", &list(&self.peers)));
+        }
+        Ok(())
+    }
+
+    /// Whether a count stays within the rule.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_count(&self, what: &str, wanted: u64, most: u64) -> Result<(), String> {
+        match wanted <= most {
+            true => Ok(()),
+            false => Err(format!("rule \"{}\" allows {most} {what}, not {wanted}", self.name)),
+        }
+    }
+
+    /// Whether a rate stays below the ceiling.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_rate(&self, ceiling: Rate, rate: Rate) -> Result<(), String> {
+        let Rate { bits_per_s, packets_per_s, .. } = ceiling;
+        match rate == Rate::UNLIMITED || ceiling.contains(rate) {
+            true => Ok(()),
+            false => {
+                Err(format!("rule \"{}\" allows {bits_per_s} bit/s and {packets_per_s} packets/s (0: any)", self.name))
+            }
+        }
+    }
+}
+
+fn list<T: ToString>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read() {
+        let policy = Policy::parse(
+            r#"
+            host = ["10.9.0.1/16"]
+            [[rule]]
+            name = "web"
+            users = ["www-data", "65534"]
+            addresses = ["10.9.1.0/24"]
+            services = ["tcp/80"]
+            peers = ["10.0.0.0/8"]
+            transmit = { bits_per_s = 1000000 }
+            "#,
+        )
+        .unwrap();
+        assert!(policy.rule_for(12_345, 12_345).is_none(), "nobody else may have anything");
+        let rule = policy.rule_for(65_534, 65_534).unwrap();
+        assert!(rule.check_address("10.9.1.7".parse().unwrap()).is_ok());
+        let refusal = rule.check_address("10.9.2.7".parse().unwrap()).unwrap_err();
+        assert!(refusal.contains("rule \"web\"") && refusal.contains("10.9.1.0/24"), "{refusal}");
+        let mut filter = Filter::service("tcp/80".parse().unwrap());
+        assert!(rule.check_filter(&filter).unwrap_err().contains("peers"), "any peer is more than 10/8");
+        filter.peer = "10.2.0.0/16".parse().unwrap();
+        assert!(rule.check_filter(&filter).is_ok());
+        filter.service = "tcp/81".parse().unwrap();
+        assert!(rule.check_filter(&filter).unwrap_err().contains("tcp/81"));
+        assert!(rule.check_rate(rule.transmit, Rate { bits_per_s: 2_000_000, ..Rate::UNLIMITED }).is_err());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, word) in [
+            ("hosts = []", "hosts"),
+            ("host = [\"10.0.0.1\"]", "10.0.0.1/24"),
+            ("metrics = \"0.0.0.0:9464\"", "127.0.0.1"),
+            ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
+            ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
+            ("[[rule]]\ntransmit = { bits = 1 }", "bits"),
+        ] {
+            let error = Policy::parse(text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        assert!(Policy::parse("").unwrap().rule_for(0, 0).is_some(), "root by default");
+    }
+}

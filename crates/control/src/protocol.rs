@@ -1,0 +1,367 @@
+//! What is said on the control socket: one JSON message in one packet (`SOCK_SEQPACKET`), with descriptors beside it.
+//!
+//! A packet has a size the kernel keeps, so a message can't be partial, and none is longer than
+//! [`MESSAGE_BYTES_MAX`]. A request gets one answer. Whoever breaks a rule of this page is cut off.
+
+use crate::filter::{Direction, Filter, Rate, Service};
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, sendmsg,
+};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+/// Version of this protocol. A daemon answers requests of its own version only.
+pub const VERSION: u16 = 1;
+/// Bytes of a message at most.
+pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of an answer at most: a status of many VNICs is long.
+pub const ANSWER_BYTES_MAX: usize = 512 * 1024;
+/// Descriptors beside a message at most.
+pub const DESCRIPTORS_MAX: usize = 4;
+/// Where the daemon listens unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/qanat/control.sock";
+
+/// A message with its version.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Envelope<T> {
+    /// [`VERSION`].
+    pub version: u16,
+    /// What is said.
+    pub body: T,
+}
+
+/// What a client asks. Which descriptor it is asked on says with what right: on the control socket that of the peer's
+/// user, on a handle that of the handle.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Request {
+    /// Make a VNIC; answered with its handle as descriptor.
+    CreateVnic(VnicWish),
+    /// On a VNIC's handle, with a memory file as descriptor: open a queue; answered with its socket as descriptor.
+    OpenQueue(QueueWish),
+    /// Make a filter; answered with its handle as descriptor.
+    CreateFilter {
+        /// Which way.
+        direction: Direction,
+        /// What it covers.
+        filter: Filter,
+    },
+    /// On a VNIC's handle, with a filter's handle as descriptor: let it count for this VNIC.
+    Assign,
+    /// On a VNIC's handle, with a filter's handle as descriptor: let it count no more.
+    Unassign,
+    /// Add a filter for good to the VNIC.
+    AddFilter {
+        /// On a handle: `None`.
+        vnic: Option<u32>,
+        /// Which way.
+        direction: Direction,
+        /// What it covers.
+        filter: Filter,
+    },
+    /// Take away the filters of a VNIC that are exactly this.
+    RemoveFilter {
+        /// On a handle: `None`.
+        vnic: Option<u32>,
+        /// Which way.
+        direction: Direction,
+        /// What it covers.
+        filter: Filter,
+    },
+    /// Limit a VNIC, now.
+    SetRate {
+        /// On a handle: `None`.
+        vnic: Option<u32>,
+        /// Which way.
+        direction: Direction,
+        /// How much.
+        rate: Rate,
+    },
+    /// Delete a VNIC, whoever has its handle.
+    DeleteVnic {
+        /// Its number.
+        vnic: u32,
+    },
+    /// A new handle of a VNIC of the same user, answered as descriptor.
+    OpenVnic {
+        /// Its number.
+        vnic: u32,
+    },
+    /// What there is: all of it for root, else what is the peer's.
+    Status,
+    /// What the peer may have.
+    Limits,
+    /// The same as `Status`, in Prometheus' text format.
+    Metrics,
+    /// End the daemon; root only.
+    Stop,
+}
+
+/// A VNIC to be made.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VnicWish {
+    /// What it is called in listings.
+    pub name: String,
+    /// Its own addresses with prefix lengths; nobody else may have them.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Queue pairs; 0: one.
+    pub queues: u32,
+    /// Largest packet; 0: 1500.
+    pub mtu: u32,
+    /// What it may send as, from its own addresses and ports to everybody. Empty: nothing until filters are added.
+    pub services: Vec<Service>,
+    /// Stay until deleted, instead of until the handle is closed.
+    pub persistent: bool,
+}
+
+/// A queue to be opened.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct QueueWish {
+    /// Its number, from 0.
+    pub queue: u32,
+    /// Bytes a frame: 2048 or 4096.
+    pub frame_size: u32,
+    /// Frames to receive into, the first of the memory file.
+    pub receive_frames: u32,
+    /// Frames to send from, the next.
+    pub transmit_frames: u32,
+    /// Frames of prepared content, the last.
+    pub prepared_frames: u32,
+}
+
+/// What the daemon says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Answer {
+    /// Done.
+    Done,
+    /// Not done, and why: names the rule and the remedy.
+    Refused(String),
+    /// The VNIC made or opened; its handle is beside.
+    Vnic(VnicStatus),
+    /// The queue opened; its socket is beside.
+    Queue(QueueStatus),
+    /// The filter's number; its handle is beside.
+    Filter(u64),
+    /// What there is.
+    Status(Status),
+    /// What the peer may have.
+    Limits(Limits),
+    /// Text.
+    Text(String),
+}
+
+/// A queue's socket: ring sizes.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Entries of the fill ring.
+    pub fill: u32,
+    /// Of the receive ring.
+    pub receive: u32,
+    /// Of the transmit ring.
+    pub transmit: u32,
+    /// Of the completion ring.
+    pub completion: u32,
+    /// Bytes before each transmitted frame that the kernel reads.
+    pub metadata_bytes: u32,
+    /// Packets may consist of several frames.
+    pub scatter: bool,
+}
+
+/// Frames and bytes of one fate.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Count {
+    /// What became of them.
+    pub cause: String,
+    /// Whether they were dropped.
+    pub dropped: bool,
+    /// Frames.
+    pub frames: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+}
+
+/// One direction of a VNIC.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct DirectionStatus {
+    /// Its filters.
+    pub filters: Vec<Filter>,
+    /// Its rate.
+    pub rate: Rate,
+    /// What became of frames; those that are zero are left out.
+    pub counts: Vec<Count>,
+}
+
+/// A VNIC.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct VnicStatus {
+    /// Its number.
+    pub vnic: u32,
+    /// What it was called.
+    pub name: String,
+    /// Whose it is.
+    pub user: u32,
+    /// The process that asked for it.
+    pub process: i32,
+    /// The rule that allowed it.
+    pub rule: String,
+    /// Ethernet address.
+    pub mac: [u8; 6],
+    /// The kernel's end.
+    pub interface: String,
+    /// Largest packet.
+    pub mtu: u32,
+    /// Own addresses.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// The kernel's addresses at the other end: next hops off the prefix.
+    pub gateways: Vec<IpAddr>,
+    /// Queue pairs.
+    pub queues: u32,
+    /// Those opened.
+    pub queues_open: u32,
+    /// Frame memory registered, bytes.
+    pub memory_bytes: u64,
+    /// Stays without a handle.
+    pub persistent: bool,
+    /// What it sends.
+    pub transmit: DirectionStatus,
+    /// What it receives.
+    pub receive: DirectionStatus,
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// The daemon's version.
+    pub daemon: String,
+    /// Seconds it runs.
+    pub uptime_s: u64,
+    /// Connections to the control socket.
+    pub sessions: u32,
+    /// VNICs.
+    pub vnics: Vec<VnicStatus>,
+    /// Requests served, refused, and peers cut off.
+    pub requests: [u64; 3],
+}
+
+/// What a user may have, and has.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Limits {
+    /// The rule.
+    pub rule: String,
+    /// VNICs: at most, in use.
+    pub vnics: [u32; 2],
+    /// Queues of a VNIC at most.
+    pub queues: u32,
+    /// Bytes of frame memory: at most, in use.
+    pub memory_bytes: [u64; 2],
+    /// Filters of a VNIC and direction at most.
+    pub filters: u32,
+    /// Addresses that may be claimed.
+    pub addresses: Vec<String>,
+    /// Services that may be claimed.
+    pub services: Vec<String>,
+    /// Peers that may be sent to.
+    pub peers: Vec<String>,
+    /// Ceiling of all VNICs together.
+    pub transmit: Rate,
+    /// Ceiling of all VNICs together.
+    pub receive: Rate,
+    /// What the cards offer.
+    pub offloads: Vec<String>,
+}
+
+/// Why a message could not be had.
+#[derive(Debug)]
+pub enum Fault {
+    /// Nothing there now.
+    Empty,
+    /// The other side has closed.
+    Closed,
+    /// The other side does not keep to the protocol.
+    Broken(String),
+    /// What the system says.
+    System(std::io::Error),
+}
+
+impl std::fmt::Display for Fault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Fault::Empty => f.write_str("no message"),
+            Fault::Closed => f.write_str("closed by the other side"),
+            Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
+            Fault::System(error) => error.fmt(f),
+        }
+    }
+}
+
+/// Sends one message. Never blocks if the socket does not.
+///
+/// # Errors
+/// [`Fault`].
+pub fn send<T: Serialize>(socket: BorrowedFd<'_>, body: T, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
+    let text = serde_json::to_vec(&Envelope { version: VERSION, body }).map_err(|e| Fault::Broken(e.to_string()))?;
+    if text.len() > ANSWER_BYTES_MAX {
+        return Err(Fault::Broken(format!("{} bytes in one message", text.len())));
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(Fault::Broken(format!("{} descriptors in one message", descriptors.len())));
+    }
+    match sendmsg(socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL) {
+        Ok(_) => Ok(()),
+        Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(Fault::Closed),
+        Err(error) => Err(Fault::System(error.into())),
+    }
+}
+
+/// Receives one message of at most `buffer`'s length, and the descriptors beside it, closed on exec.
+///
+/// # Errors
+/// [`Fault`].
+pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<(T, Vec<OwnedFd>), Fault> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC);
+    let received = match received {
+        Ok(received) => received,
+        Err(Errno::AGAIN | Errno::INTR) => return Err(Fault::Empty),
+        Err(Errno::CONNRESET | Errno::NOTCONN) => return Err(Fault::Closed),
+        Err(error) => return Err(Fault::System(error.into())),
+    };
+    // Collected first: whatever is wrong with the message, its descriptors are closed here.
+    let mut descriptors = Vec::new();
+    for message in beside.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            descriptors.extend(rights);
+        }
+    }
+    if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
+        return Err(Fault::Broken("a message too long, or with too many descriptors".to_owned()));
+    }
+    let text = buffer.get(..received.bytes).unwrap_or(&[]);
+    if text.is_empty() {
+        // A packet without bytes reads as the end does; either way there is no more to say.
+        return Err(Fault::Closed);
+    }
+    let envelope: Envelope<serde_json::Value> =
+        serde_json::from_slice(text).map_err(|error| Fault::Broken(error.to_string()))?;
+    if envelope.version != VERSION {
+        let told = envelope.version;
+        return Err(Fault::Broken(format!(
+            "version {told}; this side speaks {VERSION}: use matching versions of qanat"
+        )));
+    }
+    let body = serde_json::from_value(envelope.body).map_err(|error| Fault::Broken(error.to_string()))?;
+    Ok((body, descriptors))
+}
