@@ -108,6 +108,7 @@ fn tcp_options(values: &mut Values<'_>) -> Options {
         sack_permitted: values.bool(),
         timestamps: values.bool().then(|| Timestamps { value: values.u32(), echo: values.u32() }),
         sack_blocks,
+        user_timeout: values.bool().then(|| qanat_wire::tcp_options::UserTimeout(values.u16())),
     }
 }
 

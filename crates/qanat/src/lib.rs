@@ -18,7 +18,7 @@ pub use bytes::Bytes;
 pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{
-    self as stack, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Fill, ListenOptions,
+    self as stack, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Fill, Keepalive, ListenOptions,
     ListenerId, Source, TimerId, UdpSocketId,
 };
 pub use qanat_wire as wire;

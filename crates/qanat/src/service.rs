@@ -1,7 +1,7 @@
 //! [`Service`]: one event handler; [`Context`]: the commands it may issue.
 
 use crate::{
-    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Pool, Source, Time,
+    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Pool, Source, Time,
     TimerId, UdpSocketId,
 };
 use qanat_nic::Vnic;
@@ -137,6 +137,70 @@ impl<'a> Context<'a> {
         self.stack.abort(self.now, connection)
     }
 
+    /// Nagle's algorithm off (`true`) or on, for this connection.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_no_delay(&mut self, connection: ConnectionId, no_delay: bool) -> Result<(), CommandError> {
+        self.stack.set_no_delay(self.now, connection, no_delay)
+    }
+
+    /// Cork: holds back what does not fill a segment, until uncorked or closed.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_cork(&mut self, connection: ConnectionId, cork: bool) -> Result<(), CommandError> {
+        self.stack.set_cork(self.now, connection, cork)
+    }
+
+    /// Keepalive on with these times, or off, for this connection.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_keepalive(
+        &mut self,
+        connection: ConnectionId,
+        keepalive: Option<Keepalive>,
+    ) -> Result<(), CommandError> {
+        self.stack.set_keepalive(self.now, connection, keepalive)
+    }
+
+    /// Longest time sent data may stay unacknowledged before the connection ends; `None`: the retransmission limit alone.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Option<Duration>,
+    ) -> Result<(), CommandError> {
+        self.stack.set_user_timeout(self.now, connection, timeout)
+    }
+
+    /// Tells the peer how long this side waits for acknowledgements (RFC 5482's option), so that it may wait as long.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn advertise_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Duration,
+    ) -> Result<(), CommandError> {
+        self.stack.advertise_user_timeout(self.now, connection, timeout)
+    }
+
+    /// Sends at most so many payload bytes per second; `None`: no limit.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_pacing_rate(
+        &mut self,
+        connection: ConnectionId,
+        bytes_per_second: Option<u64>,
+    ) -> Result<(), CommandError> {
+        self.stack.set_pacing_rate(self.now, connection, bytes_per_second)
+    }
+
     /// Opens a UDP socket.
     ///
     /// # Errors
@@ -159,6 +223,15 @@ impl<'a> Context<'a> {
     /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
     pub fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
         self.stack.send_to(self.now, self.vnic, socket, peer, payload)
+    }
+
+    /// Sends a datagram's payload on, or back, in the frame it came in, without a copy. Lost as by
+    /// [`send_to`](Context::send_to).
+    ///
+    /// # Errors
+    /// As [`send_to`](Context::send_to).
+    pub fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
+        self.stack.send_chunk_to(self.now, self.vnic, socket, peer, chunk)
     }
 
     /// Asks for a `Timer` event with `token` after `after`.

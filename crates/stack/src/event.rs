@@ -91,6 +91,11 @@ impl Chunk {
         self.frame.truncate(length);
     }
 
+    /// The frame, its data the received bytes.
+    pub(crate) fn into_frame(self) -> Frame {
+        self.frame
+    }
+
     /// Replaces the bytes from `offset` on by `bytes`, as far as they fit (overlapping segments: first data wins).
     pub(crate) fn overwrite(&mut self, offset: usize, bytes: &[u8]) {
         if let Some(target) = self.frame.bytes_mut().get_mut(offset..offset + bytes.len()) {

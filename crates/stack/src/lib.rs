@@ -40,4 +40,5 @@ pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, Ud
 pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
+pub use tcp::Keepalive;
 pub use wheel::{Wheel, WheelHandle};

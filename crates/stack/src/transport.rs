@@ -12,7 +12,7 @@ use crate::rate_limit::RateLimiter;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::slab::Slab;
 use crate::stack::{CommandError, Stack, TimerKind};
-use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait};
+use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, Keepalive, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait};
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
 use qanat_nic::{Time, Vnic};
@@ -22,6 +22,7 @@ use qanat_wire::{ipv4, ipv6};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Challenge ACKs per second, all connections together (RFC 5961 section 7).
 const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
@@ -557,6 +558,77 @@ impl Stack {
     /// [`CommandError::Stale`].
     pub fn abort(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
         self.command(now, connection, |tcp, env| ((), tcp.abort(env)))
+    }
+
+    /// Nagle's algorithm off (`true`) or on (RFC 9293 §3.7.4).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_no_delay(&mut self, now: Time, connection: ConnectionId, no_delay: bool) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.set_no_delay(no_delay), Disposition::Keep))
+    }
+
+    /// Holds back what does not fill a segment, until uncorked or closed.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_cork(&mut self, now: Time, connection: ConnectionId, cork: bool) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.set_cork(cork), Disposition::Keep))
+    }
+
+    /// Keepalive on with these times, or off (RFC 9293 §3.8.4).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_keepalive(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        keepalive: Option<Keepalive>,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| (tcp.set_keepalive(keepalive, env), Disposition::Keep))
+    }
+
+    /// Longest time sent data may stay unacknowledged; `None`: the retransmission limit alone. The peer's option (RFC 5482)
+    /// changes it no more.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_user_timeout(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        timeout: Option<Duration>,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.set_user_timeout(timeout), Disposition::Keep))
+    }
+
+    /// Tells the peer how long this side will wait for acknowledgements: the user timeout option (RFC 5482).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn advertise_user_timeout(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        timeout: Duration,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| (tcp.advertise_user_timeout(timeout, env), Disposition::Keep))
+    }
+
+    /// At most so many payload bytes per second; `None`: no limit.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_pacing_rate(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        bytes_per_second: Option<u64>,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| {
+            (tcp.set_pacing_rate(bytes_per_second, env.config), Disposition::Keep)
+        })
     }
 
     /// What is known of a connection, as `ss -i` shows it.

@@ -109,6 +109,59 @@ impl Stack {
         Ok(())
     }
 
+    /// Sends received bytes on, or back, in the frame they came in: headers are written before them, nothing is copied.
+    /// Else as [`send_to`](Stack::send_to).
+    ///
+    /// # Errors
+    /// As [`send_to`](Stack::send_to).
+    pub fn send_chunk_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        chunk: Chunk,
+    ) -> Result<(), CommandError> {
+        let mut frame = chunk.into_frame();
+        // What was in front of the payload is room enough, but for what came in several frames or from another device.
+        if frame.headroom() < self.network.link.headroom {
+            return self.send_to(now, vnic, socket, peer, frame.bytes());
+        }
+        let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
+        let source = if local.ip().is_unspecified() {
+            self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
+        } else {
+            local.ip()
+        };
+        if source.is_ipv4() != peer.is_ipv4() {
+            return Err(CommandError::Unreachable);
+        }
+        let meta = IpMeta::new(source, peer.ip(), Protocol::UDP);
+        let payload_length = frame.len();
+        let length = udp::HEADER_LENGTH + payload_length;
+        if length + meta.header_length() > usize::from(self.network.link.mtu) {
+            return Err(CommandError::TooLong);
+        }
+        let offload = self.network.link.offload;
+        let pseudo = meta.pseudo_header_sum(length);
+        let sum = if offload { 0 } else { qanat_wire::checksum::sum(frame.bytes()) };
+        let header = udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length };
+        frame.set_continues(false);
+        let Some(head) = frame.prepend(udp::HEADER_LENGTH) else { return Ok(()) };
+        header.emit(head).map_err(|_| CommandError::TooLong)?;
+        if offload {
+            if let Some(field) = head.get_mut(udp::CHECKSUM_OFFSET..udp::HEADER_LENGTH) {
+                field.copy_from_slice(&pseudo.to_be_bytes());
+            }
+        } else {
+            udp::write_checksum(head, pseudo, sum).map_err(|_| CommandError::TooLong)?;
+        }
+        self.network.counters.udp_sent += 1;
+        let checksum_offset = offload.then_some(udp::CHECKSUM_OFFSET as u16);
+        self.network.send_with(now, vnic, meta, frame, checksum_offset);
+        Ok(())
+    }
+
     /// A datagram arrived: `frame` is the whole frame, `received` says where the parts are.
     pub(crate) fn input_udp(
         &mut self,

@@ -1,4 +1,5 @@
-//! TCP options: MSS (RFC 9293, section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018).
+//! TCP options: MSS (RFC 9293, section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018), user timeout
+//! (RFC 5482).
 
 use crate::tcp::SequenceNumber;
 use crate::{Error, checksum, field};
@@ -22,6 +23,7 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
+const USER_TIMEOUT: u8 = 28;
 
 /// The timestamps option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -30,6 +32,29 @@ pub struct Timestamps {
     pub value: u32,
     /// The clock value of the receiver's that is echoed (TSecr).
     pub echo: u32,
+}
+
+/// The user timeout option (RFC 5482, section 3.3): 15 bits of seconds, or of minutes if the highest bit is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct UserTimeout(pub u16);
+
+impl UserTimeout {
+    const MINUTES: u16 = 0x8000;
+
+    /// The least the option can say that is not shorter than `timeout`; at most 32,767 minutes.
+    pub fn from_duration(timeout: std::time::Duration) -> UserTimeout {
+        let seconds = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+        if seconds < u64::from(UserTimeout::MINUTES) {
+            return UserTimeout(seconds as u16);
+        }
+        UserTimeout(seconds.div_ceil(60).min(u64::from(UserTimeout::MINUTES - 1)) as u16 | UserTimeout::MINUTES)
+    }
+
+    /// What it says.
+    pub fn duration(self) -> std::time::Duration {
+        let value = u64::from(self.0 & !UserTimeout::MINUTES);
+        std::time::Duration::from_secs(if self.0 & UserTimeout::MINUTES != 0 { value * 60 } else { value })
+    }
 }
 
 /// Received bytes beyond the acknowledgment number.
@@ -100,6 +125,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// Selective acknowledgments.
     pub sack_blocks: SackBlocks,
+    /// User timeout.
+    pub user_timeout: Option<UserTimeout>,
 }
 
 impl Options {
@@ -110,6 +137,7 @@ impl Options {
         sack_permitted: false,
         timestamps: None,
         sack_blocks: SackBlocks::NONE,
+        user_timeout: None,
     };
 
     /// Reads a segment's options. A length that is zero or runs past the end is [`Error::BadOption`] (RFC 9293, MUST-7);
@@ -159,6 +187,7 @@ impl Options {
                     echo: u32::from_be_bytes([e, f, g, h]),
                 });
             }
+            (USER_TIMEOUT, &[a, b]) => self.user_timeout = Some(UserTimeout(u16::from_be_bytes([a, b]))),
             (SACK, data) => {
                 let (blocks, []) = data.as_chunks::<8>() else { return };
                 self.sack_blocks = SackBlocks::NONE;
@@ -194,7 +223,8 @@ impl Options {
             (None, true) => 4,
             (None, false) => 0,
         };
-        mss + window_scale + timestamps
+        let user_timeout = if self.user_timeout.is_some() { 4 } else { 0 };
+        mss + window_scale + timestamps + user_timeout
     }
 
     /// Blocks beyond the room left are not sent: the receiver treats them as a hint only (RFC 2018, section 8).
@@ -204,7 +234,8 @@ impl Options {
     }
 
     /// Writes [`encoded_length`](Options::encoded_length) bytes, in Linux's order and padded with NOPs as Linux does
-    /// (middleboxes and fingerprints know it): MSS, SACK permitted, timestamps, window scale, SACK.
+    /// (middleboxes and fingerprints know it): MSS, SACK permitted, timestamps, window scale, user timeout,
+    /// SACK.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, Error> {
         let length = self.encoded_length();
@@ -230,6 +261,10 @@ impl Options {
         if let Some(shift) = self.window_scale {
             bytes = put(bytes, [NO_OPERATION, WINDOW_SCALE, 3, shift.min(WINDOW_SCALE_MAX)])?;
         }
+        if let Some(UserTimeout(value)) = self.user_timeout {
+            let [a, b] = value.to_be_bytes();
+            bytes = put(bytes, [USER_TIMEOUT, 4, a, b])?;
+        }
         let count = self.sack_blocks_that_fit(self.fixed_length());
         if count > 0 {
             // At most 2 + 8 × 4.
@@ -248,7 +283,7 @@ impl Options {
     #[inline]
     pub fn sum(&self) -> u16 {
         let Timestamps { value, echo } = match *self {
-            Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack_blocks }
+            Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack_blocks, user_timeout: None }
                 if sack_blocks.is_empty() =>
             {
                 let Some(timestamps) = timestamps else { return 0 };

@@ -409,3 +409,20 @@ fn well_known_addresses() {
     assert!(MacAddress([2, 0, 0, 0, 0, 1]).is_unicast() && !MacAddress::default().is_unicast());
     assert_eq!(format!("{:?} {:?}", Flags::SYN | Flags::ACK, Flags::NONE), "SYN|ACK -");
 }
+
+#[test]
+fn user_timeouts() {
+    use qanat_wire::tcp_options::UserTimeout;
+    use std::time::Duration;
+    for (seconds, value) in [(120, 120), (32_767, 32_767), (32_768, 0x8000 | 547), (10_000_000, 0xffff)] {
+        let option = UserTimeout::from_duration(Duration::from_secs(seconds));
+        assert_eq!(option.0, value);
+        assert!(option.duration() >= Duration::from_secs(seconds.min(32_767 * 60)));
+    }
+    assert_eq!(UserTimeout::from_duration(Duration::from_millis(1)).duration(), Duration::from_secs(1));
+    let options = Options { user_timeout: Some(UserTimeout(300)), ..Options::NONE };
+    let mut bytes = [0; 40];
+    let length = options.emit(&mut bytes).unwrap();
+    assert_eq!(&bytes[..length], [28, 4, 1, 44]);
+    assert_eq!(Options::parse(&bytes[..length]), Ok(options));
+}

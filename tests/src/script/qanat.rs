@@ -7,7 +7,7 @@
 //! | `read` | chunks of `Data`, consumed; `Closed`'s reason as the error |
 //! | `write` | `Stack::send` |
 //! | `shutdown(SHUT_WR)`, `close` | `Stack::shutdown`, `Stack::close`; `close` with unread bytes or `SO_LINGER` 0: `abort` |
-//! | `setsockopt` | settings of the whole stack, read from the script before it starts |
+//! | `setsockopt` | the connection's setting, where there is one (before `connect` or `listen`: of the connections to come); else the stack's, read from the script before it starts |
 
 use super::matching::byte_at;
 use super::run::Backend;
@@ -19,7 +19,7 @@ use qanat_nic::{
 };
 use qanat_stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat_stack::{
-    Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Stack,
+    Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Stack,
 };
 use qanat_wire::ethernet::MacAddress;
 use std::collections::{HashMap, VecDeque};
@@ -156,6 +156,57 @@ struct Stream {
     linger: bool,
 }
 
+/// Options of a socket that the native interface has for each connection, as set so far.
+#[derive(Clone, Debug, Default)]
+struct SocketOptions {
+    values: Vec<(String, String)>,
+}
+
+impl SocketOptions {
+    fn set(&mut self, name: &str, value: &str) {
+        self.values.retain(|(known, _)| known != name);
+        self.values.push((name.to_owned(), value.trim_matches(['[', ']']).to_owned()));
+    }
+
+    fn value<T: std::str::FromStr>(&self, name: &str) -> Option<T> {
+        self.values.iter().find(|(known, _)| known == name).and_then(|(_, value)| value.parse().ok())
+    }
+
+    /// Puts the option `name` into force.
+    fn apply(&self, name: &str, stack: &mut Stack, now: Time, connection: ConnectionId) {
+        let result = match name {
+            "TCP_NODELAY" => stack.set_no_delay(now, connection, self.value(name) != Some(0)),
+            "TCP_CORK" => stack.set_cork(now, connection, self.value(name) != Some(0)),
+            "SO_KEEPALIVE" | "TCP_KEEPIDLE" | "TCP_KEEPINTVL" | "TCP_KEEPCNT" => {
+                let on = self.value("SO_KEEPALIVE").is_some_and(|on: u32| on != 0);
+                let keepalive = Keepalive {
+                    idle: Duration::from_secs(self.value("TCP_KEEPIDLE").unwrap_or(7_200)),
+                    interval: Duration::from_secs(self.value("TCP_KEEPINTVL").unwrap_or(75)),
+                    probes_max: self.value("TCP_KEEPCNT").unwrap_or(9),
+                };
+                stack.set_keepalive(now, connection, on.then_some(keepalive))
+            }
+            "TCP_USER_TIMEOUT" => {
+                stack.set_user_timeout(now, connection, self.value(name).map(Duration::from_millis))
+            }
+            "QANAT_ADVERTISE_USER_TIMEOUT" => {
+                let timeout = Duration::from_millis(self.value(name).unwrap_or(0));
+                stack.advertise_user_timeout(now, connection, timeout)
+            }
+            "SO_MAX_PACING_RATE" => stack.set_pacing_rate(now, connection, self.value(name)),
+            _ => Ok(()),
+        };
+        // Of a connection that is gone: nothing to set.
+        let _ = result;
+    }
+
+    fn apply_all(&self, stack: &mut Stack, now: Time, connection: ConnectionId) {
+        for (name, _) in &self.values {
+            self.apply(name, stack, now, connection);
+        }
+    }
+}
+
 /// The stack, its NIC and its clock.
 pub struct QanatBackend {
     clock: ManualClock,
@@ -168,10 +219,7 @@ pub struct QanatBackend {
     accepted: HashMap<ListenerId, VecDeque<ConnectionId>>,
     sent: VecDeque<(Duration, Vec<u8>)>,
     linger: Vec<i64>,
-}
-
-fn milliseconds(value: &str) -> Option<Duration> {
-    value.parse().ok().map(Duration::from_millis)
+    options: HashMap<i64, SocketOptions>,
 }
 
 fn seconds(value: &str) -> Option<Duration> {
@@ -186,12 +234,13 @@ fn apply_sysctl(tcp: &mut TcpConfig, name: &str, value: &str) {
         "tcp_sack" => tcp.sack = on,
         "tcp_timestamps" => tcp.timestamps = on,
         "tcp_window_scaling" => tcp.window_scaling = on,
-        "tcp_syn_retries" | "tcp_synack_retries" => {
-            tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max);
+        "tcp_syn_retries" => tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max),
+        "tcp_synack_retries" => {
+            tcp.syn_ack_retransmissions_max = value.parse().unwrap_or(tcp.syn_ack_retransmissions_max);
         }
         "tcp_retries2" => tcp.retransmissions_max = value.parse().unwrap_or(tcp.retransmissions_max),
         "tcp_fin_timeout" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
-        "tcp_keepalive_time" => tcp.keepalive = tcp.keepalive.and(seconds(value)),
+        "qanat_user_timeout_adopted" => tcp.user_timeout_adopted = on,
         "tcp_congestion_control" if value == "reno" => tcp.congestion = CongestionAlgorithm::NewReno,
         _ => {}
     }
@@ -200,12 +249,6 @@ fn apply_sysctl(tcp: &mut TcpConfig, name: &str, value: &str) {
 fn apply_option(tcp: &mut TcpConfig, name: &str, value: &str) {
     let value = value.trim_matches(['[', ']']);
     match name {
-        "TCP_NODELAY" => tcp.no_delay = value != "0",
-        "SO_KEEPALIVE" => tcp.keepalive = tcp.keepalive.or(Some(Duration::from_secs(7_200))),
-        "TCP_KEEPIDLE" => tcp.keepalive = seconds(value),
-        "TCP_KEEPINTVL" => tcp.keepalive_interval = seconds(value).unwrap_or(tcp.keepalive_interval),
-        "TCP_KEEPCNT" => tcp.keepalive_probes_max = value.parse().unwrap_or(tcp.keepalive_probes_max),
-        "TCP_USER_TIMEOUT" => tcp.user_timeout = milliseconds(value),
         "TCP_SYNCNT" => tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max),
         "TCP_LINGER2" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
         "SO_RCVBUF" => tcp.receive_window = value.parse().unwrap_or(tcp.receive_window),
@@ -266,6 +309,7 @@ impl QanatBackend {
             accepted: HashMap::new(),
             sent: VecDeque::new(),
             linger: Vec::new(),
+            options: HashMap::new(),
         })
     }
 
@@ -407,6 +451,9 @@ impl QanatBackend {
             Ok(connection) => {
                 self.streams.insert(connection, Stream { sequence: 1, written: 1, ..Stream::default() });
                 self.sockets.insert(fd, Socket::Stream(connection));
+                if let Some(options) = self.options.get(&fd) {
+                    options.apply_all(&mut self.stack, self.clock.now(), connection);
+                }
                 Err("EINPROGRESS".into())
             }
             Err(error) => {
@@ -436,6 +483,13 @@ impl QanatBackend {
                 if call.arguments.get(2).is_some_and(|option| option == "SO_LINGER") {
                     self.linger.push(fd);
                 }
+                if let [_, _, name, value, ..] = call.arguments.as_slice() {
+                    let options = self.options.entry(fd).or_default();
+                    options.set(name, value);
+                    if let Some(Socket::Stream(connection)) = self.sockets.get(&fd) {
+                        options.apply(name, &mut self.stack, self.clock.now(), *connection);
+                    }
+                }
                 Ok(0)
             }
             "bind" => {
@@ -451,6 +505,10 @@ impl QanatBackend {
                 let Some(Socket::Listener(listener)) = self.sockets.get(&fd) else { return Err("EINVAL".into()) };
                 let next = self.accepted.get_mut(listener).and_then(VecDeque::pop_front).ok_or("EAGAIN")?;
                 self.sockets.insert(call.result, Socket::Stream(next));
+                if let Some(options) = self.options.get(&fd).cloned() {
+                    options.apply_all(&mut self.stack, self.clock.now(), next);
+                    self.options.insert(call.result, options);
+                }
                 Ok(call.result)
             }
             "connect" => self.connect(fd),

@@ -1,6 +1,7 @@
 //! What every connection of a stack has in common.
 
 use super::congestion::CongestionAlgorithm;
+use super::user_timeout::UserTimeoutBounds;
 use std::time::Duration;
 
 /// Settings and limits of TCP.
@@ -16,8 +17,12 @@ pub struct TcpConfig {
     pub send_pieces_max: usize,
     /// Retransmissions of one segment before giving up (RFC 9293 R2).
     pub retransmissions_max: u8,
-    /// Retransmissions of SYN or SYN-ACK before giving up.
+    /// Retransmissions of a SYN before an attempt to connect is given up: 7 make 247 seconds (RFC 9293 §3.8.3: "at least 3
+    /// minutes").
     pub syn_retransmissions_max: u8,
+    /// Retransmissions of a SYN-ACK before the half-open connection is forgotten: 5 make 63 seconds. The peer knows of no
+    /// connection before it has come, and repeats its SYN.
+    pub syn_ack_retransmissions_max: u8,
     /// Idle time before the first keepalive probe; `None`: no keepalive.
     pub keepalive: Option<Duration>,
     /// Time between keepalive probes.
@@ -26,6 +31,11 @@ pub struct TcpConfig {
     pub keepalive_probes_max: u8,
     /// Longest time data may stay unacknowledged (RFC 5482); `None`: only the retransmission limit counts.
     pub user_timeout: Option<Duration>,
+    /// Let a peer's user timeout option (RFC 5482) set that time, within `user_timeout_bounds`, on connections whose service
+    /// has not.
+    pub user_timeout_adopted: bool,
+    /// What a peer, or telling it, may make of the user timeout.
+    pub user_timeout_bounds: UserTimeoutBounds,
     /// Send small segments at once. `false`: Nagle's algorithm (RFC 9293 §3.7.4). On by default: a service hands over
     /// whole responses, and Nagle's wait then only costs latency.
     pub no_delay: bool,
@@ -59,11 +69,14 @@ impl Default for TcpConfig {
             receive_frames_max: 8_192,
             send_pieces_max: 1_024,
             retransmissions_max: 15,
-            syn_retransmissions_max: 5,
+            syn_retransmissions_max: 7,
+            syn_ack_retransmissions_max: 5,
             keepalive: None,
             keepalive_interval: Duration::from_secs(75),
             keepalive_probes_max: 9,
             user_timeout: None,
+            user_timeout_adopted: false,
+            user_timeout_bounds: UserTimeoutBounds::default(),
             no_delay: true,
             ecn: true,
             sack: true,

@@ -2,6 +2,7 @@
 
 use super::config::TcpConfig;
 use super::congestion::{Congestion, Window, initial_window};
+use super::extras::Extras;
 use super::half_open::HalfOpen;
 use super::hystart::HyStart;
 use super::path_mtu::PathMtu;
@@ -82,6 +83,12 @@ pub(super) struct Conditions {
     pub no_delay: bool,
     /// Corked: only full segments.
     pub cork: bool,
+    /// Segments are paced.
+    pub paced: bool,
+    /// The service set the user timeout: the peer's option changes nothing.
+    pub user_timeout_fixed: bool,
+    /// The user timeout option goes on the next segment.
+    pub user_timeout_owed: bool,
     /// `Closed` was reported.
     pub closed_reported: bool,
     /// A reset must go out.
@@ -163,6 +170,9 @@ pub struct Connection {
     pub(super) progress_at: Time,
     pub(super) challenge_at: Time,
     pub(super) user_timeout: Option<Duration>,
+    pub(super) extras: Option<Box<Extras>>,
+    /// When pacing lets the next segment go.
+    pub(super) pacing_next: Time,
     pub(super) statistics: Statistics,
     pub(super) close_reason: Option<CloseReason>,
 }
@@ -187,7 +197,7 @@ impl Connection {
         let maximum_segment = open.maximum_segment.max(MSS_MIN);
         Connection {
             state,
-            is: Conditions { no_delay: config.no_delay, ..Conditions::default() },
+            is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
             phase: Phase::Open,
             send_scale: 0,
             receive_scale: 0,
@@ -235,6 +245,8 @@ impl Connection {
             progress_at: now,
             challenge_at: Time::ZERO,
             user_timeout: config.user_timeout,
+            extras: None,
+            pacing_next: Time::ZERO,
             statistics: Statistics::default(),
             close_reason: None,
         }
@@ -399,23 +411,6 @@ impl Connection {
         Ok(())
     }
 
-    /// Nagle's algorithm off (`true`) or on.
-    pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.is.no_delay = no_delay;
-        self.is.output_wanted = true;
-    }
-
-    /// Cork: hold back what does not fill a segment, until uncorked or closed.
-    pub fn set_cork(&mut self, cork: bool) {
-        self.is.cork = cork;
-        self.is.output_wanted = true;
-    }
-
-    /// Longest time data may stay unacknowledged (RFC 5482); `None`: the retransmission limit alone.
-    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
-        self.user_timeout = timeout;
-    }
-
     /// FIN after everything queued; receiving goes on.
     ///
     /// # Errors
@@ -517,7 +512,8 @@ impl Connection {
     /// Heap memory held beside the structure itself, bytes (frames not counted).
     pub fn heap_bytes(&self) -> usize {
         let reassembly = self.reassembly.as_ref().map_or(0, |queue| queue.memory());
-        self.board.memory() + self.queue.memory() + reassembly
+        let extras = if self.extras.is_some() { size_of::<Extras>() } else { 0 };
+        self.board.memory() + self.queue.memory() + reassembly + extras
     }
 }
 

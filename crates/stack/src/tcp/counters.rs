@@ -57,6 +57,8 @@ crate::counters::counters! {
         keepalive_timeouts,
         retransmission_timeouts,
         user_timeouts,
+        user_timeout_options_received,
+        user_timeout_options_sent,
         fin_wait_2_timeouts,
         path_mtu_reductions,
         black_holes_detected,

@@ -208,7 +208,7 @@ impl HalfOpen {
 
     /// The deadline has passed.
     pub fn on_timer(&self, env: &mut Env<'_>) -> HalfOpenTimer {
-        if self.transmissions > env.config.syn_retransmissions_max {
+        if self.transmissions > env.config.syn_ack_retransmissions_max {
             env.counters.syn_acks_expired += 1;
             return HalfOpenTimer::GiveUp;
         }

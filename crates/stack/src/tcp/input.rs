@@ -46,6 +46,7 @@ impl Connection {
         }
         self.last_received = env.now;
         self.note_timestamp(segment, env);
+        self.note_user_timeout(segment, env);
         if self.state == State::SynReceived && !self.establish_received(segment, env) {
             return Disposition::Reset;
         }
@@ -199,9 +200,10 @@ impl Connection {
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Keep;
             }
-            // Most likely the peer still has an earlier incarnation, which our reset ends (RFC 9293 §3.5.2): the SYN goes
-            // out again at once, not after the time-out. Once: a flood of such segments makes no flood of SYNs.
-            if self.retransmissions == 0 {
+            // Most likely the peer still has an earlier incarnation, which our reset ends (RFC 9293 §3.5.1, figure 9): the
+            // SYN follows it, as Linux's does after TCP_TIMEOUT_MIN, rather than after the time-out. Once: it counts as a
+            // retransmission (so its answer gives no round-trip time), and a flood of such segments makes no flood of SYNs.
+            if self.retransmissions == 0 && !self.board.is_empty() {
                 self.retransmissions = 1;
                 self.is.syn_wanted = true;
                 self.is.output_wanted = true;
@@ -216,6 +218,7 @@ impl Connection {
             return Disposition::Keep;
         }
         self.adopt_options(segment, env);
+        self.note_user_timeout(segment, env);
         self.send_window = u32::from(segment.window);
         self.send_window_max = self.send_window;
         self.window_sequence = segment.sequence;

@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::state::State;
 use super::timers::NEVER;
-use super::{Disposition, Env, TcpConfig};
+use super::{Disposition, Env, Keepalive, TcpConfig};
 use crate::event::CloseReason;
 use qanat_nic::Time;
 
@@ -11,20 +11,25 @@ impl Connection {
     /// Starts keepalive if it is configured. The timer is not moved by traffic: when it fires it looks at the time of
     /// the last segment.
     pub(super) fn arm_keepalive(&mut self, config: &TcpConfig, now: Time) {
-        self.timers.idle = match config.keepalive {
-            Some(idle) => now + idle,
+        self.timers.idle = match self.keepalive(config) {
+            Some(keepalive) => now + keepalive.idle,
             None => NEVER,
         };
     }
 
+    /// The idle timer counts the wait for a FIN.
+    pub(super) fn is_waiting_in_fin_wait_2(&self) -> bool {
+        self.state == State::FinWait2 && self.is.orphaned
+    }
+
     pub(super) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {
         self.timers.idle = NEVER;
-        if self.state == State::FinWait2 && self.is.orphaned {
+        if self.is_waiting_in_fin_wait_2() {
             // The peer never closes: forget it, as Linux does after tcp_fin_timeout.
             env.counters.fin_wait_2_timeouts += 1;
             return self.finish(CloseReason::Finished, env);
         }
-        let Some(idle) = env.config.keepalive else { return Disposition::Keep };
+        let Some(Keepalive { idle, interval, probes_max }) = self.keepalive(env.config) else { return Disposition::Keep };
         let due = self.last_received + idle;
         if due > env.now {
             self.probes_unanswered = 0;
@@ -36,7 +41,7 @@ impl Connection {
             self.timers.idle = env.now + idle;
             return Disposition::Keep;
         }
-        if self.probes_unanswered >= env.config.keepalive_probes_max {
+        if self.probes_unanswered >= probes_max {
             env.counters.keepalive_timeouts += 1;
             return self.fail(CloseReason::TimedOut, env);
         }
@@ -44,7 +49,7 @@ impl Connection {
         env.counters.keepalive_probes_sent += 1;
         self.is.probe = true;
         self.is.output_wanted = true;
-        self.timers.idle = env.now + env.config.keepalive_interval;
+        self.timers.idle = env.now + interval;
         Disposition::Keep
     }
 }

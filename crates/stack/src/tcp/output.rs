@@ -13,7 +13,6 @@ use crate::event::CloseReason;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
-use std::time::Duration;
 
 /// One segment's data, as `send_segment` needs it.
 #[derive(Clone, Copy)]
@@ -127,6 +126,9 @@ impl Connection {
             if self.congestion_room() < segment.min(self.record_length(index)) && !first {
                 break;
             }
+            if self.is_paced(env) {
+                break;
+            }
             if emitter.room() == 0 || !self.retransmit(index, env, emitter) {
                 return false;
             }
@@ -163,6 +165,7 @@ impl Connection {
             return false;
         }
         self.board.mark_retransmitted(index, env.now);
+        self.pace(data, env);
         self.recovery.undo.on_retransmission(self.timestamp_now(env.now));
         if self.phase != Phase::Open {
             self.recovery.rate_reduction.on_sent(length);
@@ -306,24 +309,6 @@ impl Connection {
         self.is.cork || (!self.is.no_delay && !quiet)
     }
 
-    #[inline]
-    fn is_paced(&self, env: &Env<'_>) -> bool {
-        env.config.pacing && self.timers.pacing != NEVER && self.timers.pacing > env.now
-    }
-
-    /// Notes when the next segment may go: cwnd · 2 per SRTT in slow start, · 1.2 after (as Linux).
-    #[inline]
-    fn pace(&mut self, length: u32, env: &Env<'_>) {
-        if !env.config.pacing || !self.rtt.has_sample() {
-            return;
-        }
-        let gain = if self.window.in_slow_start() { 20 } else { 12 };
-        let rate_x10 = u64::from(self.window.congestion_window.max(1)) * gain;
-        let smoothed = self.rtt.smoothed().as_nanos() as u64;
-        let gap = Duration::from_nanos(smoothed.saturating_mul(u64::from(length)).saturating_mul(10) / rate_x10);
-        self.timers.pacing = env.now + gap;
-    }
-
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
     #[inline]
     fn segment_room(&self) -> u32 {
@@ -355,7 +340,7 @@ impl Connection {
                 flags |= Flags::CWR;
             }
         }
-        let header = self.header(cut.sequence, flags, env);
+        let header = self.header(cut.sequence, flags, cut.length, env);
         let payload = if cut.length == 0 {
             SegmentPayload::None
         } else {
@@ -390,13 +375,19 @@ impl Connection {
 
     /// The header of a segment in a synchronized state.
     #[inline]
-    fn header(&mut self, sequence: SequenceNumber, mut flags: Flags, env: &mut Env<'_>) -> Header {
+    fn header(&mut self, sequence: SequenceNumber, mut flags: Flags, length: u32, env: &mut Env<'_>) -> Header {
         if self.is.ecn_echo {
             flags |= Flags::ECE;
         }
         let mut options = Options::NONE;
         if self.is.timestamps {
             options.timestamps = Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
+        }
+        // Where it certainly fits; a pure ACK follows full segments.
+        if self.is.user_timeout_owed && length <= u32::from(self.maximum_segment / 2) {
+            options.user_timeout = self.user_timeout_option();
+            self.is.user_timeout_owed = false;
+            env.counters.user_timeout_options_sent += 1;
         }
         if self.is.sack && (self.duplicate.is_some() || self.reassembly.is_some()) {
             options.sack_blocks = self.sack_blocks(env);
@@ -449,9 +440,9 @@ impl Connection {
     #[inline]
     fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
-        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted)).max(u32::from(self.is.ack_now));
+        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted)).max(u32::from(self.is.ack_now || self.is.user_timeout_owed));
         while copies > 0 && emitter.room() > 0 {
-            let header = self.header(self.acknowledgment_sequence(), Flags::ACK, env);
+            let header = self.header(self.acknowledgment_sequence(), Flags::ACK, 0, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
                 break;
             }
@@ -471,7 +462,7 @@ impl Connection {
     /// A zero-window or keepalive probe: an old sequence number and no data, which every peer must answer with its ACK
     /// and window (RFC 9293 §3.8.4; as Linux also for zero windows, §3.8.6.1).
     fn output_probe(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        let header = self.header(self.board.start() - 1, Flags::ACK, env);
+        let header = self.header(self.board.start() - 1, Flags::ACK, 0, env);
         if emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
             self.is.probe = false;
             env.counters.zero_window_probes_sent += 1;
@@ -502,6 +493,7 @@ impl Connection {
                 value: self.timestamp_now(env.now),
                 echo: if received { self.timestamp_recent } else { 0 },
             }),
+            user_timeout: self.user_timeout_option(),
             ..Options::NONE
         };
         let header = Header {

@@ -118,11 +118,6 @@ impl Connection {
         Disposition::Keep
     }
 
-    /// Whether data has been unacknowledged longer than the service allows (RFC 5482).
-    fn is_user_timeout(&self, now: Time) -> bool {
-        self.user_timeout.is_some_and(|timeout| now.since(self.progress_at) >= timeout)
-    }
-
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_>) -> Disposition {
         self.is.output_wanted = true;
         self.retransmissions = self.retransmissions.saturating_add(1);
@@ -132,7 +127,8 @@ impl Connection {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
         }
-        if self.retransmissions > limit {
+        // RFC 5482 §3: a user timeout in force replaces the limit, also when it is longer.
+        if self.retransmissions > limit && (handshake || self.user_timeout.is_none()) {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
@@ -165,7 +161,7 @@ impl Connection {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
         }
-        if self.probes_unanswered > env.config.retransmissions_max {
+        if self.probes_unanswered > env.config.retransmissions_max && self.user_timeout.is_none() {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }

@@ -120,6 +120,7 @@ fn random_config(random: &mut Random) -> TcpConfig {
         // Outlives every backoff of the peer, so that both ends finish in order.
         time_wait: Duration::from_secs(3_600),
         syn_retransmissions_max: 20,
+        syn_ack_retransmissions_max: 20,
         ..TcpConfig::default()
     }
 }

@@ -1,0 +1,76 @@
+//! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
+
+use super::connection::Connection;
+use super::user_timeout::UserTimeoutOption;
+use super::{Env, TcpConfig};
+use std::time::Duration;
+
+/// Keepalive of one connection (RFC 9293 §3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// Idle time before the first probe.
+    pub idle: Duration,
+    /// Time between probes.
+    pub interval: Duration,
+    /// Unanswered probes before the connection is given up.
+    pub probes_max: u8,
+}
+
+/// Settings of one connection that differ from the stack's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Extras {
+    /// Set by the service: `Some(None)` is "off".
+    pub keepalive: Option<Option<Keepalive>>,
+    /// Most bytes per second of payload; 0: no limit.
+    pub pacing_rate: u64,
+    pub user_timeout: UserTimeoutOption,
+}
+
+impl Connection {
+    pub(super) fn extras(&mut self) -> &mut Extras {
+        self.extras.get_or_insert_with(Box::default)
+    }
+
+    /// Keepalive in force.
+    pub(super) fn keepalive(&self, config: &TcpConfig) -> Option<Keepalive> {
+        match self.extras.as_deref().and_then(|extras| extras.keepalive) {
+            Some(own) => own,
+            None => config.keepalive.map(|idle| Keepalive {
+                idle,
+                interval: config.keepalive_interval,
+                probes_max: config.keepalive_probes_max,
+            }),
+        }
+    }
+
+    /// Keepalive on with these times, or off. Idle time counts from the last segment received.
+    pub fn set_keepalive(&mut self, keepalive: Option<Keepalive>, env: &mut Env<'_>) {
+        self.extras().keepalive = Some(keepalive);
+        self.probes_unanswered = 0;
+        if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
+            self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
+        }
+    }
+
+    /// Nagle's algorithm off (`true`) or on.
+    pub fn set_no_delay(&mut self, no_delay: bool) {
+        self.is.no_delay = no_delay;
+        self.is.output_wanted = true;
+    }
+
+    /// Cork: hold back what does not fill a segment, until uncorked or closed.
+    pub fn set_cork(&mut self, cork: bool) {
+        self.is.cork = cork;
+        self.is.output_wanted = true;
+    }
+
+    /// At most so many payload bytes per second, retransmissions included; `None`: as the stack is configured.
+    pub fn set_pacing_rate(&mut self, bytes_per_second: Option<u64>, config: &TcpConfig) {
+        let rate = bytes_per_second.unwrap_or(0);
+        if rate > 0 || self.extras.is_some() {
+            self.extras().pacing_rate = rate;
+        }
+        self.is.paced = config.pacing || rate > 0;
+        self.is.output_wanted = true;
+    }
+}

@@ -1,0 +1,109 @@
+//! The user timeout (RFC 9293 §3.9.1.1, RFC 5482): how long sent data may stay unacknowledged; told to the peer, and taken
+//! from it, if allowed.
+//!
+//! `USER_TIMEOUT = min(U_LIMIT, max(ADV_UTO, REMOTE_UTO, L_LIMIT))` (RFC 5482 §3.1) as long as the service has not set one of
+//! its own: "CHANGEABLE … MUST become false when an application explicitly sets USER_TIMEOUT".
+
+use super::connection::Connection;
+use super::{Env, SegmentIn};
+use qanat_nic::Time;
+use qanat_wire::tcp_options::UserTimeout;
+use std::time::Duration;
+
+/// Which user timeouts a peer may cause (RFC 5482 §3.1's L_LIMIT and U_LIMIT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UserTimeoutBounds {
+    /// No shorter: at least 100 s is advised, so that a peer can't make connections end at the first loss.
+    pub lower: Duration,
+    /// No longer: memory is held for so long.
+    pub upper: Duration,
+}
+
+impl Default for UserTimeoutBounds {
+    fn default() -> UserTimeoutBounds {
+        UserTimeoutBounds { lower: Duration::from_secs(100), upper: Duration::from_secs(3_600) }
+    }
+}
+
+/// What a connection that uses the option knows of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UserTimeoutOption {
+    /// ADV_UTO: what we tell; `None`: the option is not sent.
+    pub advertised: Option<Duration>,
+    /// REMOTE_UTO.
+    pub remote: Option<Duration>,
+}
+
+impl Connection {
+    /// Longest time data may stay unacknowledged; `None`: the retransmission limit alone. From now on the peer's option
+    /// changes nothing.
+    pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
+        self.user_timeout = timeout;
+        self.is.user_timeout_fixed = true;
+    }
+
+    /// Tells the peer with the next segment how long we shall wait for its acknowledgements (ADV_UTO), rounded up to what
+    /// the option can say: seconds up to nine hours, else minutes. Before the handshake it goes on the SYN, and again on
+    /// the first segment after it (RFC 5482 §3.2).
+    pub fn advertise_user_timeout(&mut self, timeout: Duration, env: &mut Env<'_>) {
+        self.extras().user_timeout.advertised = Some(timeout);
+        self.is.user_timeout_owed = true;
+        if self.state.is_synchronized() {
+            self.is.ack_now = true;
+        }
+        self.is.output_wanted = true;
+        self.adopt_user_timeout(env);
+    }
+
+    /// The longest time data may stay unacknowledged, and why it ends when it does.
+    pub fn user_timeout(&self) -> Option<Duration> {
+        self.user_timeout
+    }
+
+    /// RFC 5482 §3.1.
+    fn adopt_user_timeout(&mut self, env: &Env<'_>) {
+        if self.is.user_timeout_fixed {
+            return;
+        }
+        let bounds = env.config.user_timeout_bounds;
+        let own = self.extras.as_deref().map(|extras| extras.user_timeout).unwrap_or_default();
+        if let Some(longest) = own.advertised.max(own.remote) {
+            self.user_timeout = Some(longest.max(bounds.lower).min(bounds.upper));
+        }
+    }
+
+    /// A segment with the option arrived. "An option with a value of zero MUST be ignored."
+    #[cold]
+    pub(super) fn receive_user_timeout(&mut self, option: UserTimeout, env: &mut Env<'_>) {
+        env.counters.user_timeout_options_received += 1;
+        let timeout = option.duration();
+        if !env.config.user_timeout_adopted || self.is.user_timeout_fixed || timeout == Duration::ZERO {
+            return;
+        }
+        self.extras().user_timeout.remote = Some(timeout);
+        self.adopt_user_timeout(env);
+    }
+
+    /// Looks for the option.
+    #[inline]
+    pub(super) fn note_user_timeout(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+        if let Some(option) = segment.options.user_timeout {
+            self.receive_user_timeout(option, env);
+        }
+    }
+
+    /// The option for a segment about to be sent, if one is owed.
+    #[inline]
+    pub(super) fn user_timeout_option(&self) -> Option<UserTimeout> {
+        if !self.is.user_timeout_owed {
+            return None;
+        }
+        let advertised = self.extras.as_deref().and_then(|extras| extras.user_timeout.advertised);
+        advertised.map(UserTimeout::from_duration)
+    }
+
+    /// Whether data has been unacknowledged longer than the service allows.
+    pub(super) fn is_user_timeout(&self, now: Time) -> bool {
+        self.user_timeout.is_some_and(|timeout| now.since(self.progress_at) >= timeout)
+    }
+}
