@@ -1,0 +1,238 @@
+//! The echo as a service of the native API.
+
+use crate::Figures;
+use qanat::{Bytes, Chunk, ConnectionId, Context, Event, ListenOptions, Service};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// What to echo.
+#[derive(Clone, Copy, Debug)]
+pub struct EchoConfig {
+    /// Port of both protocols.
+    pub port: u16,
+    /// Datagrams.
+    pub udp: bool,
+    /// Streams.
+    pub tcp: bool,
+    /// Copy each payload out of its frame and into a new one, as a POSIX interface would.
+    pub copies: bool,
+}
+
+impl Default for EchoConfig {
+    fn default() -> EchoConfig {
+        EchoConfig { port: 7, udp: true, tcp: true, copies: false }
+    }
+}
+
+/// A stream: received bytes wait until their echo is acknowledged, and keep the receive window closed by as much. So a
+/// client that doesn't read holds no more than its window.
+#[derive(Default)]
+struct Stream {
+    open: bool,
+    waiting: VecDeque<Chunk>,
+    /// Acknowledged bytes of the first waiting chunk.
+    acknowledged: usize,
+}
+
+/// The service.
+pub struct EchoService {
+    config: EchoConfig,
+    figures: Figures,
+    /// By the connection's slot.
+    streams: Vec<Stream>,
+    copy: Vec<u8>,
+}
+
+impl EchoService {
+    /// Not yet listening.
+    pub fn new(config: EchoConfig) -> EchoService {
+        EchoService { config, figures: Figures::default(), streams: Vec::new(), copy: Vec::with_capacity(65_536) }
+    }
+
+    /// What it has done.
+    pub fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    fn stream(&mut self, connection: ConnectionId) -> Option<&mut Stream> {
+        self.streams.get_mut(connection.index()).filter(|stream| stream.open)
+    }
+
+    fn data(&mut self, connection: ConnectionId, chunk: Chunk, context: &mut Context<'_>) {
+        let length = chunk.len() as u64;
+        // Sent bytes must be free to move between threads, and frames aren't: a stream's echo is one copy.
+        if context.send(connection, Bytes::copy_from_slice(chunk.bytes())).is_err() {
+            self.figures.dropped += 1;
+            context.consume(connection, chunk);
+            return;
+        }
+        self.figures.echoed += 1;
+        self.figures.bytes += length;
+        match self.stream(connection) {
+            Some(stream) => stream.waiting.push_back(chunk),
+            None => context.consume(connection, chunk),
+        }
+    }
+
+    fn acknowledged(&mut self, connection: ConnectionId, bytes: usize, context: &mut Context<'_>) {
+        let Some(stream) = self.stream(connection) else { return };
+        stream.acknowledged += bytes;
+        while let Some(first) = stream.waiting.front()
+            && stream.acknowledged >= first.len()
+        {
+            stream.acknowledged -= first.len();
+            if let Some(chunk) = stream.waiting.pop_front() {
+                context.consume(connection, chunk);
+            }
+        }
+    }
+}
+
+impl Service for EchoService {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.config.port);
+        let failed = |error: qanat::CommandError| format!("port {}: {error}", local.port());
+        if self.config.udp {
+            context.bind_udp(local).map_err(failed)?;
+        }
+        if self.config.tcp {
+            context.listen(local, ListenOptions::default()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Datagram { socket, peer, chunk } => {
+                let length = chunk.len() as u64;
+                let sent = if self.config.copies {
+                    self.copy.clear();
+                    self.copy.extend_from_slice(chunk.bytes());
+                    drop(chunk);
+                    context.send_to(socket, peer, &self.copy)
+                } else {
+                    context.send_chunk_to(socket, peer, chunk)
+                };
+                match sent {
+                    Ok(()) => {
+                        self.figures.echoed += 1;
+                        self.figures.bytes += length;
+                    }
+                    Err(_) => self.figures.dropped += 1,
+                }
+            }
+            Event::Accepted { connection, .. } => {
+                if self.streams.len() <= connection.index() {
+                    self.streams.resize_with(connection.index() + 1, Stream::default);
+                }
+                if let Some(stream) = self.streams.get_mut(connection.index()) {
+                    *stream = Stream { open: true, ..Stream::default() };
+                }
+                self.figures.connections += 1;
+            }
+            Event::Data { connection, chunk } => self.data(connection, chunk, context),
+            Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
+            Event::PeerClosed { connection } => {
+                // What was echoed goes out first. A handle that is gone needs no closing.
+                let _ = context.close(connection);
+            }
+            Event::Closed { connection, .. } => {
+                if let Some(stream) = self.stream(connection) {
+                    *stream = Stream::default();
+                    self.figures.connections -= 1;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qanat::nic::{MemoryPlan, PairConfig, pair};
+    use qanat::{CloseReason, Config, ConnectOptions, Runtime, UdpSocketId};
+
+    const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+    const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+    #[derive(Default)]
+    struct Client {
+        socket: Option<UdpSocketId>,
+        datagrams: Vec<Vec<u8>>,
+        stream: Vec<u8>,
+        over: Option<CloseReason>,
+    }
+
+    const STREAM_BYTES: usize = 200_000;
+
+    impl Service for Client {
+        fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+            self.socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).ok();
+            context
+                .connect(SocketAddr::new(SERVER, 7), ConnectOptions::default())
+                .map_err(|error| error.to_string())?;
+            Ok(())
+        }
+
+        fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+            match event {
+                Event::Connected { connection } => {
+                    let bytes: Vec<u8> = (0..STREAM_BYTES).map(|index| index as u8).collect();
+                    context.send(connection, bytes.into()).unwrap();
+                    context.shutdown(connection).unwrap();
+                }
+                Event::Data { connection, chunk } => {
+                    self.stream.extend_from_slice(chunk.bytes());
+                    context.consume(connection, chunk);
+                }
+                Event::Datagram { chunk, .. } => self.datagrams.push(chunk.bytes().to_vec()),
+                Event::Closed { why, .. } => self.over = Some(why),
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn datagrams_and_streams_come_back() {
+        for copies in [false, true] {
+            let (one, other) = pair(PairConfig::default()).unwrap();
+            let open = |port: qanat::nic::PairPort, address| {
+                let vnic = Box::new(port.open(MemoryPlan::default()).unwrap());
+                Runtime::new(vnic, Config::new(address, 24), [3; 32])
+            };
+            let (mut client_side, mut server_side) = (open(one, CLIENT), open(other, SERVER));
+            let mut echo = EchoService::new(EchoConfig { copies, ..EchoConfig::default() });
+            let mut client = Client::default();
+            server_side.with_context(|context| echo.start(context)).unwrap();
+            client_side.with_context(|context| client.start(context)).unwrap();
+            let mut sent = 0usize;
+            for turn in 0..20_000 {
+                if turn % 4 == 0 && sent < 100 {
+                    let socket = client.socket.unwrap();
+                    let payload = vec![sent as u8; 1 + sent * 14];
+                    client_side.with_context(|context| {
+                        context.send_to(socket, SocketAddr::new(SERVER, 7), &payload).unwrap();
+                    });
+                    sent += 1;
+                }
+                client_side.turn(&mut client);
+                server_side.turn(&mut echo);
+                if client.over.is_some() && client.datagrams.len() == 100 {
+                    break;
+                }
+            }
+            assert_eq!(client.datagrams.len(), 100);
+            for (index, datagram) in client.datagrams.iter().enumerate() {
+                assert_eq!(*datagram, vec![index as u8; 1 + index * 14]);
+            }
+            assert_eq!(client.over, Some(CloseReason::Finished));
+            assert!(client.stream.iter().enumerate().all(|(index, byte)| *byte == index as u8));
+            assert_eq!(client.stream.len(), STREAM_BYTES);
+            assert_eq!((echo.figures().connections, echo.figures().dropped), (0, 0));
+            let vnic = server_side.vnic();
+            assert_eq!(vnic.transmit_pool().in_use_count(), 0, "every frame is home");
+        }
+    }
+}
