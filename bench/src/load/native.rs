@@ -191,7 +191,11 @@ fn error_of(why: CloseReason) -> Option<ErrorKind> {
         CloseReason::Finished => None,
         CloseReason::Refused => Some(ErrorKind::ConnectRefused),
         CloseReason::TimedOut => Some(ErrorKind::Timeout),
-        CloseReason::Unreachable => Some(ErrorKind::ConnectUnreachable),
+        CloseReason::Unreachable
+        | CloseReason::NetworkUnreachable
+        | CloseReason::ProtocolUnreachable
+        | CloseReason::Prohibited
+        | CloseReason::HopLimitExceeded => Some(ErrorKind::ConnectUnreachable),
         _ => Some(ErrorKind::Reset),
     }
 }

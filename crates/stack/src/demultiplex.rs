@@ -139,8 +139,9 @@ impl Stack {
                 connection.tcp.on_path_mtu(segment, sequence, &mut env!(self, now));
                 Disposition::Keep
             }
-            IcmpError::Refused => connection.tcp.on_unreachable(sequence, &mut env!(self, now)),
-            IcmpError::Unreachable => Disposition::Keep,
+            IcmpError::Unreachable { why, hard } => {
+                connection.tcp.on_unreachable(sequence, why, hard, &mut env!(self, now))
+            }
         };
         self.settle(now, slot, disposition);
         true

@@ -115,10 +115,35 @@ pub enum CloseReason {
     Aborted,
     /// No answer within the retransmission, keepalive or user time-out.
     TimedOut,
-    /// The peer refused the connection attempt.
+    /// The peer refused the connection attempt: a reset, or ICMP port unreachable.
     Refused,
-    /// The network said the peer can't be reached (ICMP, or no answer to ARP/ND).
+    /// The host can't be reached: no answer to ARP or ND, or ICMP host (address) unreachable.
     Unreachable,
+    /// ICMP: no route to its network.
+    NetworkUnreachable,
+    /// ICMP: the host does not speak TCP.
+    ProtocolUnreachable,
+    /// ICMP: a filter on the way prohibits it.
+    Prohibited,
+    /// ICMP: the packet met its hop limit (TTL): a routing loop, as a rule.
+    HopLimitExceeded,
+}
+
+impl CloseReason {
+    /// What a socket would say, as Linux names it; `None`: nothing is wrong.
+    pub fn errno_name(self) -> Option<&'static str> {
+        Some(match self {
+            CloseReason::Finished => return None,
+            CloseReason::ResetByPeer => "ECONNRESET",
+            CloseReason::Aborted => "ECONNABORTED",
+            CloseReason::TimedOut => "ETIMEDOUT",
+            CloseReason::Refused => "ECONNREFUSED",
+            CloseReason::NetworkUnreachable => "ENETUNREACH",
+            CloseReason::ProtocolUnreachable => "ENOPROTOOPT",
+            // Linux does not tell them apart either.
+            CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => "EHOSTUNREACH",
+        })
+    }
 }
 
 impl fmt::Display for CloseReason {
@@ -129,7 +154,11 @@ impl fmt::Display for CloseReason {
             CloseReason::Aborted => "aborted",
             CloseReason::TimedOut => "timed out",
             CloseReason::Refused => "refused",
-            CloseReason::Unreachable => "unreachable",
+            CloseReason::Unreachable => "host unreachable",
+            CloseReason::NetworkUnreachable => "network unreachable",
+            CloseReason::ProtocolUnreachable => "protocol unreachable",
+            CloseReason::Prohibited => "administratively prohibited",
+            CloseReason::HopLimitExceeded => "hop limit exceeded",
         })
     }
 }

@@ -1,5 +1,6 @@
 //! ICMP (RFC 792, RFC 1122 section 3.2.2) and ICMPv6 (RFC 4443, RFC 4861): echo, errors out, errors in.
 
+use crate::event::CloseReason;
 use crate::network::{IpMeta, Network};
 use crate::stack::Stack;
 use qanat_nic::{Time, Vnic};
@@ -14,11 +15,50 @@ use std::net::{IpAddr, Ipv6Addr};
 pub(crate) enum IcmpError {
     /// The packet was larger than a link on its way: the largest IP packet that fits, bytes.
     PacketTooBig(u32),
-    /// Nobody there wants it (port or protocol unreachable, administratively prohibited): a hard error (RFC 1122
-    /// section 4.2.3.9).
-    Refused,
-    /// The network could not deliver it just now: a soft error.
-    Unreachable,
+    /// It could not be delivered. `hard`: nor will it be (port or protocol unreachable, administratively prohibited: RFC
+    /// 1122 section 4.2.3.9); otherwise it may be in a while.
+    Unreachable {
+        /// The reason for the service.
+        why: CloseReason,
+        /// See above.
+        hard: bool,
+    },
+}
+
+const fn hard(why: CloseReason) -> IcmpError {
+    IcmpError::Unreachable { why, hard: true }
+}
+
+const fn soft(why: CloseReason) -> IcmpError {
+    IcmpError::Unreachable { why, hard: false }
+}
+
+/// RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1.
+fn reason_v4(code: icmpv4::UnreachableCode) -> IcmpError {
+    use icmpv4::UnreachableCode as Code;
+    match code {
+        Code::PORT => hard(CloseReason::Refused),
+        Code::PROTOCOL => hard(CloseReason::ProtocolUnreachable),
+        Code::NETWORK_PROHIBITED | Code::HOST_PROHIBITED | Code::PROHIBITED => hard(CloseReason::Prohibited),
+        // Network: unreachable, unknown, or for this type of service.
+        Code(0 | 6 | 11) => soft(CloseReason::NetworkUnreachable),
+        // Precedence.
+        Code(14 | 15) => soft(CloseReason::Prohibited),
+        _ => soft(CloseReason::Unreachable),
+    }
+}
+
+/// RFC 4443 section 3.1.
+fn reason_v6(code: icmpv6::UnreachableCode) -> IcmpError {
+    use icmpv6::UnreachableCode as Code;
+    match code {
+        Code::PORT => hard(CloseReason::Refused),
+        Code::PROHIBITED => hard(CloseReason::Prohibited),
+        Code::NO_ROUTE => soft(CloseReason::NetworkUnreachable),
+        // Policy of the source address, rejected route.
+        Code(5 | 6) => soft(CloseReason::Prohibited),
+        _ => soft(CloseReason::Unreachable),
+    }
 }
 
 /// RFC 1191 section 7.1: plateaus for routers that do not tell their MTU.
@@ -53,17 +93,12 @@ impl Stack {
                         };
                         IcmpError::PacketTooBig(u32::from(mtu))
                     }
-                    icmpv4::UnreachableCode::PROTOCOL
-                    | icmpv4::UnreachableCode::PORT
-                    | icmpv4::UnreachableCode::NETWORK_PROHIBITED
-                    | icmpv4::UnreachableCode::HOST_PROHIBITED
-                    | icmpv4::UnreachableCode::PROHIBITED => IcmpError::Refused,
-                    _ => IcmpError::Unreachable,
+                    code => reason_v4(code),
                 };
                 self.input_icmp_error_v4(now, error, message.payload());
             }
             icmpv4::Header::TimeExceeded { .. } => {
-                self.input_icmp_error_v4(now, IcmpError::Unreachable, message.payload());
+                self.input_icmp_error_v4(now, soft(CloseReason::HopLimitExceeded), message.payload());
             }
             _ => {}
         }
@@ -121,12 +156,10 @@ impl Stack {
                 return;
             }
             icmpv6::Header::PacketTooBig { mtu } => IcmpError::PacketTooBig(mtu),
-            icmpv6::Header::DestinationUnreachable { code } => match code {
-                icmpv6::UnreachableCode::PORT | icmpv6::UnreachableCode::PROHIBITED => IcmpError::Refused,
-                _ => IcmpError::Unreachable,
-            },
-            icmpv6::Header::TimeExceeded { .. } => IcmpError::Unreachable,
-            icmpv6::Header::ParameterProblem { .. } => IcmpError::Refused,
+            icmpv6::Header::DestinationUnreachable { code } => reason_v6(code),
+            icmpv6::Header::TimeExceeded { .. } => soft(CloseReason::HopLimitExceeded),
+            // The peer does not know TCP, or something else in our header.
+            icmpv6::Header::ParameterProblem { .. } => hard(CloseReason::ProtocolUnreachable),
             _ => return,
         };
         self.network.counters.icmp_errors_received += 1;

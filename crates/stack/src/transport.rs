@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConnectOptions, ListenOptions};
 use crate::emitter::{LosingEmitter, SegmentEmitter};
-use crate::event::{Chunk, ConnectionId, ListenerId};
+use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
 use crate::network::IpMeta;
@@ -345,7 +345,7 @@ impl Stack {
             for slot in failed {
                 if let Some(connection) = self.transport.connections.at_mut(slot) {
                     let first = connection.tcp.send_unacknowledged();
-                    let disposition = connection.tcp.on_unreachable(first, &mut env!(self, now));
+                    let disposition = connection.tcp.on_unreachable(first, CloseReason::Unreachable, true, &mut env!(self, now));
                     self.settle(now, slot, disposition);
                 }
             }

@@ -356,13 +356,8 @@ impl QanatBackend {
                 if let Some(stream) = self.streams.get_mut(&connection) {
                     stream.closed = true;
                     stream.error = match why {
-                        CloseReason::Finished => None,
                         CloseReason::ResetByPeer if stream.peer_closed => Some("EPIPE"),
-                        CloseReason::ResetByPeer => Some("ECONNRESET"),
-                        CloseReason::Aborted => Some("ECONNABORTED"),
-                        CloseReason::TimedOut => Some("ETIMEDOUT"),
-                        CloseReason::Refused => Some("ECONNREFUSED"),
-                        CloseReason::Unreachable => Some("EHOSTUNREACH"),
+                        why => why.errno_name(),
                     };
                 }
             }

@@ -175,6 +175,8 @@ pub struct Connection {
     pub(super) pacing_next: Time,
     pub(super) statistics: Statistics,
     pub(super) close_reason: Option<CloseReason>,
+    /// What the network said of segments not acknowledged since.
+    pub(super) soft_error: Option<CloseReason>,
 }
 
 /// Per-connection counts for `info`.
@@ -249,6 +251,7 @@ impl Connection {
             pacing_next: Time::ZERO,
             statistics: Statistics::default(),
             close_reason: None,
+            soft_error: None,
         }
     }
 

@@ -63,6 +63,7 @@ crate::counters::counters! {
         path_mtu_reductions,
         black_holes_detected,
         icmp_ignored,
+        icmp_soft_errors,
         emit_refused,
         idle_restarts,
         syn_ack_retransmissions,

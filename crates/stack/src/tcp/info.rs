@@ -4,6 +4,7 @@ use super::congestion::CongestionControl;
 use super::connection::Connection;
 use super::recovery::Phase;
 use super::state::State;
+use crate::event::CloseReason;
 use std::time::Duration;
 
 /// A snapshot of a connection.
@@ -77,6 +78,8 @@ pub struct ConnectionInfo {
     pub ecn_marks: u32,
     /// Bytes given to the service and not consumed.
     pub unconsumed: u32,
+    /// What the network last said of segments not acknowledged since (an ICMP error).
+    pub soft_error: Option<CloseReason>,
     /// Memory beside frames, bytes.
     pub memory: usize,
 }
@@ -120,6 +123,7 @@ impl Connection {
             duplicate_sacks: self.statistics.duplicate_sacks,
             ecn_marks: self.statistics.delivered_ecn,
             unconsumed: self.unconsumed,
+            soft_error: self.soft_error,
             memory: size_of::<Connection>() + self.heap_bytes(),
         }
     }

@@ -29,7 +29,9 @@ impl Connection {
             env.counters.fin_wait_2_timeouts += 1;
             return self.finish(CloseReason::Finished, env);
         }
-        let Some(Keepalive { idle, interval, probes_max }) = self.keepalive(env.config) else { return Disposition::Keep };
+        let Some(Keepalive { idle, interval, probes_max }) = self.keepalive(env.config) else {
+            return Disposition::Keep;
+        };
         let due = self.last_received + idle;
         if due > env.now {
             self.probes_unanswered = 0;

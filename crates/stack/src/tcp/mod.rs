@@ -28,8 +28,8 @@ pub mod path_mtu;
 pub mod prr;
 pub mod rack;
 pub mod reassembly;
-pub mod receive_memory;
 pub mod receive;
+pub mod receive_memory;
 pub mod recovery;
 mod right_sizing;
 pub mod rtt;
@@ -45,6 +45,7 @@ mod tests;
 pub mod time_wait;
 pub mod timers;
 pub mod undo;
+mod unreachable;
 pub mod user_timeout;
 
 pub use config::TcpConfig;

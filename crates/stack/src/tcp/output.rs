@@ -440,7 +440,8 @@ impl Connection {
     #[inline]
     fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
-        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted)).max(u32::from(self.is.ack_now || self.is.user_timeout_owed));
+        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted))
+            .max(u32::from(self.is.ack_now || self.is.user_timeout_owed));
         while copies > 0 && emitter.room() > 0 {
             let header = self.header(self.acknowledgment_sequence(), Flags::ACK, 0, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {

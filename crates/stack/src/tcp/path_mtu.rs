@@ -60,16 +60,6 @@ impl Connection {
         sequence.is_within(self.board.start(), self.send_next.distance_from(self.board.start()))
     }
 
-    /// An ICMP hard error quoting `sequence`: fatal only while connecting (RFC 5927 §6.2).
-    pub fn on_unreachable(&mut self, sequence: SequenceNumber, env: &mut Env<'_>) -> super::Disposition {
-        let connecting = matches!(self.state, super::State::SynSent | super::State::SynReceived);
-        if connecting && self.is_in_flight(sequence) {
-            return self.finish(crate::event::CloseReason::Unreachable, env);
-        }
-        env.counters.icmp_ignored += 1;
-        super::Disposition::Keep
-    }
-
     /// Segments longer than the path takes are lost, without congestion: they are sent again at once, cut.
     fn resend_too_long(&mut self, before: u16, _env: &mut Env<'_>) {
         if self.maximum_segment >= before {

@@ -288,7 +288,8 @@ impl Connection {
         let segment = u32::from(self.receive_segment_max);
         let mut window = offered;
         // The edge moves right only by a worthwhile step (§3.8.6.2.2), and never left (§3.8.6: "SHOULD NOT shrink").
-        if possible > offered && (possible - offered >= segment.min(self.right_sizing.limit / 2) || offered >= segment) {
+        if possible > offered && (possible - offered >= segment.min(self.right_sizing.limit / 2) || offered >= segment)
+        {
             window = possible;
         }
         let window = window.min(limit);

@@ -6,8 +6,8 @@
 //! on data (RFC 7323 §4), or without timestamps the time in which a whole offered window arrived.
 
 use super::Env;
-use super::connection::Connection;
 use super::congestion::initial_window;
+use super::connection::Connection;
 use super::sequence::SequenceNumber;
 use super::{SegmentIn, TcpConfig};
 use qanat_nic::Time;

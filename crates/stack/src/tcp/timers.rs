@@ -6,7 +6,6 @@ use super::connection::Connection;
 use super::rack::Rack;
 use super::state::State;
 use super::{Disposition, Env};
-use crate::event::CloseReason;
 use qanat_nic::Time;
 use std::time::Duration;
 
@@ -152,7 +151,7 @@ impl Connection {
 
     /// Gives up on an unreachable peer: nothing is sent (RFC 9293 §3.8.3 R2 "close the connection").
     fn fail_silently(&mut self, env: &mut Env<'_>) -> Disposition {
-        self.finish(CloseReason::TimedOut, env)
+        self.finish(self.silent_reason(), env)
     }
 
     fn on_persist(&mut self, env: &mut Env<'_>) -> Disposition {

@@ -148,7 +148,7 @@ fn icmp_counts_only_for_what_is_in_flight() {
     assert_eq!(connection.info().maximum_segment, 988);
     connection.on_path_mtu(20, una, &mut env!(host, now));
     assert_eq!(connection.info().maximum_segment, 524, "never below the base size");
-    let _ = connection.on_unreachable(una, &mut env!(host, now));
+    let _ = connection.on_unreachable(una, CloseReason::Refused, true, &mut env!(host, now));
     assert_eq!(connection.state(), State::Established, "RFC 5927 §6.2: a soft error when synchronized");
     pair.run_for(Duration::from_secs(5));
     assert_eq!(pair.hosts[1].received.len(), 10_000);

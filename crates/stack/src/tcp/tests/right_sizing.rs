@@ -8,12 +8,8 @@ use std::time::Duration;
 
 /// Runs a download for some seconds of virtual time; bytes received, and the receiver's window at the end.
 fn download(config: TcpConfig, delay_ms: u64, megabits: u64, seconds: u64) -> (Pair, usize) {
-    let faults = Faults {
-        delay: Duration::from_millis(delay_ms),
-        rate: megabits * 125_000,
-        queue: 4_000,
-        ..Faults::none()
-    };
+    let faults =
+        Faults { delay: Duration::from_millis(delay_ms), rate: megabits * 125_000, queue: 4_000, ..Faults::none() };
     let mut pair = Pair::new(host(), Host::new(config, 1_460), faults, 3).handshake();
     let piece = Bytes::from(vec![7; 1 << 20]);
     for _ in 0..(megabits * seconds / 8).min(600) {
@@ -52,8 +48,7 @@ fn grows_without_timestamps() {
 fn stays_small_where_little_is_needed() {
     // 10 Mbit/s × 20 ms: 25 KB in flight, and the queue of the sender's making.
     let config = TcpConfig { ecn: false, ..TcpConfig::default() };
-    let faults =
-        Faults { delay: Duration::from_millis(10), rate: 1_250_000, queue: 20, ..Faults::none() };
+    let faults = Faults { delay: Duration::from_millis(10), rate: 1_250_000, queue: 20, ..Faults::none() };
     let mut pair = Pair::new(host(), Host::new(config, 1_460), faults, 3).handshake();
     for _ in 0..8 {
         pair.hosts[0].to_send.push_back(Bytes::from(vec![1; 1 << 20]));
