@@ -13,6 +13,8 @@ pub struct Config {
     /// The addresses are the kernel's too (it answers ARP, ND and ICMP): use them, learn neighbours from received
     /// packets, answer no ARP.
     pub shared_address: bool,
+    /// The 802.1Q VLAN of the interface, 1 to 4094: frames leave with its tag, and only such are taken. `None`: untagged.
+    pub vlan: Option<u16>,
     /// Connections, in all states but SYN-RECEIVED and TIME-WAIT.
     pub connections_max: usize,
     /// Half-open connections; beyond it SYNs are dropped (until SYN cookies take over).
@@ -39,6 +41,7 @@ impl Config {
             addresses: vec![(address, prefix_length)],
             gateways: Vec::new(),
             shared_address: false,
+            vlan: None,
             connections_max: 16_384,
             half_open_max: 1_024,
             time_wait_max: 16_384,

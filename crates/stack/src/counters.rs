@@ -27,6 +27,8 @@ counters! {
         receive_frames,
         /// Frames for another Ethernet address.
         ethernet_other_host,
+        /// Frames of another VLAN, or untagged where a tag is due.
+        ethernet_other_vlan,
         /// Frames too short or of an unknown type.
         ethernet_invalid,
         /// ARP packets that are malformed.

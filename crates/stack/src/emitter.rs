@@ -5,7 +5,7 @@ use crate::tcp::{Emitter, SegmentPayload};
 use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use qanat_wire::ip::Ecn;
-use qanat_wire::{checksum, ethernet, tcp};
+use qanat_wire::{checksum, tcp};
 
 /// The way out of one connection's segments.
 pub(crate) struct SegmentEmitter<'a> {
@@ -60,14 +60,14 @@ impl Headers<'_> {
         let pseudo = self.meta.pseudo_header_sum(length);
         let checksum = if self.link.offload {
             tcp::write_partial_checksum(bytes, pseudo).ok()?;
-            let start = (ethernet::HEADER_LENGTH + self.meta.header_length()) as u16;
+            let start = (self.link.header_length + self.meta.header_length()) as u16;
             Some(ChecksumOffload { start, offset: tcp::CHECKSUM_OFFSET as u16 })
         } else {
             tcp::write_checksum(bytes, pseudo, payload_sum).ok()?;
             None
         };
         let ethertype = self.meta.prepend(frame, length)?;
-        prepend_ethernet(frame, self.link.mac, self.mac, ethertype)?;
+        prepend_ethernet(frame, &self.link, self.mac, ethertype)?;
         Some(TransmitOptions { continues: false, checksum })
     }
 }

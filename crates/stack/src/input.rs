@@ -11,7 +11,7 @@ use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
 use std::net::IpAddr;
 
 /// Frames taken from the device at once: enough to amortise its doorbell, few enough to stay in cache.
-const BATCH: usize = 64;
+const BATCH: usize = 256;
 
 /// Where the parts of a received packet are, bytes from the start of its (first) frame.
 #[derive(Clone, Copy)]
@@ -77,10 +77,18 @@ impl Stack {
             return;
         }
         let source_mac = ethernet.source();
-        match ethernet.ethertype() {
+        let mut ethertype = ethernet.ethertype();
+        let mut frame = frame;
+        if ethertype == EtherType::VLAN || self.network.link.vlan != 0 {
+            match self.network.untag(&mut frame, ethertype) {
+                Some(inner) => ethertype = inner,
+                None => return,
+            }
+        }
+        match ethertype {
             EtherType::IPV4 => self.input_ipv4(now, vnic, source_mac, frame, tail),
             EtherType::IPV6 => self.input_ipv6(now, vnic, source_mac, frame, tail),
-            EtherType::ARP => match arp::Packet::parse(ethernet.payload()) {
+            EtherType::ARP => match arp::Packet::parse(frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[])) {
                 Ok(packet) => self.input_arp(now, vnic, arp::Header::parse(&packet)),
                 Err(_) => self.network.counters.arp_invalid += 1,
             },

@@ -32,6 +32,7 @@ mod stack;
 pub mod tcp;
 mod transport;
 mod udp;
+mod vlan;
 mod wheel;
 
 pub use config::{Config, ConnectOptions, ListenOptions};

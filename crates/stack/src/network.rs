@@ -1,14 +1,17 @@
 //! The network layer's way out: IP and Ethernet headers, next hop, neighbour, device.
 
+use crate::config::Config;
 use crate::counters::Counters;
 use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
 use crate::rate_limit::RateLimiter;
 use crate::routes::Routes;
+use crate::vlan;
 use crate::wheel::Wheel;
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::{EtherType, MacAddress};
 use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::neighbor_discovery::{Discovery, solicited_node};
+use qanat_wire::vlan::TAG_LENGTH;
 use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, neighbor_discovery};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,8 +23,8 @@ const NEIGHBOUR_REQUESTS_PER_SECOND: u32 = 200;
 const ICMP_PER_SECOND: u32 = 1_000;
 /// Hop limit of what we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
-/// Room for the largest headers we write: Ethernet, IPv6, TCP with all options.
-const HEADERS_MAX: usize = 14 + 40 + 60;
+/// Room for the largest headers we write: Ethernet with a VLAN tag, IPv6, TCP with all options.
+const HEADERS_MAX: usize = 14 + TAG_LENGTH + 40 + 60;
 
 /// What of the device matters to every packet. Constant while it is open.
 #[derive(Clone, Copy)]
@@ -34,6 +37,10 @@ pub(crate) struct Link {
     pub(crate) offload: bool,
     /// Frames per packet.
     pub(crate) buffers_max: usize,
+    /// 802.1Q identifier of our frames; 0: untagged.
+    pub(crate) vlan: u16,
+    /// Bytes before the IP header of what we send.
+    pub(crate) header_length: usize,
 }
 
 /// Addresses, neighbours and limits of the network layer.
@@ -136,11 +143,15 @@ impl IpMeta {
 #[inline]
 pub(crate) fn prepend_ethernet(
     frame: &mut Frame,
-    source: MacAddress,
+    link: &Link,
     destination: MacAddress,
-    ethertype: EtherType,
+    mut ethertype: EtherType,
 ) -> Option<()> {
-    let header = ethernet::Header { destination, source, ethertype };
+    if link.vlan != 0 {
+        vlan::prepend(frame, link.vlan, ethertype)?;
+        ethertype = EtherType::VLAN;
+    }
+    let header = ethernet::Header { destination, source: link.mac, ethertype };
     header.emit(frame.prepend(ethernet::HEADER_LENGTH)?).ok()?;
     Some(())
 }
@@ -154,21 +165,24 @@ fn multicast_mac(address: IpAddr) -> Option<MacAddress> {
 }
 
 impl Network {
-    pub(crate) fn new(vnic: &dyn Vnic, routes: Routes, shared_address: bool, key: (u64, u64), now: Time) -> Network {
+    pub(crate) fn new(vnic: &dyn Vnic, config: &Config, key: (u64, u64), now: Time) -> Network {
         let capabilities = vnic.capabilities();
+        let vlan = vlan::identifier(config.vlan);
         let link = Link {
             mac: capabilities.mac,
             mtu: capabilities.mtu,
             headroom: (usize::from(capabilities.transmit_headroom) + HEADERS_MAX).next_multiple_of(64),
             offload: capabilities.transmit_checksum,
             buffers_max: usize::from(capabilities.transmit_buffers_max.max(1)),
+            vlan,
+            header_length: ethernet::HEADER_LENGTH + if vlan == 0 { 0 } else { TAG_LENGTH },
         };
         Network {
             link,
-            routes,
+            routes: Routes::new(config),
             neighbours: Neighbours::new(NEIGHBOURS_MAX, key),
             counters: Counters::default(),
-            shared_address,
+            shared_address: config.shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
             last_hint: NeighbourHint::default(),
             resolved: false,
@@ -217,11 +231,11 @@ impl Network {
     ) {
         let length = frame.len();
         let Some(ethertype) = meta.prepend(&mut frame, length) else { return };
-        let start = (ethernet::HEADER_LENGTH + meta.header_length()) as u16;
+        let start = (self.link.header_length + meta.header_length()) as u16;
         let checksum = checksum_offset.map(|offset| ChecksumOffload { start, offset });
         let options = TransmitOptions { continues: false, checksum };
         if let Some(mac) = multicast_mac(meta.destination) {
-            if prepend_ethernet(&mut frame, self.link.mac, mac, ethertype).is_some() {
+            if prepend_ethernet(&mut frame, &self.link, mac, ethertype).is_some() {
                 self.transmit(vnic, TransmitBuffer::Owned(frame), options);
             }
             return;
@@ -232,7 +246,7 @@ impl Network {
         };
         let (mac, hint) = self.resolve(now, vnic, next_hop, self.last_hint);
         self.last_hint = hint;
-        if prepend_ethernet(&mut frame, self.link.mac, mac.unwrap_or_default(), ethertype).is_none() {
+        if prepend_ethernet(&mut frame, &self.link, mac.unwrap_or_default(), ethertype).is_none() {
             return;
         }
         match mac {
@@ -363,7 +377,7 @@ impl Network {
     pub(crate) fn send_arp(&mut self, vnic: &mut dyn Vnic, packet: arp::Header, destination: MacAddress) -> Option<()> {
         let mut frame = self.frame(vnic)?;
         packet.emit(frame.append(arp::PACKET_LENGTH)?).ok()?;
-        prepend_ethernet(&mut frame, self.link.mac, destination, EtherType::ARP)?;
+        prepend_ethernet(&mut frame, &self.link, destination, EtherType::ARP)?;
         self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
     }
 
@@ -399,7 +413,7 @@ impl Network {
         meta.hop_limit = neighbor_discovery::HOP_LIMIT;
         message.emit(frame.append(length)?, meta.pseudo_header_sum(length)).ok()?;
         let ethertype = meta.prepend(&mut frame, length)?;
-        prepend_ethernet(&mut frame, self.link.mac, mac, ethertype)?;
+        prepend_ethernet(&mut frame, &self.link, mac, ethertype)?;
         self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
     }
 }

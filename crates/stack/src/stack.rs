@@ -5,7 +5,6 @@ use crate::counters::Counters;
 use crate::event::{Event, TimerId};
 use crate::network::Network;
 use crate::reassembly::Reassembly;
-use crate::routes::Routes;
 use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::transport::Transport;
@@ -92,7 +91,7 @@ impl Stack {
         let secret = Secret::new(entropy);
         let timers = config.connections_max + config.half_open_max + config.time_wait_max + config.timers_max;
         Stack {
-            network: Network::new(vnic, Routes::new(&config), config.shared_address, secret.neighbour_key(), now),
+            network: Network::new(vnic, &config, secret.neighbour_key(), now),
             transport: Transport::new(&config, vnic, now),
             udp_sockets: Slab::new(config.udp_sockets_max),
             reassembly: Reassembly::new(),

@@ -79,6 +79,8 @@ impl<T: Copy> Wheel<T> {
     }
 
     /// Adds `value`, to be popped at `deadline` or up to a tick later; `None` when the wheel is full.
+    // Inlined, so that `value` is written in place: read back from the caller's stack it would wait for all older stores.
+    #[inline]
     pub fn insert(&mut self, deadline: Time, value: T) -> Option<WheelHandle> {
         let deadline_ns = deadline.as_nanos();
         let index = if self.free != NONE {
