@@ -12,7 +12,10 @@ use crate::rate_limit::RateLimiter;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::slab::Slab;
 use crate::stack::{CommandError, Stack, TimerKind};
-use crate::tcp::{self, Connection, ConnectionInfo, Disposition, Env, Keepalive, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait};
+use crate::tcp::{
+    self, Connection, ConnectionInfo, Disposition, Env, Keepalive, OpenParameters, ReceiveMemory, State, TcpConfig,
+    TimeWait,
+};
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
 use qanat_nic::{Time, Vnic};
@@ -65,8 +68,6 @@ pub(crate) struct Transport {
     pub(crate) connections: Slab<Slot>,
     pub(crate) half_open: Slab<HalfOpenSlot>,
     pub(crate) time_wait: Slab<TimeWaitSlot>,
-    /// TIME-WAIT slots, oldest first (with their generation: some have ended since).
-    pub(crate) time_wait_order: VecDeque<(u32, u32)>,
     pub(crate) listeners: Slab<Listener>,
     /// Connections with something to send.
     ready: VecDeque<u32>,
@@ -105,7 +106,6 @@ impl Transport {
             connections: Slab::new(config.connections_max),
             half_open: Slab::new(config.half_open_max),
             time_wait: Slab::new(config.time_wait_max),
-            time_wait_order: VecDeque::with_capacity(config.time_wait_max * 2),
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),
             unresolved: Vec::new(),
@@ -222,21 +222,16 @@ impl Stack {
 
     /// Takes over the flow of a connection; whether there was room.
     fn enter_time_wait(&mut self, key: FlowKey, state: TimeWait, now: Time) -> bool {
-        if self.transport.time_wait.is_full() {
-            self.network.counters.tcp_time_wait_overflow += 1;
-            // Each entry is popped once; those of ended states are skipped.
-            while let Some((slot, generation)) = self.transport.time_wait_order.pop_front() {
-                if self.transport.time_wait.get(slot as usize, generation).is_some() {
-                    self.leave_time_wait(slot);
-                    break;
-                }
-            }
-        }
         if state.acknowledgment_owed {
             let acknowledgment = state.acknowledgment(&mut env!(self, now));
             self.reply(key, acknowledgment);
         }
-        let Some((slot, generation)) = self.transport.time_wait.next_key() else { return false };
+        let Some((slot, generation)) = self.transport.time_wait.next_key() else {
+            // As Linux (`tcp_max_tw_buckets`): the newest goes without. Making room would touch the oldest's memory, cold
+            // since long, for every connection of a busy server.
+            self.network.counters.tcp_time_wait_overflow += 1;
+            return false;
+        };
         let kind = TimerKind::TimeWait { slot, generation };
         let timer = self.wheel.insert(state.deadline, kind);
         if self.transport.time_wait.insert(TimeWaitSlot { key, state, timer }).is_err() {
@@ -246,12 +241,6 @@ impl Stack {
             self.leave_time_wait(slot);
             return false;
         }
-        // States leave in the order they came unless restarted, so the queue stays as short as the table but for those.
-        if self.transport.time_wait_order.len() >= self.config.time_wait_max * 2 {
-            let table = &self.transport.time_wait;
-            self.transport.time_wait_order.retain(|&(slot, generation)| table.get(slot as usize, generation).is_some());
-        }
-        self.transport.time_wait_order.push_back((slot, generation));
         true
     }
 
@@ -345,7 +334,8 @@ impl Stack {
             for slot in failed {
                 if let Some(connection) = self.transport.connections.at_mut(slot) {
                     let first = connection.tcp.send_unacknowledged();
-                    let disposition = connection.tcp.on_unreachable(first, CloseReason::Unreachable, true, &mut env!(self, now));
+                    let disposition =
+                        connection.tcp.on_unreachable(first, CloseReason::Unreachable, true, &mut env!(self, now));
                     self.settle(now, slot, disposition);
                 }
             }
@@ -626,9 +616,7 @@ impl Stack {
         connection: ConnectionId,
         bytes_per_second: Option<u64>,
     ) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, env| {
-            (tcp.set_pacing_rate(bytes_per_second, env.config), Disposition::Keep)
-        })
+        self.command(now, connection, |tcp, env| (tcp.set_pacing_rate(bytes_per_second, env.config), Disposition::Keep))
     }
 
     /// What is known of a connection, as `ss -i` shows it.

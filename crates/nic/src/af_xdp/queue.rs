@@ -423,6 +423,8 @@ impl Vnic for AfXdp {
             // `into_index` of frames of the receive pool. Its lengths stay within the frame.
             let frame = unsafe { self.memory.receive.redeem(index, start, descriptor.len, continues) };
             self.statistics.receive_bytes += u64::from(descriptor.len);
+            // Another core wrote it: ask for the headers of all before anyone waits for those of the first.
+            frame.prefetch();
             frames.push(frame);
         }
         if count > 0 {
