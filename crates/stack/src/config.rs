@@ -19,7 +19,7 @@ pub struct Config {
     pub connections_max: usize,
     /// Half-open connections; beyond it SYNs are dropped (until SYN cookies take over).
     pub half_open_max: usize,
-    /// Connections in TIME-WAIT kept; beyond it the oldest are forgotten.
+    /// Connections in TIME-WAIT kept; beyond it the newest go without.
     pub time_wait_max: usize,
     /// Listeners.
     pub listeners_max: usize,
