@@ -1,7 +1,8 @@
-//! Load generators. `http`: closed and open loop, over our own stack or the kernel's.
+//! Load generators. `http`, `echo` (UDP and TCP): closed and open loop, over our own stack or the kernel's.
 
 pub mod attach;
 pub mod duration;
+pub mod echo;
 pub mod engine;
 pub mod figures;
 pub mod http;

@@ -2,6 +2,7 @@
 
 use crate::attach::namespace;
 use crate::live::{Printer, grouped};
+use crate::load_echo;
 use clap::{Args, Subcommand};
 use qanat::StopHandle;
 use qanat_bench::load::{Figures, HttpLoadOptions, HttpPlan, Report, attach, duration, kernel, native};
@@ -20,6 +21,8 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Protocol {
     Http(Box<HttpArguments>),
+    Udp(Box<load_echo::UdpArguments>),
+    Tcp(Box<load_echo::TcpArguments>),
 }
 
 /// Load an HTTP server from our own TCP
@@ -94,6 +97,8 @@ struct HttpArguments {
 pub fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.protocol {
         Protocol::Http(http) => run_http(&http),
+        Protocol::Udp(udp) => load_echo::run_udp(&udp),
+        Protocol::Tcp(tcp) => load_echo::run_tcp(&tcp),
     }
 }
 
@@ -167,7 +172,7 @@ fn finish(printer: &Printer, report: &Report) -> Result<(), String> {
     Ok(())
 }
 
-fn stop_on_signals(stop: StopHandle) -> Result<(), String> {
+pub(crate) fn stop_on_signals(stop: StopHandle) -> Result<(), String> {
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(|error| format!("handling signals: {error}"))?;
     std::thread::spawn(move || {
         for signal in signals.forever() {

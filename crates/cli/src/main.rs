@@ -8,11 +8,13 @@ mod bench;
 mod control;
 mod delay;
 mod down;
+mod echo;
 mod filter;
 mod hello;
 mod limits;
 mod live;
 mod load;
+mod load_echo;
 mod rate;
 mod report;
 mod status;
@@ -38,6 +40,7 @@ Examples:
   sudo qanat web ./site                         serve a directory at http://10.77.0.2/
   sudo qanat load http http://10.77.0.2/ -c 64  ask for it, as fast as one core can
   sudo qanat delay eth1 eth2 --delay 20ms       a network emulator between two interfaces
+  qanat echo --link memif:/tmp/echo.sock        send back what comes, through shared memory
   sudo qanat bench web --quick                  beside nginx, on the same link"
 )]
 struct Cli {
@@ -50,6 +53,7 @@ enum Command {
     Hello(hello::Arguments),
     Web(web::Arguments),
     Delay(Box<delay::Arguments>),
+    Echo(Box<echo::Arguments>),
     Load(load::Arguments),
     Bench(bench::Arguments),
     Up(up::Arguments),
@@ -67,6 +71,7 @@ fn main() -> ExitCode {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),
         Command::Delay(arguments) => delay::run(&arguments),
+        Command::Echo(arguments) => echo::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),

@@ -1,0 +1,145 @@
+//! Messages over our TCP: each connection sends one, waits until all of it is back, and sends the next.
+
+use super::window::{Mark, Window};
+use super::{EchoFigures, EchoLoadOptions, EchoReport};
+use crate::load::http::LoadError;
+use qanat::{Bytes, CommandError, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// How long without any connection before giving up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Exchange {
+    connection: ConnectionId,
+    mark: Option<Mark>,
+    missing: usize,
+}
+
+struct Messages {
+    target: SocketAddr,
+    connections: usize,
+    message: Bytes,
+    window: Window,
+    /// By the connection's slot.
+    exchanges: Vec<Option<Exchange>>,
+    closed: u64,
+}
+
+impl Messages {
+    fn send(&mut self, index: usize, context: &mut Context<'_>) {
+        let now = context.now();
+        let Some(Some(exchange)) = self.exchanges.get_mut(index) else { return };
+        if exchange.mark.is_some() {
+            return;
+        }
+        let Some(mark) = self.window.next(now) else { return };
+        match context.send(exchange.connection, self.message.clone()) {
+            Ok(()) => {
+                exchange.mark = Some(mark);
+                exchange.missing = self.message.len();
+            }
+            Err(_) => self.window.not_sent(mark),
+        }
+    }
+
+    /// Open loop: what has come due goes to connections that are idle.
+    fn send_due(&mut self, context: &mut Context<'_>) {
+        for index in 0..self.exchanges.len() {
+            self.send(index, context);
+        }
+    }
+}
+
+impl Service for Messages {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        for _ in 0..self.connections {
+            context.connect(self.target, ConnectOptions::default()).map_err(|error: CommandError| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Connected { connection } => {
+                let index = connection.index();
+                if self.exchanges.len() <= index {
+                    self.exchanges.resize_with(index + 1, || None);
+                }
+                self.exchanges[index] = Some(Exchange { connection, mark: None, missing: 0 });
+                self.send(index, context);
+            }
+            Event::Data { connection, chunk } => {
+                let (length, now) = (chunk.len(), context.now());
+                context.consume(connection, chunk);
+                let Some(Some(exchange)) = self.exchanges.get_mut(connection.index()) else { return };
+                exchange.missing = exchange.missing.saturating_sub(length);
+                if exchange.missing == 0
+                    && let Some(mark) = exchange.mark.take()
+                {
+                    self.window.back(mark, now);
+                    self.send(connection.index(), context);
+                }
+            }
+            Event::Closed { connection, .. } => {
+                self.closed += 1;
+                if let Some(slot) = self.exchanges.get_mut(connection.index()) {
+                    *slot = None;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Sends messages over `options.window` connections and times their echoes.
+///
+/// # Errors
+/// [`LoadError::Runtime`] if no connection comes about.
+pub fn run(
+    runtime: &mut Runtime,
+    options: &EchoLoadOptions,
+    client: &str,
+    stop: &StopHandle,
+    observe: &mut dyn FnMut(&EchoFigures),
+) -> Result<EchoReport, LoadError> {
+    options.check()?;
+    // A connection's answer may wait for a retransmission: not lost while the connection lives.
+    let patient = EchoLoadOptions { timeout: options.timeout.max(PATIENCE), ..options.clone() };
+    let mut messages = Messages {
+        target: options.target,
+        connections: options.window,
+        message: Bytes::from(vec![0x5a; options.length]),
+        window: Window::new(&patient, runtime.now()),
+        exchanges: Vec::new(),
+        closed: 0,
+    };
+    runtime.with_context(|context| messages.start(context)).map_err(LoadError::Runtime)?;
+    let start = runtime.now();
+    loop {
+        runtime.turn(&mut messages);
+        let now: Time = runtime.now();
+        if !messages.window.tick(now) || stop.is_requested() {
+            break;
+        }
+        if options.rate_per_s.is_some() {
+            runtime.with_context(|context| messages.send_due(context));
+        }
+        if let Some(figures) = messages.window.observe(now) {
+            observe(&figures);
+        }
+        let connected = messages.exchanges.iter().any(Option::is_some);
+        if !connected && (messages.closed > 0 || now.since(start) > PATIENCE) {
+            return Err(LoadError::Runtime(format!("no connection to {}: is the echo running there?", options.target)));
+        }
+    }
+    let report = messages.window.report(runtime.now(), client, options.target.to_string());
+    let open: Vec<ConnectionId> = messages.exchanges.iter().flatten().map(|exchange| exchange.connection).collect();
+    runtime.with_context(|context| {
+        for connection in open {
+            // Gone already: as well.
+            let _ = context.abort(connection);
+        }
+    });
+    Ok(report)
+}

@@ -1,0 +1,202 @@
+//! Datagrams over a virtual card, without a stack: frames made from a template, answers told by their mark.
+
+use super::packet::Template;
+use super::window::Window;
+use super::{EchoFigures, EchoLoadOptions, EchoReport};
+use crate::load::http::LoadError;
+use qanat::StopHandle;
+use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
+use qanat::wire::arp;
+use qanat::wire::ethernet::{self, EtherType, MacAddress};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::time::Duration;
+
+/// Frames taken, and sent, at once.
+const BATCH: usize = 64;
+const FRAME_HEADROOM: usize = 64;
+const SOURCE_PORT: u16 = 40_007;
+/// How long to ask for the target's Ethernet address, and how often.
+const ASK_PATIENCE: Duration = Duration::from_secs(5);
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Who sends, and to which Ethernet address.
+#[derive(Clone, Copy, Debug)]
+pub struct Ends {
+    /// Own address.
+    pub source: Ipv4Addr,
+    /// The target's, or its next hop's, Ethernet address; `None`: ask.
+    pub peer: Option<MacAddress>,
+    /// Whom to ask for it.
+    pub next_hop: Ipv4Addr,
+}
+
+struct Sender<V> {
+    vnic: V,
+    template: Template,
+    frames: Vec<Frame>,
+    own: MacAddress,
+}
+
+fn send_arp<V: Vnic>(vnic: &mut V, packet: arp::Header, to: MacAddress) {
+    let Some(mut frame) = vnic.transmit_pool().allocate(FRAME_HEADROOM) else { return };
+    let header = ethernet::Header { destination: to, source: packet.sender_hardware, ethertype: EtherType::ARP };
+    let written = frame.append(ethernet::HEADER_LENGTH + arp::PACKET_LENGTH).and_then(|bytes| {
+        let (head, rest) = bytes.split_at_mut_checked(ethernet::HEADER_LENGTH)?;
+        header.emit(head).ok()?;
+        packet.emit(rest).ok()
+    });
+    if written.is_some() {
+        // A full ring loses it: it is asked again.
+        let _ = vnic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default());
+        vnic.flush();
+    }
+}
+
+fn arp_in(bytes: &[u8]) -> Option<arp::Header> {
+    (bytes.get(12..14)? == EtherType::ARP.0.to_be_bytes())
+        .then(|| Some(arp::Header::parse(&arp::Packet::parse(bytes.get(ethernet::HEADER_LENGTH..)?).ok()?)))
+        .flatten()
+}
+
+/// Asks for the Ethernet address of `ends.next_hop`.
+fn ask<V: Vnic>(vnic: &mut V, ends: Ends, stop: &StopHandle) -> Result<MacAddress, LoadError> {
+    let clock = MonotonicClock::new();
+    let own = vnic.capabilities().mac;
+    let request = arp::Header {
+        operation: arp::Operation::REQUEST,
+        sender_hardware: own,
+        sender_protocol: ends.source,
+        target_hardware: MacAddress::default(),
+        target_protocol: ends.next_hop,
+    };
+    let start = clock.now();
+    let mut next = start;
+    let mut frames = Vec::new();
+    while clock.now().since(start) < ASK_PATIENCE && !stop.is_requested() {
+        if clock.now() >= next {
+            send_arp(vnic, request, MacAddress::BROADCAST);
+            next = clock.now() + ASK_INTERVAL;
+        }
+        vnic.receive(&mut frames, BATCH);
+        for frame in frames.drain(..) {
+            match arp_in(frame.bytes()) {
+                Some(packet)
+                    if packet.operation == arp::Operation::REPLY && packet.sender_protocol == ends.next_hop =>
+                {
+                    return Ok(packet.sender_hardware);
+                }
+                Some(packet)
+                    if packet.operation == arp::Operation::REQUEST && packet.target_protocol == ends.source =>
+                {
+                    send_arp(vnic, packet.reply(own), packet.sender_hardware);
+                }
+                _ => {}
+            }
+        }
+        std::thread::yield_now();
+    }
+    Err(LoadError::Option(format!(
+        "{} does not answer ARP: is the echo running, on this link? (--peer-mac skips the question)",
+        ends.next_hop
+    )))
+}
+
+impl<V: Vnic> Sender<V> {
+    #[inline]
+    fn receive(&mut self, window: &mut Window, clock: &MonotonicClock) -> bool {
+        let count = self.vnic.receive(&mut self.frames, BATCH);
+        if count == 0 {
+            return false;
+        }
+        // Once for all that were there: they had come by now.
+        let now = clock.now();
+        for frame in self.frames.drain(..) {
+            if let Some(mark) = self.template.mark_of(frame.bytes()) {
+                window.back(mark, now);
+            } else if let Some(packet) = arp_in(frame.bytes()) {
+                if packet.operation == arp::Operation::REQUEST && packet.target_protocol == self.template.source() {
+                    send_arp(&mut self.vnic, packet.reply(self.own), packet.sender_hardware);
+                }
+            } else {
+                window.foreign();
+            }
+        }
+        true
+    }
+
+    #[inline]
+    fn send(&mut self, window: &mut Window, clock: &MonotonicClock) {
+        let room = self.vnic.transmit_room().min(BATCH);
+        let now = clock.now();
+        let mut queued = false;
+        for _ in 0..room {
+            let Some(mark) = window.next(now) else { break };
+            let Some(mut frame) = self.vnic.transmit_pool().allocate(FRAME_HEADROOM) else {
+                window.not_sent(mark);
+                break;
+            };
+            if let Some(bytes) = frame.append(self.template.length()) {
+                self.template.write(mark, bytes);
+            }
+            if self.vnic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).is_err() {
+                window.not_sent(mark);
+                break;
+            }
+            queued = true;
+        }
+        if queued || room == 0 {
+            self.vnic.flush();
+        }
+    }
+}
+
+/// Sends datagrams over `vnic` and times their echoes, polling all the while. `client` names the link.
+///
+/// # Errors
+/// [`LoadError::Option`] if nobody answers ARP, or for options that make no sense.
+pub fn run<V: Vnic>(
+    mut vnic: V,
+    options: &EchoLoadOptions,
+    ends: Ends,
+    client: &str,
+    stop: &StopHandle,
+    observe: &mut dyn FnMut(&EchoFigures),
+) -> Result<EchoReport, LoadError> {
+    options.check()?;
+    let SocketAddr::V4(target) = options.target else {
+        return Err(LoadError::Option("IPv4 only".to_owned()));
+    };
+    let peer = match ends.peer {
+        Some(peer) => peer,
+        None => ask(&mut vnic, ends, stop)?,
+    };
+    let own = vnic.capabilities().mac;
+    let source = SocketAddrV4::new(ends.source, SOURCE_PORT);
+    let template = Template::new((own, peer), source, target, options.length);
+    let mut sender = Sender { vnic, template, frames: Vec::with_capacity(BATCH), own };
+    let clock = MonotonicClock::new();
+    let mut window = Window::new(options, clock.now());
+    let mut turns = 0u32;
+    loop {
+        let busy = sender.receive(&mut window, &clock);
+        sender.send(&mut window, &clock);
+        turns = turns.wrapping_add(1);
+        // Time is looked at often enough for arrivals of an open loop, seldom enough not to cost.
+        if options.rate_per_s.is_some() || turns.is_multiple_of(16) {
+            let now = clock.now();
+            if !window.tick(now) || stop.is_requested() {
+                return Ok(window.report(now, client, options.target.to_string()));
+            }
+            if let Some(figures) = window.observe(now) {
+                observe(&figures);
+            }
+        }
+        if !busy {
+            // Frames come home, and what a full ring kept back goes out.
+            if turns.is_multiple_of(64) {
+                sender.vnic.flush();
+            }
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! `qanat echo`: what comes in goes back, four ways.
+
+use crate::attach::AttachArguments;
+use crate::live::{Printer, grouped};
+use crate::load::stop_on_signals;
+use clap::{Args, ValueEnum};
+use qanat::nic::af_xdp::PortRange;
+use qanat::nic::memif::MemifLink;
+use qanat::nic::{MemoryPlan, Vnic};
+use qanat::{Config, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat_echo::kernel::{self, KernelMode};
+use qanat_echo::{EchoConfig, EchoService, Figures, LinkChoice, OpenLink, RawEcho, own_mac};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How often a memif connection and signals are looked at.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+const SHOW_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Send back what comes: to measure stacks, links and drivers by
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat echo                               UDP and TCP at 10.77.0.2:7, on a virtual interface of its own
+  sudo qanat echo --raw                         in the driver: addresses swapped, no stack
+  qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
+  qanat echo --kernel batch --port 7007         over kernel sockets, to compare with
+  qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end")]
+pub struct Arguments {
+    /// In the driver itself: addresses swapped, the buffer sent back
+    #[arg(long, conflicts_with_all = ["copies", "kernel", "udp", "tcp"])]
+    raw: bool,
+    /// Copy each payload out of its frame and into a new one, as a POSIX interface would
+    #[arg(long, conflicts_with = "kernel")]
+    copies: bool,
+    /// UDP only
+    #[arg(long, conflicts_with = "tcp")]
+    udp: bool,
+    /// TCP only
+    #[arg(long)]
+    tcp: bool,
+    /// Over kernel sockets (UDP): a datagram a call, or a batch
+    #[arg(long, value_enum)]
+    kernel: Option<Kernel>,
+    /// Link: veth, memif:SOCKET (this end listens), memif-slave:SOCKET (it connects)
+    #[arg(long, value_name = "LINK", default_value = "veth")]
+    link: LinkChoice,
+    /// Descriptors of a memif ring, as a power of two (the slave's choice)
+    #[arg(long, value_name = "LOG2", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=14))]
+    ring: u8,
+    /// Port
+    #[arg(long, default_value_t = 7)]
+    port: u16,
+    /// Figures as JSON, a line each second
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    attach: AttachArguments,
+}
+
+/// How kernel sockets are used.
+#[derive(Clone, Copy, ValueEnum)]
+enum Kernel {
+    /// One datagram a call, behind poll
+    Single,
+    /// recvmmsg and sendmmsg
+    Batch,
+}
+
+/// Prints what is done, and stops when told.
+struct Show {
+    printer: Printer,
+    before: Figures,
+    at: Instant,
+}
+
+impl Show {
+    fn announce(&self, what: &str, address: &str, link: &str) {
+        if self.printer.is_json() {
+            let line = serde_json::json!({ "event": "echoing", "what": what, "address": address, "link": link });
+            self.printer.lasting(line.to_string());
+        } else {
+            self.printer.lasting(format!("Echoing {what} at {address} over {link}  (Ctrl-C stops)"));
+        }
+    }
+
+    fn say(&self, text: &str) {
+        if self.printer.is_json() {
+            self.printer.lasting(serde_json::json!({ "event": "link", "text": text }).to_string());
+        } else {
+            self.printer.lasting(text.to_owned());
+        }
+    }
+
+    fn figures(&mut self, figures: &Figures) {
+        let elapsed_s = self.at.elapsed().as_secs_f64();
+        if elapsed_s < SHOW_INTERVAL.as_secs_f64() {
+            return;
+        }
+        let rate = |now: u64, before: u64| now.saturating_sub(before) as f64 / elapsed_s;
+        let packets_per_s = rate(figures.echoed, self.before.echoed);
+        let gbit_per_s = rate(figures.bytes, self.before.bytes) * 8e-9;
+        if self.printer.is_json() {
+            let line = serde_json::json!({
+                "event": "figures", "packets_per_s": packets_per_s, "gbit_per_s": gbit_per_s, "echo": figures,
+            });
+            self.printer.live(line.to_string());
+        } else if packets_per_s > 0.0 || self.before == Figures::default() {
+            self.printer.live(format!(
+                "{} packets/s  {gbit_per_s:.2} Gbit/s  {} echoed  {} dropped  {} connections",
+                grouped(packets_per_s as u64),
+                grouped(figures.echoed),
+                grouped(figures.dropped),
+                figures.connections,
+            ));
+        }
+        self.before = *figures;
+        self.at = Instant::now();
+    }
+
+    fn finish(&self, figures: &Figures) {
+        if self.printer.is_json() {
+            self.printer.lasting(serde_json::json!({ "event": "stopped", "echo": figures }).to_string());
+        } else {
+            self.printer.lasting(format!(
+                "Echoed {} packets, {} bytes, dropped {}.",
+                grouped(figures.echoed),
+                grouped(figures.bytes),
+                grouped(figures.dropped)
+            ));
+        }
+    }
+}
+
+impl Arguments {
+    fn config(&self) -> EchoConfig {
+        EchoConfig { port: self.port, udp: !self.tcp, tcp: !self.udp, copies: self.copies }
+    }
+
+    fn what(&self) -> &'static str {
+        match (self.raw, self.udp, self.tcp) {
+            (true, ..) => "everything",
+            (_, true, _) => "UDP",
+            (_, _, true) => "TCP",
+            _ => "UDP and TCP",
+        }
+    }
+
+    fn memory(&self) -> MemoryPlan {
+        let frame_size = if self.attach.mtu > 1_700 { 4_096 } else { 2_048 };
+        MemoryPlan { frame_size, receive_frames: 4_096, transmit_frames: 4_096, prepared_frames: 0 }
+    }
+
+    /// Echoes over one device until told to stop, or its link is gone. What it did is added to `total`.
+    fn serve<V: Vnic + 'static>(
+        &self,
+        vnic: V,
+        config: Config,
+        link: Option<MemifLink>,
+        stop: &StopHandle,
+        show: &mut Show,
+    ) -> Result<Figures, String> {
+        let is_up = || link.as_ref().is_none_or(MemifLink::is_up);
+        if self.raw {
+            let mut echo = RawEcho::new(vnic);
+            let outcome = echo.run(stop, self.attach.spin.into(), &|_| is_up(), &mut |figures| show.figures(figures));
+            return outcome.map(|()| echo.figures()).map_err(|error| format!("waiting for packets: {error}"));
+        }
+        let mut service = EchoService::new(self.config());
+        let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let mut runtime = Runtime::new(Box::new(vnic), config, seed);
+        // Ends this session: by the user, or with the link.
+        let session = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+        let options =
+            RuntimeOptions { spin: self.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
+        let outcome = runtime.run(&mut service, &session, options, &mut |service, _| {
+            show.figures(&service.figures());
+            if stop.is_requested() || !is_up() {
+                session.request();
+            }
+        });
+        outcome.map(|()| service.figures()).map_err(|error| error.to_string())
+    }
+}
+
+/// Runs the echo until it is told to stop.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+    stop_on_signals(stop.clone())?;
+    let printer = Printer::new(arguments.json);
+    let mut show = Show { printer, before: Figures::default(), at: Instant::now() };
+    let figures = if let Some(mode) = arguments.kernel {
+        run_kernel(arguments, mode, &stop, &mut show)?
+    } else {
+        match &arguments.link {
+            LinkChoice::Veth => run_veth(arguments, &stop, &mut show)?,
+            LinkChoice::Memif { socket, master } => {
+                let link = OpenLink::memif(
+                    socket.clone(),
+                    *master,
+                    own_mac(true),
+                    arguments.attach.mtu as u16,
+                    arguments.ring,
+                    arguments.memory(),
+                )?;
+                run_memif(arguments, &link, &stop, &mut show)?
+            }
+            LinkChoice::Pair => {
+                return Err("a pair's two ends are in one process: `qanat load udp 10.77.0.2:7 --link pair` has the \
+                            echo in it"
+                    .to_owned());
+            }
+        }
+    };
+    show.finish(&figures);
+    Ok(())
+}
+
+fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+    let mode = match mode {
+        Kernel::Single => KernelMode::Single,
+        Kernel::Batch => KernelMode::Batch,
+    };
+    let polls = arguments.attach.spin == crate::attach::Spin::Always;
+    let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), arguments.port);
+    let shared = std::cell::RefCell::new(show);
+    let mut ready = |address: SocketAddr| shared.borrow().announce("UDP", &address.to_string(), "kernel sockets");
+    let mut observe = |figures: &Figures| shared.borrow_mut().figures(figures);
+    kernel::run(local, mode, polls, stop, &mut ready, &mut observe).map_err(|error| format!("port {local}: {error}"))
+}
+
+fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
+    let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
+    let vnic = attachment.open_queue(0, arguments.memory()).map_err(|error| error.to_string())?;
+    let address = attachment.addresses().first().map_or_else(String::new, |address| address.to_string());
+    show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "veth");
+    arguments.serve(vnic, attachment.config().clone(), None, stop, show)
+}
+
+fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+    let own = arguments.attach.address;
+    let mut total = Figures::default();
+    show.announce(arguments.what(), &format!("{}:{}", own.address, arguments.port), "memif");
+    while !stop.is_requested() {
+        let Some(device) = link.next(LOOK_INTERVAL, &mut |text| show.say(&text))? else { continue };
+        let fate = device.link().clone();
+        show.say(&format!("memif: {} is connected", fate.peer()));
+        let vnic = device.open().map_err(|error| error.to_string())?;
+        let config = Config::new(own.address, own.length);
+        let figures = arguments.serve(vnic, config, Some(fate.clone()), stop, show)?;
+        total.echoed += figures.echoed;
+        total.bytes += figures.bytes;
+        total.dropped += figures.dropped;
+        if let Some(reason) = fate.reason() {
+            show.say(&format!("memif: {reason}"));
+        }
+        if !link.is_master() {
+            break;
+        }
+    }
+    Ok(total)
+}
