@@ -15,6 +15,11 @@ pub struct Config {
     pub shared_address: bool,
     /// The 802.1Q VLAN of the interface, 1 to 4094: frames leave with its tag, and only such are taken. `None`: untagged.
     pub vlan: Option<u16>,
+    /// Whether IPv6 addresses are put on trial before they are used. Off by default: on a point-to-point device of one's own
+    /// there is nobody else.
+    pub duplicate_address_detection: DuplicateAddressDetection,
+    /// Learn IPv6 default routers from their advertisements. Off by default: anybody on the link may send them.
+    pub accept_router_advertisements: bool,
     /// Connections, in all states but SYN-RECEIVED and TIME-WAIT.
     pub connections_max: usize,
     /// Half-open connections; beyond it SYNs are dropped (until SYN cookies take over).
@@ -42,6 +47,8 @@ impl Config {
             gateways: Vec::new(),
             shared_address: false,
             vlan: None,
+            duplicate_address_detection: DuplicateAddressDetection::Off,
+            accept_router_advertisements: false,
             connections_max: 16_384,
             half_open_max: 1_024,
             time_wait_max: 16_384,
@@ -52,6 +59,18 @@ impl Config {
             tcp: TcpConfig::default(),
         }
     }
+}
+
+/// How IPv6 addresses come into use (RFC 4862 section 5.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum DuplicateAddressDetection {
+    /// At once.
+    #[default]
+    Off,
+    /// After one to two seconds in which nobody else had them.
+    On,
+    /// At once; given up if somebody else turns out to have them (RFC 4429).
+    Optimistic,
 }
 
 /// How to listen.

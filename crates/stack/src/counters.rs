@@ -43,6 +43,16 @@ counters! {
         neighbour_pending_dropped,
         /// Requests for neighbours not sent because of the rate limit.
         neighbour_rate_limited,
+        /// Own IPv6 addresses asked for, to find out whether somebody else has them.
+        address_probes_sent,
+        /// Own IPv6 addresses that nobody else had.
+        addresses_verified,
+        /// Messages that claim one of our addresses.
+        address_conflicts,
+        /// Router advertisements that count.
+        router_advertisements,
+        /// Router advertisements that do not: not wanted, not from a link-local address, or too many routers.
+        router_advertisements_ignored,
         /// IP packets with a malformed header.
         ip_invalid,
         /// IPv4 headers with a wrong checksum.

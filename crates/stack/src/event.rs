@@ -2,7 +2,7 @@
 
 use qanat_nic::Frame;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 macro_rules! handle {
     ($(#[$doc:meta])* $name:ident) => {
@@ -205,6 +205,11 @@ pub enum Event {
         connection: ConnectionId,
         /// Why.
         why: CloseReason,
+    },
+    /// Somebody else has one of our addresses (IPv6 duplicate address detection): it is not used any more.
+    AddressConflict {
+        /// Which.
+        address: IpAddr,
     },
     /// A UDP datagram (one event; `chunk` is its payload).
     Datagram {

@@ -1,5 +1,6 @@
 //! ICMP (RFC 792, RFC 1122 section 3.2.2) and ICMPv6 (RFC 4443, RFC 4861): echo, errors out, errors in.
 
+use crate::duplicate_address::AddressState;
 use crate::event::CloseReason;
 use crate::network::{IpMeta, Network};
 use crate::stack::Stack;
@@ -193,6 +194,11 @@ impl Stack {
         }
         match header.discovery {
             Discovery::NeighborSolicitation { target } if self.network.routes.is_own(target.into()) => {
+                if self.input_conflict(now, target, source_mac, source.is_unspecified())
+                    || !self.network.routes.is_usable(target.into())
+                {
+                    return;
+                }
                 let mac = header.options.source_link_layer.unwrap_or(source_mac);
                 if !source.is_unspecified() {
                     self.network.learn(now, vnic, source.into(), mac, false, true);
@@ -200,15 +206,14 @@ impl Stack {
                 self.network.advertise(vnic, target, (!source.is_unspecified()).then_some((source, mac)));
             }
             Discovery::NeighborAdvertisement { solicited, target, .. } => {
+                if self.input_conflict(now, target, source_mac, true) {
+                    return;
+                }
                 let mac = header.options.target_link_layer.unwrap_or(source_mac);
                 self.network.learn(now, vnic, target.into(), mac, solicited, false);
             }
-            Discovery::RouterAdvertisement { lifetime_s, .. } if lifetime_s > 0 && source.is_unicast_link_local() => {
-                if self.network.routes.adopt_gateway(source)
-                    && let Some(mac) = header.options.source_link_layer
-                {
-                    self.network.learn(now, vnic, source.into(), mac, false, true);
-                }
+            Discovery::RouterAdvertisement { lifetime_s, .. } => {
+                self.network.learn_router(now, vnic, source, lifetime_s, header.options.source_link_layer);
             }
             _ => {}
         }
@@ -223,8 +228,9 @@ impl Network {
             target_link_layer: Some(self.link.mac),
             ..neighbor_discovery::Options::default()
         };
-        let discovery =
-            Discovery::NeighborAdvertisement { router: false, solicited: to.is_some(), replaces: true, target };
+        // RFC 4429 section 3.3: with an optimistic address nobody's entry is replaced.
+        let replaces = self.routes.state(target.into()) == Some(AddressState::Usable);
+        let discovery = Discovery::NeighborAdvertisement { router: false, solicited: to.is_some(), replaces, target };
         let message = neighbor_discovery::Header { discovery, options };
         let (destination, mac) = to.unwrap_or((ALL_NODES, MacAddress::for_ipv6_multicast(ALL_NODES)));
         if self.send_discovery(vnic, target, destination, mac, &message).is_some() {

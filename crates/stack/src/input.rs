@@ -325,7 +325,7 @@ impl Stack {
         }
         let destination = meta.destination;
         let multicast_v6 = destination.is_ipv6() && destination.is_multicast() && meta.protocol == Protocol::ICMPV6;
-        if !self.network.routes.is_own(destination) && !multicast_v6 {
+        if !self.network.routes.is_usable(destination) && !multicast_v6 {
             self.network.counters.ip_not_ours += 1;
             return false;
         }

@@ -12,7 +12,9 @@
 
 mod config;
 mod counters;
+mod default_router;
 mod demultiplex;
+mod duplicate_address;
 mod emitter;
 mod event;
 mod flow;
@@ -35,8 +37,9 @@ mod udp;
 mod vlan;
 mod wheel;
 
-pub use config::{Config, ConnectOptions, ListenOptions};
+pub use config::{Config, ConnectOptions, DuplicateAddressDetection, ListenOptions};
 pub use counters::Counters;
+pub use duplicate_address::AddressState;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
 pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::counters::Counters;
+use crate::duplicate_address::{AddressState, Detection};
 use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
 use crate::rate_limit::RateLimiter;
 use crate::routes::Routes;
@@ -56,6 +57,8 @@ pub(crate) struct Network {
     last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
+    /// IPv6 addresses on trial.
+    pub(crate) detections: Vec<Detection>,
     retries: Wheel<NeighbourHint>,
     request_limit: RateLimiter,
 }
@@ -177,9 +180,10 @@ impl Network {
             vlan,
             header_length: ethernet::HEADER_LENGTH + if vlan == 0 { 0 } else { TAG_LENGTH },
         };
-        Network {
+        let mut network = Network {
             link,
-            routes: Routes::new(config),
+            routes: Routes::new(config, now),
+            detections: Vec::new(),
             neighbours: Neighbours::new(NEIGHBOURS_MAX, key),
             counters: Counters::default(),
             shared_address: config.shared_address,
@@ -189,7 +193,9 @@ impl Network {
             // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
             request_limit: RateLimiter::new(NEIGHBOUR_REQUESTS_PER_SECOND, now),
-        }
+        };
+        network.start_detection(config.duplicate_address_detection, key.0, now);
+        network
     }
 
     /// An empty frame with room for headers.
@@ -320,6 +326,12 @@ impl Network {
 
     /// Repeats requests that are due; gives up on neighbours that stay silent, and calls `failed` with each.
     pub(crate) fn poll_neighbours(&mut self, now: Time, vnic: &mut dyn Vnic, mut failed: impl FnMut(IpAddr)) {
+        if !self.detections.is_empty() {
+            self.poll_detection(now, vnic);
+        }
+        if self.routes.routers.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.poll_routers(now, vnic);
+        }
         while let Some(hint) = self.retries.pop_expired(now) {
             match self.neighbours.retry(hint) {
                 Retry::Nothing => {}
@@ -330,6 +342,9 @@ impl Network {
                 Retry::Failed(address, lost) => {
                     self.counters.neighbour_failed += 1;
                     self.counters.neighbour_pending_dropped += lost as u64;
+                    if let IpAddr::V6(router) = address {
+                        self.routes.routers.failed(router);
+                    }
                     failed(address);
                 }
             }
@@ -337,7 +352,8 @@ impl Network {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        self.retries.next_deadline()
+        let deadlines = [self.retries.next_deadline(), self.detection_deadline(), self.routes.routers.next_deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Sends an ARP request or neighbour solicitation, to `mac` if known, else to all.
@@ -389,8 +405,10 @@ impl Network {
         mac: Option<MacAddress>,
     ) -> Option<()> {
         let destination = if mac.is_some() { target } else { solicited_node(target) };
+        // RFC 4429 section 3.2: an optimistic address must not replace what neighbours know.
+        let optimistic = self.routes.state(source.into()) == Some(AddressState::Optimistic);
         let options = neighbor_discovery::Options {
-            source_link_layer: Some(self.link.mac),
+            source_link_layer: (!optimistic).then_some(self.link.mac),
             ..neighbor_discovery::Options::default()
         };
         let message = neighbor_discovery::Header { discovery: Discovery::NeighborSolicitation { target }, options };

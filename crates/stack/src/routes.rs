@@ -1,6 +1,9 @@
 //! Own addresses, local prefixes and next hops.
 
 use crate::Config;
+use crate::default_router::DefaultRouters;
+use crate::duplicate_address::AddressState;
+use qanat_nic::Time;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An own address and the prefix it is on.
@@ -8,6 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 struct Interface {
     address: IpAddr,
     prefix_length: u8,
+    state: AddressState,
 }
 
 /// What is local, and where everything else goes.
@@ -15,6 +19,7 @@ pub(crate) struct Routes {
     interfaces: Vec<Interface>,
     gateway_v4: Option<Ipv4Addr>,
     gateway_v6: Option<Ipv6Addr>,
+    pub(crate) routers: DefaultRouters,
 }
 
 fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
@@ -32,9 +37,11 @@ fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
 }
 
 impl Routes {
-    pub(crate) fn new(config: &Config) -> Routes {
-        let interfaces =
-            config.addresses.iter().map(|&(address, prefix_length)| Interface { address, prefix_length }).collect();
+    pub(crate) fn new(config: &Config, now: Time) -> Routes {
+        let state = AddressState::Usable;
+        let interface = |&(address, prefix_length): &(IpAddr, u8)| Interface { address, prefix_length, state };
+        let interfaces = config.addresses.iter().map(interface).collect();
+        let routers = DefaultRouters::new(config.accept_router_advertisements && !config.shared_address, now);
         let gateway_v4 = config.gateways.iter().find_map(|gateway| match gateway {
             IpAddr::V4(v4) => Some(*v4),
             IpAddr::V6(_) => None,
@@ -43,10 +50,40 @@ impl Routes {
             IpAddr::V6(v6) => Some(*v6),
             IpAddr::V4(_) => None,
         });
-        Routes { interfaces, gateway_v4, gateway_v6 }
+        Routes { interfaces, gateway_v4, gateway_v6, routers }
     }
 
-    /// Whether `address` is ours.
+    /// What is known of an own address; `None`: not ours.
+    pub(crate) fn state(&self, address: IpAddr) -> Option<AddressState> {
+        self.interfaces.iter().find(|interface| interface.address == address).map(|interface| interface.state)
+    }
+
+    pub(crate) fn set_state(&mut self, address: IpAddr, state: AddressState) {
+        for interface in self.interfaces.iter_mut().filter(|interface| interface.address == address) {
+            interface.state = state;
+        }
+    }
+
+    /// Own IPv6 addresses.
+    pub(crate) fn own_v6(&self) -> impl Iterator<Item = Ipv6Addr> + use<> {
+        let addresses: Vec<Ipv6Addr> = self
+            .interfaces
+            .iter()
+            .filter_map(|interface| match interface.address {
+                IpAddr::V6(v6) => Some(v6),
+                IpAddr::V4(_) => None,
+            })
+            .collect();
+        addresses.into_iter()
+    }
+
+    /// Whether `address` is ours, and may be used.
+    #[inline]
+    pub(crate) fn is_usable(&self, address: IpAddr) -> bool {
+        self.interfaces.iter().any(|interface| interface.address == address && interface.state.is_usable())
+    }
+
+    /// Whether `address` is ours, used or not.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         self.interfaces.iter().any(|interface| interface.address == address)
     }
@@ -84,24 +121,19 @@ impl Routes {
         }
         match destination {
             IpAddr::V4(_) => self.gateway_v4.map(IpAddr::V4),
-            IpAddr::V6(_) => self.gateway_v6.map(IpAddr::V6),
+            IpAddr::V6(_) => self.gateway_v6.or_else(|| self.routers.first()).map(IpAddr::V6),
         }
-    }
-
-    /// Adopts the sender of a router advertisement (RFC 4861 section 6.3.4) if no IPv6 gateway is set; whether it did.
-    pub(crate) fn adopt_gateway(&mut self, router: Ipv6Addr) -> bool {
-        if self.gateway_v6.is_some() {
-            return false;
-        }
-        self.gateway_v6 = Some(router);
-        true
     }
 
     /// The own address to use towards `destination`: one on its prefix, else the first of its family (RFC 6724 rules 1
     /// and 8 in short).
     pub(crate) fn source_for(&self, destination: IpAddr) -> Option<IpAddr> {
-        let of_family =
-            || self.interfaces.iter().filter(|interface| interface.address.is_ipv4() == destination.is_ipv4());
+        let of_family = || {
+            let usable = |interface: &&Interface| {
+                interface.address.is_ipv4() == destination.is_ipv4() && interface.state.is_usable()
+            };
+            self.interfaces.iter().filter(usable)
+        };
         let link_local = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         of_family()
             .find(|interface| same_prefix(interface.address, destination, interface.prefix_length))
@@ -120,7 +152,7 @@ mod tests {
         let mut config = Config::new("10.77.0.2".parse().unwrap(), 24);
         config.addresses.push(("2001:db8::2".parse().unwrap(), 64));
         config.gateways.push("10.77.0.1".parse().unwrap());
-        let routes = Routes::new(&config);
+        let routes = Routes::new(&config, Time::ZERO);
         let hop = |text: &str| routes.next_hop(text.parse().unwrap()).map(|address| address.to_string());
         assert_eq!(hop("10.77.0.9").as_deref(), Some("10.77.0.9"));
         assert_eq!(hop("192.0.2.1").as_deref(), Some("10.77.0.1"));

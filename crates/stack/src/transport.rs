@@ -395,7 +395,7 @@ impl Stack {
             Some(local) if !local.ip().is_unspecified() => local.ip(),
             _ => self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?,
         };
-        if !self.network.routes.is_own(local) || local.is_ipv4() != peer.is_ipv4() {
+        if !self.network.routes.is_usable(local) || local.is_ipv4() != peer.is_ipv4() {
             return Err(CommandError::Unreachable);
         }
         let any_port = FlowKey::new(local, 0, peer.ip(), peer.port());

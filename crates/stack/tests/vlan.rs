@@ -1,7 +1,9 @@
 //! 802.1Q: what carries which tag, and what becomes of other people's.
 
 use bytes::Bytes;
-use qanat_nic::{Clock, ManualClock, MemoryPlan, PairConfig, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, pair};
+use qanat_nic::{
+    Clock, ManualClock, MemoryPlan, PairConfig, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, pair,
+};
 use qanat_stack::{Config, ConnectOptions, Event, ListenOptions, Stack};
 use std::time::Duration;
 
@@ -54,13 +56,14 @@ fn the_same_vlan() {
     assert_eq!(transfer(&clock, &mut four, "10.0.0.2:80"), 200_000);
     let mut six = hosts(&clock, [Some(4_094); 2], ["fd00::1", "fd00::2"], PairConfig::default());
     assert_eq!(transfer(&clock, &mut six, "[fd00::2]:80"), 200_000);
-    let offload = PairConfig {
-        transmit_checksum: true,
-        receive_checksum: ReceiveChecksum::Verify,
-        ..PairConfig::default()
-    };
+    let offload =
+        PairConfig { transmit_checksum: true, receive_checksum: ReceiveChecksum::Verify, ..PairConfig::default() };
     let mut offloaded = hosts(&clock, [Some(7); 2], ["10.0.0.1", "10.0.0.2"], offload);
-    assert_eq!(transfer(&clock, &mut offloaded, "10.0.0.2:80"), 200_000, "the device finds the checksum behind the tag");
+    assert_eq!(
+        transfer(&clock, &mut offloaded, "10.0.0.2:80"),
+        200_000,
+        "the device finds the checksum behind the tag"
+    );
 }
 
 #[test]

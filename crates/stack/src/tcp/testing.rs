@@ -336,7 +336,10 @@ impl Host {
                     self.peer_closed = true;
                 }
                 Event::Closed { why, .. } => self.closed = Some(why),
-                Event::Accepted { .. } | Event::Datagram { .. } | Event::Timer { .. } => unreachable!(),
+                Event::Accepted { .. }
+                | Event::AddressConflict { .. }
+                | Event::Datagram { .. }
+                | Event::Timer { .. } => unreachable!(),
             }
         }
         if self.eager {

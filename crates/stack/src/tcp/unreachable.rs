@@ -29,6 +29,11 @@ impl Connection {
         Disposition::Keep
     }
 
+    /// Ends the connection without a word to the peer.
+    pub fn vanish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        self.finish(why, env)
+    }
+
     /// Why a connection that got no answer ended.
     pub(super) fn silent_reason(&self) -> CloseReason {
         self.soft_error.unwrap_or(CloseReason::TimedOut)
