@@ -30,6 +30,7 @@
 //! 3. `fuzz_targets/<mechanism>.rs` and its `[[bin]]` in `Cargo.toml`, like `wire`'s.
 
 pub mod bounded;
+pub mod differential;
 pub mod http;
 pub mod mutate;
 pub mod repair;
@@ -57,5 +58,6 @@ pub const TARGETS: &[Target] = &[
     Target { name: "wire_emit", corpus: "wire", run: wire_emit::wire_emit, repair: None },
     // It repairs the frames within its input itself.
     Target { name: "stack", corpus: "stack", run: stack::stack, repair: None },
+    Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
 ];
