@@ -163,9 +163,14 @@ impl Daemon {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(tables::say("wait for clients", error)),
             }
-            for event in &events {
+            // Handles before sessions: what a client gave up before it asked is free when it is answered.
+            let is_session = |token: u64| self.endpoints.get(&token).is_some_and(|e| e.role == Role::Session);
+            let mut tokens: Vec<(bool, u64)> =
+                events.iter().map(|e| (is_session(e.data.u64()), e.data.u64())).collect();
+            tokens.sort_unstable();
+            for (_, token) in tokens {
                 // One message of each per turn, so that none who asks without end delays another.
-                self.attend(event.data.u64());
+                self.attend(token);
             }
         }
         let slots: Vec<u32> = self.vnics.keys().copied().collect();

@@ -3,12 +3,13 @@
 use crate::filter::{Direction, Filter, Rate};
 use crate::protocol::Count;
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
-use aya::programs::{ProgramFd, Xdp};
+use aya::programs::{ProgramFd, TestRun, TestRunOptions, Xdp};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 /// VNICs at most.
 pub const VNICS_MAX: u32 = 256;
@@ -57,7 +58,20 @@ pub const FLAG_SWITCH: u32 = 2;
 /// Nothing is dropped on the way out: for tests that show what the fence is good for.
 pub const FLAG_UNFENCED: u32 = 4;
 
+const XDP_DROP: u32 = 1;
+
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gate.o"));
+
+/// What a program made of a frame.
+#[derive(Clone, Debug)]
+pub struct Verdict {
+    /// It went no further.
+    pub dropped: bool,
+    /// Under which name it was counted; empty: under none.
+    pub cause: String,
+    /// How long it took, on average.
+    pub duration: Duration,
+}
 
 /// A row of the table of VNICs.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,9 +172,23 @@ impl Tables {
         self.deliver.as_fd()
     }
 
-    /// The program `gate` or `deliver`, to be run on frames by a test.
-    pub fn program(&self, name: &str) -> Option<&Xdp> {
-        self.object.program(name)?.try_into().ok()
+    /// Runs `gate` or `deliver` on a frame `repeat` times, as if it came from the loopback interface of the calling
+    /// thread's namespace, and says what became of it. Nothing is sent. For tests and benchmarks.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn judge(&self, slot: u32, direction: Direction, frame: &[u8], repeat: u32) -> Result<Verdict, String> {
+        let name = if direction == Direction::Transmit { "gate" } else { "deliver" };
+        let program: Option<&Xdp> = self.object.program(name).and_then(|program| program.try_into().ok());
+        let program = program.ok_or("the program is gone")?;
+        let before = self.counts(slot, direction);
+        let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
+        let result = program.test_run(options).map_err(|error| explain("run the gate on a frame", &error))?;
+        let earlier = |cause: &str| before.iter().find(|count| count.cause == cause).map_or(0, |count| count.frames);
+        let after = self.counts(slot, direction);
+        let grown = after.iter().find(|count| count.frames > earlier(&count.cause));
+        let cause = grown.map(|count| count.cause.clone()).unwrap_or_default();
+        Ok(Verdict { dropped: result.return_value == XDP_DROP, cause, duration: result.duration })
     }
 
     /// Writes a VNIC's row.

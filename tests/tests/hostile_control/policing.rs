@@ -1,0 +1,128 @@
+//! Rates: what is policed stays policed, by whatever packets, queues and cards it is tried.
+
+use super::cards::{Control, PLAN, card, count, rule, send, wish};
+use super::frames::{Ipv4, ethernet, udp};
+use qanat::control::client::VnicHandle;
+use qanat::control::filter::{Direction, Rate};
+use qanat::nic::{AfXdp, Vnic};
+use qanat_tests::e2e::scenario;
+use std::time::{Duration, Instant};
+
+const RATE: u64 = 40_000_000;
+
+fn host_mac(control: &Control, vnic: &VnicHandle) -> [u8; 6] {
+    let interface = &vnic.status().interface;
+    let link = qanat::nic::link::link(interface).expect("the kernel's end");
+    assert!(control.vnics().iter().any(|vnic| vnic.interface == *interface));
+    link.mac.0
+}
+
+/// A frame to the kernel's discard port, `length` bytes in all.
+fn frame(control: &Control, vnic: &VnicHandle, last: u8, length: usize) -> Vec<u8> {
+    let mut datagram = udp(9, 9);
+    datagram.resize(length - 34, 0);
+    let bytes = (datagram.len() as u16).to_be_bytes();
+    datagram[4..6].copy_from_slice(&bytes);
+    let packet = Ipv4 { source: [10, 77, 0, last], ..Ipv4::own(17) }.with(&datagram);
+    ethernet(host_mac(control, vnic), vnic.status().mac, 0x0800, &packet)
+}
+
+/// Sends as fast as can be for `duration`; returns bits a second that passed, overhead counted, and what was offered.
+fn flood(control: &Control, cards: &mut [(VnicHandle, AfXdp)], frames: &[Vec<u8>], duration: Duration) -> (f64, f64) {
+    let passed = |control: &Control| -> u64 {
+        let statuses = control.vnics();
+        statuses.iter().map(|status| count(status, true, "passed_to_kernel")).map(|(f, b)| b + 24 * f).sum()
+    };
+    let (before, start) = (passed(control), Instant::now());
+    let mut offered = 0;
+    while start.elapsed() < duration {
+        for ((_, queue), frame) in cards.iter_mut().zip(frames) {
+            if queue.transmit_room() > 64 && queue.transmit_pool().free_count() > 64 {
+                send(queue, &vec![frame.clone(); 64]);
+                offered += 64 * (frame.len() as u64 + 24);
+            } else {
+                queue.flush();
+            }
+        }
+    }
+    let elapsed = start.elapsed().as_secs_f64();
+    ((passed(control) - before) as f64 * 8.0 / elapsed, offered as f64 * 8.0 / elapsed)
+}
+
+fn within(measured: f64, wanted: u64, burst_bytes: u64, seconds: f64) {
+    let most = (wanted as f64 + burst_bytes as f64 * 8.0 / seconds) * 1.02;
+    let least = wanted as f64 * 0.98;
+    assert!((least..most).contains(&measured), "{measured} bit/s is not within 2 % of {wanted}");
+}
+
+#[test]
+fn a_flood_stays_at_its_rate_whatever_the_packets_size() {
+    scenario(|| {
+        let control = Control::generous();
+        let cards = &mut [card(&control, 2, &["udp"])];
+        let duration = Duration::from_millis(800);
+        for length in [1_400, 64, 700] {
+            let frames = [frame(&control, &cards[0].0, 2, length)];
+            let vnic = cards[0].0.clone();
+            vnic.set_rate(Direction::Transmit, Rate::UNLIMITED).expect("no rate");
+            let (free, _) = flood(&control, cards, &frames, duration / 4);
+            assert!(free > RATE as f64 * 1.5, "without policing {free} bit/s: the flood is no test");
+            let rate = Rate { bits_per_s: RATE, burst_bytes: 16_000, ..Rate::UNLIMITED };
+            vnic.set_rate(Direction::Transmit, rate).expect("a rate");
+            let (policed, offered) = flood(&control, cards, &frames, duration);
+            println!("{length} bytes: {free:.0} bit/s free, {policed:.0} of {offered:.0} policed to {RATE}");
+            within(policed, RATE, 16_000, duration.as_secs_f64());
+        }
+        let frames = [frame(&control, &cards[0].0, 2, 64)];
+        let rate = Rate { packets_per_s: 20_000, burst_packets: 32, ..Rate::UNLIMITED };
+        cards[0].0.set_rate(Direction::Transmit, rate).expect("a rate");
+        let (policed, _) = flood(&control, cards, &frames, duration);
+        within(policed / (88.0 * 8.0), 20_000, 4, duration.as_secs_f64());
+    });
+}
+
+#[test]
+fn many_cards_are_one_user() {
+    scenario(|| {
+        let control = Control::start(&rule(&format!("transmit = {{ bits_per_s = {RATE}, burst_bytes = 32000 }}")));
+        let session = control.session();
+        let mut cards = Vec::new();
+        let mut frames = Vec::new();
+        for last in 2..6 {
+            let vnic = session.create_vnic(wish(last, &["udp"])).expect("a VNIC");
+            let queue = vnic.open_queue(0, PLAN).expect("a queue");
+            frames.push(frame(&control, &vnic, last, 1_000));
+            cards.push((vnic, queue));
+        }
+        let duration = Duration::from_millis(800);
+        let (policed, offered) = flood(&control, &mut cards, &frames, duration);
+        println!("4 cards: {policed:.0} of {offered:.0} bit/s, ceiling {RATE}");
+        assert!(offered > RATE as f64 * 1.5, "the flood is no test");
+        within(policed, RATE, 36_096, duration.as_secs_f64());
+        let more = Rate { bits_per_s: RATE * 2, ..Rate::UNLIMITED };
+        let refusal = cards[0].0.set_rate(Direction::Transmit, more).expect_err("more than the ceiling").to_string();
+        assert!(refusal.contains("rule \"test\""), "{refusal}");
+    });
+}
+
+#[test]
+fn what_is_received_is_throttled() {
+    scenario(|| {
+        let control = Control::generous();
+        let (sender, mut queue) = card(&control, 2, &["udp"]);
+        let (receiver, _other) = card(&control, 3, &[]);
+        let rate = Rate { packets_per_s: 1_000, burst_packets: 16, ..Rate::UNLIMITED };
+        receiver.set_rate(Direction::Receive, rate).expect("a rate");
+        let packet = Ipv4 { destination: [10, 77, 0, 3], ..Ipv4::own(17) }.with(&udp(9, 9));
+        let frame = ethernet(receiver.status().mac, sender.status().mac, 0x0800, &packet);
+        send(&mut queue, &vec![frame; 200]);
+        std::thread::sleep(Duration::from_millis(20));
+        let vnics = control.vnics();
+        let status = vnics.iter().find(|vnic| vnic.vnic == receiver.status().vnic).expect("the receiver");
+        let (delivered, dropped) = (count(status, false, "delivered").0, count(status, false, "rate_packets").0);
+        assert!(
+            (16..60).contains(&delivered) && delivered + dropped == 200,
+            "{delivered} delivered, {dropped} dropped"
+        );
+    });
+}
