@@ -7,6 +7,7 @@ mod attach;
 mod bench;
 mod control;
 mod delay;
+mod doctor;
 mod down;
 mod echo;
 mod filter;
@@ -64,6 +65,7 @@ enum Command {
     Filter(filter::Arguments),
     Rate(rate::Arguments),
     Limits(limits::Arguments),
+    Doctor(doctor::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         Command::Filter(arguments) => filter::run(&arguments),
         Command::Rate(arguments) => rate::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

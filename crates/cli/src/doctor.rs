@@ -1,0 +1,246 @@
+//! `qanat doctor`: what of this machine stands in the way, and what to do about it.
+
+use crate::control::DaemonArguments;
+use clap::Args;
+use qanat::control::client::{ClientError, Session};
+use qanat::control::policy::Policy;
+use qanat::nic::link::{self, Link};
+use serde_json::json;
+use std::path::Path;
+use std::process::Command;
+
+/// The oldest kernel with all that is used.
+const KERNEL_MIN: (u32, u32) = (6, 6);
+/// Capabilities a daemon needs: their bits in `/proc/self/status`.
+const CAPABILITIES: [(&str, u32); 4] = [("NET_ADMIN", 12), ("NET_RAW", 13), ("SYS_ADMIN", 21), ("BPF", 39)];
+
+/// Check what Qanat needs of this machine: kernel, privileges, memory, cards, offloads, leftovers
+#[derive(Args)]
+#[command(after_help = "Exit code 1: something is wrong that stops it from working.")]
+pub struct Arguments {
+    #[command(flatten)]
+    daemon: DaemonArguments,
+    /// Do what can be done about it
+    #[arg(long)]
+    fix: bool,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Grade {
+    Good,
+    Note,
+    Wrong,
+}
+
+struct Finding {
+    grade: Grade,
+    what: String,
+    remedy: String,
+    /// A command that is the remedy.
+    fix: Option<Vec<String>>,
+}
+
+fn good(what: impl Into<String>) -> Finding {
+    Finding { grade: Grade::Good, what: what.into(), remedy: String::new(), fix: None }
+}
+
+fn bad(grade: Grade, what: impl Into<String>, remedy: impl Into<String>) -> Finding {
+    Finding { grade, what: what.into(), remedy: remedy.into(), fix: None }
+}
+
+impl Finding {
+    fn fixed_by(self, command: &[&str]) -> Finding {
+        Finding { fix: Some(command.iter().map(|word| (*word).to_owned()).collect()), ..self }
+    }
+}
+
+/// Looks at everything, fixes what it may, and reports.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let mut findings = vec![kernel(), bpf_setting(), memory_lock(), group()];
+    findings.extend(capabilities());
+    findings.push(daemon(&arguments.daemon));
+    findings.extend(cards(&arguments.daemon));
+    let mut wrong = 0;
+    for finding in &mut findings {
+        if arguments.fix
+            && let Some(command) = finding.fix.clone()
+        {
+            apply(finding, &command);
+        }
+        wrong += u32::from(finding.grade == Grade::Wrong);
+    }
+    if arguments.json {
+        let name = |grade| match grade {
+            Grade::Good => "good",
+            Grade::Note => "note",
+            Grade::Wrong => "wrong",
+        };
+        let list: Vec<_> = findings
+            .iter()
+            .map(|finding| json!({"grade": name(finding.grade), "finding": finding.what, "remedy": finding.remedy}))
+            .collect();
+        println!("{}", json!(list));
+    } else {
+        for finding in &findings {
+            let mark = match finding.grade {
+                Grade::Good => "ok   ",
+                Grade::Note => "note ",
+                Grade::Wrong => "WRONG",
+            };
+            println!("{mark} {}", finding.what);
+            if !finding.remedy.is_empty() {
+                println!("      → {}", finding.remedy);
+            }
+        }
+    }
+    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} things stand in the way")) }
+}
+
+fn apply(finding: &mut Finding, command: &[String]) {
+    let Some((program, arguments)) = command.split_first() else { return };
+    match Command::new(program).args(arguments).output() {
+        Ok(output) if output.status.success() => {
+            finding.grade = Grade::Good;
+            finding.what.push_str(&format!(" (fixed: {})", command.join(" ")));
+            finding.remedy.clear();
+        }
+        Ok(output) => {
+            finding.remedy.push_str(&format!(" (failed: {})", String::from_utf8_lossy(&output.stderr).trim()))
+        }
+        Err(error) => finding.remedy.push_str(&format!(" (failed: {program}: {error})")),
+    }
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+fn kernel() -> Finding {
+    let release = read("/proc/sys/kernel/osrelease");
+    let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let (major, minor) = KERNEL_MIN;
+    match version >= KERNEL_MIN {
+        true => good(format!("kernel {release}")),
+        false => bad(Grade::Wrong, format!("kernel {release}"), format!("Linux {major}.{minor} or newer is needed")),
+    }
+}
+
+fn bpf_setting() -> Finding {
+    match read("/proc/sys/net/core/bpf_jit_enable").as_str() {
+        "0" => bad(Grade::Note, "BPF programs are interpreted", "sysctl -w net.core.bpf_jit_enable=1").fixed_by(&[
+            "sysctl",
+            "-w",
+            "net.core.bpf_jit_enable=1",
+        ]),
+        "" => bad(Grade::Note, "whether BPF programs are compiled can't be seen", "run with sudo"),
+        _ => good("BPF programs are compiled to machine code"),
+    }
+}
+
+fn memory_lock() -> Finding {
+    let limits = read("/proc/self/limits");
+    let line = limits.lines().find(|line| line.starts_with("Max locked memory")).unwrap_or_default();
+    let soft = line.split_whitespace().nth(3).unwrap_or_default();
+    let enough = soft == "unlimited" || soft.parse::<u64>().is_ok_and(|bytes| bytes >= 128 << 20);
+    let has_lock_capability = capability_bits() >> 14 & 1 == 1;
+    match enough || has_lock_capability {
+        true => good("locked memory: as much as is needed"),
+        false => bad(
+            Grade::Note,
+            format!("locked memory: {soft} bytes"),
+            "no matter behind the daemon, which registers memory itself; else `ulimit -l unlimited`",
+        ),
+    }
+}
+
+fn capability_bits() -> u64 {
+    let status = read("/proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:")).unwrap_or_default();
+    u64::from_str_radix(line.trim(), 16).unwrap_or(0)
+}
+
+fn capabilities() -> Vec<Finding> {
+    let bits = capability_bits();
+    let missing: Vec<&str> =
+        CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect();
+    match missing.len() {
+        0 => vec![good("privileges: enough for the daemon and for --direct")],
+        4 => vec![good("privileges: none, as behind the daemon")],
+        _ => {
+            vec![bad(Grade::Note, format!("privileges: no CAP_{}", missing.join(", CAP_")), "run the daemon with sudo")]
+        }
+    }
+}
+
+fn group() -> Finding {
+    match Policy::default().socket_group() {
+        Some(_) => good("group qanat: there"),
+        None => bad(Grade::Note, "no group qanat: only root can ask the daemon", "groupadd --system qanat")
+            .fixed_by(&["groupadd", "--system", "qanat"]),
+    }
+}
+
+fn daemon(arguments: &DaemonArguments) -> Finding {
+    let path = arguments.path();
+    match Session::connect(&path).map(|session| session.status()) {
+        Ok(Ok(status)) => good(format!("control plane {}: {} cards", status.daemon, status.vnics.len())),
+        Ok(Err(error)) => bad(Grade::Wrong, format!("control plane: {error}"), "qanat down, then sudo qanat up"),
+        Err(ClientError::Unreachable(_, error)) if error.kind() == std::io::ErrorKind::PermissionDenied => bad(
+            Grade::Wrong,
+            format!("control plane at {}: this user may not ask", path.display()),
+            "usermod -aG qanat USER, then log in anew",
+        ),
+        Err(_) if path.exists() => {
+            let text = path.display().to_string();
+            bad(Grade::Wrong, format!("{text}: left over, nobody listens"), format!("rm {text}, then sudo qanat up"))
+                .fixed_by(&["rm", "--", &text])
+        }
+        Err(_) => bad(Grade::Note, "no control plane", "sudo qanat up"),
+    }
+}
+
+fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
+    let Ok(links) = link::links() else {
+        return vec![bad(Grade::Wrong, "interfaces can't be listed", "is this a Linux with netlink?")];
+    };
+    let status = Session::connect(&arguments.path()).and_then(|session| session.status());
+    // Only root is told of all.
+    let known: Option<Vec<String>> = status
+        .ok()
+        .filter(|_| rustix::process::geteuid().is_root())
+        .map(|status| status.vnics.into_iter().map(|vnic| vnic.interface).collect());
+    links.iter().filter(|link| link.name != "lo").map(|link| card(link, known.as_deref())).collect()
+}
+
+fn card(link: &Link, known: Option<&[String]>) -> Finding {
+    let name = &link.name;
+    let driver = link::driver(name).unwrap_or_else(|_| "no driver".to_owned());
+    let is_physical = Path::new(&format!("/sys/class/net/{name}/device")).exists();
+    let ours = known.is_some_and(|known| known.contains(name));
+    let mut what = format!("{name}: {driver}, MTU {}, {} queues", link.mtu, link.receive_queues);
+    match (link.xdp_program, ours) {
+        (_, true) => good(format!("{what}, a card of the control plane")),
+        (Some(program), false) if name.starts_with("qanat") && known.is_some() => bad(
+            Grade::Note,
+            format!("{what}, XDP program {program}, and no control plane that knows it"),
+            format!("if no server uses it: ip link delete {name}"),
+        )
+        .fixed_by(&["ip", "link", "delete", name]),
+        (Some(program), false) if !name.starts_with("qanat") => bad(
+            Grade::Note,
+            format!("{what}, occupied by XDP program {program}"),
+            format!("`bpftool prog show id {program}` says whose; `ip link set {name} xdp off` removes it"),
+        ),
+        _ if !link.is_up => bad(Grade::Note, format!("{what}, down"), format!("ip link set {name} up")),
+        _ => {
+            if is_physical {
+                what.push_str(", physical");
+            }
+            good(what)
+        }
+    }
+}
