@@ -146,6 +146,7 @@ impl Connection {
         self.sample_rtt(first_sent, resent, now, news);
         self.retransmissions = 0;
         self.soft_error = None;
+        self.check_mtu_probe(env);
         self.progress_at = now;
         let data = octets - fin;
         if data > 0 {

@@ -57,6 +57,8 @@ pub struct TcpConfig {
     pub time_wait: Duration,
     /// How long a closed connection waits in FIN-WAIT-2 for the peer's FIN.
     pub fin_wait_2: Duration,
+    /// Try larger segments again after the size was reduced (RFC 4821 §7).
+    pub path_mtu_probing: bool,
     /// Reduce the segment size when full segments are lost again and again (RFC 4821's black holes).
     pub black_hole_detection: bool,
 }
@@ -87,6 +89,7 @@ impl Default for TcpConfig {
             delayed_ack: Duration::from_millis(40),
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
+            path_mtu_probing: true,
             black_hole_detection: true,
         }
     }

@@ -25,6 +25,7 @@ pub mod new_reno;
 pub mod output;
 mod pacing;
 pub mod path_mtu;
+mod path_mtu_search;
 pub mod prr;
 pub mod rack;
 pub mod reassembly;

@@ -254,7 +254,12 @@ impl Connection {
         let peer_room = self.send_window.saturating_sub(outstanding);
         let offset = self.queue.start() + self.data_outstanding();
         let available = self.queue.end() - offset;
-        let segment = self.segment_room();
+        let mut segment = self.segment_room();
+        let mut probing = false;
+        if let Some(payload) = self.probe_payload(env) {
+            probing = self.queue.run_at(offset, payload).length > segment;
+            segment = if probing { payload } else { segment };
+        }
         let run = self.queue.run_at(offset, segment);
         let (mut length, mut ready) = (run.length, run.ready);
         if length > peer_room {
@@ -293,6 +298,9 @@ impl Connection {
         }
         self.send_next += octets;
         self.board.push(self.send_next, env.now);
+        if probing {
+            self.on_mtu_probe_sent(length, self.send_next, env);
+        }
         self.is.fin_sent |= fin;
         if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
             self.recovery.rate_reduction.on_sent(octets);

@@ -1,6 +1,7 @@
 //! Segment size: the peer's and the path's limit (RFC 1191, 8201), and black holes (RFC 4821 §7.7 in spirit).
 
 use super::connection::{Connection, MSS_MIN};
+use super::path_mtu_search::Search;
 use super::sequence::SequenceNumber;
 use super::{Env, MSS_BASE};
 
@@ -12,14 +13,17 @@ const BLACK_HOLE_TIMEOUTS: u8 = 3;
 pub struct PathMtu {
     /// What our interface takes: announced in our MSS option.
     local: u16,
+    /// The least of what the interface and the peer take.
+    limit: u16,
     /// The least of what the interface, the peer and the path take.
-    current: u16,
+    pub(super) current: u16,
+    pub(super) search: Search,
 }
 
 impl PathMtu {
     /// Nothing known but the interface's limit.
     pub fn new(local: u16) -> PathMtu {
-        PathMtu { local, current: local }
+        PathMtu { local, limit: local, current: local, search: Search::new() }
     }
 
     /// To announce.
@@ -33,8 +37,14 @@ impl PathMtu {
         self.current
     }
 
+    /// What the path could take at best.
+    pub(super) fn limit(&self) -> u16 {
+        self.limit
+    }
+
     /// The peer's MSS option.
     pub fn limit_peer(&mut self, peer: u16) {
+        self.limit = self.limit.min(peer);
         self.current = self.current.min(peer);
     }
 }
@@ -44,13 +54,16 @@ impl Connection {
     /// header − 20), quoting `sequence`. Ignored unless that is in flight (RFC 5927 §4.1), and never raised.
     pub fn on_path_mtu(&mut self, maximum_segment: u16, sequence: SequenceNumber, env: &mut Env<'_>) {
         if !self.is_in_flight(sequence) || maximum_segment >= self.path_mtu.current {
-            env.counters.icmp_ignored += 1;
+            if !self.is_in_flight(sequence) || !self.on_mtu_probe_refused(maximum_segment, sequence, env) {
+                env.counters.icmp_ignored += 1;
+            }
             return;
         }
         // RFC 1191 §3: an MTU below 576 is a lie or useless; take the smallest sensible one.
         let before = self.maximum_segment;
         self.path_mtu.current = maximum_segment.max(MSS_BASE.min(self.path_mtu.current)).max(MSS_MIN);
         self.apply_segment_size();
+        self.path_mtu.start_search(None, env.now);
         env.counters.path_mtu_reductions += 1;
         self.resend_too_long(before, env);
     }
@@ -90,6 +103,7 @@ impl Connection {
         if halved < self.path_mtu.current {
             env.counters.black_holes_detected += 1;
             self.path_mtu.current = halved;
+            self.path_mtu.start_search(Some(length), env.now);
             self.apply_segment_size();
         }
     }

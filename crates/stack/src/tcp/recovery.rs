@@ -93,7 +93,10 @@ impl Connection {
         self.process_probe_answer(news, env);
         self.process_undo(news, env);
         self.end_episode();
-        let lost = self.detect_loss(news, env);
+        let mut lost = self.detect_loss(news, env);
+        if lost > 0 && self.path_mtu.search.size() != 0 {
+            lost = self.excuse_mtu_probe(lost, env);
+        }
         if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
             self.enter_recovery(news, env);
         } else if self.reacts_to_echo(news) {
@@ -272,6 +275,7 @@ impl Connection {
 
     /// RFC 5681 §3.1: after a time-out the window is one segment; RFC 8985 §6.3 says which segments are lost.
     pub(super) fn enter_loss(&mut self, env: &mut Env<'_>) {
+        self.forget_mtu_probe(env);
         let again = self.phase == Phase::Recovery || (self.phase == Phase::Loss && self.retransmissions > 1);
         if !again {
             // "ssthresh … when a segment is retransmitted for the second time, must not be reduced further".
