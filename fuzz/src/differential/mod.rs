@@ -147,6 +147,9 @@ impl<H: Host> Side<H> {
 
     fn step(&mut self, step: Step) {
         let is_over = self.host.end().is_some() || self.peer.is_reset();
+        // Where both have closed, RFC 9293 has a reset end it without a word, and smoltcp doesn't; and the two need not be
+        // equally far.
+        let may_break = !(is_over || self.is_shut && self.peer.is_shut());
         match step {
             Step::Send { length } => self.peer.send(length),
             Step::SendReversed { length } => self.peer.send_reversed(length),
@@ -155,8 +158,7 @@ impl<H: Host> Side<H> {
             Step::Window(window) => self.peer.set_window(window),
             Step::Wait(duration) => self.now += duration,
             Step::PeerShutdown => self.peer.shutdown(),
-            // Where both have closed, RFC 9293 has a reset end it without a word, and smoltcp doesn't.
-            Step::Reset if !(is_over || self.is_shut && self.peer.is_shut()) => {
+            Step::Reset if may_break => {
                 // What has been acknowledged must be delivered; it is read before, as a reset may destroy it.
                 self.host.read(self.now);
                 self.exchange();
@@ -172,7 +174,7 @@ impl<H: Host> Side<H> {
                 self.written += length;
             }
             Step::Shutdown if !is_over => self.shut_down(),
-            Step::Abort if !is_over => {
+            Step::Abort if may_break => {
                 self.host.abort(self.now);
                 self.is_aborted = true;
             }
