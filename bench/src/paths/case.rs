@@ -12,7 +12,8 @@ pub(super) struct PathCase {
     pub duplicate_ppm: u32,
     pub rate_mbit: u64,
     pub queue_packets: u32,
-    /// Connections at once. A path that loses at random holds back each for itself, so several are several samples.
+    /// Connections at once. A path that loses at random holds back each for itself, so several are several samples; no more than
+    /// the processors bear with ease.
     pub connections: usize,
     /// Length of a run.
     pub seconds: u64,
@@ -27,7 +28,7 @@ const BASE: PathCase = PathCase {
     rate_mbit: 100,
     queue_packets: 1_000,
     connections: 1,
-    seconds: 5,
+    seconds: 4,
     is_quick: false,
 };
 
@@ -38,35 +39,36 @@ const fn lossy(round_trip_ms: u64, loss_ppm: u32, connections: usize, seconds: u
 
 /// Goodput from one side to the other.
 pub(super) const GOODPUT: [PathCase; 13] = [
-    PathCase { is_quick: true, ..lossy(10, 1_000, 4, 4) },
-    PathCase { is_quick: true, ..lossy(10, 10_000, 12, 4) },
-    lossy(10, 50_000, 24, 4),
-    lossy(50, 1_000, 8, 6),
+    lossy(10, 1_000, 2, 3),
+    PathCase { is_quick: true, ..lossy(10, 10_000, 8, 3) },
+    lossy(10, 50_000, 16, 3),
+    lossy(50, 1_000, 6, 4),
     lossy(50, 10_000, 24, 4),
-    lossy(200, 1_000, 8, 8),
-    PathCase { is_quick: true, ..lossy(200, 10_000, 64, 6) },
-    lossy(200, 50_000, 64, 8),
+    lossy(200, 1_000, 8, 6),
+    PathCase { is_quick: true, ..lossy(200, 10_000, 32, 6) },
+    lossy(200, 50_000, 64, 6),
     BASE,
-    PathCase { queue_packets: 20, is_quick: true, ..BASE },
-    PathCase { round_trip_ms: 10, rate_mbit: 50, queue_packets: 20, ..BASE },
+    PathCase { queue_packets: 20, connections: 4, seconds: 5, is_quick: true, ..BASE },
+    PathCase { round_trip_ms: 10, rate_mbit: 50, queue_packets: 20, connections: 4, ..BASE },
     PathCase { round_trip_ms: 20, reorder_ppm: 10_000, ..BASE },
     PathCase { round_trip_ms: 20, duplicate_ppm: 10_000, ..BASE },
 ];
 
 /// A flow of ours beside one of Linux'.
 pub(super) const FAIRNESS: [PathCase; 3] = [
-    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 20, seconds: 16, ..BASE },
-    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 100, seconds: 16, is_quick: true, ..BASE },
-    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 1_000, seconds: 30, ..BASE },
+    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 20, seconds: 12, ..BASE },
+    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 100, seconds: 12, is_quick: true, ..BASE },
+    // A queue of 300 ms, in which shares change slowly.
+    PathCase { round_trip_ms: 20, rate_mbit: 40, queue_packets: 1_000, seconds: 24, ..BASE },
 ];
 
 /// 80 clients who download 1 MiB each, again and again.
 pub(super) const DOWNLOADS: [PathCase; 1] = [PathCase {
-    round_trip_ms: 40,
+    round_trip_ms: 100,
     loss_ppm: 10_000,
-    rate_mbit: 1_000,
+    rate_mbit: 400,
     connections: 80,
-    seconds: 6,
+    seconds: 4,
     is_quick: true,
     ..BASE
 }];

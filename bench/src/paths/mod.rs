@@ -91,7 +91,6 @@ impl Kind {
 /// # Errors
 /// No privileges, a refusal of the system, or a connection that never delivers.
 pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
-    let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 3 }).max(1);
     let all = [Kind::Goodput, Kind::Downloads, Kind::Fairness];
     let all = all.into_iter().flat_map(|kind| kind.cases().iter().map(move |case| (kind, case)));
     let wanted = |(kind, case): &(Kind, &PathCase)| {
@@ -106,7 +105,10 @@ pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let mut table = table();
     for (kind, case) in cases {
         let peers = kind.peers();
-        let quick = Duration::from_secs(if kind == Kind::Fairness { 10 } else { 2 });
+        // Side by side, once with each of the two first: their runs are long.
+        let whole = if kind == Kind::Fairness { 2 } else { 3 };
+        let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { whole }).max(1);
+        let quick = Duration::from_secs(if kind == Kind::Fairness { 6 } else { 2 });
         let whole = Duration::from_secs(case.seconds);
         let duration = options.duration.unwrap_or(if options.quick { quick } else { whole });
         let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); peers.len()];

@@ -7,7 +7,7 @@ use super::{Failure, Kind, OURS, PORT, SETTLING, kernel, ours};
 use qanat::StopHandle;
 use qanat_delay::{Emulator, Lab, LabConfig};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 /// What one run gave.
@@ -70,73 +70,82 @@ pub(super) fn measure(
 impl Site<'_> {
     /// Streams from namespace A to B, or from B to our stack in A.
     fn goodput(&self, peer: usize, duration: Duration) -> Result<f64, Failure> {
-        let watch = Watch::default();
+        let watch = &Watch::default();
         let (there, count) = (kernel_address(1, PORT), self.connections);
-        let listener = kernel::listen(self.lab, 1, there)?;
+        let listener = &kernel::listen(self.lab, 1, there)?;
         std::thread::scope(|scope| {
-            let receiver = match peer {
-                2 => scope.spawn(|| ours::run(self.lab, Receiver { watch: &watch }, self.stop)),
-                _ => scope.spawn(|| kernel::accept(&listener, &watch, kernel::receive)),
-            };
-            let sender = match peer {
-                0 => scope.spawn(|| kernel::send(self.lab, 0, there, count, &watch)),
-                1 => scope.spawn(|| ours::run(self.lab, Sender::new(there, count), self.stop)),
+            let receiver = || scope.spawn(|| kernel::accept(listener, watch, kernel::receive));
+            let (kernels, ours) = match peer {
+                0 => {
+                    let receiver = receiver();
+                    (vec![receiver, scope.spawn(move || kernel::send(self.lab, 0, there, count, watch))], None)
+                }
+                1 => {
+                    let sender = move || ours::run(self.lab, Sender::new(there, count), self.stop);
+                    (vec![receiver()], Some(scope.spawn(sender)))
+                }
                 _ => {
+                    let ours = scope.spawn(move || ours::run(self.lab, Receiver { watch }, self.stop));
                     std::thread::sleep(LISTENING);
                     let here = SocketAddr::new(IpAddr::V4(OURS), PORT);
-                    let watch = &watch;
-                    scope.spawn(move || kernel::send(self.lab, 1, here, count, watch))
+                    (vec![scope.spawn(move || kernel::send(self.lab, 1, here, count, watch))], Some(ours))
                 }
             };
-            self.conclude([&watch, &watch], [sender, receiver], || rates(&[&watch], duration)[0])
+            self.conclude(&[watch], kernels, ours, || rates(&[watch], duration).iter().sum())
         })
     }
 
     /// Downloads from namespace A to B, or from B to our stack in A.
     fn downloads(&self, peer: usize, duration: Duration) -> Result<f64, Failure> {
-        let watch = Watch::default();
+        let watch = &Watch::default();
         let (here, count) = (SocketAddr::new(IpAddr::V4(OURS), PORT), self.connections);
-        let served = if peer == 2 { kernel_address(1, PORT) } else { kernel_address(0, PORT) };
-        let listener = kernel::listen(self.lab, if peer == 2 { 1 } else { 0 }, served)?;
+        let (side, there) = if peer == 2 { (1, kernel_address(1, PORT)) } else { (0, kernel_address(0, PORT)) };
+        let listener = &kernel::listen(self.lab, side, there)?;
         std::thread::scope(|scope| {
-            let server = match peer {
-                1 => scope.spawn(|| ours::run(self.lab, DownloadServer::new(), self.stop)),
-                _ => scope.spawn(|| kernel::accept(&listener, &watch, kernel::serve_download)),
+            let server = || scope.spawn(|| kernel::accept(listener, watch, kernel::serve_download));
+            let clients = |to| scope.spawn(move || kernel::download(self.lab, 1, to, count, watch));
+            let (kernels, ours) = match peer {
+                0 => (vec![server(), clients(there)], None),
+                1 => {
+                    let ours = scope.spawn(|| ours::run(self.lab, DownloadServer::new(), self.stop));
+                    std::thread::sleep(LISTENING);
+                    (vec![clients(here)], Some(ours))
+                }
+                _ => {
+                    let ours = DownloadClients { to: there, count, watch };
+                    (vec![server()], Some(scope.spawn(move || ours::run(self.lab, ours, self.stop))))
+                }
             };
-            std::thread::sleep(LISTENING);
-            let clients = match peer {
-                0 => scope.spawn(|| kernel::download(self.lab, 1, served, count, &watch)),
-                1 => scope.spawn(|| kernel::download(self.lab, 1, here, count, &watch)),
-                _ => scope.spawn(|| {
-                    let clients = DownloadClients { to: served, count, watch: &watch };
-                    ours::run(self.lab, clients, self.stop)
-                }),
-            };
-            self.conclude([&watch, &watch], [server, clients], || rates(&[&watch], duration)[0])
+            self.conclude(&[watch], kernels, ours, || rates(&[watch], duration).iter().sum())
         })
     }
 
     /// Two flows from A to B, the first of them ours if `peer` is 1.
     fn side_by_side(&self, peer: usize, seed: u64, duration: Duration) -> Result<[f64; 2], Failure> {
-        let watches = [Watch::default(), Watch::default()];
+        let watches = &[Watch::default(), Watch::default()];
         let ends = [kernel_address(1, PORT), kernel_address(1, PORT + 1)];
-        let listeners = [kernel::listen(self.lab, 1, ends[0])?, kernel::listen(self.lab, 1, ends[1])?];
+        let listeners = &[kernel::listen(self.lab, 1, ends[0])?, kernel::listen(self.lab, 1, ends[1])?];
         std::thread::scope(|scope| {
-            let [first, second] = &watches;
-            let receivers = [0, 1].map(|flow: usize| {
-                let (listener, watch) = (&listeners[flow], &watches[flow]);
-                scope.spawn(move || kernel::accept(listener, watch, kernel::receive))
-            });
-            let start = |flow: usize| self.begin_flow(scope, flow == 0 && peer == 1, ends[flow], &watches[flow]);
+            let receiver =
+                |flow: usize| scope.spawn(move || kernel::accept(&listeners[flow], &watches[flow], kernel::receive));
+            let mut kernels = vec![receiver(0), receiver(1)];
+            let mut ours = None;
             let leader = (seed % 2) as usize;
-            let leading = start(leader);
-            // It has its head start from its first byte on.
-            watches[leader].has_begun();
-            std::thread::sleep(HEAD_START);
-            let following = start(1 - leader);
-            let [one, other] = receivers;
-            let sides = [leading, following, one, other];
-            self.conclude([first, second], sides, || {
+            for flow in [leader, 1 - leader] {
+                let (to, watch) = (ends[flow], &watches[flow]);
+                if flow == 0 && peer == 1 {
+                    ours = Some(scope.spawn(move || ours::run(self.lab, Sender::new(to, 1), self.stop)));
+                } else {
+                    kernels.push(scope.spawn(move || kernel::send(self.lab, 0, to, 1, watch)));
+                }
+                if flow == leader {
+                    // It has its head start from its first byte on.
+                    watch.has_begun();
+                    std::thread::sleep(HEAD_START);
+                }
+            }
+            let [first, second] = watches;
+            self.conclude(&[first, second], kernels, ours, || {
                 std::thread::sleep(duration.mul_f64(SETTLING));
                 let rates = rates(&[first, second], duration.mul_f64(1.0 - SETTLING));
                 [rates[0], rates[1]]
@@ -144,38 +153,22 @@ impl Site<'_> {
         })
     }
 
-    fn begin_flow<'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        is_ours: bool,
-        to: SocketAddr,
-        watch: &'scope Watch,
-    ) -> Side<'scope> {
-        scope.spawn(move || {
-            if is_ours {
-                ours::run(self.lab, Sender::new(to, 1), self.stop)
-            } else {
-                kernel::send(self.lab, 0, to, 1, watch)
-            }
-        })
-    }
-
-    /// Measures once both watches have seen something, then ends everybody. A failure of a side counts only if nothing
-    /// came: ends are abrupt.
-    fn conclude<T, const SIDES: usize>(
+    /// Measures once all watches have seen something, then ends everybody: the kernel's sides first, so that none waits
+    /// for an answer of ours. A failure of a side counts only if nothing came: ends are abrupt.
+    fn conclude<T>(
         &self,
-        watches: [&Watch; 2],
-        sides: [Side<'_>; SIDES],
+        watches: &[&Watch],
+        kernels: Vec<Side<'_>>,
+        ours: Option<Side<'_>>,
         measure: impl FnOnce() -> T,
     ) -> Result<T, Failure> {
         let begun = watches.iter().all(|watch| watch.has_begun());
         let result = begun.then(measure);
         watches.iter().for_each(|watch| watch.end());
+        let join = |side: Side<'_>| side.join().unwrap_or_else(|_| Err("a side died".to_owned())).err();
+        let mut failures: Vec<Failure> = kernels.into_iter().filter_map(join).collect();
         self.stop.request();
-        let outcomes = sides.map(|side| side.join().unwrap_or_else(|_| Err("a side died".to_owned())));
-        result.ok_or_else(|| {
-            let reasons: Vec<String> = outcomes.into_iter().filter_map(Result::err).collect();
-            format!("nothing arrived; {}", reasons.join("; "))
-        })
+        failures.extend(ours.and_then(join));
+        result.ok_or_else(|| format!("nothing arrived; {}", failures.join("; ")))
     }
 }
