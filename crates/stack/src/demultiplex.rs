@@ -64,7 +64,8 @@ impl Stack {
             payload_length: first_length as u32,
             ecn: meta.ecn,
         };
-        let key = FlowKey::new(meta.destination, view.destination_port(), meta.source, view.source_port());
+        let (local_port, remote_port) = (view.destination_port(), view.source_port());
+        let key = FlowKey::new(&self.secret, meta.destination, local_port, meta.source, remote_port);
         frame.trim_front(received.layer4_offset + header_length);
         frame.truncate(first_length);
         if tail.is_empty() {
@@ -99,7 +100,7 @@ impl Stack {
         frame: Frame,
     ) {
         let payload = if frame.is_empty() { None } else { Some(Chunk::new(frame)) };
-        match self.transport.flows.get(&self.secret, &key) {
+        match self.transport.flow_owner(&key) {
             Some(FlowOwner::Connection(slot)) => self.input_connection(now, slot, key, segment, payload),
             Some(FlowOwner::HalfOpen(slot)) => self.input_half_open(now, slot, segment, payload),
             Some(FlowOwner::TimeWait(slot)) => self.input_time_wait(now, slot, segment),
@@ -123,8 +124,8 @@ impl Stack {
         let Some(&[a, b, c, d, e, f, g, h]) = payload.first_chunk::<8>() else { return false };
         let (local_port, remote_port) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
         let sequence = SequenceNumber(u32::from_be_bytes([e, f, g, h]));
-        let key = FlowKey::new(quoted.source, local_port, quoted.destination, remote_port);
-        let Some(FlowOwner::Connection(slot)) = self.transport.flows.get(&self.secret, &key) else { return false };
+        let key = FlowKey::new(&self.secret, quoted.source, local_port, quoted.destination, remote_port);
+        let Some(FlowOwner::Connection(slot)) = self.transport.flow_owner(&key) else { return false };
         let Some(connection) = self.transport.connections.at_mut(slot) else { return false };
         let disposition = match error {
             IcmpError::PacketTooBig(mtu) => {

@@ -42,7 +42,7 @@ impl Listener {
 
 /// A connection in SYN-RECEIVED.
 pub(crate) struct HalfOpenSlot {
-    key: FlowKey,
+    pub(crate) key: FlowKey,
     pub(crate) listener: ListenerId,
     state: HalfOpen,
     timer: Option<WheelHandle>,
@@ -121,7 +121,7 @@ impl Stack {
         else {
             return;
         };
-        if !self.transport.flows.insert(&self.secret, key, FlowOwner::HalfOpen(slot)) {
+        if !self.transport.flows.insert(key.hash(), FlowOwner::HalfOpen(slot)) {
             self.transport.half_open.remove(slot);
             self.network.counters.tcp_syns_dropped += 1;
             return;
@@ -139,7 +139,7 @@ impl Stack {
     /// Forgets a half-open connection.
     pub(crate) fn remove_half_open(&mut self, slot: u32) {
         if let Some((key, ..)) = self.take_half_open(slot) {
-            self.transport.flows.remove(&self.secret, &key);
+            self.transport.flows.remove(key.hash(), FlowOwner::HalfOpen(slot));
         }
     }
 
@@ -175,10 +175,11 @@ impl Stack {
                     self.network.counters.tcp_accept_overflow += 1;
                     return;
                 }
+                let predecessor = FlowOwner::HalfOpen(slot);
                 if let Some((key, listener, state)) = self.take_half_open(slot)
-                    && !self.establish(now, key, listener, &state, segment, payload)
+                    && !self.establish(now, key, listener, &state, Some(predecessor), segment, payload)
                 {
-                    self.transport.flows.remove(&self.secret, &key);
+                    self.transport.flows.remove(key.hash(), predecessor);
                 }
             }
         }
@@ -206,13 +207,15 @@ impl Stack {
     }
 
     /// Makes the connection that a completed handshake stands for; whether there was room and a route. It takes over the
-    /// flow of the half-open connection, if it was kept in the table.
+    /// flow of its `predecessor`, if that was kept in the table.
+    #[allow(clippy::too_many_arguments, reason = "the handshake, and the segment that completes it")]
     fn establish(
         &mut self,
         now: Time,
         key: FlowKey,
         listener: ListenerId,
         half: &HalfOpen,
+        predecessor: Option<FlowOwner>,
         segment: &SegmentIn<'_>,
         payload: Option<Chunk>,
     ) -> bool {
@@ -231,7 +234,7 @@ impl Stack {
             maximum_segment: half.local_segment,
         };
         let tcp = Connection::from_half_open(&open, half, segment, &mut env!(self, now));
-        let Some(slot) = self.insert_connection(key, next_hop, tcp) else { return false };
+        let Some(slot) = self.insert_connection(key, predecessor, next_hop, tcp) else { return false };
         self.network.counters.tcp_accepted += 1;
         self.events.push_back(Event::Accepted { connection, listener, peer: key.remote() });
         self.input_connection(now, slot, key, segment, payload);
@@ -262,7 +265,7 @@ impl Stack {
             return true;
         }
         self.network.counters.tcp_cookies_accepted += 1;
-        self.establish(now, key, listener, &half, segment, payload);
+        self.establish(now, key, listener, &half, None, segment, payload);
         true
     }
 

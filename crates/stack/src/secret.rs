@@ -29,18 +29,13 @@ impl Secret {
         hasher.finish()
     }
 
-    /// RFC 6528: ISN = M + F(local, remote, secret), M a timer of 4 µs.
-    pub(crate) fn initial_sequence_number(&self, key: &FlowKey, now: Time) -> u32 {
+    /// RFC 6528: ISN = M + F(local, remote, secret), M a timer of 4 µs; and RFC 7323 section 5.4: a per-flow offset of the
+    /// timestamp clock, so that it tells nothing about the machine. Two halves of one hash.
+    pub(crate) fn initial_numbers(&self, key: &FlowKey, now: Time) -> (u32, u32) {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
         key.hash_into(&mut hasher);
-        (hasher.finish() as u32).wrapping_add((now.as_nanos() / 4_000) as u32)
-    }
-
-    /// RFC 7323 section 5.4: a per-flow offset of the timestamp clock, so that it tells nothing about the machine.
-    pub(crate) fn timestamp_offset(&self, key: &FlowKey) -> u32 {
-        let mut hasher = SipHasher24::new_with_keys(self.sequence.1, self.sequence.0);
-        key.hash_into(&mut hasher);
-        (hasher.finish() >> 32) as u32
+        let hash = hasher.finish();
+        ((hash as u32).wrapping_add((now.as_nanos() / 4_000) as u32), (hash >> 32) as u32)
     }
 
     /// RFC 6056 algorithm 3: where the search for an ephemeral port to this destination starts.

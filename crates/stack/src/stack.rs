@@ -69,7 +69,6 @@ struct ServiceTimer {
 
 /// One stack: one thread, one queue pair.
 pub struct Stack {
-    pub(crate) config: Config,
     pub(crate) secret: Secret,
     pub(crate) network: Network,
     pub(crate) transport: Transport,
@@ -102,7 +101,6 @@ impl Stack {
             batch: Vec::with_capacity(128),
             tail: Vec::with_capacity(32),
             secret,
-            config,
         }
     }
 

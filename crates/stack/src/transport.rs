@@ -129,6 +129,19 @@ impl Transport {
         self.time_wait.len()
     }
 
+    /// Who has a flow.
+    #[inline]
+    pub(crate) fn flow_owner(&self, key: &FlowKey) -> Option<FlowOwner> {
+        self.flows.get(key.hash(), |owner| {
+            let found = match owner {
+                FlowOwner::Connection(slot) => self.connections.at(slot).map(|connection| &connection.key),
+                FlowOwner::HalfOpen(slot) => self.half_open.at(slot).map(|half| &half.key),
+                FlowOwner::TimeWait(slot) => self.time_wait.at(slot).map(|waiting| &waiting.key),
+            };
+            found == Some(key)
+        })
+    }
+
     pub(crate) fn flow_count(&self) -> usize {
         self.flows.len()
     }
@@ -161,11 +174,22 @@ macro_rules! env {
 pub(crate) use env;
 
 impl Stack {
-    /// Puts a new connection into the tables.
-    pub(crate) fn insert_connection(&mut self, key: FlowKey, next_hop: IpAddr, tcp: Connection) -> Option<u32> {
+    /// Puts a new connection into the tables, in place of its `predecessor` there.
+    pub(crate) fn insert_connection(
+        &mut self,
+        key: FlowKey,
+        predecessor: Option<FlowOwner>,
+        next_hop: IpAddr,
+        tcp: Connection,
+    ) -> Option<u32> {
         let slot = Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false };
         let (slot, _) = self.transport.connections.insert(slot).ok()?;
-        if !self.transport.flows.insert(&self.secret, key, FlowOwner::Connection(slot)) {
+        let owner = FlowOwner::Connection(slot);
+        let found_place = match predecessor {
+            Some(predecessor) => self.transport.flows.replace(key.hash(), predecessor, owner),
+            None => self.transport.flows.insert(key.hash(), owner),
+        };
+        if !found_place {
             self.transport.connections.remove(slot);
             return None;
         }
@@ -197,14 +221,14 @@ impl Stack {
             }
             Disposition::Remove | Disposition::ResetAndRemove => {
                 if let Some(key) = self.take_connection(slot) {
-                    self.transport.flows.remove(&self.secret, &key);
+                    self.transport.flows.remove(key.hash(), FlowOwner::Connection(slot));
                 }
             }
             Disposition::TimeWait(state) => {
                 if let Some(key) = self.take_connection(slot)
-                    && !self.enter_time_wait(key, state, now)
+                    && !self.enter_time_wait(key, FlowOwner::Connection(slot), state, now)
                 {
-                    self.transport.flows.remove(&self.secret, &key);
+                    self.transport.flows.remove(key.hash(), FlowOwner::Connection(slot));
                 }
             }
         }
@@ -221,7 +245,7 @@ impl Stack {
     }
 
     /// Takes over the flow of a connection; whether there was room.
-    fn enter_time_wait(&mut self, key: FlowKey, state: TimeWait, now: Time) -> bool {
+    fn enter_time_wait(&mut self, key: FlowKey, predecessor: FlowOwner, state: TimeWait, now: Time) -> bool {
         if state.acknowledgment_owed {
             let acknowledgment = state.acknowledgment(&mut env!(self, now));
             self.reply(key, acknowledgment);
@@ -237,11 +261,7 @@ impl Stack {
         if self.transport.time_wait.insert(TimeWaitSlot { key, state, timer }).is_err() {
             return false;
         }
-        if !self.transport.flows.insert(&self.secret, key, FlowOwner::TimeWait(slot)) {
-            self.leave_time_wait(slot);
-            return false;
-        }
-        true
+        self.transport.flows.replace(key.hash(), predecessor, FlowOwner::TimeWait(slot))
     }
 
     /// Forgets a TIME-WAIT state.
@@ -250,7 +270,7 @@ impl Stack {
             if let Some(timer) = gone.timer {
                 self.wheel.cancel(timer);
             }
-            self.transport.flows.remove(&self.secret, &gone.key);
+            self.transport.flows.remove(gone.key.hash(), FlowOwner::TimeWait(slot));
         }
     }
 
@@ -398,11 +418,11 @@ impl Stack {
         if !self.network.routes.is_usable(local) || local.is_ipv4() != peer.is_ipv4() {
             return Err(CommandError::Unreachable);
         }
-        let any_port = FlowKey::new(local, 0, peer.ip(), peer.port());
+        let any_port = FlowKey::new(&self.secret, local, 0, peer.ip(), peer.port());
         let key = match options.local.map(|local| local.port()) {
             Some(port) if port != 0 => {
-                let key = any_port.with_local_port(port);
-                if self.transport.flows.get(&self.secret, &key).is_some() {
+                let key = any_port.with_local_port(&self.secret, port);
+                if self.transport.flow_owner(&key).is_some() {
                     return Err(CommandError::InUse);
                 }
                 key
@@ -412,7 +432,7 @@ impl Stack {
         let (slot, generation) = self.transport.connections.next_key().ok_or(CommandError::Full)?;
         let open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
         let tcp = Connection::open_active(&open, &self.transport.config, now);
-        let slot = self.insert_connection(key, next_hop, tcp).ok_or(CommandError::Full)?;
+        let slot = self.insert_connection(key, None, next_hop, tcp).ok_or(CommandError::Full)?;
         self.network.counters.tcp_connected += 1;
         self.settle(now, slot, Disposition::Keep);
         Ok(open.id)
@@ -425,8 +445,8 @@ impl Stack {
         for _ in 0..PORTS_TRIED_MAX {
             self.transport.ports_tried = self.transport.ports_tried.wrapping_add(1);
             let port = EPHEMERAL_FIRST + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
-            let candidate = key.with_local_port(port);
-            if self.transport.flows.get(&self.secret, &candidate).is_none() {
+            let candidate = key.with_local_port(&self.secret, port);
+            if self.transport.flow_owner(&candidate).is_none() {
                 return Some(candidate);
             }
         }
@@ -434,12 +454,13 @@ impl Stack {
     }
 
     pub(crate) fn open_parameters(&self, now: Time, id: ConnectionId, key: FlowKey) -> OpenParameters {
+        let (initial_sequence, timestamp_offset) = self.secret.initial_numbers(&key, now);
         OpenParameters {
             id,
             local_port: key.local_port(),
             peer_port: key.remote_port(),
-            initial_sequence: SequenceNumber(self.secret.initial_sequence_number(&key, now)),
-            timestamp_offset: self.secret.timestamp_offset(&key),
+            initial_sequence: SequenceNumber(initial_sequence),
+            timestamp_offset,
             maximum_segment: self.transport.maximum_segment(key.remote_address()),
         }
     }
