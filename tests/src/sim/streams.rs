@@ -503,6 +503,7 @@ impl Service for Streams {
                 flow.hold_timer = false;
                 flow.release(context);
             }
+            Event::AddressConflict { address } => panic!("somebody else has {address}"),
             Event::Datagram { .. } => panic!("a datagram for a service without sockets"),
         }
     }
