@@ -16,7 +16,7 @@ use aya::Ebpf;
 use aya::maps::{DevMap, Map, MapData};
 use aya::programs::Xdp;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -35,6 +35,8 @@ const BPF_PROG_TEST_RUN: i64 = 10;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
 const LOOPBACK: u32 = 1;
+
+const LOADING: &str = "prepare to inject frames";
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/inject.o"));
 
@@ -67,20 +69,39 @@ pub(super) fn is_worthwhile(frames: usize, bytes: usize) -> bool {
     frames * SAVED_NS_PER_FRAME + bytes / BYTES_PER_SAVED_NS >= CALL_NS
 }
 
-/// The program, loaded for one sender and one device.
+/// The program, loaded for one sender and one device. What it hands over is all the authority a sender needs, and no
+/// more: an unprivileged process that was handed them sends through this device, from its own memory.
+pub(super) struct InjectorProgram {
+    object: Ebpf,
+    index: u32,
+    device_namespace: Namespace,
+    attachment: OwnedFd,
+    private_namespace: Namespace,
+}
+
+/// What a sender is handed.
+#[derive(Debug)]
+pub struct HandedInjector {
+    /// The program.
+    pub program: OwnedFd,
+    /// The map with the batch.
+    pub batch: OwnedFd,
+    /// The program's attachment and the namespace it is in: as long as they are held, runs are quick, whoever else dies.
+    pub attachment: (OwnedFd, OwnedFd),
+}
+
+/// A sender's way through the program.
 pub(super) struct Injector {
     batch: NonNull<Batch>,
     /// `BPF_PROG_TEST_RUN`'s, filled once.
     attributes: Box<TestRun>,
     _template: Box<[u8; FRAME_BYTES_MAX]>,
-    observer: Observer,
+    /// Without it the device is known to take frames as long as it lives.
+    observer: Option<Observer>,
     dropped_before: u64,
     is_ready: bool,
     calls_until_look: u32,
-    _devices: DevMap<MapData>,
-    _link: OwnedFd,
-    _namespace: Namespace,
-    _object: Ebpf,
+    _held: (OwnedFd, (OwnedFd, OwnedFd)),
 }
 
 /// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
@@ -105,33 +126,68 @@ struct TestRun {
     padding: u32,
 }
 
-impl Injector {
+impl InjectorProgram {
     /// Loads the program for a device of `namespace` (`None`: the calling thread's).
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(super) fn load(link: &Link, namespace: Option<&Namespace>) -> Result<InjectorProgram, DeviceError> {
+        let system = |error| DeviceError::system(LOADING, error);
+        let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
+        let private = Namespace::anonymous().map_err(system)?;
+        let attachment = private.within(|| attach(&mut object)).map_err(system)??;
+        let device_namespace = match namespace {
+            Some(namespace) => namespace.clone(),
+            None => Namespace::current().map_err(system)?,
+        };
+        let index = link.index;
+        let name_device = || -> Result<(), DeviceError> {
+            // The program holds the map.
+            let mut devices: DevMap<MapData> = map(&mut object, "devices")?;
+            devices.set(0, index, None, 0).map_err(|error| system(io::Error::other(error)))
+        };
+        device_namespace.within(name_device).map_err(system)??;
+        Ok(InjectorProgram { object, index, device_namespace, attachment, private_namespace: private })
+    }
+
+    /// What a sender needs, to outlive this. For one sender only: the batch is its own.
+    ///
+    /// # Errors
+    /// What duplicating descriptors says.
+    pub(super) fn hand_over(mut self) -> Result<HandedInjector, DeviceError> {
+        let system = |error| DeviceError::system(LOADING, error);
+        let program = program(&mut self.object)?.fd().map_err(|error| load_error(error.into()))?;
+        let program = program.as_fd().try_clone_to_owned().map_err(system)?;
+        let Some(Map::Array(batches)) = self.object.map("batches") else {
+            return Err(DeviceError::Invalid { reason: "the object has no map batches: rebuild".to_owned() });
+        };
+        let batch = batches.fd().as_fd().try_clone_to_owned().map_err(system)?;
+        let namespace = self.private_namespace.as_fd().try_clone_to_owned().map_err(system)?;
+        Ok(HandedInjector { program, batch, attachment: (self.attachment, namespace) })
+    }
+}
+
+impl Injector {
+    /// Loads the program for oneself.
     ///
     /// # Errors
     /// [`DeviceError::KernelTooOld`] where it would not be quicker than the ring; else what the system says.
     pub(super) fn open(link: &Link, namespace: Option<&Namespace>) -> Result<Injector, DeviceError> {
-        let what = "prepare to inject frames";
-        let system = |error| DeviceError::system(what, error);
-        let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
-        let private = Namespace::anonymous().map_err(system)?;
-        let attachment = private.within(|| attach(&mut object)).map_err(system)??;
-        let index = link.index;
-        let device = match namespace {
-            Some(namespace) => namespace.clone(),
-            None => Namespace::current().map_err(system)?,
-        };
-        let within = device.within(|| -> Result<_, DeviceError> {
-            let mut devices: DevMap<MapData> = map(&mut object, "devices")?;
-            devices.set(0, index, None, 0).map_err(|error| system(io::Error::other(error)))?;
-            Ok((devices, Observer::open(index).map_err(system)?))
-        });
-        let (devices, observer) = within.map_err(system)??;
-        let batch = map_batch(&object).map_err(system)?;
+        let system = |error| DeviceError::system(LOADING, error);
+        let loaded = InjectorProgram::load(link, namespace)?;
+        let observer = loaded.device_namespace.within(|| Observer::open(loaded.index)).map_err(system)?;
+        Injector::over(loaded.hand_over()?, Some(observer.map_err(system)?))
+    }
+
+    /// Over a program somebody else loaded. Needs no privilege.
+    ///
+    /// # Errors
+    /// As [`open`](Injector::open).
+    pub(super) fn over(handed: HandedInjector, observer: Option<Observer>) -> Result<Injector, DeviceError> {
+        let batch = map_batch(handed.batch.as_fd()).map_err(|error| DeviceError::system(LOADING, error))?;
         let mut template = Box::new([0; FRAME_BYTES_MAX]);
-        let program = program(&mut object)?.fd().map_err(|error| load_error(error.into()))?.as_fd().as_raw_fd();
         let attributes = Box::new(TestRun {
-            program: program as u32,
+            program: handed.program.as_raw_fd() as u32,
             data_bytes_in: FRAME_BYTES_MAX as u32,
             data_in: template.as_mut_ptr() as u64,
             flags: BPF_F_TEST_XDP_LIVE_FRAMES,
@@ -142,14 +198,11 @@ impl Injector {
             batch,
             attributes,
             _template: template,
-            dropped_before: observer.transmit_dropped(),
+            dropped_before: observer.as_ref().map_or(0, Observer::transmit_dropped),
             observer,
             is_ready: false,
             calls_until_look: 0,
-            _devices: devices,
-            _link: attachment,
-            _namespace: private,
-            _object: object,
+            _held: (handed.program, handed.attachment),
         };
         match injector.is_quick() {
             true => Ok(injector),
@@ -167,7 +220,7 @@ impl Injector {
             Some(left) => self.calls_until_look = left,
             None => {
                 self.calls_until_look = CALLS_PER_LOOK;
-                self.is_ready = self.observer.takes_frames();
+                self.is_ready = self.observer.as_ref().is_none_or(Observer::takes_frames);
             }
         }
         self.is_ready
@@ -203,9 +256,10 @@ impl Injector {
         }
     }
 
-    /// Frames the device dropped since this was opened, however they came: its other end's queue was full.
-    pub(super) fn lost_count(&self) -> u64 {
-        self.observer.transmit_dropped().saturating_sub(self.dropped_before)
+    /// Frames the device dropped since this was opened, however they came: its other end's queue was full. `None`: this
+    /// process can't see the device.
+    pub(super) fn lost_count(&self) -> Option<u64> {
+        Some(self.observer.as_ref()?.transmit_dropped().saturating_sub(self.dropped_before))
     }
 
     fn run(&mut self, repeat: u32) -> Result<(), i32> {
@@ -252,14 +306,11 @@ fn attach(object: &mut Ebpf) -> Result<OwnedFd, DeviceError> {
     link.map_err(|error| DeviceError::system("attach the injecting program", error))
 }
 
-fn map_batch(object: &Ebpf) -> io::Result<NonNull<Batch>> {
-    let Some(Map::Array(batches)) = object.map("batches") else {
-        return Err(io::Error::other("the object has no map batches: rebuild"));
-    };
-    let fd = batches.fd().as_fd().as_raw_fd();
+fn map_batch(map: BorrowedFd<'_>) -> io::Result<NonNull<Batch>> {
     let (length, protection) = (size_of::<Batch>(), libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: maps the value of a map of one such value, at an address of the kernel's choice.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, fd, 0) };
+    // SAFETY: maps the value of a map of one such value, at an address of the kernel's choice. A descriptor of anything
+    // smaller is refused, or faults when used: the control plane is trusted.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
     match NonNull::new(address.cast::<Batch>()).filter(|_| address != libc::MAP_FAILED) {
         Some(batch) => Ok(batch),
         None => Err(io::Error::last_os_error()),

@@ -123,10 +123,14 @@ impl AfXdp {
             false => None,
         };
         let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, Some(opener));
-        // Injected frames have no metadata: their checksums must be whole.
-        queue.capabilities.transmit_checksum &= injector.is_none();
-        queue.injector = injector;
+        queue.use_injector(injector);
         Ok(queue)
+    }
+
+    pub(super) fn use_injector(&mut self, injector: Option<Injector>) {
+        // Injected frames have no metadata: their checksums must be whole.
+        self.capabilities.transmit_checksum &= injector.is_none();
+        self.injector = injector;
     }
 
     /// An open socket, its memory, and what was put into its fill ring already, as a queue.
@@ -536,9 +540,9 @@ impl Vnic for AfXdp {
 
     fn statistics(&self) -> VnicStatistics {
         let kernel = self.socket.kernel_statistics();
-        let transmit_lost = match &self.injector {
-            // The device counts for all queues what either way lost; the first queue reports it.
-            Some(injector) if self.queue == 0 => injector.lost_count(),
+        // The device counts for all queues what either way lost; the first queue reports it.
+        let transmit_lost = match self.injector.as_ref().and_then(Injector::lost_count) {
+            Some(lost) if self.queue == 0 => lost,
             Some(_) => 0,
             None => self.statistics.transmit_lost,
         };
