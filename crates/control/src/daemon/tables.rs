@@ -368,9 +368,9 @@ fn encode_rate(rate: Rate, mtu: u32) -> [u64; 6] {
     let bounded = |value: u128| u64::try_from(value).unwrap_or(u64::MAX >> 20);
     let (mut per_byte, mut per_packet, mut bits, mut packets) = (0, 0, 0, 0);
     if rate.bits_per_s > 0 {
-        per_byte = bounded((SECOND * 8 << 16) / u128::from(rate.bits_per_s.max(1_000))).max(1);
+        per_byte = bounded(((SECOND * 8) << 16) / u128::from(rate.bits_per_s.max(1_000))).max(1);
         let burst = if rate.burst_bytes > 0 { rate.burst_bytes } else { rate.bits_per_s / 800 };
-        bits = bounded(u128::from(burst.max(4 * frame)) * u128::from(per_byte) >> 16);
+        bits = bounded((u128::from(burst.max(4 * frame)) * u128::from(per_byte)) >> 16);
     }
     if rate.packets_per_s > 0 {
         per_packet = bounded(SECOND / u128::from(rate.packets_per_s)).max(1);
