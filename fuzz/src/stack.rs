@@ -155,7 +155,7 @@ impl Bench {
             Event::Closed { connection, .. } => {
                 assert!(self.known.remove(&connection).is_some(), "Closed twice, or never opened");
             }
-            Event::Datagram { .. } | Event::Timer { .. } => {}
+            Event::Datagram { .. } | Event::Timer { .. } | Event::AddressConflict { .. } => {}
         }
     }
 
