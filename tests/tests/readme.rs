@@ -48,7 +48,13 @@ fn interrupt(server: Option<Running>) {
 fn program(words: &[&str], directory: &Path) -> Program {
     let (name, arguments) = words.split_first().expect("a command");
     let program = if *name == "qanat" { Program::new(qanat()) } else { Program::new(name) };
-    program.arguments(arguments).directory(directory).patience(Duration::from_secs(90))
+    // A socket of the test's own: a daemon of this machine is none of its business.
+    let socket = std::env::temp_dir().join(format!("qanat-readme-{}.sock", std::process::id()));
+    program
+        .arguments(arguments)
+        .directory(directory)
+        .environment("QANAT_SOCKET", socket)
+        .patience(Duration::from_secs(90))
 }
 
 fn serves() {
@@ -64,6 +70,8 @@ fn every_command_of_the_readme_does_what_it_says() {
         let commands = commands(&readme());
         assert!(commands.len() >= 6, "the README has commands: {commands:#?}");
         let mut server: Option<Running> = None;
+        let mut echo: Option<Running> = None;
+        let mut daemon: Option<Running> = None;
         for command in &commands {
             println!("$ {command}");
             let words: Vec<&str> = command.split_whitespace().collect();
@@ -97,6 +105,25 @@ fn every_command_of_the_readme_does_what_it_says() {
                     server = Some(program(&words, here).start());
                     serves();
                 }
+                ["qanat", "up"] => {
+                    interrupt(server.take());
+                    daemon = Some(program(&words, here).start());
+                    let ask = ["qanat", "limits"];
+                    eventually("the daemon listens", Duration::from_secs(5), || {
+                        program(&ask, here).run().code == Some(0)
+                    });
+                }
+                ["qanat", "down"] => {
+                    interrupt(server.take());
+                    program(&words, here).succeeds();
+                    let outcome = daemon.take().expect("a daemon").wait(Duration::from_secs(5));
+                    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+                }
+                ["qanat", "status" | "top" | "rate" | "filter" | "limits" | "doctor", ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("VNIC") || matches!(words[1], "rate" | "filter" | "doctor"), "{text}");
+                }
                 ["curl", ..] => {
                     let text = program(&words, here).succeeds().text();
                     assert!(text.contains("It flows."), "{text}");
@@ -104,6 +131,22 @@ fn every_command_of_the_readme_does_what_it_says() {
                 ["qanat", "hello"] => {
                     assert!(program(&words, here).succeeds().text().contains("It flows."));
                     assert!(here.join("hello.pcap").exists(), "the capture");
+                }
+                ["qanat", "echo", ..] => {
+                    echo = Some(program(&words, here).start());
+                    let socket = words.iter().find_map(|word| word.strip_prefix("memif:")).expect("a socket");
+                    eventually("it listens", Duration::from_secs(10), || Path::new(socket).exists());
+                }
+                ["qanat", "load", "udp" | "tcp", ..] => {
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("packets") && text.contains("p99"), "{text}");
+                }
+                ["qanat", "bench", "echo", ..] => {
+                    drop(echo.take());
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("native UDP"), "{text}");
                 }
                 ["qanat", "load", ..] => {
                     let text = program(&words, here).succeeds().text();

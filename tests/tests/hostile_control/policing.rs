@@ -51,10 +51,18 @@ fn flood(control: &Control, cards: &mut [(VnicHandle, AfXdp)], frames: &[Vec<u8>
     ((passed(control) - before) as f64 * 8.0 / elapsed, offered as f64 * 8.0 / elapsed)
 }
 
-fn within(measured: f64, wanted: u64, burst_bytes: u64, seconds: f64) {
-    let most = (wanted as f64 + burst_bytes as f64 * 8.0 / seconds) * 1.02;
-    let least = wanted as f64 * 0.98;
-    assert!((least..most).contains(&measured), "{measured} bit/s is not within 2 % of {wanted}");
+/// Measures until the flood was not starved by a busy machine, three times at most. Never may more pass than the rate.
+fn stays_at(wanted: u64, burst: u64, seconds: f64, mut measure: impl FnMut() -> f64) {
+    let most = (wanted as f64 + burst as f64 / seconds) * 1.02;
+    let mut measured = 0.0;
+    for _ in 0..3 {
+        measured = measure();
+        assert!(measured < most, "{measured}/s passed, {wanted}/s are allowed");
+        if measured > wanted as f64 * 0.98 {
+            return;
+        }
+    }
+    panic!("{measured}/s passed, {wanted}/s should");
 }
 
 #[test]
@@ -71,15 +79,16 @@ fn a_flood_stays_at_its_rate_whatever_the_packets_size() {
             assert!(free > RATE as f64 * 1.5, "without policing {free} bit/s: the flood is no test");
             let rate = Rate { bits_per_s: RATE, burst_bytes: BURST, ..Rate::UNLIMITED };
             vnic.set_rate(Direction::Transmit, rate).expect("a rate");
-            let (policed, offered) = flood(&control, cards, &frames, duration);
-            println!("{length} bytes: {free:.0} bit/s free, {policed:.0} of {offered:.0} policed to {RATE}");
-            within(policed, RATE, BURST, duration.as_secs_f64());
+            stays_at(RATE, BURST * 8, duration.as_secs_f64(), || {
+                let (policed, offered) = flood(&control, cards, &frames, duration);
+                println!("{length} bytes: {free:.0} bit/s free, {policed:.0} of {offered:.0} policed to {RATE}");
+                policed
+            });
         }
         let frames = [frame(&control, &cards[0].0, 2, 64)];
         let rate = Rate { packets_per_s: 20_000, burst_packets: 400, ..Rate::UNLIMITED };
         cards[0].0.set_rate(Direction::Transmit, rate).expect("a rate");
-        let (policed, _) = flood(&control, cards, &frames, duration);
-        within(policed / (88.0 * 8.0), 20_000, 400 / 8, duration.as_secs_f64());
+        stays_at(20_000, 400, duration.as_secs_f64(), || flood(&control, cards, &frames, duration).0 / (88.0 * 8.0));
     });
 }
 
@@ -97,10 +106,12 @@ fn many_cards_are_one_user() {
             cards.push((vnic, queue));
         }
         let duration = Duration::from_millis(800);
-        let (policed, offered) = flood(&control, &mut cards, &frames, duration);
-        println!("4 cards: {policed:.0} of {offered:.0} bit/s, ceiling {RATE}");
-        assert!(offered > RATE as f64 * 1.5, "the flood is no test");
-        within(policed, RATE, BURST, duration.as_secs_f64());
+        stays_at(RATE, BURST * 8, duration.as_secs_f64(), || {
+            let (policed, offered) = flood(&control, &mut cards, &frames, duration);
+            println!("4 cards: {policed:.0} of {offered:.0} bit/s, ceiling {RATE}");
+            assert!(offered > RATE as f64 * 1.5, "the flood is no test");
+            policed
+        });
         let more = Rate { bits_per_s: RATE * 2, ..Rate::UNLIMITED };
         let refusal = cards[0].0.set_rate(Direction::Transmit, more).expect_err("more than the ceiling").to_string();
         assert!(refusal.contains("rule \"test\""), "{refusal}");

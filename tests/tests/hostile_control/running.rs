@@ -278,3 +278,43 @@ fn who_does_not_read_delays_nobody() {
         assert!(queue.statistics().receive_no_buffer + queue.statistics().receive_ring_full > 0, "its own loss only");
     });
 }
+
+/// The test's own socket, for a daemon that is a process and can be killed.
+#[test]
+fn a_killed_daemon_takes_no_fence_away() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("control.sock");
+        let before = links();
+        let run = |arguments: &[&str]| Program::new(qanat()).arguments(arguments).environment("QANAT_SOCKET", &socket);
+        let kill = |server: qanat_tests::e2e::Running| {
+            let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process group");
+            kill_process_group(group, Signal::KILL).expect("kill -9");
+            server.wait(Duration::from_secs(5));
+        };
+        let page = || Program::new("curl").arguments(["-sS", "-m", "5", "http://10.77.0.2/"]).run().text();
+        let is_fenced = || qanat::nic::link::link("qanat0").is_ok_and(|link| link.xdp_program.is_some());
+        let listens = || run(&["limits"]).run().code == Some(0);
+        let daemon = run(&["up"]).start();
+        eventually("the daemon listens", Duration::from_secs(5), listens);
+        let site = workspace().join("site");
+        let server = run(&["web", &site.display().to_string()]).start();
+        eventually("it serves", Duration::from_secs(5), || page().contains("It flows."));
+        kill(daemon);
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(page().contains("It flows."), "the data plane goes on");
+        assert!(is_fenced(), "and so does its fence");
+        // Another daemon, beside what is left of the first.
+        let second = run(&["up"]).start();
+        eventually("the second listens", Duration::from_secs(5), listens);
+        run(&["vnic", "create", "other", "--address", "10.77.0.9/24"]).succeeds();
+        assert!(page().contains("It flows.") && is_fenced());
+        kill(server);
+        eventually("the orphan goes with its process", Duration::from_secs(2), || {
+            qanat::nic::link::link("qanat0").is_err()
+        });
+        run(&["down"]).succeeds();
+        second.wait(Duration::from_secs(5));
+        eventually("all is gone", Duration::from_secs(2), || links() == before);
+    });
+}
