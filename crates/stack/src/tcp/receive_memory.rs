@@ -19,16 +19,19 @@ const FRAMES_ALWAYS: u32 = 2;
 #[derive(Clone, Debug)]
 pub struct ReceiveMemory {
     frames_max: u32,
-    frames_held: u32,
+    /// Frames that may still be held.
+    free: u32,
+    /// Of these, kept for connections that hold next to nothing.
+    kept: u32,
+    /// Smallest `free` so far.
+    free_least: u32,
     frames_reserved: u32,
-    /// Largest `frames_held` so far.
-    frames_held_peak: u32,
 }
 
 impl ReceiveMemory {
     /// A budget of `frames_max` frames.
     pub fn new(frames_max: u32) -> ReceiveMemory {
-        ReceiveMemory { frames_max, frames_held: 0, frames_reserved: 0, frames_held_peak: 0 }
+        ReceiveMemory { frames_max, free: frames_max, kept: frames_max / 4, free_least: frames_max, frames_reserved: 0 }
     }
 
     /// The budget, frames.
@@ -38,12 +41,12 @@ impl ReceiveMemory {
 
     /// Frames lent to services and not consumed, or out of order.
     pub fn frames_held(&self) -> u32 {
-        self.frames_held
+        self.frames_max - self.free
     }
 
     /// The most frames that were ever held at once.
     pub fn frames_held_peak(&self) -> u32 {
-        self.frames_held_peak
+        self.frames_max - self.free_least
     }
 
     /// Frames promised to windows beyond their first size.
@@ -51,33 +54,33 @@ impl ReceiveMemory {
         self.frames_reserved
     }
 
-    /// Frames that may still be held.
-    #[inline]
-    pub fn free(&self) -> u32 {
-        self.frames_max.saturating_sub(self.frames_held)
-    }
-
     /// Further frames that a connection with `held` may hold, so that it has no more than is left then.
     #[inline]
     pub(super) fn room(&self, held: u32) -> u32 {
-        let common = self.free().saturating_sub(self.frames_max / 4);
-        (common.saturating_sub(held) / 2).max(FRAMES_ALWAYS.saturating_sub(held).min(self.free()))
+        let common = self.free.saturating_sub(self.kept + held) / 2;
+        if common >= FRAMES_ALWAYS { common } else { self.room_when_scarce(held).max(common) }
+    }
+
+    #[cold]
+    fn room_when_scarce(&self, held: u32) -> u32 {
+        FRAMES_ALWAYS.saturating_sub(held).min(self.free)
     }
 
     /// As [`room`](ReceiveMemory::room), for what is out of order: gaps that nobody fills must not block anyone.
     pub(super) fn room_out_of_order(&self, held: u32) -> u32 {
-        self.free().saturating_sub(self.frames_max / 2).saturating_sub(held) / 2
+        self.free.saturating_sub(self.frames_max / 2).saturating_sub(held) / 2
     }
 
     #[inline]
     pub(super) fn hold(&mut self, frames: u32) {
-        self.frames_held += frames;
-        self.frames_held_peak = self.frames_held_peak.max(self.frames_held);
+        // Never more than there is room for, but for frames that change from out of order to in order.
+        self.free = self.free.saturating_sub(frames);
+        self.free_least = self.free_least.min(self.free);
     }
 
     #[inline]
     pub(super) fn release(&mut self, frames: u32) {
-        self.frames_held = self.frames_held.saturating_sub(frames);
+        self.free = (self.free + frames).min(self.frames_max);
     }
 
     /// Promises up to `frames`; returns how many.
