@@ -68,7 +68,7 @@ pub fn under_attack(live: usize, attack: impl FnMut(&mut Random, &mut Device, u6
 /// The same, with so many bytes in each direction of each connection.
 pub fn besiege(live: usize, bytes: u64, mut attack: impl FnMut(&mut Random, &mut Device, u64)) -> Aftermath {
     let plan = |index: usize| {
-        let late = 50 + (index - live / 2) as u64 * 4 * LIVE as u64 / live as u64;
+        let late = 50 + index.saturating_sub(live / 2) as u64 * 4 * LIVE as u64 / live as u64;
         let start = if index < live / 2 { Duration::ZERO } else { Duration::from_millis(late) };
         FlowPlan { start, ..FlowPlan::plain([bytes; 2]) }
     };
