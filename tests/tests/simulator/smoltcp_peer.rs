@@ -53,7 +53,7 @@ fn start(random: &mut Random) -> Time {
 
 #[test]
 fn smoltcp_server_under_faults() {
-    seeds::for_each("smoltcp_server_under_faults", 100, |run| {
+    seeds::for_each("smoltcp_server_under_faults", 250, |run| {
         let Scenario { mut random, network, plans, options, client, server } = scenario(run, 0x736d_6f6c);
         let ours = config(client, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));
@@ -79,7 +79,7 @@ fn smoltcp_server_under_faults() {
 
 #[test]
 fn smoltcp_client_under_faults() {
-    seeds::for_each("smoltcp_client_under_faults", 100, |run| {
+    seeds::for_each("smoltcp_client_under_faults", 250, |run| {
         let Scenario { mut random, network, plans, options, server, .. } = scenario(run, 0x7463_7020);
         let ours = config(server, any_tcp(&mut random));
         let (entropy, time) = (random.entropy(), start(&mut random));

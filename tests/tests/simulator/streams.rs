@@ -99,7 +99,7 @@ pub fn unfinished(node: &StackNode<Streams>) -> Vec<String> {
 
 #[test]
 fn streams_under_faults() {
-    seeds::for_each("streams_under_faults", 400, |run| {
+    seeds::for_each("streams_under_faults", 1_000, |run| {
         scenario(run);
     });
 }

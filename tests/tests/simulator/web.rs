@@ -127,11 +127,11 @@ fn scenario(run: &Run, copy_mode: CopyMode, site: &Site) {
 #[test]
 fn web_prepared_under_faults() {
     let site = site(true);
-    seeds::for_each("web_prepared_under_faults", 40, |run| scenario(run, CopyMode::Pre, &site));
+    seeds::for_each("web_prepared_under_faults", 100, |run| scenario(run, CopyMode::Pre, &site));
 }
 
 #[test]
 fn web_copied_under_faults() {
     let site = site(true);
-    seeds::for_each("web_copied_under_faults", 40, |run| scenario(run, CopyMode::PerSend, &site));
+    seeds::for_each("web_copied_under_faults", 100, |run| scenario(run, CopyMode::PerSend, &site));
 }
