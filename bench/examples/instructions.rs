@@ -1,10 +1,14 @@
-//! Work for `tools/instructions` to count under callgrind: a request served, a segment sent, a segment received.
+//! Work for `tools/instructions` to count under callgrind: a request served, a segment sent or received, a datagram
+//! echoed.
 //!
 //! Two stacks in one thread over the in-process pair, whose copies are the device's share. Only the calls of the function
 //! named `counted_turn` are counted, and only from the middle of the run on: connections are warm, caches full.
 
 use qanat::nic::{MemoryPlan, PairConfig, pair};
-use qanat::{Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service};
+use qanat::{
+    Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, UdpSocketId,
+};
+use qanat_echo::{EchoConfig, EchoService};
 use qanat_web::{WebConfig, WebService};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -179,6 +183,58 @@ fn segments(receiving: bool, count: u64) -> u64 {
     (sink.received - before) / 1_448
 }
 
+/// Sends datagrams, a few at a time, and counts those that come back.
+struct Datagrams {
+    socket: Option<UdpSocketId>,
+    payload: [u8; 22],
+    back: u64,
+}
+
+/// On their way at once.
+const DATAGRAMS: usize = 32;
+
+impl Service for Datagrams {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).map_err(|error| error.to_string())?;
+        self.socket = Some(socket);
+        for _ in 0..DATAGRAMS {
+            let _ = context.send_to(socket, SocketAddr::new(SERVER, PORT), &self.payload);
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        if let Event::Datagram { socket, peer, .. } = event {
+            self.back += 1;
+            let _ = context.send_to(socket, peer, &self.payload);
+        }
+    }
+}
+
+/// 64-byte packets, echoed through the stack.
+fn datagrams(copies: bool, count: u64) -> u64 {
+    // As over memif: the stack sums.
+    let (client, server) = pair(PairConfig::default()).expect("memory");
+    let [mut client, mut server] = [(client, CLIENT), (server, SERVER)].map(|(port, address)| {
+        let vnic = port.open(MemoryPlan::default()).expect("memory");
+        Runtime::new(Box::new(vnic), Config::new(address, 24), [7; 32])
+    });
+    let mut echo = EchoService::new(EchoConfig { port: PORT, copies, ..EchoConfig::default() });
+    let mut sender = Datagrams { socket: None, payload: [7; 22], back: 0 };
+    server.with_context(|context| echo.start(context)).expect("listening");
+    client.with_context(|context| sender.start(context)).expect("sending");
+    while sender.back < count / 4 {
+        other_turn(&mut client, &mut sender);
+        other_turn(&mut server, &mut echo);
+    }
+    let before = echo.figures().echoed;
+    while echo.figures().echoed - before < count {
+        other_turn(&mut client, &mut sender);
+        counted_turn(&mut server, &mut echo);
+    }
+    echo.figures().echoed - before
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let work = arguments.next().unwrap_or_default();
@@ -188,8 +244,10 @@ fn main() {
         "request-close" => requests(true, count),
         "send" => segments(false, count),
         "receive" => segments(true, count),
+        "datagram" => datagrams(false, count),
+        "datagram-copy" => datagrams(true, count),
         _ => {
-            eprintln!("usage: instructions request|request-close|send|receive [COUNT]");
+            eprintln!("usage: instructions request|request-close|send|receive|datagram|datagram-copy [COUNT]");
             std::process::exit(2);
         }
     };

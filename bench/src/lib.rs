@@ -1,6 +1,7 @@
 //! Load generators ([`load`]), the side-by-side harness ([`harness`]) and the tables made with them.
 #![forbid(unsafe_code)]
 
+pub mod echo;
 pub mod harness;
 pub mod load;
 pub mod machine;

@@ -32,6 +32,7 @@
 pub mod bounded;
 pub mod differential;
 pub mod http;
+pub mod memif;
 pub mod mutate;
 pub mod repair;
 pub mod stack;
@@ -55,6 +56,7 @@ pub struct Target {
 /// Every target.
 pub const TARGETS: &[Target] = &[
     Target { name: "wire", corpus: "wire", run: wire::wire, repair: Some(repair::frame) },
+    Target { name: "memif", corpus: "memif", run: memif::memif, repair: None },
     Target { name: "wire_emit", corpus: "wire", run: wire_emit::wire_emit, repair: None },
     // It repairs the frames within its input itself.
     Target { name: "stack", corpus: "stack", run: stack::stack, repair: None },

@@ -1,7 +1,8 @@
 //! `qanat bench`: side by side with others, on the same link.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use qanat_bench::echo::{BenchLink, EchoBenchOptions};
 use qanat_bench::load::duration;
 use qanat_bench::paths::PathsOptions;
 use qanat_bench::web::{WebBenchOptions, chart};
@@ -19,6 +20,7 @@ pub struct Arguments {
 enum Table {
     Web(WebArguments),
     Paths(PathsArguments),
+    Echo(EchoArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -76,11 +78,51 @@ struct PathsArguments {
     json: bool,
 }
 
+/// The driver alone, our stack, Linux and DPDK, echoing on one link
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat bench echo --quick                     over shared memory; no root: under 50 s
+  sudo qanat bench echo --link veth            over a virtual interface, beside Linux' sockets
+  qanat bench echo --filter 'one at a time'    latencies only")]
+struct EchoArguments {
+    /// The link
+    #[arg(long, value_enum, default_value_t)]
+    link: EchoLink,
+    /// Fewer cases, one short run each
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each echo in each case
+    #[arg(long, value_name = "COUNT")]
+    repetitions: Option<usize>,
+    /// Length of a run
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The table as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum EchoLink {
+    /// Two network namespaces joined by a veth pair
+    Veth,
+    /// Shared memory between two processes
+    #[default]
+    Memif,
+    /// Memory between two threads
+    Pair,
+}
+
 /// Runs a benchmark.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     match &arguments.table {
         Table::Web(web) => run_web(web),
         Table::Paths(paths) => run_paths(paths),
+        Table::Echo(echo) => run_echo(echo),
     }
 }
 
@@ -122,6 +164,33 @@ fn run_paths(arguments: &PathsArguments) -> Result<(), String> {
     };
     let progress = ProgressBar::new_spinner();
     let table = qanat_bench::paths::run(&options, &mut |message| {
+        progress.set_message(message.to_owned());
+        progress.tick();
+    });
+    progress.finish_and_clear();
+    let table = table.map_err(|error| error.to_string())?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
+    } else {
+        println!("{table}");
+    }
+    Ok(())
+}
+
+fn run_echo(arguments: &EchoArguments) -> Result<(), String> {
+    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    let link = match arguments.link {
+        EchoLink::Veth => BenchLink::Veth,
+        EchoLink::Memif => BenchLink::Memif,
+        EchoLink::Pair => BenchLink::Pair,
+    };
+    let mut options = EchoBenchOptions::new(program, link);
+    options.quick = arguments.quick;
+    options.repetitions = arguments.repetitions;
+    options.duration = arguments.duration;
+    options.filter.clone_from(&arguments.filter);
+    let progress = ProgressBar::new_spinner();
+    let table = qanat_bench::echo::run(&options, &mut |message| {
         progress.set_message(message.to_owned());
         progress.tick();
     });

@@ -1,0 +1,275 @@
+//! `qanat bench echo`: what each way of echoing a packet costs, on one link, under one load (Arrakis' Table 1 and
+//! Figure 3): the driver alone, our stack, our stack with copies, Linux, DPDK.
+
+mod peers;
+
+use crate::harness::HarnessError;
+use crate::harness::alternate::{Run, alternate, common_placement, summarize};
+use crate::harness::cpu;
+use crate::harness::environment::Environment;
+use crate::harness::statistics::Summary;
+use crate::harness::table::{Column, Row, Table};
+use crate::harness::topology::Topology;
+use crate::load::echo::EchoReport;
+use peers::{Bench, Peer, peers_of};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// MTU of the veth.
+const MTU: u32 = 1_500;
+
+/// The links there is a table for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BenchLink {
+    /// Two kernels' ends, AF_XDP at ours.
+    Veth,
+    /// Shared memory between two processes.
+    Memif,
+    /// Memory between two threads.
+    Pair,
+}
+
+impl BenchLink {
+    fn name(self) -> &'static str {
+        match self {
+            BenchLink::Veth => "veth",
+            BenchLink::Memif => "memif",
+            BenchLink::Pair => "pair",
+        }
+    }
+}
+
+/// What to measure, and how long.
+#[derive(Clone, Debug)]
+pub struct EchoBenchOptions {
+    /// This program: runs the children `echo` and `load`.
+    pub program: PathBuf,
+    /// The link.
+    pub link: BenchLink,
+    /// Fewer cases and one short run each: under 50 s.
+    pub quick: bool,
+    /// Runs of each peer in each case; `None`: 5, quick 1.
+    pub repetitions: Option<usize>,
+    /// Length of a run's window; `None`: 1 s, quick 0.4 s.
+    pub duration: Option<Duration>,
+    /// Only cases whose name contains this.
+    pub filter: Option<String>,
+    /// Processor of the echo.
+    pub server_cpu: usize,
+    /// Processor of the load.
+    pub client_cpu: usize,
+}
+
+impl EchoBenchOptions {
+    /// The full table over `link`, the echo on processor 0, the load on 1.
+    pub fn new(program: PathBuf, link: BenchLink) -> EchoBenchOptions {
+        EchoBenchOptions {
+            program,
+            link,
+            quick: false,
+            repetitions: None,
+            duration: None,
+            filter: None,
+            server_cpu: 0,
+            client_cpu: 1,
+        }
+    }
+
+    fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 }).clamp(1, 1_000)
+    }
+
+    fn duration(&self) -> Duration {
+        self.duration.unwrap_or(Duration::from_millis(if self.quick { 400 } else { 1_000 }))
+    }
+}
+
+/// One way of loading.
+struct Case {
+    name: &'static str,
+    length: usize,
+    window: usize,
+    /// Peers that sleep take part.
+    latency: bool,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "64 bytes, 256 at once", length: 64, window: 256, latency: false },
+    Case { name: "1,024 bytes, 256 at once", length: 1_024, window: 256, latency: false },
+    Case { name: "64 bytes, one at a time", length: 64, window: 1, latency: true },
+    Case { name: "1,024 bytes, one at a time", length: 1_024, window: 1, latency: true },
+];
+
+/// Measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`HarnessError`], with what is missing or wrong.
+pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    check(options)?;
+    let wanted = |case: &&Case| options.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
+    let cases: Vec<&Case> = CASES.iter().filter(|case| !options.quick || case.length == 64).filter(wanted).collect();
+    if cases.is_empty() {
+        return Err(HarnessError::Option("no case's name contains that; try '64 bytes' or 'one at a time'".to_owned()));
+    }
+    let topology = match options.link {
+        BenchLink::Veth => Some(Topology::new(MTU)?),
+        _ => None,
+    };
+    let bench = Bench { options, topology: topology.as_ref() };
+    progress("waiting for a quiet machine");
+    let (busy, quiet) = cpu::wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    let mut environment = environment(options);
+    if !quiet {
+        let warning = format!("the machine was not quiet: a core was {:.0} % busy before the first run", busy * 100.0);
+        environment.warnings.push(warning);
+    }
+    let mut rows = Vec::new();
+    for case in cases {
+        let peers = peers_of(options.link, case.latency);
+        let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
+        let mut measure = |number: usize| {
+            let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
+            progress(&format!("{}: {}", case.name, peer.name()));
+            bench.measure(peer, case.length, case.window).map_err(|error| match error {
+                HarnessError::Child(message) => {
+                    HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
+                }
+                other => other,
+            })
+        };
+        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        rows.extend(case_rows(options, case, &peers, &runs, &mut environment.warnings));
+    }
+    Ok(Table {
+        title: format!("Echo over {}: driver, stack, kernel", options.link.name()),
+        command: command(options),
+        environment,
+        columns: columns(),
+        rows,
+        remarks: remarks(options.link),
+    })
+}
+
+fn check(options: &EchoBenchOptions) -> Result<(), HarnessError> {
+    let processors = cpu::count();
+    if options.server_cpu == options.client_cpu || options.server_cpu.max(options.client_cpu) >= processors {
+        return Err(HarnessError::Option(format!(
+            "echo on processor {} and load on {}: this machine has {processors}; two different ones are needed",
+            options.server_cpu, options.client_cpu
+        )));
+    }
+    Ok(())
+}
+
+fn environment(options: &EchoBenchOptions) -> Environment {
+    let mut environment = Environment::here();
+    environment.peers = vec!["qanat echo --raw, native, --copies: polling".to_owned()];
+    match options.link {
+        BenchLink::Veth => {
+            environment.peers.push("Linux: UDP socket, a datagram a call, or recvmmsg/sendmmsg of 64".to_owned());
+            environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the load's and our ends");
+        }
+        BenchLink::Memif => {
+            environment.peers.push(match peers::has_testpmd() {
+                true => "DPDK testpmd, 5tswap".to_owned(),
+                false => "no dpdk-testpmd here (apt-get install dpdk-dev): DPDK is left out".to_owned(),
+            });
+            environment.link =
+                "memif, rings of 1,024 descriptors; the echo is master (copies in and out), the load slave".to_owned();
+        }
+        BenchLink::Pair => environment.link = "pair: two threads of one process, a copy each way".to_owned(),
+    }
+    environment.pinning =
+        format!("echo on processor {}, load on {}: frames from a template", options.server_cpu, options.client_cpu);
+    environment
+}
+
+fn command(options: &EchoBenchOptions) -> String {
+    let mut command = format!("qanat bench echo --link {}", options.link.name());
+    if options.quick {
+        command.push_str(" --quick");
+    }
+    if let Some(filter) = &options.filter {
+        command.push_str(&format!(" --filter '{filter}'"));
+    }
+    command
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("packets_per_s", "packets/s", 0).with_spread(),
+        Column::new("ratio", "× raw", 2),
+        Column::new("gbit_per_s", "Gbit/s", 2),
+        Column::new("server_us", "µs/packet, echo's core", 2),
+        Column::new("both_us", "both cores", 2),
+        Column::new("p50_us", "p50 µs", 1),
+        Column::new("p99_us", "p99 µs", 1),
+        Column::new("lost", "lost", 0),
+    ]
+}
+
+fn case_rows(
+    options: &EchoBenchOptions,
+    case: &Case,
+    peers: &[Peer],
+    runs: &[Vec<Run<EchoReport>>],
+    warnings: &mut Vec<String>,
+) -> Vec<Row> {
+    let placement = common_placement(runs);
+    if placement.is_none() {
+        warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
+    }
+    let per_packet = |report: &EchoReport, cpus: &[usize]| {
+        let busy: f64 = cpus.iter().filter_map(|cpu| report.cpus.get(*cpu)).map(|times| times.busy_s()).sum();
+        (report.received > 0).then(|| busy * 1e6 / report.received as f64)
+    };
+    let raw = runs.first().and_then(|runs| summarize(runs, placement, |report| Some(report.packets_per_s)));
+    let both = [options.server_cpu, options.client_cpu];
+    peers
+        .iter()
+        .zip(runs)
+        .map(|(peer, runs)| {
+            let rate = summarize(runs, placement, |report| Some(report.packets_per_s));
+            let ratio = raw.filter(|raw| raw.median > 0.0).zip(rate).map(|(raw, rate)| Summary {
+                median: rate.median / raw.median,
+                min: rate.min / raw.median,
+                max: rate.max / raw.median,
+                count: rate.count,
+            });
+            Row {
+                case: case.name.to_owned(),
+                peer: peer.name().to_owned(),
+                values: vec![
+                    rate,
+                    ratio,
+                    summarize(runs, placement, |report| Some(report.gbit_per_s)),
+                    summarize(runs, placement, |report| per_packet(report, &both[..1])),
+                    summarize(runs, placement, |report| per_packet(report, &both)),
+                    summarize(runs, placement, |report| Some(report.round_trip_us.p50)),
+                    summarize(runs, placement, |report| Some(report.round_trip_us.p99)),
+                    summarize(runs, placement, |report| Some(report.lost as f64)),
+                ],
+                note: placement.map_or_else(|| "mixed".to_owned(), |placement| placement.to_string()),
+            }
+        })
+        .collect()
+}
+
+fn remarks(link: BenchLink) -> Vec<String> {
+    let mut remarks = vec![
+        "The load polls, and so do all echoes that don't say they sleep: their processors are always busy, and µs per \
+         packet is what a packet takes only where the echo is the limit."
+            .to_owned(),
+        "The last column says how far apart the processors were (near ≈ 55 ns, far ≈ 360 ns); a run during which that \
+         changed was made again."
+            .to_owned(),
+    ];
+    if link == BenchLink::Veth {
+        remarks.push(
+            "veth runs receive processing on the sender's processor: Linux' receive work is done by the load's core, \
+             and ours by Linux' echo's; compare both cores."
+                .to_owned(),
+        );
+    }
+    remarks
+}

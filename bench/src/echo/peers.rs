@@ -1,0 +1,255 @@
+//! The echoes compared, and one run of each.
+
+use super::{BenchLink, EchoBenchOptions};
+use crate::harness::HarnessError;
+use crate::harness::cpu;
+use crate::harness::process::{Running, Spec, start, wait_until};
+use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
+use crate::load::echo::link::{EchoLink, PairEcho};
+use crate::load::echo::{EchoLoadOptions, EchoReport};
+use qanat::StopHandle;
+use qanat_echo::LinkChoice;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const PORT: u16 = 7;
+const START_PATIENCE: Duration = Duration::from_secs(10);
+const WARM_UP: Duration = Duration::from_millis(200);
+/// How long DPDK takes from making its socket to forwarding.
+const DPDK_START: Duration = Duration::from_millis(1_500);
+/// What stands on the other end of a memif.
+const MEMIF_TARGET: &str = "10.77.0.2";
+/// Any address: `testpmd` takes every frame.
+const DPDK_MAC: &str = "02:00:00:00:00:09";
+
+/// An echo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Peer {
+    Raw,
+    Native,
+    Copies,
+    /// Native, asleep between packets.
+    Asleep,
+    LinuxSingle,
+    LinuxBatch,
+    /// A datagram a call, asleep between packets.
+    LinuxAsleep,
+    Dpdk,
+}
+
+impl Peer {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Peer::Raw => "raw (driver)",
+            Peer::Native => "native UDP",
+            Peer::Copies => "UDP with copies",
+            Peer::Asleep => "native UDP, sleeping",
+            Peer::LinuxSingle => "Linux, polling",
+            Peer::LinuxBatch => "Linux, mmsg",
+            Peer::LinuxAsleep => "Linux, sleeping",
+            Peer::Dpdk => "DPDK testpmd",
+        }
+    }
+}
+
+/// Whether DPDK's program is there.
+pub(super) fn has_testpmd() -> bool {
+    testpmd().is_some()
+}
+
+fn testpmd() -> Option<PathBuf> {
+    let paths = std::env::var_os("PATH")?;
+    std::env::split_paths(&paths).map(|path| path.join("dpdk-testpmd")).find(|path| path.exists())
+}
+
+/// Who takes part; the raw echo first: the others are compared with it.
+pub(super) fn peers_of(link: BenchLink, latency: bool) -> Vec<Peer> {
+    let mut peers = vec![Peer::Raw, Peer::Native, Peer::Copies];
+    match link {
+        BenchLink::Veth => {
+            peers.push(Peer::LinuxSingle);
+            peers.push(if latency { Peer::LinuxAsleep } else { Peer::LinuxBatch });
+        }
+        BenchLink::Memif if has_testpmd() => peers.push(Peer::Dpdk),
+        _ => {}
+    }
+    if latency && link != BenchLink::Pair {
+        peers.push(Peer::Asleep);
+    }
+    peers
+}
+
+pub(super) struct Bench<'a> {
+    pub(super) options: &'a EchoBenchOptions,
+    pub(super) topology: Option<&'a Topology>,
+}
+
+impl Bench<'_> {
+    /// One run: start the echo, load it, end it.
+    pub(super) fn measure(&self, peer: Peer, length: usize, window: usize) -> Result<EchoReport, HarnessError> {
+        match (self.options.link, self.topology) {
+            (BenchLink::Pair, _) => self.over_pair(peer, length, window),
+            (BenchLink::Veth, Some(topology)) => self.over_veth(topology, peer, length, window),
+            _ => self.over_memif(peer, length, window),
+        }
+    }
+
+    fn over_pair(&self, peer: Peer, length: usize, window: usize) -> Result<EchoReport, HarnessError> {
+        let target = format!("{MEMIF_TARGET}:{PORT}");
+        let target = target.parse().map_err(|_| HarnessError::Option(format!("{target} is no address")))?;
+        let mut options = EchoLoadOptions::new(target);
+        (options.length, options.window) = (length, window);
+        (options.duration, options.warm_up) = (self.options.duration(), WARM_UP);
+        let link = EchoLink {
+            choice: LinkChoice::Pair,
+            source: None,
+            peer: None,
+            namespace: None,
+            log2_ring_size: 10,
+            tcp: false,
+            pair: match peer {
+                Peer::Raw => PairEcho::Raw,
+                Peer::Copies => PairEcho::Copies,
+                _ => PairEcho::Native,
+            },
+            pair_cpu: Some(self.options.server_cpu),
+        };
+        let stop = StopHandle::new().map_err(|error| HarnessError::system("make a doorbell", error))?;
+        // On a thread of its own: the caller keeps its affinity.
+        let loading = || {
+            cpu::pin(self.options.client_cpu)?;
+            link.run(&options, &stop, &mut |_| {}).map_err(|error| HarnessError::Child(error.to_string()))
+        };
+        let outcome = std::thread::scope(|scope| scope.spawn(loading).join());
+        outcome.map_err(|_| HarnessError::Child("the load panicked".to_owned()))?
+    }
+
+    fn over_veth(
+        &self,
+        topology: &Topology,
+        peer: Peer,
+        length: usize,
+        window: usize,
+    ) -> Result<EchoReport, HarnessError> {
+        topology.set_offloads(Offloads::Default)?;
+        let own = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
+        let port = PORT.to_string();
+        let mut arguments = vec!["echo", "--json", "--port", &port];
+        let kernel = matches!(peer, Peer::LinuxSingle | Peer::LinuxBatch | Peer::LinuxAsleep);
+        if kernel {
+            arguments.extend(["--kernel", if peer == Peer::LinuxBatch { "batch" } else { "single" }]);
+        } else {
+            arguments.extend(["--direct", "--interface", topology.server_interface(), "--address", &own]);
+        }
+        arguments.extend(mode(peer));
+        let spec = Spec::new("qanat echo", &self.options.program, &arguments)
+            .placed(topology.server(), self.options.server_cpu);
+        let mut echo = start(&spec)?;
+        echo.read_line()?;
+        echo.drain();
+        let target = if kernel { SERVER_KERNEL } else { SERVER_OWN };
+        let source = topology.client_addresses(1).first().map_or_else(String::new, ToString::to_string);
+        let more = ["--source".to_owned(), source];
+        let client = self.load(&target.to_string(), length, window, echo.id(), &more);
+        let arguments: Vec<&str> = client.iter().map(String::as_str).collect();
+        let client = Spec::new("the load generator", &self.options.program, &arguments)
+            .placed(topology.client(), self.options.client_cpu);
+        self.report(&client, echo)
+    }
+
+    fn over_memif(&self, peer: Peer, length: usize, window: usize) -> Result<EchoReport, HarnessError> {
+        let path = std::env::temp_dir().join(format!("qanat-bench-echo-{}.sock", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        let (echo, more) = if peer == Peer::Dpdk {
+            (self.start_testpmd(&path)?, vec!["--peer-mac".to_owned(), DPDK_MAC.to_owned()])
+        } else {
+            let link = format!("memif:{}", path.display());
+            let port = PORT.to_string();
+            let mut arguments = vec!["echo", "--json", "--port", &port, "--link", &link];
+            arguments.extend(mode(peer));
+            let mut spec = Spec::new("qanat echo", &self.options.program, &arguments);
+            spec.cpu = Some(self.options.server_cpu);
+            let mut echo = start(&spec)?;
+            echo.read_line()?;
+            echo.drain();
+            (echo, Vec::new())
+        };
+        let mut client = self.load(MEMIF_TARGET, length, window, echo.id(), &more);
+        client.extend(["--link".to_owned(), format!("memif-slave:{}", path.display())]);
+        let arguments: Vec<&str> = client.iter().map(String::as_str).collect();
+        let mut spec = Spec::new("the load generator", &self.options.program, &arguments);
+        spec.cpu = Some(self.options.client_cpu);
+        let outcome = self.report(&spec, echo);
+        let _ = std::fs::remove_file(&path);
+        outcome
+    }
+
+    fn start_testpmd(&self, path: &Path) -> Result<Running, HarnessError> {
+        let program = testpmd().ok_or_else(|| HarnessError::Missing("dpdk-testpmd".to_owned()))?;
+        let cpu = self.options.server_cpu;
+        let device = format!("--vdev=net_memif0,role=server,socket={},socket-abstract=no", path.display());
+        let prefix = format!("--file-prefix=qanat-bench-{}", std::process::id());
+        // Two logical processors on one real one: the first only waits.
+        let lcores = format!("--lcores=0@{cpu},1@{cpu}");
+        let arguments = [
+            &lcores,
+            "--no-huge",
+            "--no-pci",
+            "--no-telemetry",
+            "-m",
+            "256",
+            "--iova-mode=va",
+            &device,
+            &prefix,
+            "--",
+            "--forward-mode=5tswap",
+            "--auto-start",
+            "--stats-period=60",
+            "--total-num-mbufs=4096",
+        ];
+        let mut running = start(&Spec::new("dpdk-testpmd", program, &arguments))?;
+        running.drain();
+        if !wait_until(START_PATIENCE, || path.exists() || !running.is_running()) || !running.is_running() {
+            return Err(running.failure("makes no socket"));
+        }
+        std::thread::sleep(DPDK_START);
+        Ok(running)
+    }
+
+    fn load(&self, target: &str, length: usize, window: usize, watch: u32, more: &[String]) -> Vec<String> {
+        let mut arguments: Vec<String> = ["load", "udp"].map(str::to_owned).to_vec();
+        arguments.push(format!("{target}:{PORT}"));
+        for (name, value) in [
+            ("--size", length.to_string()),
+            ("--window", window.to_string()),
+            ("--duration", format!("{}ms", self.options.duration().as_millis())),
+            ("--warm-up", format!("{}ms", WARM_UP.as_millis())),
+            ("--watch-process", watch.to_string()),
+        ] {
+            arguments.extend([name.to_owned(), value]);
+        }
+        arguments.push("--json".to_owned());
+        arguments.extend_from_slice(more);
+        arguments
+    }
+
+    /// Runs the client to its end and reads its report.
+    fn report(&self, client: &Spec, mut echo: Running) -> Result<EchoReport, HarnessError> {
+        let output = match start(client)?.output(self.options.duration() + START_PATIENCE) {
+            Ok(output) => output,
+            Err(error) if echo.is_running() => return Err(error),
+            Err(_) => return Err(echo.failure("died while it was loaded")),
+        };
+        let report = output.lines().rev().find_map(|line| serde_json::from_str(line).ok());
+        report.ok_or_else(|| HarnessError::Child(format!("no report in {output:?}")))
+    }
+}
+
+fn mode(peer: Peer) -> Vec<&'static str> {
+    match peer {
+        Peer::Raw => vec!["--raw", "--spin", "always"],
+        Peer::Copies => vec!["--copies", "--spin", "always"],
+        Peer::Asleep | Peer::LinuxAsleep => vec!["--spin", "never"],
+        _ => vec!["--spin", "always"],
+    }
+}
