@@ -3,6 +3,7 @@
 use clap::Args;
 use qanat::control::daemon::Daemon;
 use qanat::control::policy::Policy;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
@@ -49,6 +50,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if !rustix::process::geteuid().is_root() {
         return Err("the daemon needs root: run with sudo".to_owned());
     }
+    // Each client has a handful of descriptors here; the soft limit is for programs that use select.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let socket = policy.socket.clone();
     let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
     let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("signals: {e}"))?;

@@ -55,6 +55,7 @@ enum cause {
     DESTINATION_MAC,
     NOT_ADDRESSED,
     NO_QUEUE,
+    NOT_SWITCHED,
     CAUSES
 };
 
@@ -555,18 +556,20 @@ static __always_inline enum cause read(struct packet *packet, __u32 slot, const 
 // Whom a frame that may be sent is for: another VNIC, whose number is put into `to`, or the kernel.
 static __always_inline enum cause route(const struct vnic *vnic, __u32 slot, const struct packet *packet, struct ethhdr *ethernet, __u32 *to) {
     __u32 *owner = bpf_map_lookup_elem(&owners, &packet->peer);
-    if (same_mac(ethernet->h_dest, vnic->host_mac))
-        return PASSED_TO_KERNEL;
-    if (owner && *owner != slot && vnic->flags & FLAG_SWITCH) {
+    if (owner && *owner != slot) {
         __u32 other = *owner;
         struct vnic *neighbour = bpf_map_lookup_elem(&vnics, &other);
-        if (neighbour && neighbour->flags & FLAG_SWITCH &&
-            (same_mac(ethernet->h_dest, neighbour->mac) || (packet->is_neighbour && ethernet->h_dest[0] & 1))) {
+        // Not by way of the kernel either, which may forward.
+        if (!neighbour || !(vnic->flags & neighbour->flags & FLAG_SWITCH))
+            return NOT_SWITCHED;
+        if (same_mac(ethernet->h_dest, neighbour->mac) || (packet->is_neighbour && ethernet->h_dest[0] & 1)) {
             *to = other;
             return SWITCHED;
         }
-        return DESTINATION_MAC;
+        return same_mac(ethernet->h_dest, vnic->host_mac) ? PASSED_TO_KERNEL : DESTINATION_MAC;
     }
+    if (same_mac(ethernet->h_dest, vnic->host_mac))
+        return PASSED_TO_KERNEL;
     // Broadcast and multicast reach the kernel of this machine and no further.
     return ethernet->h_dest[0] & 1 ? PASSED_TO_KERNEL : DESTINATION_MAC;
 }

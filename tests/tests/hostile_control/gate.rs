@@ -363,7 +363,9 @@ fn flags_are_kept() {
         assert_eq!(fence.gate(&to_victim), (false, "switched".to_owned()));
         fence.set_flags(0);
         assert_eq!(fence.gate(&echo), (true, "no_filter".to_owned()), "no ICMP without the policy's word");
-        assert_eq!(fence.gate(&to_victim), (true, "destination_mac".to_owned()), "nor neighbours");
+        assert_eq!(fence.gate(&to_victim), (true, "not_switched".to_owned()), "nor neighbours");
+        let by_kernel = [&HOST_MAC, &to_victim[6..]].concat();
+        assert_eq!(fence.gate(&by_kernel), (true, "not_switched".to_owned()), "not by way of the kernel either");
         // What is not connected is nobody's.
         fence.tables.disconnect(ATTACKER, LOOPBACK, LOOPBACK, &[]);
         let verdict = fence.tables.judge(ATTACKER, Direction::Transmit, &echo, 1).expect("a test run");

@@ -4,7 +4,7 @@ use super::cards::{Control, rule, wish};
 use qanat::control::client::Session;
 use qanat::control::filter::{Direction, Filter};
 use qanat::control::protocol::{MESSAGE_BYTES_MAX, Request, VnicWish};
-use qanat_tests::e2e::{eventually, scenario};
+use qanat_tests::e2e::{Program, eventually, qanat, scenario};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
     SocketType, connect, recv, sendmsg, socket_with,
@@ -200,5 +200,85 @@ fn a_revoked_handle_is_closed() {
         drop(kept);
         std::thread::sleep(Duration::from_millis(50));
         assert_eq!(control.vnics().len(), 2, "a persistent card stays without handles");
+    });
+}
+
+#[test]
+fn nobody_fills_the_table_of_filters() {
+    scenario(|| {
+        let control = Control::generous();
+        let session = control.session();
+        let vnics: Vec<_> = (2..6).map(|last| session.create_vnic(wish(last, &[])).expect("a VNIC")).collect();
+        let mut added = 0;
+        let mut refusal = String::new();
+        'all: for vnic in &vnics {
+            for port in 1..=1_024u16 {
+                let filter = Filter::service(format!("tcp/{port}").parse().expect("a service"));
+                if let Err(error) = vnic.add_filter(Direction::Transmit, filter) {
+                    refusal = error.to_string();
+                    break 'all;
+                }
+                added += 1;
+            }
+        }
+        assert_eq!(added, 2_048, "{refusal}");
+        assert!(refusal.contains("2048 filters"), "{refusal}");
+        drop(vnics);
+        eventually("all are gone", Duration::from_secs(2), || control.vnics().is_empty());
+        assert!(session.create_vnic(wish(2, &["tcp"])).is_ok(), "and their rows are free");
+    });
+}
+
+#[test]
+fn strangers_cannot_even_ask_and_children_inherit_nothing() {
+    scenario(|| {
+        let control = Control::generous();
+        let session = control.session();
+        let vnic = session.create_vnic(wish(2, &[])).expect("a VNIC");
+        let _queue = vnic.open_queue(0, super::cards::PLAN).expect("a queue");
+        let filter = session.create_filter(Direction::Transmit, Filter::service("tcp".parse().expect("a service")));
+        let _filter = filter.expect("a filter");
+        let listing = Program::new("ls").arguments(["-l", "/proc/self/fd"]).succeeds().text();
+        let inherited: Vec<&str> =
+            listing.lines().filter(|line| line.contains("socket:") || line.contains("memfd")).collect();
+        assert!(inherited.is_empty(), "a child has {inherited:?}");
+        let path = control.socket.display().to_string();
+        let attempt = |group: &str| {
+            let text = std::fs::read(qanat()).expect("the command");
+            let directory = control.socket.parent().expect("a directory");
+            let command = directory.join("qanat");
+            std::fs::write(&command, text).expect("a copy");
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+            std::fs::set_permissions(&command, mode).expect("its mode");
+            Program::new("setpriv")
+                .arguments(["--reuid=65533", group, "--clear-groups"])
+                .arguments([command.as_os_str(), "limits".as_ref(), "--socket".as_ref(), path.as_ref()])
+                .run()
+        };
+        let stranger = attempt("--regid=65533");
+        assert!(stranger.code == Some(1) && stranger.stderr.contains("group"), "{stranger:?}");
+        assert_eq!(attempt("--regid=65534").code, Some(0), "a member of the group may");
+    });
+}
+
+#[test]
+fn figures_are_told_in_the_usual_format() {
+    scenario(|| {
+        let control = Control::start(&format!("metrics = \"127.0.0.1:9464\"\n{}", rule("")));
+        let mut named = wish(2, &[]);
+        named.name = "a \"quoted\\ name".to_owned();
+        let _vnic = control.session().create_vnic(named).expect("a VNIC");
+        let text =
+            Program::new("curl").arguments(["-sS", "-m", "5", "http://127.0.0.1:9464/metrics"]).succeeds().text();
+        assert!(text.contains("# TYPE qanat_vnics gauge\nqanat_vnics 1\n"), "{text}");
+        assert!(text.contains("name=\"a \\\"quoted\\\\ name\""), "{text}");
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').expect("a name and a value");
+            assert!(name.starts_with("qanat_") && value.parse::<f64>().is_ok(), "{line}");
+        }
+        // Readers that say nothing hold up nobody.
+        let silent: Vec<_> = (0..20).map(|_| std::net::TcpStream::connect("127.0.0.1:9464")).collect();
+        assert!(control.session().status().is_ok());
+        drop(silent);
     });
 }

@@ -7,6 +7,10 @@ use crate::policy::Rule;
 use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, VnicWish};
 use std::os::fd::OwnedFd;
 
+/// Services a VNIC is made with at most.
+const SERVICES_MAX: usize = 64;
+/// Filters of one user's VNICs together: a share of a table that all users share.
+const FILTERS_PER_USER_MAX: usize = 2_048;
 /// Letters of a VNIC's name at most.
 const NAME_MAX: usize = 64;
 
@@ -100,6 +104,9 @@ impl Daemon {
                 return Err(format!("address {address} is taken: choose another (--address)"));
             }
         }
+        if wish.services.len() > SERVICES_MAX {
+            return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
+        }
         for service in &wish.services {
             rule.check_filter(&Filter::service(*service))?;
         }
@@ -155,6 +162,16 @@ impl Daemon {
         Ok((Answer::Queue(status), Some(handed.socket)))
     }
 
+    /// Whether the owner of a VNIC may have one more filter.
+    fn check_filter_count(&self, slot: u32) -> Result<(), String> {
+        let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.user;
+        let count: usize = self.vnics.values().filter(|vnic| vnic.user == user).map(Vnic::filter_count).sum();
+        match count < FILTERS_PER_USER_MAX {
+            true => Ok(()),
+            false => Err(format!("user {user} has {count} filters, which is the most: delete some")),
+        }
+    }
+
     fn memory_in_use(&self, user: u32) -> u64 {
         self.vnics.values().filter(|vnic| vnic.user == user).flat_map(|vnic| vnic.queues.values()).sum()
     }
@@ -180,6 +197,9 @@ impl Daemon {
 
     fn assign(&mut self, slot: u32, beside: &[OwnedFd], wanted: bool) -> Served {
         let number = self.presented(beside)?;
+        if wanted {
+            self.check_filter_count(slot)?;
+        }
         let filter = self.filters.get(&number).ok_or("the filter is gone")?;
         let (direction, filter) = (filter.direction, filter.filter);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
@@ -196,6 +216,9 @@ impl Daemon {
     }
 
     fn change_filters(&mut self, slot: u32, direction: Direction, filter: Filter, add: bool) -> Served {
+        if add {
+            self.check_filter_count(slot)?;
+        }
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         // What a VNIC receives is its own affair; what it sends is the policy's.
         if add && direction == Direction::Transmit {

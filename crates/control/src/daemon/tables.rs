@@ -27,7 +27,7 @@ pub const OWNERS_MAX: u32 = (LIMITS_MAX - OWNER_LIMITS) / 2;
 const FRAME_OVERHEAD: u64 = 24;
 
 /// Fates of a frame, by their names in listings and metrics, and whether they are drops.
-pub const CAUSES: [(&str, bool); 21] = [
+pub const CAUSES: [(&str, bool); 22] = [
     ("passed_to_kernel", false),
     ("switched", false),
     ("delivered", false),
@@ -49,6 +49,7 @@ pub const CAUSES: [(&str, bool); 21] = [
     ("destination_mac", true),
     ("not_addressed", true),
     ("no_queue", true),
+    ("not_switched", true),
 ];
 
 /// ICMP echo and errors allowed.

@@ -227,6 +227,11 @@ impl Vnic {
         Ok(handed)
     }
 
+    /// Filters that count for it.
+    pub(super) fn filter_count(&self) -> usize {
+        self.filters.iter().map(Vec::len).sum::<usize>() + self.assigned.len()
+    }
+
     pub(super) fn status(&self, tables: &Tables) -> VnicStatus {
         let direction = |direction: Direction| {
             let own = self.filters.get(direction as usize).into_iter().flatten();
