@@ -22,19 +22,22 @@ pub struct FlowKey {
 
 const MAPPED: u128 = 0xffff_0000_0000;
 
-fn to_bits(address: IpAddr) -> u128 {
+/// An address as bits, IPv4 in mapped form.
+pub(crate) fn to_bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => MAPPED | u128::from(v4.to_bits()),
         IpAddr::V6(v6) => v6.to_bits(),
     }
 }
 
+/// Whether these bits are an IPv4 address's.
+#[inline]
+pub(crate) fn is_mapped(bits: u128) -> bool {
+    bits >> 32 == MAPPED >> 32
+}
+
 fn from_bits(bits: u128) -> IpAddr {
-    if bits >> 32 == MAPPED >> 32 {
-        IpAddr::V4(Ipv4Addr::from_bits(bits as u32))
-    } else {
-        IpAddr::V6(Ipv6Addr::from_bits(bits))
-    }
+    if is_mapped(bits) { IpAddr::V4(Ipv4Addr::from_bits(bits as u32)) } else { IpAddr::V6(Ipv6Addr::from_bits(bits)) }
 }
 
 impl FlowKey {
@@ -78,7 +81,7 @@ impl FlowKey {
 
     #[inline]
     pub(crate) fn hash_into(&self, hasher: &mut (impl Hasher + ?Sized)) {
-        if self.local >> 32 == MAPPED >> 32 && self.remote >> 32 == MAPPED >> 32 {
+        if is_mapped(self.local) && is_mapped(self.remote) {
             hasher.write_u64((self.local as u64) << 32 | (self.remote as u64 & 0xffff_ffff));
         } else {
             hasher.write_u128(self.local);

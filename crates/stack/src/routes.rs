@@ -3,6 +3,7 @@
 use crate::Config;
 use crate::default_router::DefaultRouters;
 use crate::duplicate_address::AddressState;
+use crate::flow::{is_mapped, to_bits};
 use qanat_nic::Time;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,9 +11,39 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug)]
 struct Interface {
     address: IpAddr,
-    prefix_length: u8,
+    /// As bits, IPv4 in mapped form, so that one comparison serves both.
+    bits: u128,
+    /// Ones where the prefix is.
+    mask: u128,
+    /// The prefix has a broadcast address: IPv4, and at least two hosts (RFC 3021).
+    has_broadcast: bool,
     state: AddressState,
 }
+
+impl Interface {
+    fn new(address: IpAddr, prefix_length: u8) -> Interface {
+        let (length, has_broadcast) = match address {
+            IpAddr::V4(_) => (96 + u32::from(prefix_length.min(32)), prefix_length < 31),
+            IpAddr::V6(_) => (u32::from(prefix_length.min(128)), false),
+        };
+        let mask = u128::MAX.checked_shl(128 - length).unwrap_or(0);
+        Interface { address, bits: to_bits(address), mask, has_broadcast, state: AddressState::Usable }
+    }
+
+    #[inline]
+    fn reaches(&self, bits: u128) -> bool {
+        // A short IPv6 prefix must not take in IPv4.
+        (self.bits ^ bits) & self.mask == 0 && is_mapped(self.bits) == is_mapped(bits)
+    }
+
+    #[inline]
+    fn is_broadcast(&self, bits: u128) -> bool {
+        self.has_broadcast && self.reaches(bits) && bits | self.mask == u128::MAX
+    }
+}
+
+/// 255.255.255.255 in mapped form.
+const LIMITED_BROADCAST: u128 = 0xffff_ffff_ffff;
 
 /// What is local, and where everything else goes.
 pub(crate) struct Routes {
@@ -22,25 +53,9 @@ pub(crate) struct Routes {
     pub(crate) routers: DefaultRouters,
 }
 
-fn same_prefix(a: IpAddr, b: IpAddr, length: u8) -> bool {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
-            (a.to_bits() ^ b.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
-            (a.to_bits() ^ b.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
-}
-
 impl Routes {
     pub(crate) fn new(config: &Config, now: Time) -> Routes {
-        let state = AddressState::Usable;
-        let interface = |&(address, prefix_length): &(IpAddr, u8)| Interface { address, prefix_length, state };
-        let interfaces = config.addresses.iter().map(interface).collect();
+        let interfaces = config.addresses.iter().map(|&(address, length)| Interface::new(address, length)).collect();
         let routers = DefaultRouters::new(config.accept_router_advertisements && !config.shared_address, now);
         let gateway_v4 = config.gateways.iter().find_map(|gateway| match gateway {
             IpAddr::V4(v4) => Some(*v4),
@@ -95,28 +110,30 @@ impl Routes {
         {
             return true;
         }
-        self.interfaces.iter().any(|interface| same_prefix(interface.address, address, interface.prefix_length))
-            && !self.is_broadcast(address)
+        let bits = to_bits(address);
+        self.interfaces.iter().any(|interface| interface.reaches(bits)) && !self.is_broadcast(address)
     }
 
     /// Whether `address` is the limited broadcast address or that of a local IPv4 prefix.
     pub(crate) fn is_broadcast(&self, address: IpAddr) -> bool {
-        let IpAddr::V4(v4) = address else { return false };
-        v4.is_broadcast()
-            || self.interfaces.iter().any(|interface| {
-                let host_mask = u32::MAX.checked_shr(u32::from(interface.prefix_length)).unwrap_or(0);
-                interface.prefix_length < 31
-                    && same_prefix(interface.address, address, interface.prefix_length)
-                    && v4.to_bits() & host_mask == host_mask
-            })
+        let bits = to_bits(address);
+        bits == LIMITED_BROADCAST || self.interfaces.iter().any(|interface| interface.is_broadcast(bits))
     }
 
     /// The neighbour a packet to `destination` goes through; `None`: no route, or not a unicast address.
     pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<IpAddr> {
-        if destination.is_multicast() || destination.is_unspecified() || self.is_broadcast(destination) {
+        let bits = to_bits(destination);
+        if destination.is_multicast() || destination.is_unspecified() || bits == LIMITED_BROADCAST {
             return None;
         }
-        if self.is_on_link(destination) {
+        let mut on_link = matches!(destination, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        for interface in self.interfaces.iter().filter(|interface| interface.reaches(bits)) {
+            if interface.is_broadcast(bits) {
+                return None;
+            }
+            on_link = true;
+        }
+        if on_link {
             return Some(destination);
         }
         match destination {
@@ -136,7 +153,7 @@ impl Routes {
         };
         let link_local = |address: IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
         of_family()
-            .find(|interface| same_prefix(interface.address, destination, interface.prefix_length))
+            .find(|interface| interface.reaches(to_bits(destination)))
             .or_else(|| of_family().find(|interface| link_local(interface.address) == link_local(destination)))
             .or_else(|| of_family().next())
             .map(|interface| interface.address)
