@@ -306,9 +306,14 @@ fn check_memory_file(file: &OwnedFd, length: u64) -> Result<(), String> {
     if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || seals.contains(SealFlags::WRITE) {
         return Err("frame memory must be sealed against shrinking and growing, and writable".to_owned());
     }
-    let size = fstat(file).map_err(|error| say("look at frame memory", error))?.st_size;
-    match u64::try_from(size) == Ok(length) && length > 0 {
+    let status = fstat(file).map_err(|error| say("look at frame memory", error))?;
+    let size = status.st_size;
+    if u64::try_from(size) != Ok(length) || length == 0 {
+        return Err(format!("frame memory has {size} bytes, the plan {length}: they must be the same"));
+    }
+    // Pages the daemon's own registering would bring into being would be the daemon's, and its time.
+    match u64::try_from(status.st_blocks).is_ok_and(|blocks| blocks.saturating_mul(512) >= length) {
         true => Ok(()),
-        false => Err(format!("frame memory has {size} bytes, the plan {length}: they must be the same")),
+        false => Err("frame memory must be allocated (fallocate) before it is registered".to_owned()),
     }
 }
