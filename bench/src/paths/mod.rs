@@ -149,7 +149,7 @@ fn table() -> Table {
                 SHARE_MIN_PERCENT,
                 100.0 - SHARE_MIN_PERCENT
             ),
-            "Our receiver offers a window of 6 MiB, where Linux tunes its own up to as much.".to_owned(),
+            "Both receivers tune their windows themselves, up to 6 MiB.".to_owned(),
         ],
     };
     table.environment.link = "two veth devices (MTU 1500), `qanat delay` between them".to_owned();

@@ -15,10 +15,6 @@ use std::time::Duration;
 /// Lent to our stack at once for each connection: more than any path here holds.
 const LENT_PIECES: u32 = 16;
 const PIECE_BYTES: u32 = 1 << 20;
-/// As far as Linux' receive window grows by itself (`tcp_rmem`); ours doesn't grow, so it is given.
-const RECEIVE_WINDOW_BYTES: u32 = 6 << 20;
-/// Frames for such a window out of order.
-const RECEIVE_FRAMES_MAX: usize = 12_288;
 
 /// Runs our stack in the first namespace, beside the kernel's.
 pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Result<(), Failure> {
@@ -30,10 +26,7 @@ pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Re
     let plan = MemoryPlan { receive_frames: 16_384, transmit_frames: 16_384, ..MemoryPlan::default() };
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let seed = entropy().map_err(|error| error.to_string())?;
-    let mut config = attachment.config().clone();
-    config.tcp.receive_window = RECEIVE_WINDOW_BYTES;
-    config.tcp.receive_frames_max = RECEIVE_FRAMES_MAX;
-    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
+    let mut runtime = Runtime::new(Box::new(vnic), attachment.config().clone(), seed);
     let options = RuntimeOptions { grace: Duration::ZERO, ..RuntimeOptions::default() };
     runtime.run(&mut service, stop, options, &mut |_, _| {}).map_err(|error| error.to_string())
 }
