@@ -25,7 +25,9 @@ Examples:
   sudo qanat echo --raw                         in the driver: addresses swapped, no stack
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
   qanat echo --kernel batch --port 7007         over kernel sockets, to compare with
-  qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end")]
+  qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end
+The kernel on the other end of a veth leaves its checksums to the peer, and --raw only swaps: for kernel clients
+`ethtool -K qanat0 tx off` first.")]
 pub struct Arguments {
     /// In the driver itself: addresses swapped, the buffer sent back
     #[arg(long, conflicts_with_all = ["copies", "kernel", "udp", "tcp"])]

@@ -62,11 +62,9 @@ pub fn run(
         if stop.is_requested() {
             return Ok(figures);
         }
-        if turns.is_multiple_of(256) || !polls {
-            if observed.elapsed() >= OBSERVE_INTERVAL {
-                observe(&figures);
-                observed = Instant::now();
-            }
+        if (turns.is_multiple_of(256) || !polls) && observed.elapsed() >= OBSERVE_INTERVAL {
+            observe(&figures);
+            observed = Instant::now();
         }
     }
 }

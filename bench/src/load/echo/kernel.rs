@@ -93,7 +93,7 @@ mod tests {
             while let Ok((length, peer)) = echo.recv_from(&mut bytes) {
                 count += 1;
                 // One in ten is lost.
-                if count % 10 != 0 {
+                if !count.is_multiple_of(10) {
                     echo.send_to(&bytes[..length], peer).unwrap();
                 }
             }

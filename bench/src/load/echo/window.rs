@@ -123,9 +123,6 @@ impl Window {
 
     /// Moves time on: what is due, what is lost, which phase it is. Whether the run goes on.
     pub fn tick(&mut self, now: Time) -> bool {
-        if let Some(schedule) = &mut self.schedule {
-            schedule.advance(now);
-        }
         if now.since(self.swept) * 4 >= self.timeout {
             self.swept = now;
             for (number, slot) in self.slots.iter_mut().enumerate() {
@@ -147,6 +144,10 @@ impl Window {
                 self.schedule = Schedule::new(now, self.rate_per_s, BACKLOG_MAX);
             }
             self.observed = (now, 0);
+        }
+        // After the schedule may have begun anew with the window.
+        if let Some(schedule) = &mut self.schedule {
+            schedule.advance(now);
         }
         now < self.window_end
     }
