@@ -275,7 +275,7 @@ mod tests {
     fn mistakes_are_named() {
         for (text, word) in [
             ("hosts = []", "hosts"),
-            ("host = [\"10.0.0.1\"]", "10.0.0.1/24"),
+            ("host = [\"10.0.0.1\"]", "10.77.0.1/24"),
             ("metrics = \"0.0.0.0:9464\"", "127.0.0.1"),
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
