@@ -251,6 +251,7 @@ fn a_reload_and_a_stop_leave_downloads_alone() {
         // Their first byte was taken above.
         assert!(large.rest().expect("the streamed download").ends_with(&content), "it is whole");
         assert!(middle.rest().expect("the cached download").ends_with(&content[..9 << 20]), "it is whole");
+        drop((large, middle));
         let stopped = server.wait();
         assert_eq!((stopped.code, stopped.leaks()), (Some(0), vec![]));
 
