@@ -1,8 +1,8 @@
 //! [`Service`]: one event handler; [`Context`]: the commands it may issue.
 
 use crate::{
-    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Pool, Source, Time,
-    TimerId, UdpSocketId,
+    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Pool,
+    Source, Time, TimerId, UdpSocketId,
 };
 use qanat_nic::Vnic;
 use qanat_stack::Stack;
@@ -181,11 +181,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`CommandError::Stale`].
-    pub fn advertise_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Duration,
-    ) -> Result<(), CommandError> {
+    pub fn advertise_user_timeout(&mut self, connection: ConnectionId, timeout: Duration) -> Result<(), CommandError> {
         self.stack.advertise_user_timeout(self.now, connection, timeout)
     }
 

@@ -148,7 +148,7 @@ fn an_address_somebody_has() {
     assert_eq!(both([Off, Optimistic]), [(AddressState::Usable, 0), (AddressState::Duplicate, 1)]);
     // Both on trial: whoever asks second tells the first, or neither gets it.
     let outcome = both([On, On]);
-    assert!(outcome.iter().any(|end| *end == (AddressState::Duplicate, 1)), "{outcome:?}");
+    assert!(outcome.contains(&(AddressState::Duplicate, 1)), "{outcome:?}");
     assert!(outcome.iter().filter(|end| end.0 == AddressState::Usable).count() <= 1, "{outcome:?}");
 }
 

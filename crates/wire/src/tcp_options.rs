@@ -283,9 +283,14 @@ impl Options {
     #[inline]
     pub fn sum(&self) -> u16 {
         let Timestamps { value, echo } = match *self {
-            Options { mss: None, window_scale: None, sack_permitted: false, timestamps, sack_blocks, user_timeout: None }
-                if sack_blocks.is_empty() =>
-            {
+            Options {
+                mss: None,
+                window_scale: None,
+                sack_permitted: false,
+                timestamps,
+                sack_blocks,
+                user_timeout: None,
+            } if sack_blocks.is_empty() => {
                 let Some(timestamps) = timestamps else { return 0 };
                 timestamps
             }

@@ -19,7 +19,8 @@ use qanat_nic::{
 };
 use qanat_stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat_stack::{
-    Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Stack,
+    Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions,
+    ListenerId, Stack,
 };
 use qanat_wire::ethernet::MacAddress;
 use std::collections::{HashMap, VecDeque};
@@ -186,9 +187,7 @@ impl SocketOptions {
                 };
                 stack.set_keepalive(now, connection, on.then_some(keepalive))
             }
-            "TCP_USER_TIMEOUT" => {
-                stack.set_user_timeout(now, connection, self.value(name).map(Duration::from_millis))
-            }
+            "TCP_USER_TIMEOUT" => stack.set_user_timeout(now, connection, self.value(name).map(Duration::from_millis)),
             "QANAT_ADVERTISE_USER_TIMEOUT" => {
                 let timeout = Duration::from_millis(self.value(name).unwrap_or(0));
                 stack.advertise_user_timeout(now, connection, timeout)

@@ -37,8 +37,8 @@ impl Connection {
             gap = Duration::from_nanos(smoothed.saturating_mul(u64::from(length)).saturating_mul(10) / rate_x10);
         }
         let rate = self.extras.as_deref().map_or(0, |extras| extras.pacing_rate);
-        if rate > 0 {
-            gap = gap.max(Duration::from_nanos(u64::from(length).saturating_mul(1_000_000_000) / rate));
+        if let Some(nanoseconds) = u64::from(length).saturating_mul(1_000_000_000).checked_div(rate) {
+            gap = gap.max(Duration::from_nanos(nanoseconds));
         }
         let earliest = Time::from_nanos(env.now.as_nanos().saturating_sub(CATCH_UP.as_nanos() as u64));
         self.pacing_next = self.pacing_next.max(earliest) + gap;
