@@ -5,7 +5,7 @@ use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VnicStatus, VnicWish, receive,
     send,
 };
-use qanat_nic::af_xdp::{HandedCard, HandedQueue, RingSizes};
+use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::{AfXdp, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
@@ -223,17 +223,20 @@ impl VnicHandle {
         let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
         let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
         let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
-        let (answer, mut beside) = ask(self.as_fd(), Request::OpenQueue(wish), &[file.as_fd()])?;
-        let (Answer::Queue(status), Some(socket)) = (answer, beside.pop()) else {
+        let (answer, beside) = ask(self.as_fd(), Request::OpenQueue(wish), &[file.as_fd()])?;
+        let mut beside = beside.into_iter();
+        let (Answer::Queue(status), Some(socket)) = (answer, beside.next()) else {
             return Err(ClientError::Unexpected);
         };
+        let injector = HandedInjector::from_descriptors(beside);
         let rings = RingSizes {
             fill: status.fill,
             receive: status.receive,
             transmit: status.transmit,
             completion: status.completion,
         };
-        let handed = HandedQueue { socket, rings, metadata_bytes: status.metadata_bytes, scatter: status.scatter };
+        let (metadata_bytes, scatter) = (status.metadata_bytes, status.scatter);
+        let handed = HandedQueue { socket, rings, metadata_bytes, scatter, injector };
         let card = HandedCard { mac: MacAddress(self.status.mac), mtu: self.status.mtu, queue, is_veth: true };
         handed.open(memory, card).map_err(ClientError::Device)
     }

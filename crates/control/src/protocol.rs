@@ -22,8 +22,8 @@ pub const VERSION: u16 = 1;
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer at most: a status of many VNICs is long.
 pub const ANSWER_BYTES_MAX: usize = 512 * 1024;
-/// Descriptors beside a message at most.
-pub const DESCRIPTORS_MAX: usize = 4;
+/// Descriptors beside a message at most: a queue's socket, and the four of its injector.
+pub const DESCRIPTORS_MAX: usize = 5;
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/qanat/control.sock";
 
@@ -44,7 +44,8 @@ pub struct Envelope<T> {
 pub enum Request {
     /// Make a VNIC; answered with its handle as descriptor.
     CreateVnic(VnicWish),
-    /// On a VNIC's handle, with a memory file as descriptor: open a queue; answered with its socket as descriptor.
+    /// On a VNIC's handle, with a memory file as descriptor: open a queue; answered with its socket as descriptor, and with an
+    /// injector's where the kernel has it.
     OpenQueue(QueueWish),
     /// Make a filter; answered with its handle as descriptor.
     CreateFilter {

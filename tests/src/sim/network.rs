@@ -50,7 +50,8 @@ pub struct Pools {
 impl Network {
     /// Any network TCP must get through: up to a few percent of every fault, any delay, MTU from 576 to 9000.
     pub fn any(random: &mut Random) -> Network {
-        let mut network = Network { mtu: random.pick(&[576, 600, 1280, 1400, 1500, 1500, 1500, 9_000]), ..Network::default() };
+        let mut network =
+            Network { mtu: random.pick(&[576, 600, 1280, 1400, 1500, 1500, 1500, 9_000]), ..Network::default() };
         // Every fourth network is faultless: what goes wrong there goes wrong everywhere.
         let faulty = !random.one_in(4);
         for direction in 0..2 {

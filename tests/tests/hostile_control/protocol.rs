@@ -1,6 +1,7 @@
 //! The control socket, abused.
 
 use super::cards::{Control, rule, wish};
+use super::running::descriptors;
 use qanat::control::client::Session;
 use qanat::control::filter::{Direction, Filter};
 use qanat::control::protocol::{MESSAGE_BYTES_MAX, Request, VnicWish};
@@ -76,7 +77,7 @@ fn nonsense_is_cut_off() {
             assert!(answer.is_empty() || answer.contains("refused"), "{name}: {answer}");
             assert!(say(&socket, STATUS, 0).is_empty(), "{name}: whoever talks nonsense is cut off");
         }
-        let before = std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
+        let before = descriptors();
         let socket = raw(&control);
         say(&socket, STATUS, 60);
         assert!(say(&socket, STATUS, 0).is_empty(), "too many descriptors");
@@ -84,9 +85,7 @@ fn nonsense_is_cut_off() {
         for _ in 0..50 {
             assert!(say(&raw(&control), STATUS, 4).contains("uptime_s"), "some too many are closed");
         }
-        eventually("descriptors sent along are closed", Duration::from_secs(1), || {
-            std::fs::read_dir("/proc/self/fd").expect("descriptors").count() <= before
-        });
+        eventually("descriptors sent along are closed", Duration::from_secs(5), || descriptors() <= before);
         assert!(control.vnics().is_empty());
     });
 }
@@ -120,7 +119,7 @@ fn nobody_shuts_others_out() {
         let start = Instant::now();
         assert!(control.session().status().is_ok());
         println!("{sent} requests thrown in; an honest one took {:?}", start.elapsed());
-        assert!(start.elapsed() < Duration::from_millis(500));
+        assert!(start.elapsed() < Duration::from_secs(5));
         assert!(say(&flooder, STATUS, 0).len() < 65_536);
     });
 }

@@ -4,6 +4,7 @@
 
 mod metrics;
 mod serve;
+mod spare;
 pub mod tables;
 mod vnic;
 
@@ -17,6 +18,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
     socketpair, sockopt,
 };
+use spare::Spares;
 use std::collections::{BTreeMap, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -81,6 +83,7 @@ struct Owner {
 pub struct Daemon {
     policy: Policy,
     tables: Tables,
+    spares: Spares,
     /// Of the VNICs' ends: nothing is in it but them.
     ends: Namespace,
     epoll: OwnedFd,
@@ -120,6 +123,7 @@ impl Daemon {
         let mut daemon = Daemon {
             policy,
             tables,
+            spares: Spares::start(),
             ends,
             epoll,
             endpoints: HashMap::new(),
@@ -210,19 +214,19 @@ impl Daemon {
     }
 
     fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) {
-        let (answer, descriptor) = match self.serve(role, peer, request, beside) {
-            Ok((answer, descriptor)) => {
+        let (answer, descriptors) = match self.serve(role, peer, request, beside) {
+            Ok(served) => {
                 self.requests[0] += 1;
-                (answer, descriptor)
+                served
             }
             Err(why) => {
                 self.requests[1] += 1;
                 (self.log)(&format!("refused user {} (process {}): {why}", peer.user, peer.process));
-                (Answer::Refused(why), None)
+                (Answer::Refused(why), Vec::new())
             }
         };
         let Some(endpoint) = self.endpoints.get(&token) else { return };
-        let beside: Vec<BorrowedFd<'_>> = descriptor.iter().map(AsFd::as_fd).collect();
+        let beside: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         // A client that does not read its answers is not waited for.
         if let Err(fault) = send(endpoint.fd.as_fd(), answer, &beside) {
             self.cut_off(token, &format!("its answer could not be sent: {fault}"));

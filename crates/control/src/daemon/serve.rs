@@ -5,6 +5,7 @@ use super::{Daemon, FilterObject, Peer, Role, inode, tables};
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Rule;
 use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, VnicWish};
+use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 
 /// Services a VNIC is made with at most.
@@ -14,7 +15,8 @@ const FILTERS_PER_USER_MAX: usize = 2_048;
 /// Letters of a VNIC's name at most.
 const NAME_MAX: usize = 64;
 
-type Served = Result<(Answer, Option<OwnedFd>), String>;
+/// An answer and the descriptors that go with it.
+type Served = Result<(Answer, Vec<OwnedFd>), String>;
 
 impl Daemon {
     /// Does what is asked. Descriptors beside the request are closed after it.
@@ -29,14 +31,14 @@ impl Daemon {
             (Role::Session, Request::DeleteVnic { vnic }) => {
                 self.owned(peer, vnic)?;
                 self.delete_vnic(vnic, "asked to");
-                Ok((Answer::Done, None))
+                Ok((Answer::Done, Vec::new()))
             }
-            (Role::Session, Request::Status) => Ok((Answer::Status(self.status(peer)), None)),
-            (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), None)),
-            (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), None)),
+            (Role::Session, Request::Status) => Ok((Answer::Status(self.status(peer)), Vec::new())),
+            (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), Vec::new())),
+            (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), Vec::new())),
             (Role::Session, Request::Stop) if peer.user == 0 => {
                 self.stopping = true;
-                Ok((Answer::Done, None))
+                Ok((Answer::Done, Vec::new()))
             }
             (Role::Session, Request::Metrics | Request::Stop) => {
                 Err("only root may ask this: run with sudo".to_owned())
@@ -113,7 +115,8 @@ impl Daemon {
         let free = |slot: &u32| !self.vnics.contains_key(slot);
         let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
         let owner = self.owner_number(peer.user, [rule.transmit, rule.receive])?;
-        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host: &self.policy.host };
+        let host = &self.policy.host;
+        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host, spares: &self.spares };
         let made = Vnic::make(&mut site, slot, wish, rule, owner, (peer.user, peer.process));
         let vnic = match made {
             Ok(vnic) => vnic,
@@ -138,7 +141,7 @@ impl Daemon {
         let (_, handle) = self.make_handle(Role::Vnic(slot), peer)?;
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         vnic.handles += 1;
-        Ok((Answer::Vnic(vnic.status(&self.tables)), Some(handle)))
+        Ok((Answer::Vnic(vnic.status(&self.tables)), vec![handle]))
     }
 
     fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
@@ -149,7 +152,8 @@ impl Daemon {
         let used = self.memory_in_use(user);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         let left = (vnic.rule.memory_mib << 20).saturating_sub(used);
-        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host: &self.policy.host };
+        let host = &self.policy.host;
+        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host, spares: &self.spares };
         let handed = vnic.open_queue(&mut site, wish, file, left)?;
         let status = QueueStatus {
             fill: handed.rings.fill,
@@ -159,7 +163,9 @@ impl Daemon {
             metadata_bytes: handed.metadata_bytes,
             scatter: handed.scatter,
         };
-        Ok((Answer::Queue(status), Some(handed.socket)))
+        let mut beside = vec![handed.socket];
+        beside.extend(handed.injector.into_iter().flat_map(HandedInjector::into_descriptors));
+        Ok((Answer::Queue(status), beside))
     }
 
     /// Whether the owner of a VNIC may have one more filter.
@@ -183,7 +189,7 @@ impl Daemon {
         let (number, handle) = self.make_handle(Role::Filter, peer)?;
         let inode = self.endpoints.get(&number).map_or(0, |endpoint| endpoint.inode);
         self.filters.insert(number, FilterObject { direction, filter, inode });
-        Ok((Answer::Filter(number), Some(handle)))
+        Ok((Answer::Filter(number), vec![handle]))
     }
 
     /// The filter whose handle came along: a descriptor of exactly the end given away.
@@ -212,7 +218,7 @@ impl Daemon {
             vnic.assigned = before;
             return Err(error);
         }
-        Ok((Answer::Done, None))
+        Ok((Answer::Done, Vec::new()))
     }
 
     fn change_filters(&mut self, slot: u32, direction: Direction, filter: Filter, add: bool) -> Served {
@@ -240,7 +246,7 @@ impl Daemon {
             }
             return Err(error);
         }
-        Ok((Answer::Done, None))
+        Ok((Answer::Done, Vec::new()))
     }
 
     fn set_rate(&mut self, slot: u32, direction: Direction, rate: Rate) -> Served {
@@ -251,7 +257,7 @@ impl Daemon {
         };
         vnic.rule.check_rate(ceiling, rate)?;
         vnic.set_rate(&mut self.tables, direction, rate)?;
-        Ok((Answer::Done, None))
+        Ok((Answer::Done, Vec::new()))
     }
 
     fn limits(&self, peer: Peer) -> Result<Limits, String> {

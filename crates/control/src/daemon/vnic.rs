@@ -1,5 +1,6 @@
 //! One VNIC: its veth device, its rows in the tables, its queues.
 
+use super::spare::Spares;
 use super::tables::{FLAG_ICMP, FLAG_SWITCH, Tables, VnicRow, say};
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Rule;
@@ -26,6 +27,7 @@ pub(super) struct Site<'a> {
     pub(super) ends: &'a Namespace,
     /// The kernel's addresses.
     pub(super) host: &'a [(IpAddr, u8)],
+    pub(super) spares: &'a Spares,
 }
 
 /// A VNIC.
@@ -221,7 +223,9 @@ impl Vnic {
             ));
         }
         check_memory_file(file, length)?;
-        let handed = hand_over(&self.end, site.ends, queue, file.as_fd(), plan).map_err(|error| error.to_string())?;
+        let injector = site.spares.take();
+        let handed = hand_over(&self.end, site.ends, queue, file.as_fd(), plan, injector);
+        let handed = handed.map_err(|error| error.to_string())?;
         site.tables.set_socket(self.slot, queue, handed.socket.as_fd())?;
         self.queues.insert(queue, length);
         Ok(handed)

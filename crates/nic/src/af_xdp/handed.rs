@@ -7,6 +7,7 @@
 //! The socket's descriptor is all the authority there is: whoever has it reads and writes the rings and the memory, and
 //! can neither bind it elsewhere nor open another.
 
+use super::inject::{HandedInjector, Injector, PreparedInjector};
 use super::queue::{AfXdp, Card, LINK_HEADER_MAX, RECEIVE_HEADROOM, memory_error, shrink, stock};
 use super::socket::{Socket, SocketConfig, bind, prepare};
 use super::{Mode, RingSizes};
@@ -28,6 +29,8 @@ pub struct HandedQueue {
     pub metadata_bytes: u32,
     /// Packets may consist of several frames.
     pub scatter: bool,
+    /// Sends large batches without socket buffers.
+    pub injector: Option<HandedInjector>,
 }
 
 /// The card a handed queue belongs to.
@@ -45,7 +48,7 @@ pub struct HandedCard {
 
 /// The control plane's half: registers the memory in `file` with a new socket and binds it to a queue of `link`, which
 /// is in `namespace`. The caller has checked that the file is a memory file of `plan`'s length, sealed against
-/// shrinking. The memory stays pinned as long as the socket lives.
+/// shrinking. The memory stays pinned as long as the socket lives. Without an `injector` everything is sent by the ring.
 ///
 /// # Errors
 /// Those of [`QueueOpener::open`](super::QueueOpener::open).
@@ -55,6 +58,7 @@ pub fn hand_over(
     queue: u32,
     file: BorrowedFd<'_>,
     plan: MemoryPlan,
+    injector: Option<PreparedInjector>,
 ) -> Result<HandedQueue, DeviceError> {
     // Mapped here only until it is registered: the kernel keeps the pages themselves.
     let region = plan.map_memory_file(file).map_err(memory_error)?;
@@ -76,7 +80,12 @@ pub fn hand_over(
     let region: &Region = &region;
     let (socket, metadata_bytes) = prepare(&config, region)?;
     bind(std::os::fd::AsFd::as_fd(&socket), &config)?;
-    Ok(HandedQueue { socket, rings, metadata_bytes, scatter })
+    // What it sends arrives at the device's other end like everything else: before the gate.
+    let injector = match scatter {
+        true => None,
+        false => injector.and_then(|injector| injector.hand_over(link.index, namespace).ok()),
+    };
+    Ok(HandedQueue { socket, rings, metadata_bytes, scatter, injector })
 }
 
 fn needs_scatter(mtu: u32, plan: MemoryPlan) -> bool {
@@ -89,12 +98,15 @@ impl HandedQueue {
     /// # Errors
     /// What mapping says.
     pub fn open(self, memory: FrameMemory, card: HandedCard) -> Result<AfXdp, DeviceError> {
-        let HandedQueue { socket, rings, metadata_bytes, scatter } = self;
+        let HandedQueue { socket, rings, metadata_bytes, scatter, injector } = self;
         let shift = memory.region.frame_size().trailing_zeros();
         let mut socket = Socket::map(socket, rings, metadata_bytes)?;
         let lent_count = stock(&mut socket.fill, &memory.receive, shift);
         let HandedCard { mac, mtu, queue, is_veth } = card;
         let card = Card { mac, mtu, is_veth, scatter };
-        Ok(AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, None))
+        let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, None);
+        // The gate at the other end keeps it ready to take injected frames.
+        queue.use_injector(injector.and_then(|injector| Injector::over(injector, None).ok()));
+        Ok(queue)
     }
 }

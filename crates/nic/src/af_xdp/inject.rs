@@ -69,12 +69,11 @@ pub(super) fn is_worthwhile(frames: usize, bytes: usize) -> bool {
     frames * SAVED_NS_PER_FRAME + bytes / BYTES_PER_SAVED_NS >= CALL_NS
 }
 
-/// The program, loaded for one sender and one device. What it hands over is all the authority a sender needs, and no
-/// more: an unprivileged process that was handed them sends through this device, from its own memory.
-pub(super) struct InjectorProgram {
+/// The program, loaded for one sender: made ready ahead of time, for it takes some 50 ms. What it hands over is all the
+/// authority a sender needs, and no more: an unprivileged process that was handed it sends through one device, from its
+/// own memory.
+pub struct PreparedInjector {
     object: Ebpf,
-    index: u32,
-    device_namespace: Namespace,
     attachment: OwnedFd,
     private_namespace: Namespace,
 }
@@ -88,6 +87,19 @@ pub struct HandedInjector {
     pub batch: OwnedFd,
     /// The program's attachment and the namespace it is in: as long as they are held, runs are quick, whoever else dies.
     pub attachment: (OwnedFd, OwnedFd),
+}
+
+impl HandedInjector {
+    /// As they travel.
+    pub fn into_descriptors(self) -> [OwnedFd; 4] {
+        [self.program, self.batch, self.attachment.0, self.attachment.1]
+    }
+
+    /// As they arrive; `None` if it isn't four.
+    pub fn from_descriptors(mut descriptors: impl Iterator<Item = OwnedFd>) -> Option<HandedInjector> {
+        let mut next = || descriptors.next();
+        Some(HandedInjector { program: next()?, batch: next()?, attachment: (next()?, next()?) })
+    }
 }
 
 /// A sender's way through the program.
@@ -126,36 +138,31 @@ struct TestRun {
     padding: u32,
 }
 
-impl InjectorProgram {
-    /// Loads the program for a device of `namespace` (`None`: the calling thread's).
+impl PreparedInjector {
+    /// Loads the program.
     ///
     /// # Errors
     /// What the system says.
-    pub(super) fn load(link: &Link, namespace: Option<&Namespace>) -> Result<InjectorProgram, DeviceError> {
+    pub fn load() -> Result<PreparedInjector, DeviceError> {
         let system = |error| DeviceError::system(LOADING, error);
         let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
-        let private = Namespace::anonymous().map_err(system)?;
-        let attachment = private.within(|| attach(&mut object)).map_err(system)??;
-        let device_namespace = match namespace {
-            Some(namespace) => namespace.clone(),
-            None => Namespace::current().map_err(system)?,
-        };
-        let index = link.index;
-        let name_device = || -> Result<(), DeviceError> {
-            // The program holds the map.
-            let mut devices: DevMap<MapData> = map(&mut object, "devices")?;
-            devices.set(0, index, None, 0).map_err(|error| system(io::Error::other(error)))
-        };
-        device_namespace.within(name_device).map_err(system)??;
-        Ok(InjectorProgram { object, index, device_namespace, attachment, private_namespace: private })
+        let private_namespace = Namespace::anonymous().map_err(system)?;
+        let attachment = private_namespace.within(|| attach(&mut object)).map_err(system)??;
+        Ok(PreparedInjector { object, attachment, private_namespace })
     }
 
-    /// What a sender needs, to outlive this. For one sender only: the batch is its own.
+    /// Names the device, and gives what a sender needs to outlive this. For one sender only: the batch is its own.
     ///
     /// # Errors
-    /// What duplicating descriptors says.
-    pub(super) fn hand_over(mut self) -> Result<HandedInjector, DeviceError> {
+    /// What the system says.
+    pub(super) fn hand_over(mut self, index: u32, namespace: &Namespace) -> Result<HandedInjector, DeviceError> {
         let system = |error| DeviceError::system(LOADING, error);
+        let name_device = || -> Result<(), DeviceError> {
+            // The program holds the map.
+            let mut devices: DevMap<MapData> = map(&mut self.object, "devices")?;
+            devices.set(0, index, None, 0).map_err(|error| system(io::Error::other(error)))
+        };
+        namespace.within(name_device).map_err(system)??;
         let program = program(&mut self.object)?.fd().map_err(|error| load_error(error.into()))?;
         let program = program.as_fd().try_clone_to_owned().map_err(system)?;
         let Some(Map::Array(batches)) = self.object.map("batches") else {
@@ -174,9 +181,13 @@ impl Injector {
     /// [`DeviceError::KernelTooOld`] where it would not be quicker than the ring; else what the system says.
     pub(super) fn open(link: &Link, namespace: Option<&Namespace>) -> Result<Injector, DeviceError> {
         let system = |error| DeviceError::system(LOADING, error);
-        let loaded = InjectorProgram::load(link, namespace)?;
-        let observer = loaded.device_namespace.within(|| Observer::open(loaded.index)).map_err(system)?;
-        Injector::over(loaded.hand_over()?, Some(observer.map_err(system)?))
+        let namespace = match namespace {
+            Some(namespace) => namespace.clone(),
+            None => Namespace::current().map_err(system)?,
+        };
+        let index = link.index;
+        let observer = namespace.within(|| Observer::open(index)).and_then(|opened| opened).map_err(system)?;
+        Injector::over(PreparedInjector::load()?.hand_over(index, &namespace)?, Some(observer))
     }
 
     /// Over a program somebody else loaded. Needs no privilege.

@@ -12,6 +12,7 @@ mod ring;
 mod socket;
 
 pub use handed::{HandedCard, HandedQueue, hand_over};
+pub use inject::{HandedInjector, PreparedInjector};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
 
