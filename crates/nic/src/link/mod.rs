@@ -4,16 +4,18 @@ mod ethtool;
 mod namespace;
 pub(crate) mod netlink;
 mod observer;
+mod program;
 
-pub use ethtool::{Feature, driver, set_feature};
+pub use ethtool::{Feature, driver, keep_vlan_tags, set_feature};
 pub use namespace::{Namespace, in_namespace};
 pub(crate) use observer::Observer;
+pub use program::{ask_program, set_generic_xdp, set_xdp};
 
 use netlink::{Message, Refusal, find, request, text, u32_at};
 use qanat_wire::ethernet::MacAddress;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
 const IFLA_XDP_PROG_ID: u16 = 4;
 const VETH_INFO_PEER: u16 = 1;
@@ -173,23 +175,6 @@ pub fn add_peer_address(index: u32, address: IpAddr, peer: IpAddr) -> io::Result
     header.extend(index.to_ne_bytes());
     let message = Message::new(libc::RTM_NEWADDR, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &header);
     request(message.attribute(libc::IFA_LOCAL, &own).attribute(libc::IFA_ADDRESS, &other))?;
-    Ok(())
-}
-
-/// Attaches an XDP program natively to an interface, in place of any other, for as long as the interface exists: unlike
-/// an attachment by `bpf_link`, it outlives the process.
-///
-/// # Errors
-/// What netlink says.
-pub fn set_xdp(index: u32, program: BorrowedFd<'_>) -> io::Result<()> {
-    const IFLA_XDP_FD: u16 = 1;
-    const IFLA_XDP_FLAGS: u16 = 3;
-    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
-    let message = Message::new(libc::RTM_SETLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0));
-    request(message.nest(libc::IFLA_XDP, &[], |xdp| {
-        xdp.attribute(IFLA_XDP_FD, &program.as_raw_fd().to_ne_bytes())
-            .attribute(IFLA_XDP_FLAGS, &XDP_FLAGS_DRV_MODE.to_ne_bytes())
-    }))?;
     Ok(())
 }
 
