@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::time::{Clock, Time};
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -389,6 +390,14 @@ impl<V: Vnic, C: Clock> Vnic for Fault<V, C> {
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.inner.doorbell()
+    }
+
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        self.inner.claim_address(address)
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        self.inner.release_address(address);
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -7,6 +7,7 @@ use crate::memory::{Frame, Pool};
 use crate::time::Clock;
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
 use std::io::{self, BufWriter, Write};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -156,6 +157,14 @@ impl<V: Vnic, C: Clock, W: Write> Vnic for Pcap<V, C, W> {
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.inner.doorbell()
+    }
+
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        self.inner.claim_address(address)
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        self.inner.release_address(address);
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -15,6 +15,7 @@ use crate::time::{Clock, Time};
 use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -255,6 +256,14 @@ impl<V: Vnic, C: Clock> Vnic for SimulatedLink<V, C> {
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         self.inner.doorbell()
+    }
+
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        self.inner.claim_address(address)
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        self.inner.release_address(address);
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -2,6 +2,7 @@
 
 use crate::memory::{Frame, Pool};
 use qanat_wire::ethernet::MacAddress;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
@@ -139,6 +140,19 @@ pub trait Vnic {
     /// A descriptor that polls readable when frames can be received; `None` if the device must be polled.
     fn doorbell(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Has the device let through what is for `address` too, neighbour discovery about it included; whether it does. For
+    /// an address found while running: those known at opening the device was opened with.
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        // A device without a filter lets everything through.
+        let _ = address;
+        true
+    }
+
+    /// Takes back [`claim_address`](Vnic::claim_address).
+    fn release_address(&mut self, address: IpAddr) {
+        let _ = address;
+    }
+
     /// Counters.
     fn statistics(&self) -> VnicStatistics;
 }
@@ -179,6 +193,14 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn doorbell(&self) -> Option<BorrowedFd<'_>> {
         (**self).doorbell()
+    }
+
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        (**self).claim_address(address)
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        (**self).release_address(address);
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -4,6 +4,7 @@
 //! thread that will use the queue and opened there into an [`AfXdp`], which is a [`Vnic`](crate::Vnic). The program stays
 //! attached as long as the interface or one of its queues is open, and never longer than the process lives.
 
+mod copies;
 mod handed;
 mod inject;
 mod program;
@@ -11,7 +12,7 @@ mod queue;
 mod ring;
 mod socket;
 
-pub use handed::{HandedCard, HandedQueue, hand_over};
+pub use handed::{HandedCard, HandedQueue, Outlet, hand_over, hand_over_through};
 pub use inject::{HandedInjector, PreparedInjector};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
@@ -19,7 +20,9 @@ pub use queue::{AfXdp, open_pair};
 use crate::error::DeviceError;
 use crate::link::{self, Link, Namespace};
 use crate::plan::MemoryPlan;
+use aya::maps::{MapData, RingBuf};
 use program::Program;
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -66,6 +69,12 @@ pub struct AttachConfig {
     pub queues: u32,
     /// What to take from the kernel.
     pub rules: Vec<Rule>,
+    /// The 802.1Q VLAN in which the rules hold, 1 to 4094; `None`: untagged frames. The device is told to leave tags in
+    /// received frames (rx-vlan-offload off); a veth's other end must do so too (`ethtool -K PEER txvlan off`).
+    pub vlan: Option<u16>,
+    /// Give queue 0 copies of what is for all nodes of the link: IPv6 router advertisements, and queries for multicast
+    /// listeners. The kernel gets them all the same.
+    pub all_nodes: bool,
     /// Copy or not.
     pub mode: Mode,
     /// Ring sizes.
@@ -87,6 +96,8 @@ impl Default for AttachConfig {
             namespace: None,
             queues: 1,
             rules: Vec::new(),
+            vlan: None,
+            all_nodes: false,
             mode: Mode::Auto,
             rings: RingSizes::default(),
             transmit_scatter: false,
@@ -141,7 +152,14 @@ impl Interface {
             }
             let driver = link::driver(name).unwrap_or_default();
             let mut program = Program::attach(link.index, name, link.mtu, &driver)?;
+            program.set_link(config.vlan.unwrap_or(0), config.all_nodes)?;
             program.set_rules(&config.rules)?;
+            if config.vlan.is_some() {
+                // A tag taken out by the device is where an XDP program doesn't see it.
+                link::keep_vlan_tags(name).map_err(|error| DeviceError::Invalid {
+                    reason: format!("{name} can't leave VLAN tags in frames ({error}): see `ethtool -k {name}`"),
+                })?;
+            }
             Ok((link, driver, program))
         };
         let (link, driver, program) = match &config.namespace {
@@ -210,6 +228,22 @@ impl QueueOpener {
         AfXdp::open(self, plan)
     }
 
+    /// The ring of copies, if this queue is to read it and no other does.
+    fn take_copies(&self) -> Option<RingBuf<MapData>> {
+        if self.queue != 0 {
+            return None;
+        }
+        self.attachment.program().take_copies()
+    }
+
+    fn claim(&self, address: IpAddr) -> Result<(), DeviceError> {
+        self.attachment.program().claim(address)
+    }
+
+    fn release(&self, address: IpAddr) -> Result<(), DeviceError> {
+        self.attachment.program().release(address)
+    }
+
     fn register(&self, socket: BorrowedFd<'_>) -> Result<(), DeviceError> {
         self.attachment.program().set_socket(self.queue, socket)
     }
@@ -221,6 +255,11 @@ fn check(config: &AttachConfig) -> Result<(), DeviceError> {
     if !sizes.iter().all(|size| size.is_power_of_two() && (64..=65_536).contains(size)) {
         let reason = format!("ring sizes {sizes:?}: must be powers of two from 64 to 65536");
         return Err(DeviceError::Invalid { reason });
+    }
+    if let Some(vlan) = config.vlan
+        && !(1..=4_094).contains(&vlan)
+    {
+        return Err(DeviceError::Invalid { reason: format!("VLAN {vlan}: 1 to 4094") });
     }
     if config.queues == 0 || config.queues > QUEUES_MAX {
         return Err(DeviceError::Invalid { reason: format!("{} queues: 1 to {QUEUES_MAX}", config.queues) });

@@ -3,7 +3,7 @@
 //! Layouts here are the twins of `bpf/steer.c`.
 
 use crate::error::DeviceError;
-use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, XskMap};
+use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfError, Pod};
 use std::collections::BTreeSet;
@@ -90,7 +90,26 @@ pub struct Verdicts {
     pub malformed: u64,
     /// Taken: by the rule that takes every frame.
     pub taken_everything: u64,
+    /// For all nodes of the link: left to the kernel, and copied to us.
+    pub copied: u64,
+    /// The same, but too long to be copied (1,016 bytes), or too many at once.
+    pub copy_lost: u64,
 }
+
+/// What holds for all rules.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Settings {
+    everything: u32,
+    vlan: u32,
+    copies: u32,
+}
+
+// SAFETY: plain integers without padding.
+unsafe impl Pod for Settings {}
+
+/// A frame for all nodes as the program copies it: its length, a reserved word, its bytes.
+const COPY_HEADER: usize = 8;
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
@@ -115,7 +134,10 @@ const _: () = assert!(size_of::<Ownership>() == 4 + 8 * SERVICES_MAX);
 /// The attached program. Dropping it detaches it.
 pub(super) struct Program {
     sockets: XskMap<MapData>,
-    everything: Array<MapData, u32>,
+    settings: Array<MapData, Settings>,
+    set: Settings,
+    /// Until a queue takes it.
+    copies: Option<RingBuf<MapData>>,
     addresses_v4: HashMap<MapData, u32, Ownership>,
     addresses_v6: HashMap<MapData, [u8; 16], Ownership>,
     verdicts: PerCpuArray<MapData, u64>,
@@ -142,7 +164,9 @@ impl Program {
         };
         Ok(Program {
             sockets: map(&mut object, "sockets")?,
-            everything: map(&mut object, "everything")?,
+            settings: map(&mut object, "settings")?,
+            set: Settings::default(),
+            copies: Some(map(&mut object, "copies")?),
             addresses_v4: map(&mut object, "addresses_v4")?,
             addresses_v6: map(&mut object, "addresses_v6")?,
             verdicts: map(&mut object, "verdicts")?,
@@ -161,8 +185,8 @@ impl Program {
     /// Replaces the rules: new ones first, so that an address in both is never without.
     pub(super) fn set_rules(&mut self, rules: &[Rule]) -> Result<(), DeviceError> {
         let what = "set steering rules";
-        let everything = rules.iter().any(|rule| rule.take == Take::Everything);
-        self.everything.set(0, u32::from(everything), 0).map_err(|error| map_error(what, error))?;
+        self.set.everything = u32::from(rules.iter().any(|rule| rule.take == Take::Everything));
+        self.settings.set(0, self.set, 0).map_err(|error| map_error(what, error))?;
         let ownerships = check(rules)?;
         let kept: BTreeSet<IpAddr> = ownerships.iter().map(|(address, _)| *address).collect();
         // The old ones must go first if both don't fit.
@@ -172,16 +196,50 @@ impl Program {
             self.remove(&stale).map_err(|error| map_error(what, error))?;
         }
         for (address, ownership) in ownerships {
-            match address {
-                IpAddr::V4(address) => self.addresses_v4.insert(u32::from_ne_bytes(address.octets()), ownership, 0),
-                IpAddr::V6(address) => self.addresses_v6.insert(address.octets(), ownership, 0),
-            }
-            .map_err(|error| map_error(what, error))?;
-            self.rules.insert(address);
+            self.insert(address, ownership).map_err(|error| map_error(what, error))?;
         }
         if !overfull {
             self.remove(&stale).map_err(|error| map_error(what, error))?;
         }
+        Ok(())
+    }
+
+    /// The VLAN in which rules hold (0: untagged frames), and whether to copy what is for all nodes.
+    pub(super) fn set_link(&mut self, vlan: u16, copies: bool) -> Result<(), DeviceError> {
+        (self.set.vlan, self.set.copies) = (vlan.into(), copies.into());
+        self.settings.set(0, self.set, 0).map_err(|error| map_error("set up steering", error))
+    }
+
+    /// Takes everything for one more address.
+    pub(super) fn claim(&mut self, address: IpAddr) -> Result<(), DeviceError> {
+        let what = "steer to a further address";
+        if self.rules.len() >= ADDRESSES_MAX {
+            let reason = format!("{ADDRESSES_MAX} own addresses already");
+            return Err(DeviceError::Invalid { reason });
+        }
+        let whole = Ownership { whole: 1, ..Ownership::default() };
+        self.insert(address, whole).map_err(|error| map_error(what, error))
+    }
+
+    /// Leaves an address to the kernel again.
+    pub(super) fn release(&mut self, address: IpAddr) -> Result<(), DeviceError> {
+        if !self.rules.contains(&address) {
+            return Ok(());
+        }
+        self.remove(&[address]).map_err(|error| map_error("leave an address to the kernel", error))
+    }
+
+    /// The ring of copies, for a queue to read; `None`: another has it.
+    pub(super) fn take_copies(&mut self) -> Option<RingBuf<MapData>> {
+        self.copies.take().filter(|_| self.set.copies != 0)
+    }
+
+    fn insert(&mut self, address: IpAddr, ownership: Ownership) -> Result<(), MapError> {
+        match address {
+            IpAddr::V4(address) => self.addresses_v4.insert(u32::from_ne_bytes(address.octets()), ownership, 0)?,
+            IpAddr::V6(address) => self.addresses_v6.insert(address.octets(), ownership, 0)?,
+        }
+        self.rules.insert(address);
         Ok(())
     }
 
@@ -212,8 +270,17 @@ impl Program {
             no_socket: read(6)?,
             malformed: read(7)?,
             taken_everything: read(8)?,
+            copied: read(9)?,
+            copy_lost: read(10)?,
         })
     }
+}
+
+/// The frame in an entry of the ring of copies.
+pub(super) fn copied_frame(entry: &[u8]) -> Option<&[u8]> {
+    let (length, rest) = entry.split_first_chunk::<4>()?;
+    let length = u32::from_ne_bytes(*length) as usize;
+    rest.get(COPY_HEADER - 4..)?.get(..length)
 }
 
 /// Rules about addresses, in the program's form.
@@ -339,6 +406,13 @@ pub(super) fn map_error(what: &'static str, error: MapError) -> DeviceError {
 mod tests {
     use super::*;
     use std::net::Ipv4Addr;
+
+    #[test]
+    fn copies_have_the_length_they_say() {
+        assert_eq!(copied_frame(&[2, 0, 0, 0, 0, 0, 0, 0, 7, 8, 9]), Some([7, 8].as_slice()));
+        assert_eq!(copied_frame(&[4, 0, 0, 0, 0, 0, 0, 0, 7, 8, 9]), None);
+        assert_eq!(copied_frame(&[1, 0, 0, 0, 0]), None);
+    }
 
     #[test]
     fn rules_are_checked() {

@@ -8,6 +8,7 @@
 //!
 //! A frame is in exactly one of: its pool, a `Frame`, the kernel (fill ring … receive ring), `in_flight`.
 
+use super::copies::Copies;
 use super::inject::{self, Injector};
 use super::ring::Producer;
 use super::socket::{BIND_WAIT, Socket, SocketConfig};
@@ -20,6 +21,7 @@ use crate::vnic::{
 };
 use libc::xdp_desc;
 use qanat_wire::ethernet::MacAddress;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -65,8 +67,9 @@ pub struct AfXdp {
     capabilities: Capabilities,
     statistics: VnicStatistics,
     queue: u32,
+    copies: Option<Copies>,
     /// Keeps the XDP program; a queue handed over by the control plane has it kept there.
-    _opener: Option<QueueOpener>,
+    opener: Option<QueueOpener>,
 }
 
 /// What a queue must know of its interface.
@@ -175,7 +178,8 @@ impl AfXdp {
             socket,
             memory,
             queue,
-            _opener: opener,
+            copies: opener.as_ref().and_then(QueueOpener::take_copies).map(Copies::new),
+            opener,
         }
     }
 
@@ -436,8 +440,16 @@ impl Vnic for AfXdp {
             self.statistics.receive_frames += u64::from(count);
             self.lent_count -= count;
         }
+        let mut count = count as usize;
+        if let Some(copies) = &mut self.copies {
+            let room = frames_max.saturating_sub(count);
+            let (copied, bytes) = copies.receive(&self.memory.receive, frames, room, count == 0);
+            self.statistics.receive_frames += copied;
+            self.statistics.receive_bytes += bytes;
+            count += copied as usize;
+        }
         self.refill();
-        count as usize
+        count
     }
 
     fn transmit_room(&mut self) -> usize {
@@ -538,6 +550,17 @@ impl Vnic for AfXdp {
         Some(self.socket.as_fd())
     }
 
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        self.opener.as_ref().is_some_and(|opener| opener.claim(address).is_ok())
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        if let Some(opener) = &self.opener {
+            // What is left in the map takes frames that the stack then drops, counted.
+            let _ = opener.release(address);
+        }
+    }
+
     fn statistics(&self) -> VnicStatistics {
         let kernel = self.socket.kernel_statistics();
         // The device counts for all queues what either way lost; the first queue reports it.
@@ -550,7 +573,7 @@ impl Vnic for AfXdp {
             transmit_lost,
             // Copy mode counts each such drop under both names (`xsk_rcv`, `xp_alloc`); a zero-copy driver asks for
             // buffers ahead, so that an empty fill ring need not have cost a frame, and counts drops by itself.
-            receive_no_buffer: kernel.rx_dropped,
+            receive_no_buffer: kernel.rx_dropped + self.copies.as_ref().map_or(0, |copies| copies.lost),
             receive_ring_full: kernel.rx_ring_full,
             transmit_invalid: self.statistics.transmit_invalid.saturating_add(kernel.tx_invalid_descs),
             ..self.statistics

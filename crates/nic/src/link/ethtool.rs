@@ -5,6 +5,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x3;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+/// The device takes the VLAN tag out of received frames and hands it over beside them.
+const FLAG_RECEIVE_VLAN: u32 = 1 << 8;
 const DRIVER_INFORMATION_BYTES: usize = 196;
 
 /// An offload of an interface.
@@ -37,6 +41,21 @@ impl Feature {
 /// `EOPNOTSUPP` if the driver can't, `EPERM`, `ENODEV`.
 pub fn set_feature(interface: &str, feature: Feature, on: bool) -> io::Result<()> {
     let mut value = [feature.set_command(), u32::from(on)];
+    request(interface, value.as_mut_ptr().cast())
+}
+
+/// Has an interface of the calling thread's namespace leave VLAN tags in received frames (`ethtool -K … rxvlan off`). The
+/// kernel's own VLAN interfaces over it go on working: the kernel takes them out then.
+///
+/// # Errors
+/// `EINVAL` or `EOPNOTSUPP` if the driver can't do otherwise, `EPERM`, `ENODEV`.
+pub fn keep_vlan_tags(interface: &str) -> io::Result<()> {
+    let mut value = [ETHTOOL_GFLAGS, 0];
+    request(interface, value.as_mut_ptr().cast())?;
+    if value[1] & FLAG_RECEIVE_VLAN == 0 {
+        return Ok(());
+    }
+    let mut value = [ETHTOOL_SFLAGS, value[1] & !FLAG_RECEIVE_VLAN];
     request(interface, value.as_mut_ptr().cast())
 }
 
