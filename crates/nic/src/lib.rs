@@ -5,6 +5,7 @@
 //! Everything here is single-threaded by construction (`!Send` once opened): one queue, one thread (DESIGN §2).
 
 pub mod af_xdp;
+pub mod breakdown;
 mod checksum;
 mod error;
 pub mod fault;
@@ -17,6 +18,7 @@ mod plan;
 mod random;
 pub mod sim;
 mod time;
+pub mod uring;
 pub mod veth;
 mod vnic;
 

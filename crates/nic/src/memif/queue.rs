@@ -302,17 +302,20 @@ impl Memif {
         }
         let mut received = 0;
         while waiting > 0 {
-            let Some(packet) = self.next_packet(waiting)? else { break };
-            let pieces = packet.pieces.get(..packet.count).unwrap_or_default();
             let room = frames_max - received;
-            let got = match self.end {
-                End::Slave { .. } => self.take_back(pieces, frames, room)?,
-                End::Master { .. } => self.copy_in(pieces, frames, room)?,
+            let first = self.receive.read(self.taken);
+            let (got, count) = if first.continues {
+                let Some(packet) = self.next_packet(waiting)? else { break };
+                let pieces = packet.pieces.get(..packet.count).unwrap_or_default();
+                (self.take(pieces, frames, room)?, packet.count as u16)
+            } else {
+                // Nearly always.
+                (self.take(std::slice::from_ref(&first), frames, room)?, 1)
             };
             let Some(got) = got else { break };
             received += got;
-            self.taken = self.taken.wrapping_add(packet.count as u16);
-            waiting -= packet.count as u16;
+            self.taken = self.taken.wrapping_add(count);
+            waiting -= count;
         }
         self.statistics.receive_frames += received as u64;
         match self.end {
@@ -321,6 +324,19 @@ impl Memif {
             End::Master { .. } => self.receive.tail().store(self.taken, Ordering::Release),
         }
         Ok(received)
+    }
+
+    #[inline]
+    fn take(
+        &mut self,
+        pieces: &[Descriptor],
+        frames: &mut Vec<Frame>,
+        room: usize,
+    ) -> Result<Option<usize>, Violation> {
+        match self.end {
+            End::Slave { .. } => self.take_back(pieces, frames, room),
+            End::Master { .. } => self.copy_in(pieces, frames, room),
+        }
     }
 
     /// Slave: frames it had posted come back with a packet in them. `None`: no room.
@@ -489,6 +505,34 @@ impl Memif {
     /// Master: copies the frame into buffers the slave has posted.
     fn copy_out(&mut self, buffer: TransmitBuffer) -> Result<Option<TransmitBuffer>, Violation> {
         let free = self.slots_free()?;
+        let End::Master { regions } = &self.end else { return Ok(Some(buffer)) };
+        let bytes = buffer.frame().bytes();
+        if free == 0 {
+            self.statistics.transmit_ring_full += 1;
+            return Ok(Some(buffer));
+        }
+        let first = self.transmit.read(self.filled);
+        if bytes.len() > first.length as usize {
+            return self.copy_out_in_pieces(buffer, free);
+        }
+        // Nearly always: one buffer is enough.
+        let place = resolve(regions, first)?;
+        // SAFETY: `place` names first.length bytes of a live mapping of the peer's, checked just now, at least bytes.len();
+        // nobody in this process has references into that mapping.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.as_ptr(), bytes.len()) };
+        self.transmit.write(self.filled, Descriptor { continues: false, length: bytes.len() as u32, ..first });
+        self.statistics.transmit_bytes += bytes.len() as u64;
+        self.filled = self.filled.wrapping_add(1);
+        Ok(None)
+    }
+
+    /// Master: the same into several buffers of a slave whose buffers are small.
+    #[cold]
+    fn copy_out_in_pieces(
+        &mut self,
+        buffer: TransmitBuffer,
+        free: u16,
+    ) -> Result<Option<TransmitBuffer>, Violation> {
         let End::Master { regions } = &self.end else { return Ok(Some(buffer)) };
         let bytes = buffer.frame().bytes();
         let mut targets = [(NonNull::<u8>::dangling(), Descriptor::default()); PIECES_MAX];
