@@ -1,6 +1,6 @@
 //! The application's side: ask the daemon, get handles.
 
-use crate::filter::{Direction, Filter, Rate};
+use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VnicStatus, VnicWish, receive,
     send,
@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// A daemon that takes longer hangs.
@@ -93,6 +93,7 @@ fn done(answer: (Answer, Vec<OwnedFd>)) -> Result<(), ClientError> {
 #[derive(Debug)]
 pub struct Session {
     socket: OwnedFd,
+    path: PathBuf,
 }
 
 impl Session {
@@ -109,7 +110,7 @@ impl Session {
             Ok(socket)
         };
         let socket = open().map_err(|error| ClientError::Unreachable(path.to_owned(), error.into()))?;
-        Ok(Session { socket })
+        Ok(Session { socket, path: path.to_owned() })
     }
 
     /// Asks anything.
@@ -125,7 +126,7 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn create_vnic(&self, wish: VnicWish) -> Result<VnicHandle, ClientError> {
-        VnicHandle::from_answer(ask(self.socket.as_fd(), Request::CreateVnic(wish), &[])?)
+        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), Request::CreateVnic(wish), &[])?)
     }
 
     /// A new handle of a VNIC of this user.
@@ -133,19 +134,45 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn open_vnic(&self, vnic: u32) -> Result<VnicHandle, ClientError> {
-        VnicHandle::from_answer(ask(self.socket.as_fd(), Request::OpenVnic { vnic }, &[])?)
+        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), Request::OpenVnic { vnic }, &[])?)
     }
 
-    /// Makes a filter.
+    /// Makes a filter that covers what these `peers` and these own `services` have to do with each other: the paper's
+    /// `create_filter(flags, peerlist, servicelist)`. An empty list is a wildcard.
+    ///
+    /// # Errors
+    /// [`ClientError`]; also of a part the flags' level does not have.
+    pub fn create_filter(
+        &self,
+        flags: FilterFlags,
+        peers: &[Peer],
+        services: &[Accepted],
+    ) -> Result<FilterHandle, ClientError> {
+        let filters = volumes(flags.level, peers, services).map_err(ClientError::Refused)?;
+        self.create_filter_of(flags.direction, filters)
+    }
+
+    /// Makes a filter that covers these sub-volumes.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn create_filter(&self, direction: Direction, filter: Filter) -> Result<FilterHandle, ClientError> {
-        match ask(self.socket.as_fd(), Request::CreateFilter { direction, filter }, &[])? {
+    pub fn create_filter_of(&self, direction: Direction, filters: Vec<Filter>) -> Result<FilterHandle, ClientError> {
+        match ask(self.socket.as_fd(), Request::CreateFilter { direction, filters }, &[])? {
             (Answer::Filter(_), mut beside) => match beside.pop() {
                 Some(handle) => Ok(FilterHandle { handle }),
                 None => Err(ClientError::Unexpected),
             },
+            _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Exchanges a handle that an earlier daemon gave out, and that is proof by itself, for one of this daemon's.
+    ///
+    /// # Errors
+    /// [`ClientError`]; also if its object is gone.
+    pub fn reclaim(&self, handle: BorrowedFd<'_>) -> Result<OwnedFd, ClientError> {
+        match ask(self.socket.as_fd(), Request::Reclaim, &[handle])? {
+            (Answer::Vnic(_) | Answer::Filter(_), mut beside) => beside.pop().ok_or(ClientError::Unexpected),
             _ => Err(ClientError::Unexpected),
         }
     }
@@ -185,27 +212,68 @@ impl AsFd for FilterHandle {
     }
 }
 
-/// A VNIC. Clones are the same handle; closing the last gives the VNIC up, unless it is persistent.
+/// A VNIC. Clones are the same handle; closing the last gives the VNIC up, unless it is persistent. A daemon that crashed
+/// or was replaced is noticed when it is asked next: the handle is exchanged then.
 #[derive(Clone, Debug)]
 pub struct VnicHandle {
-    handle: Arc<OwnedFd>,
+    handle: Arc<Link>,
     status: Arc<VnicStatus>,
+    /// Where the daemon listens.
+    path: Arc<Path>,
+}
+
+/// A handle, and what it was exchanged for. The old one stays open: it is proof as long as it exists, and whoever borrowed
+/// it keeps something that is one.
+#[derive(Debug)]
+struct Link {
+    handle: OwnedFd,
+    next: OnceLock<Box<Link>>,
+}
+
+impl Link {
+    fn new(handle: OwnedFd) -> Link {
+        Link { handle, next: OnceLock::new() }
+    }
+
+    fn last(&self) -> &Link {
+        let mut link = self;
+        while let Some(next) = link.next.get() {
+            link = next;
+        }
+        link
+    }
 }
 
 impl AsFd for VnicHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.handle.as_fd()
+        self.handle.last().handle.as_fd()
     }
 }
 
 impl VnicHandle {
-    fn from_answer(answer: (Answer, Vec<OwnedFd>)) -> Result<VnicHandle, ClientError> {
+    fn from_answer(path: &Path, answer: (Answer, Vec<OwnedFd>)) -> Result<VnicHandle, ClientError> {
         match answer {
             (Answer::Vnic(status), mut beside) => match beside.pop() {
-                Some(handle) => Ok(VnicHandle { handle: Arc::new(handle), status: Arc::new(status) }),
+                Some(handle) => {
+                    Ok(VnicHandle { handle: Arc::new(Link::new(handle)), status: Arc::new(status), path: path.into() })
+                }
                 None => Err(ClientError::Unexpected),
             },
             _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Asks on the handle, and if its daemon has ended, its successor. A VNIC deleted meanwhile is refused there.
+    fn ask(&self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        let last = self.handle.last();
+        match ask(last.handle.as_fd(), request.clone(), beside) {
+            Err(ClientError::Fault(Fault::Closed)) => {
+                let new = Session::connect(&self.path)?.reclaim(last.handle.as_fd())?;
+                // Somebody else was quicker: just as good.
+                let _ = last.next.set(Box::new(Link::new(new)));
+                ask(self.as_fd(), request, beside)
+            }
+            outcome => outcome,
         }
     }
 
@@ -223,7 +291,7 @@ impl VnicHandle {
         let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
         let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
         let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
-        let (answer, beside) = ask(self.as_fd(), Request::OpenQueue(wish), &[file.as_fd()])?;
+        let (answer, beside) = self.ask(Request::OpenQueue(wish), &[file.as_fd()])?;
         let mut beside = beside.into_iter();
         let (Answer::Queue(status), Some(socket)) = (answer, beside.next()) else {
             return Err(ClientError::Unexpected);
@@ -241,12 +309,13 @@ impl VnicHandle {
         handed.open(memory, card).map_err(ClientError::Device)
     }
 
-    /// Lets a filter count for this VNIC; at run time, without losing a packet.
+    /// Lets a filter count for this VNIC. What a receive filter covers is received by `queue`, or by the flow. Done again,
+    /// for another queue or on another VNIC of the same user, that one has it: at run time, without losing a packet.
     ///
     /// # Errors
     /// [`ClientError`].
-    pub fn assign(&self, filter: &FilterHandle) -> Result<(), ClientError> {
-        done(ask(self.as_fd(), Request::Assign, &[filter.as_fd()])?)
+    pub fn assign(&self, filter: &FilterHandle, queue: Option<u32>) -> Result<(), ClientError> {
+        done(self.ask(Request::Assign { queue }, &[filter.as_fd()])?)
     }
 
     /// Lets a filter count no more.
@@ -254,7 +323,7 @@ impl VnicHandle {
     /// # Errors
     /// [`ClientError`].
     pub fn unassign(&self, filter: &FilterHandle) -> Result<(), ClientError> {
-        done(ask(self.as_fd(), Request::Unassign, &[filter.as_fd()])?)
+        done(self.ask(Request::Unassign, &[filter.as_fd()])?)
     }
 
     /// Adds a filter of the VNIC's own.
@@ -262,7 +331,7 @@ impl VnicHandle {
     /// # Errors
     /// [`ClientError`].
     pub fn add_filter(&self, direction: Direction, filter: Filter) -> Result<(), ClientError> {
-        done(ask(self.as_fd(), Request::AddFilter { vnic: None, direction, filter }, &[])?)
+        done(self.ask(Request::AddFilter { vnic: None, direction, filter, queue: None }, &[])?)
     }
 
     /// Takes one away.
@@ -270,7 +339,7 @@ impl VnicHandle {
     /// # Errors
     /// [`ClientError`].
     pub fn remove_filter(&self, direction: Direction, filter: Filter) -> Result<(), ClientError> {
-        done(ask(self.as_fd(), Request::RemoveFilter { vnic: None, direction, filter }, &[])?)
+        done(self.ask(Request::RemoveFilter { vnic: None, direction, filter }, &[])?)
     }
 
     /// Limits it, now.
@@ -278,6 +347,6 @@ impl VnicHandle {
     /// # Errors
     /// [`ClientError`].
     pub fn set_rate(&self, direction: Direction, rate: Rate) -> Result<(), ClientError> {
-        done(ask(self.as_fd(), Request::SetRate { vnic: None, direction, rate }, &[])?)
+        done(self.ask(Request::SetRate { vnic: None, direction, rate }, &[])?)
     }
 }

@@ -1,8 +1,10 @@
 //! Filters: convex sub-volumes of header space (Arrakis §3.3), and the parts they are made of.
 
+pub use crate::field::{Addresses, EtherTypes, Macs, Span, Vlan};
+
+use crate::field::as_text;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// Which way a packet goes, seen from the VNIC.
@@ -22,98 +24,6 @@ impl fmt::Display for Direction {
             Direction::Receive => "receive",
         })
     }
-}
-
-/// The addresses that begin with the same bits: `10.77.0.0/24`, or `any` (of both families).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Prefix {
-    /// As 128 bits, IPv4 as `::ffff:a.b.c.d` (RFC 4291 §2.5.5.2).
-    bits: u128,
-    length: u8,
-}
-
-impl Prefix {
-    /// Every address.
-    pub const ANY: Prefix = Prefix { bits: 0, length: 0 };
-
-    /// The first `length` bits of `address`.
-    pub fn new(address: IpAddr, length: u8) -> Option<Prefix> {
-        let (mapped, before) = match address {
-            IpAddr::V4(address) => (address.to_ipv6_mapped(), 96),
-            IpAddr::V6(address) => (address, 0),
-        };
-        let length = length.checked_add(before).filter(|length| *length <= 128)?;
-        Some(Prefix { bits: mapped.to_bits() & mask(length), length })
-    }
-
-    /// One address.
-    pub fn host(address: IpAddr) -> Prefix {
-        let mapped = match address {
-            IpAddr::V4(address) => address.to_ipv6_mapped(),
-            IpAddr::V6(address) => address,
-        };
-        Prefix { bits: mapped.to_bits(), length: 128 }
-    }
-
-    /// Whether all of `other` is in it.
-    pub fn contains(self, other: Prefix) -> bool {
-        self.length <= other.length && other.bits & mask(self.length) == self.bits
-    }
-
-    /// The bits, and those of them that count, as the fence compares them.
-    pub fn octets(self) -> ([u8; 16], [u8; 16]) {
-        (self.bits.to_be_bytes(), mask(self.length).to_be_bytes())
-    }
-}
-
-fn mask(length: u8) -> u128 {
-    u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
-}
-
-impl FromStr for Prefix {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Prefix, String> {
-        if matches!(text, "any" | "*") {
-            return Ok(Prefix::ANY);
-        }
-        let (address, length) = text.split_once('/').map_or((text, None), |(address, length)| (address, Some(length)));
-        let wrong = || format!("`{text}` is no address or prefix: write 10.77.0.0/24, fd00::1 or any");
-        let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        let length = length.map_or(Ok(longest), str::parse).map_err(|_| wrong())?;
-        Prefix::new(address, length).ok_or_else(wrong)
-    }
-}
-
-impl TryFrom<String> for Prefix {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Prefix, String> {
-        text.parse()
-    }
-}
-
-impl From<Prefix> for String {
-    fn from(prefix: Prefix) -> String {
-        prefix.to_string()
-    }
-}
-
-impl fmt::Display for Prefix {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let address = Ipv6Addr::from_bits(self.bits);
-        match (self.length, address.to_ipv4_mapped()) {
-            (0, _) => f.write_str("any"),
-            (96.., Some(address)) => write_prefix(f, Ipv4Addr::into(address), self.length - 96, 32),
-            (length, _) => write_prefix(f, address.into(), length, 128),
-        }
-    }
-}
-
-fn write_prefix(f: &mut fmt::Formatter<'_>, address: IpAddr, length: u8, longest: u8) -> fmt::Result {
-    if length == longest { write!(f, "{address}") } else { write!(f, "{address}/{length}") }
 }
 
 /// Ports, inclusive: `80`, `8000-8099`, `any`.
@@ -151,19 +61,7 @@ impl FromStr for Ports {
     }
 }
 
-impl TryFrom<String> for Ports {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Ports, String> {
-        text.parse()
-    }
-}
-
-impl From<Ports> for String {
-    fn from(ports: Ports) -> String {
-        ports.to_string()
-    }
-}
+as_text!(Ports);
 
 impl fmt::Display for Ports {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -175,7 +73,7 @@ impl fmt::Display for Ports {
     }
 }
 
-/// IP protocols, inclusive, by number; and the VNIC's own ports: `tcp/80`, `udp`, `any`, `132`.
+/// IP protocols, inclusive, by number; and the VNIC's own ports: `tcp/80`, `udp`, `any`, `132`, `50-51`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Service {
@@ -208,28 +106,21 @@ impl FromStr for Service {
             "tcp" => (6, 6),
             "udp" => (17, 17),
             "any" | "*" => (0, u8::MAX),
-            number => {
-                let number = number.parse().map_err(|_| format!("`{text}`: write tcp/80, udp, any or a number"))?;
-                (number, number)
+            numbers => {
+                let wrong = || format!("`{text}`: write tcp/80, udp, any, or protocol numbers as in 47 or 50-51");
+                let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
+                let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
+                if first > last {
+                    return Err(wrong());
+                }
+                (first, last)
             }
         };
         Ok(Service { protocol_first: protocols.0, protocol_last: protocols.1, ports: ports.parse()? })
     }
 }
 
-impl TryFrom<String> for Service {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Service, String> {
-        text.parse()
-    }
-}
-
-impl From<Service> for String {
-    fn from(service: Service) -> String {
-        service.to_string()
-    }
-}
+as_text!(Service);
 
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -237,38 +128,191 @@ impl fmt::Display for Service {
             (6, 6) => f.write_str("tcp")?,
             (17, 17) => f.write_str("udp")?,
             (0, u8::MAX) => f.write_str("any")?,
-            (first, _) => write!(f, "{first}")?,
+            (first, last) if first == last => write!(f, "{first}")?,
+            (first, last) => write!(f, "{first}-{last}")?,
         }
         if self.ports == Ports::ANY { Ok(()) } else { write!(f, "/{}", self.ports) }
     }
 }
 
-/// What a filter covers: the VNIC's side and its peer's.
+/// A convex sub-volume of header space: all of its parts must fit. The VNIC's side and its peer's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Filter {
     /// The VNIC's addresses.
-    pub local: Prefix,
+    pub local: Addresses,
     /// Protocol, and the VNIC's ports.
     pub service: Service,
     /// Addresses of the other side.
-    pub peer: Prefix,
+    pub peer: Addresses,
     /// Its ports.
     pub peer_ports: Ports,
+    /// Its Ethernet address, or the next hop's towards it.
+    #[serde(default)]
+    pub macs: Macs,
+    /// The VLAN; none unless one is named.
+    #[serde(default)]
+    pub vlan: Vlan,
+    /// At the Ethernet level: frames of these types, whatever is in them. Else `None`: IP of both versions.
+    #[serde(default)]
+    pub types: Option<EtherTypes>,
 }
 
 impl Filter {
-    /// A service of all own addresses, for everybody.
+    /// A service of all own addresses, for everybody, without VLAN tag.
     pub fn service(service: Service) -> Filter {
-        Filter { local: Prefix::ANY, service, peer: Prefix::ANY, peer_ports: Ports::ANY }
+        Filter {
+            local: Addresses::ANY,
+            service,
+            peer: Addresses::ANY,
+            peer_ports: Ports::ANY,
+            macs: Macs::ANY,
+            vlan: Vlan::NONE,
+            types: None,
+        }
     }
 }
 
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} with {}", self.service, self.local, self.peer)?;
-        if self.peer_ports == Ports::ANY { Ok(()) } else { write!(f, " :{}", self.peer_ports) }
+        match self.types {
+            Some(types) => write!(f, "ethernet {types}")?,
+            None => write!(f, "{} {} with {}", self.service, self.local, self.peer)?,
+        }
+        if self.peer_ports != Ports::ANY {
+            write!(f, " :{}", self.peer_ports)?;
+        }
+        if self.macs != Macs::ANY {
+            write!(f, " at {}", self.macs)?;
+        }
+        if self.vlan == Vlan::NONE { Ok(()) } else { write!(f, " in VLAN {}", self.vlan) }
     }
+}
+
+/// Which header a filter is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// Ethernet: peers by Ethernet address, services by EtherType.
+    Ethernet,
+    /// IP of both versions: peers by address, services by protocol number.
+    Ip,
+    /// TCP: peers by address and port, services by port.
+    Tcp,
+    /// UDP, likewise.
+    Udp,
+}
+
+/// The paper's flags of `create_filter`: the direction, and the header the lists are about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterFlags {
+    /// Which way.
+    pub direction: Direction,
+    /// Which header.
+    pub level: Level,
+}
+
+impl FilterFlags {
+    /// Of what is sent.
+    pub const fn transmit(level: Level) -> FilterFlags {
+        FilterFlags { direction: Direction::Transmit, level }
+    }
+
+    /// Of what is received.
+    pub const fn receive(level: Level) -> FilterFlags {
+        FilterFlags { direction: Direction::Receive, level }
+    }
+}
+
+/// One of a filter's accepted peers. What its level does not have must be left as it is by default: any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its addresses.
+    pub addresses: Addresses,
+    /// Its ports.
+    pub ports: Ports,
+    /// Its Ethernet address, or the next hop's.
+    pub macs: Macs,
+    /// In these VLANs; no tag by default.
+    pub vlan: Vlan,
+}
+
+impl Default for Peer {
+    fn default() -> Peer {
+        Peer { addresses: Addresses::ANY, ports: Ports::ANY, macs: Macs::ANY, vlan: Vlan::NONE }
+    }
+}
+
+/// One of a filter's accepted services, on the VNIC's side. What its level does not have must be any.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The VNIC's own addresses.
+    pub addresses: Addresses,
+    /// TCP's or UDP's ports.
+    pub ports: Ports,
+    /// IP's protocols, first and last.
+    pub protocols: (u8, u8),
+    /// Ethernet's types.
+    pub types: EtherTypes,
+}
+
+impl Default for Accepted {
+    fn default() -> Accepted {
+        Accepted {
+            addresses: Addresses::ANY,
+            ports: Ports::ANY,
+            protocols: (0, u8::MAX),
+            types: EtherTypes::ANY,
+        }
+    }
+}
+
+/// Sub-volumes of one filter at most.
+pub const VOLUMES_MAX: usize = 64;
+
+/// Every peer with every service, as the sub-volumes they are; an empty list is a wildcard.
+///
+/// # Errors
+/// A part the level does not have, or too many of them.
+pub fn volumes(level: Level, peers: &[Peer], services: &[Accepted]) -> Result<Vec<Filter>, String> {
+    let (every_peer, every_service) = ([Peer::default()], [Accepted::default()]);
+    let peers = if peers.is_empty() { &every_peer } else { peers };
+    let services = if services.is_empty() { &every_service } else { services };
+    if peers.len().saturating_mul(services.len()) > VOLUMES_MAX {
+        return Err(format!("{} peers with {} services: at most {VOLUMES_MAX} pairs", peers.len(), services.len()));
+    }
+    let (has_ip, has_ports) = (level != Level::Ethernet, matches!(level, Level::Tcp | Level::Udp));
+    let mut found = Vec::with_capacity(peers.len() * services.len());
+    for peer in peers {
+        for service in services {
+            if !has_ip && (peer.addresses != Addresses::ANY || service.addresses != Addresses::ANY) {
+                return Err("the Ethernet level has no IP addresses: use `ip`, tcp or udp".to_owned());
+            }
+            if !has_ports && (peer.ports != Ports::ANY || service.ports != Ports::ANY) {
+                return Err("ports are TCP's or UDP's: use one of these levels".to_owned());
+            }
+            if has_ip && service.types != EtherTypes::ANY {
+                return Err("EtherTypes are for the Ethernet level".to_owned());
+            }
+            if level != Level::Ip && service.protocols != (0, u8::MAX) {
+                return Err("protocol numbers are for the IP level".to_owned());
+            }
+            let (protocol_first, protocol_last) = match level {
+                Level::Tcp => (6, 6),
+                Level::Udp => (17, 17),
+                Level::Ip | Level::Ethernet => service.protocols,
+            };
+            found.push(Filter {
+                local: service.addresses,
+                service: Service { protocol_first, protocol_last, ports: service.ports },
+                peer: peer.addresses,
+                peer_ports: peer.ports,
+                macs: peer.macs,
+                vlan: peer.vlan,
+                types: (!has_ip).then_some(service.types),
+            });
+        }
+    }
+    Ok(found)
 }
 
 /// A rate with burst; what is 0 is not limited.
@@ -302,14 +346,8 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        for text in ["10.77.0.0/24", "10.77.0.2", "fd00::/64", "fd00::1", "any"] {
-            assert_eq!(text.parse::<Prefix>().unwrap().to_string(), text);
-        }
-        for text in ["tcp/80", "udp/1000-2000", "tcp", "any", "132"] {
+        for text in ["tcp/80", "udp/1000-2000", "tcp", "any", "132", "50-51"] {
             assert_eq!(text.parse::<Service>().unwrap().to_string(), text);
-        }
-        for wrong in ["10.0.0.0/33", "fd00::/129", "x", "/", "10.0.0.1/"] {
-            assert!(wrong.parse::<Prefix>().is_err(), "{wrong}");
         }
         for wrong in ["tcp/", "tcp/5-4", "tcp/65536", "quic", "300"] {
             assert!(wrong.parse::<Service>().is_err(), "{wrong}");
@@ -318,17 +356,25 @@ mod tests {
 
     #[test]
     fn volumes_contain() {
-        let prefix = |text: &str| text.parse::<Prefix>().unwrap();
-        assert!(prefix("10.0.0.0/8").contains(prefix("10.77.0.0/24")));
-        assert!(!prefix("10.77.0.0/24").contains(prefix("10.0.0.0/8")));
-        assert!(Prefix::ANY.contains(prefix("10.0.0.1")) && Prefix::ANY.contains(prefix("fd00::1")));
-        assert!(!prefix("0.0.0.0/0").contains(prefix("fd00::1")), "IPv4's own any is not IPv6's");
-        assert!(!prefix("0.0.0.0/0").contains(Prefix::ANY));
         let service = |text: &str| text.parse::<Service>().unwrap();
         assert!(service("tcp").contains(service("tcp/80")) && !service("tcp/80").contains(service("tcp")));
         assert!(Service::ANY.contains(service("udp/53")) && !service("tcp").contains(service("udp")));
         let rate = |bits_per_s| Rate { bits_per_s, ..Rate::UNLIMITED };
         assert!(Rate::UNLIMITED.contains(rate(5)) && rate(5).contains(rate(4)));
         assert!(!rate(5).contains(rate(6)) && !rate(5).contains(Rate::UNLIMITED));
+    }
+    #[test]
+    fn lists_are_volumes() {
+        let peers = ["10.0.0.0/8", "fd00::/8"].map(|text| Peer { addresses: text.parse().unwrap(), ..Peer::default() });
+        let services = [80, 443].map(|port| Accepted { ports: Ports { first: port, last: port }, ..Accepted::default() });
+        let found: Vec<String> =
+            volumes(Level::Tcp, &peers, &services).unwrap().iter().map(ToString::to_string).collect();
+        assert_eq!(found.len(), 4);
+        assert_eq!(found[0], "tcp/80 any with 10.0.0.0/8");
+        assert_eq!(volumes(Level::Udp, &[], &[]).unwrap(), [Filter::service("udp".parse().unwrap())]);
+        let types = Accepted { types: "0x88b5".parse().unwrap(), ..Accepted::default() };
+        assert_eq!(volumes(Level::Ethernet, &[], &[types]).unwrap()[0].to_string(), "ethernet 0x88b5");
+        assert!(volumes(Level::Ethernet, &peers, &[]).is_err() && volumes(Level::Ip, &[], &services).is_err());
+        assert!(volumes(Level::Tcp, &[], &[types]).is_err() && volumes(Level::Tcp, &peers, &[services[0]; 33]).is_err());
     }
 }

@@ -11,6 +11,7 @@
 
 pub mod client;
 pub mod daemon;
+pub mod field;
 pub mod filter;
 pub mod policy;
 pub mod protocol;

@@ -12,10 +12,10 @@
 //! transmit = { bits_per_s = 1_000_000_000 }
 //! ```
 
-use crate::filter::{Filter, Prefix, Rate, Service};
+use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
 use crate::protocol::DEFAULT_SOCKET;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::ffi::CString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -33,12 +33,26 @@ pub struct Policy {
     pub host: Vec<(IpAddr, u8)>,
     /// Serve Prometheus' text format here, by HTTP; for this machine only.
     pub metrics: Option<SocketAddr>,
+    /// A NIC, the wire of which VNICs may be on.
+    pub uplink: Option<UplinkPolicy>,
     /// Who may have what.
     pub rule: Vec<Rule>,
 }
 
+/// The uplink.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct UplinkPolicy {
+    /// Its name.
+    pub interface: String,
+    /// VNICs with these addresses are on its wire, if their rule says so. None: those it has addresses in itself.
+    pub prefixes: Vec<Addresses>,
+    /// Their next hops to elsewhere. None: the kernel's, if it has one there.
+    pub gateways: Vec<IpAddr>,
+}
+
 /// What some users may have.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Rule {
     /// Named in every refusal.
@@ -54,15 +68,25 @@ pub struct Rule {
     /// Frame memory of one user, MiB.
     pub memory_mib: u64,
     /// Addresses that may be claimed.
-    pub addresses: Vec<Prefix>,
+    pub addresses: Vec<Addresses>,
     /// What may be sent as.
     pub services: Vec<Service>,
     /// Whom to.
-    pub peers: Vec<Prefix>,
+    pub peers: Vec<Addresses>,
+    /// Ethernet addresses of peers, or of the next hops towards them.
+    pub macs: Vec<Macs>,
+    /// VLANs, both ways.
+    pub vlans: Vec<Vlan>,
+    /// EtherTypes that filters of the Ethernet level may name, both ways.
+    pub ethertypes: Vec<EtherTypes>,
     /// ICMP echo and errors, both ways.
     pub icmp: bool,
     /// To other VNICs of this machine too.
     pub switch: bool,
+    /// On the uplink's wire too, with addresses of its prefixes.
+    pub uplink: bool,
+    /// Its processes may have a NIC's own queue, which no fence is around: they are trusted with the wire.
+    pub trusted: bool,
     /// Ceiling of one user's VNICs together.
     pub transmit: Rate,
     /// Ceiling of one user's VNICs together.
@@ -85,6 +109,7 @@ impl Default for Policy {
             group: "qanat".to_owned(),
             host: vec![(Ipv4Addr::new(10, 77, 0, 1).into(), 24), (IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, 1]), 64)],
             metrics: None,
+            uplink: None,
             rule: vec![everything],
         }
     }
@@ -101,9 +126,14 @@ impl Default for Rule {
             memory_mib: 1_024,
             addresses: Vec::new(),
             services: Vec::new(),
-            peers: vec![Prefix::ANY],
+            peers: vec![Addresses::ANY],
+            macs: vec![Macs::ANY],
+            vlans: vec![Vlan::NONE],
+            ethertypes: Vec::new(),
             icmp: true,
             switch: true,
+            uplink: false,
+            trusted: false,
             transmit: Rate::UNLIMITED,
             receive: Rate::UNLIMITED,
         }
@@ -115,7 +145,7 @@ fn prefixed_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IpAd
     let parse = |text: &String| {
         let (address, length) = text.split_once('/')?;
         let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse().ok()?);
-        Prefix::new(address, length).map(|_| (address, length))
+        Addresses::prefix(address, length).map(|_| (address, length))
     };
     let wrong = |text: &String| serde::de::Error::custom(format!("`{text}`: write it as 10.77.0.1/24"));
     texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
@@ -139,6 +169,9 @@ impl Policy {
         let mut policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
         if policy.metrics.is_some_and(|address| !address.ip().is_loopback()) {
             return Err("metrics: must be an address of this machine only, 127.0.0.1 or [::1]".to_owned());
+        }
+        if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface.is_empty()) {
+            return Err("uplink: name the interface, as in interface = \"eth1\"".to_owned());
         }
         if policy.host.is_empty() {
             return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());
@@ -186,18 +219,36 @@ impl Rule {
     /// # Errors
     /// The refusal.
     pub fn check_address(&self, address: IpAddr) -> Result<(), String> {
-        let wanted = Prefix::host(address);
+        let wanted = Addresses::host(address);
         match self.addresses.iter().any(|prefix| prefix.contains(wanted)) {
             true => Ok(()),
             false => Err(self.refuse(&format!("address {address}"), "addresses", &list(&self.addresses))),
         }
     }
 
-    /// Whether all that `filter` covers may be sent.
+    /// Whether all that `filter` covers may be sent, or received. What a VNIC receives is its own affair, as it is
+    /// addressed to it; but for VLANs and EtherTypes, which are others' worlds.
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_filter(&self, filter: &Filter) -> Result<(), String> {
+    pub fn check_filter(&self, direction: Direction, filter: &Filter) -> Result<(), String> {
+        if !self.vlans.iter().any(|vlan| vlan.contains(filter.vlan)) {
+            return Err(self.refuse(&format!("VLAN {}", filter.vlan), "vlans", &list(&self.vlans)));
+        }
+        if let Some(types) = filter.types
+            && !self.ethertypes.iter().any(|allowed| allowed.contains(types))
+        {
+            return Err(self.refuse(&format!("EtherType {types}"), "ethertypes", &list(&self.ethertypes)));
+        }
+        if direction == Direction::Receive {
+            return Ok(());
+        }
+        if !self.macs.iter().any(|macs| macs.contains(filter.macs)) {
+            return Err(self.refuse(&format!("Ethernet addresses {}", filter.macs), "macs", &list(&self.macs)));
+        }
+        if filter.types.is_some() {
+            return Ok(());
+        }
         if !self.services.iter().any(|service| service.contains(filter.service)) {
             return Err(self.refuse(&format!("service {}", filter.service), "services", &list(&self.services)));
         }
@@ -263,11 +314,17 @@ mod tests {
         let refusal = rule.check_address("10.9.2.7".parse().unwrap()).unwrap_err();
         assert!(refusal.contains("rule \"web\"") && refusal.contains("10.9.1.0/24"), "{refusal}");
         let mut filter = Filter::service("tcp/80".parse().unwrap());
-        assert!(rule.check_filter(&filter).unwrap_err().contains("peers"), "any peer is more than 10/8");
+        let check = |filter: &Filter| rule.check_filter(Direction::Transmit, filter);
+        assert!(check(&filter).unwrap_err().contains("peers"), "any peer is more than 10/8");
         filter.peer = "10.2.0.0/16".parse().unwrap();
-        assert!(rule.check_filter(&filter).is_ok());
+        assert!(check(&filter).is_ok());
+        let tagged = Filter { vlan: "7".parse().unwrap(), ..filter };
+        assert!(check(&tagged).unwrap_err().contains("VLAN 7"), "no VLAN unless it is named");
+        let raw = Filter { types: Some("0x88b5".parse().unwrap()), ..filter };
+        assert!(rule.check_filter(Direction::Receive, &raw).unwrap_err().contains("EtherType 0x88b5"));
         filter.service = "tcp/81".parse().unwrap();
-        assert!(rule.check_filter(&filter).unwrap_err().contains("tcp/81"));
+        assert!(check(&filter).unwrap_err().contains("tcp/81"));
+        assert!(rule.check_filter(Direction::Receive, &filter).is_ok(), "what is received is one's own affair");
         assert!(rule.check_rate(rule.transmit, Rate { bits_per_s: 2_000_000, ..Rate::UNLIMITED }).is_err());
     }
 

@@ -51,11 +51,15 @@ pub enum Request {
     CreateFilter {
         /// Which way.
         direction: Direction,
-        /// What it covers.
-        filter: Filter,
+        /// What it covers: any of these.
+        filters: Vec<Filter>,
     },
-    /// On a VNIC's handle, with a filter's handle as descriptor: let it count for this VNIC.
-    Assign,
+    /// On a VNIC's handle, with a filter's handle as descriptor: let it count for this VNIC; again for another queue or
+    /// VNIC: let that one have it now.
+    Assign {
+        /// What it covers is received by this queue; `None`: by the flow, by one of those that are not high-priority.
+        queue: Option<u32>,
+    },
     /// On a VNIC's handle, with a filter's handle as descriptor: let it count no more.
     Unassign,
     /// Add a filter for good to the VNIC.
@@ -66,6 +70,8 @@ pub enum Request {
         direction: Direction,
         /// What it covers.
         filter: Filter,
+        /// The queue that receives it.
+        queue: Option<u32>,
     },
     /// Take away the filters of a VNIC that are exactly this.
     RemoveFilter {
@@ -101,8 +107,50 @@ pub enum Request {
     Limits,
     /// The same as `Status`, in Prometheus' text format.
     Metrics,
-    /// End the daemon; root only.
+    /// With a handle an earlier daemon gave out as descriptor: a new one of the same object, answered as descriptor.
+    Reclaim,
+    /// End the daemon and everything it made; root only.
     Stop,
+    /// End the daemon, and leave everything it made to the next; root only.
+    Leave,
+}
+
+impl Request {
+    /// Its name, as on the wire.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Request::CreateVnic(_) => "create-vnic",
+            Request::OpenQueue(_) => "open-queue",
+            Request::CreateFilter { .. } => "create-filter",
+            Request::Assign { .. } => "assign",
+            Request::Unassign => "unassign",
+            Request::AddFilter { .. } => "add-filter",
+            Request::RemoveFilter { .. } => "remove-filter",
+            Request::SetRate { .. } => "set-rate",
+            Request::DeleteVnic { .. } => "delete-vnic",
+            Request::OpenVnic { .. } => "open-vnic",
+            Request::Status => "status",
+            Request::Limits => "limits",
+            Request::Metrics => "metrics",
+            Request::Reclaim => "reclaim",
+            Request::Stop => "stop",
+            Request::Leave => "leave",
+        }
+    }
+
+    /// Whether it changes anything if it is served.
+    pub fn changes(&self) -> bool {
+        !matches!(self, Request::Status | Request::Limits | Request::Metrics)
+    }
+
+    /// The VNIC it names.
+    pub fn vnic(&self) -> Option<u32> {
+        match self {
+            Request::AddFilter { vnic, .. } | Request::RemoveFilter { vnic, .. } | Request::SetRate { vnic, .. } => *vnic,
+            Request::DeleteVnic { vnic } | Request::OpenVnic { vnic } => Some(*vnic),
+            _ => None,
+        }
+    }
 }
 
 /// A VNIC to be made.
@@ -121,6 +169,29 @@ pub struct VnicWish {
     pub services: Vec<Service>,
     /// Stay until deleted, instead of until the handle is closed.
     pub persistent: bool,
+    /// Of its queues the last so many are high-priority: they receive nothing but what filters give them.
+    #[serde(default)]
+    pub priority_queues: u32,
+    /// Its addresses are the kernel's, on the uplink: it has its services of them, and the kernel the rest.
+    #[serde(default)]
+    pub shared: bool,
+}
+
+/// A filter and the queue that receives what it covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Steered {
+    /// What it covers.
+    pub filter: Filter,
+    /// Received by; `None`: by the flow.
+    pub queue: Option<u32>,
+}
+
+impl std::fmt::Display for Steered {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.filter.fmt(f)?;
+        self.queue.map_or(Ok(()), |queue| write!(f, " to queue {queue}"))
+    }
 }
 
 /// A queue to be opened.
@@ -195,7 +266,7 @@ pub struct Count {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct DirectionStatus {
     /// Its filters.
-    pub filters: Vec<Filter>,
+    pub filters: Vec<Steered>,
     /// Its rate.
     pub rate: Rate,
     /// What became of frames; those that are zero are left out.
@@ -233,6 +304,10 @@ pub struct VnicStatus {
     pub memory_bytes: u64,
     /// Stays without a handle.
     pub persistent: bool,
+    /// Of its queues, the last so many are high-priority.
+    pub priority_queues: u32,
+    /// May reach, and be reached from, the uplink.
+    pub uplink: bool,
     /// What it sends.
     pub transmit: DirectionStatus,
     /// What it receives.

@@ -60,6 +60,32 @@ pub fn hand_over(
     plan: MemoryPlan,
     injector: Option<PreparedInjector>,
 ) -> Result<HandedQueue, DeviceError> {
+    hand_over_through(link, namespace, queue, file, plan, injector, Outlet { index: link.index, transmit_checksum: true })
+}
+
+/// Where what a handed queue sends goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Outlet {
+    /// The device that injected frames leave by.
+    pub index: u32,
+    /// Offer transmit checksum offload. Only where the frames reach a kernel as they are: a program that redirects them
+    /// leaves their checksums unfinished.
+    pub transmit_checksum: bool,
+}
+
+/// As [`hand_over`], with the outlet named.
+///
+/// # Errors
+/// As there.
+pub fn hand_over_through(
+    link: &Link,
+    namespace: &Namespace,
+    queue: u32,
+    file: BorrowedFd<'_>,
+    plan: MemoryPlan,
+    injector: Option<PreparedInjector>,
+    outlet: Outlet,
+) -> Result<HandedQueue, DeviceError> {
     // Mapped here only until it is registered: the kernel keeps the pages themselves.
     let region = plan.map_memory_file(file).map_err(memory_error)?;
     let scatter = needs_scatter(link.mtu, plan);
@@ -72,7 +98,7 @@ pub fn hand_over(
         mode: Mode::Auto,
         rings,
         scatter,
-        transmit_checksum: true,
+        transmit_checksum: outlet.transmit_checksum,
         sharing: None,
         // One daemon serves all: a client that has the queue already must not make others wait.
         patience: std::time::Duration::ZERO,
@@ -83,7 +109,7 @@ pub fn hand_over(
     // What it sends arrives at the device's other end like everything else: before the gate.
     let injector = match scatter {
         true => None,
-        false => injector.and_then(|injector| injector.hand_over(link.index, namespace).ok()),
+        false => injector.and_then(|injector| injector.hand_over(outlet.index, namespace).ok()),
     };
     Ok(HandedQueue { socket, rings, metadata_bytes, scatter, injector })
 }

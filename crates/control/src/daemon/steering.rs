@@ -1,0 +1,165 @@
+//! Which filters count for a VNIC, in which order, and which queue, or other VNIC, gets what they cover.
+//!
+//! A filter made by `create_filter` counts where it is assigned. Assigned to a VNIC that has not its address, it takes that
+//! address's packets there: the VNIC that has it sends them on. In every change the receiver's rows are written before the
+//! sender's, and what was a receiver stays one until it is told otherwise, so that no packet on its way is lost.
+
+use super::tables::FilterRow;
+use super::vnic::Vnic;
+use super::{Daemon, tables};
+use crate::filter::{Addresses, Direction, Filter};
+use crate::protocol::Steered;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// A filter that counts by its handle.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    pub(super) direction: Direction,
+    pub(super) filters: Vec<Filter>,
+    /// To be received by; `None`: by the flow.
+    pub(super) queue: Option<u32>,
+    /// Of an address that this VNIC has.
+    pub(super) granted: Option<u32>,
+    /// To that VNIC.
+    pub(super) diverted: Option<u32>,
+}
+
+impl Assignment {
+    pub(super) fn steered(&self) -> impl Iterator<Item = Steered> + '_ {
+        self.filters.iter().map(|filter| Steered { filter: *filter, queue: self.queue })
+    }
+
+    fn rows(&self) -> impl Iterator<Item = FilterRow> + '_ {
+        let row = |filter: &Filter| FilterRow {
+            filter: *filter,
+            queue: self.queue.and_then(|queue| u8::try_from(queue).ok()),
+            is_granted: self.granted.is_some(),
+            diverted: self.diverted.and_then(|slot| u16::try_from(slot).ok()),
+        };
+        self.filters.iter().map(row)
+    }
+}
+
+impl Vnic {
+    /// The rows of one direction: first those that send elsewhere, then those for one queue, the latest first.
+    pub(super) fn rows(&self, direction: Direction) -> Vec<FilterRow> {
+        let assigned = self.assigned.values().rev().filter(|assignment| assignment.direction == direction);
+        let own = self.filters.get(direction as usize).into_iter().flatten();
+        let own = own.rev().map(|Steered { filter, queue }| FilterRow {
+            queue: queue.and_then(|queue| u8::try_from(queue).ok()),
+            ..FilterRow::from(*filter)
+        });
+        let mut rows: Vec<FilterRow> = assigned.flat_map(Assignment::rows).chain(own).collect();
+        if direction == Direction::Receive && self.wish.shared && rows.is_empty() {
+            // The rest of the address is the kernel's.
+            let services = self.filters.first().into_iter().flatten();
+            rows.extend(services.map(|Steered { filter, .. }| FilterRow::from(*filter)));
+        }
+        rows.sort_by_key(|row| (row.diverted.is_none(), !row.is_granted, row.queue.is_none()));
+        rows.dedup();
+        rows
+    }
+
+    /// Whether it receives nothing but what its filters cover.
+    pub(super) fn is_filtered(&self) -> bool {
+        let chosen = |row: &FilterRow| row.diverted.is_none() && !row.is_granted;
+        self.wish.shared || self.rows(Direction::Receive).iter().any(chosen)
+    }
+
+    fn has_address(&self, addresses: Addresses) -> bool {
+        self.wish.addresses.iter().any(|(address, _)| addresses.contains(Addresses::host(*address)))
+    }
+}
+
+/// The one address all of these are about.
+fn address_of(filters: &[Filter]) -> Option<Addresses> {
+    let (first, rest) = filters.split_first()?;
+    let span = first.local.span();
+    (span.first == span.last && rest.iter().all(|filter| filter.local == first.local)).then_some(first.local)
+}
+
+impl Daemon {
+    /// Lets filter `number` count for VNIC `slot`, and what it covers be received by `queue`.
+    pub(super) fn assign_filter(&mut self, slot: u32, number: u64, queue: Option<u32>) -> Result<(), String> {
+        let object = self.filters.get(&number).ok_or("the filter is gone")?;
+        let (direction, filters) = (object.direction, object.filters.clone());
+        let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
+        vnic.check_queue(direction, queue)?;
+        let user = vnic.user;
+        let owner = address_of(&filters).filter(|address| !vnic.has_address(*address)).and_then(|address| {
+            self.vnics.values().find(|other| other.has_address(address)).map(|other| (other.slot, other.user))
+        });
+        let granted = match owner {
+            None => None,
+            Some((_, other)) if other != user => {
+                return Err("the filter's address is another user's VNIC's".to_owned());
+            }
+            Some((owner, _)) => Some(owner),
+        };
+        let assignment = Assignment { direction, filters, queue, granted, diverted: None };
+        let diversion = Assignment { queue: None, granted: None, diverted: Some(slot), ..assignment.clone() };
+        self.put_assignment(slot, number, assignment)?;
+        match granted.filter(|_| direction == Direction::Receive) {
+            Some(owner) => self.put_assignment(owner, number, diversion),
+            None => Ok(()),
+        }
+    }
+
+    fn put_assignment(&mut self, slot: u32, number: u64, assignment: Assignment) -> Result<(), String> {
+        self.dirty.insert(slot);
+        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+        let before = vnic.assigned.insert(number, assignment);
+        let written = vnic.write_filters(&mut self.tables);
+        if written.is_err() {
+            match before {
+                Some(before) => vnic.assigned.insert(number, before),
+                None => vnic.assigned.remove(&number),
+            };
+        }
+        written
+    }
+
+    /// Lets filter `number` count no more for VNIC `slot`.
+    pub(super) fn unassign_filter(&mut self, slot: u32, number: u64) -> Result<(), String> {
+        let is_way = |assignment: &Assignment| assignment.diverted == Some(slot);
+        let ways: Vec<u32> = self
+            .vnics
+            .values()
+            .filter(|vnic| vnic.slot == slot || vnic.assigned.get(&number).is_some_and(is_way))
+            .map(|vnic| vnic.slot)
+            .collect();
+        // Those that send before the one that receives.
+        for from in ways.iter().filter(|from| **from != slot).chain([&slot]) {
+            self.dirty.insert(*from);
+            let Some(vnic) = self.vnics.get_mut(from) else { continue };
+            if let Some(before) = vnic.assigned.remove(&number)
+                && let Err(error) = vnic.write_filters(&mut self.tables)
+            {
+                vnic.assigned.insert(number, before);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what others had to do with a VNIC that is gone: its packets, and its addresses.
+    pub(super) fn forget_way(&mut self, slot: u32) {
+        for vnic in self.vnics.values_mut() {
+            let count = vnic.assigned.len();
+            vnic.assigned.retain(|_, a| a.diverted != Some(slot) && a.granted != Some(slot));
+            if vnic.assigned.len() < count {
+                self.dirty.insert(vnic.slot);
+                // Fewer rows always fit.
+                let _ = vnic.write_filters(&mut self.tables);
+            }
+        }
+    }
+
+    /// Tells the fence the kernel's own addresses: what is for them is for the kernel, whoever else is on the wire.
+    pub(super) fn own_kernels(&mut self) -> Result<(), String> {
+        let uplink = self.uplink.iter().flat_map(|uplink| &uplink.addresses).map(|(address, _)| *address);
+        let addresses: Vec<IpAddr> = self.policy.host.iter().map(|(address, _)| *address).chain(uplink).collect();
+        addresses.into_iter().try_for_each(|address| self.tables.own(tables::KERNEL, address))
+    }
+}

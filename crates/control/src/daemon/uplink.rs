@@ -1,0 +1,121 @@
+//! The uplink: a physical NIC, or a veth device standing in for one, from which what is for a VNIC leaves the kernel's path.
+//!
+//! A VNIC whose addresses are in the uplink's prefixes is on its wire, if its rule says `uplink = true`:
+//!
+//! * with addresses of its own it has its own Ethernet address there, and answers ARP and ND itself;
+//! * with an address that is the kernel's too (`shared`) it has nothing but its services of it. On the wire it goes by the
+//!   uplink's Ethernet address, the kernel answers who asks for that, and answers to what the VNIC asked are the VNIC's.
+//!
+//! Everything else on the uplink is the kernel's, as if this were not there. The NIC's driver must be able to send what XDP
+//! programs redirect to it (`ndo_xdp_xmit`); so veth's peer must have GRO or an XDP program.
+
+use super::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables, say};
+use crate::filter::Addresses;
+use crate::policy::{Policy, Rule};
+use crate::protocol::VnicWish;
+use qanat_nic::link::{self, Link};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The uplink, as it was when the daemon started.
+pub(super) struct Uplink {
+    pub(super) link: Link,
+    /// The kernel's own addresses on it.
+    pub(super) addresses: Vec<(IpAddr, u8)>,
+    prefixes: Vec<Addresses>,
+    /// Next hops off the prefixes.
+    pub(super) gateways: Vec<IpAddr>,
+}
+
+impl Uplink {
+    /// Takes the policy's, if it names one: attaches to it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(super) fn take(policy: &Policy, tables: &mut Tables) -> Result<Option<Uplink>, String> {
+        let Some(wanted) = &policy.uplink else { return Ok(None) };
+        let name = &wanted.interface;
+        let explain = |what: &str| {
+            let what = format!("uplink {name}: {what}");
+            move |error: std::io::Error| say(&what, error)
+        };
+        let link = link::link(name).map_err(explain("look at it"))?;
+        if !link.is_up {
+            return Err(format!("uplink {name} is down: ip link set {name} up"));
+        }
+        let addresses = link::addresses(link.index).map_err(explain("read its addresses"))?;
+        let of_kernel = |(address, length): &(IpAddr, u8)| Addresses::prefix(*address, *length);
+        let prefixes: Vec<Addresses> = match wanted.prefixes.is_empty() {
+            true => addresses.iter().filter_map(of_kernel).collect(),
+            false => wanted.prefixes.clone(),
+        };
+        let program = tables.other("uplink")?;
+        let own = tables::program_id(program, "uplink")?;
+        if link.xdp_program.is_some_and(|id| id != own && !tables::is_called(id, "uplink")) {
+            return Err(format!("uplink {name} has another's XDP program: ip link set {name} xdp off"));
+        }
+        if prefixes.is_empty() {
+            return Err(format!("uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"));
+        }
+        let gateways = match wanted.gateways.is_empty() {
+            true => default_gateways(link.index),
+            false => wanted.gateways.clone(),
+        };
+        tables.set_uplink(link.index, link.mac.0)?;
+        // Tags must be where the program looks for them; a device that has no such offload has them there.
+        let _ = link::keep_vlan_tags(name);
+        // VNICs have Ethernet addresses of their own.
+        link::set_promiscuous(link.index).map_err(explain("have it take others' Ethernet addresses"))?;
+        link::set_xdp(link.index, tables.other("uplink")?).map_err(explain(
+            "attach to it; its driver must have native XDP, its MTU must suit that, and no other XDP program be there",
+        ))?;
+        Ok(Some(Uplink { link, addresses, prefixes, gateways }))
+    }
+
+    /// Gives it back to the kernel.
+    pub(super) fn release(&self) {
+        // Gone meanwhile: just as well.
+        let _ = link::clear_xdp(self.link.index);
+    }
+
+    fn holds(&self, address: IpAddr) -> bool {
+        self.prefixes.iter().any(|prefix| prefix.contains(Addresses::host(address)))
+    }
+
+    fn is_kernels(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|(own, _)| *own == address)
+    }
+}
+
+/// The flags a VNIC has by what it wishes and its rule allows.
+///
+/// # Errors
+/// The refusal.
+pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Result<u32, String> {
+    let addresses = || wish.addresses.iter().map(|(address, _)| *address);
+    let on_wire = uplink.filter(|uplink| rule.uplink && addresses().all(|address| uplink.holds(address)));
+    if !wish.shared {
+        return Ok(if on_wire.is_some() { FLAG_UPLINK } else { 0 });
+    }
+    let Some(uplink) = on_wire else {
+        return Err(format!(
+            "rule \"{}\" allows no address shared with the kernel: it needs `uplink = true`, and an uplink that has it",
+            rule.name
+        ));
+    };
+    if !addresses().all(|address| address.is_ipv4() && uplink.is_kernels(address)) {
+        return Err("a shared address is an IPv4 address of the kernel's on the uplink".to_owned());
+    }
+    let all = |service: &crate::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
+    if wish.services.is_empty() || wish.services.iter().any(all) {
+        return Err("of a shared address name the ports that are to be yours: the rest is the kernel's".to_owned());
+    }
+    Ok(FLAG_UPLINK | FLAG_SHARED)
+}
+
+fn default_gateways(index: u32) -> Vec<IpAddr> {
+    // Addresses off every local prefix ask for the default route; nothing is sent there (RFC 5737, RFC 3849).
+    let elsewhere =
+        [Ipv4Addr::new(203, 0, 113, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
+    let found = elsewhere.into_iter().filter_map(|address| link::route_to(address).ok());
+    found.filter(|route| route.interface_index == index).filter_map(|route| route.gateway).collect()
+}
