@@ -3,9 +3,11 @@
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping
+# Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf.
+BENCH_PACKAGES := dpdk-dev linux-perf
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system lint fuzz bench bench-quick soak deps test-deps clean help
+.PHONY: run build test test-unit test-system lint fuzz bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,11 +47,24 @@ test: test-deps lint test-unit test-system fuzz ## everything; what CI runs
 soak: deps ## the simulator over many more seeds (SEEDS=10000)
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
 
-bench: build test-deps ## every table of docs/performance.md (minutes)
-	$(SUDO) $(QANAT) bench web
+bench: build bench-deps ## every table, and bench.html with all of them (an hour)
+	$(SUDO) $(QANAT) bench --all --report bench.html
 
-bench-quick: build test-deps ## the same in under a minute, less exact
-	$(SUDO) $(QANAT) bench web --quick
+bench-quick: build bench-deps ## the same in some minutes, less exact
+	$(SUDO) $(QANAT) bench --all --quick --report bench.html
+
+# In a directory of its own: a program that counts cycles is not the one to measure rates with.
+bench-breakdown: deps bench-deps ## where the time of a packet goes, by cycle counters (QUICK=--quick)
+	cargo build --release --package qanat-cli --features breakdown --target-dir target/breakdown
+	$(SUDO) target/breakdown/release/qanat bench breakdown $(QUICK) --report bench-breakdown.html
+
+bench-instructions: deps ## instructions per unit of work into bench/instructions.txt: a change there is to be reviewed
+	@tools/install-packages valgrind
+	tools/instructions --update
+	@git --no-pager diff -- bench/instructions.txt
+
+bench-deps: test-deps
+	@tools/install-packages $(BENCH_PACKAGES)
 
 clean: ## remove build products
 	cargo clean

@@ -1,4 +1,5 @@
-//! Load generators ([`load`]), the side-by-side harness ([`harness`]) and the tables made with them.
+//! Load generators ([`load`]), the side-by-side harness ([`harness`]) and the tables made
+//! with them ([`tables`]).
 #![forbid(unsafe_code)]
 
 pub mod echo;
@@ -6,4 +7,5 @@ pub mod harness;
 pub mod load;
 pub mod machine;
 pub mod paths;
+pub mod tables;
 pub mod web;

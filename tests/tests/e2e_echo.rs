@@ -104,8 +104,8 @@ fn over_veth_for_the_kernel_and_for_our_own_load() {
 
 #[test]
 fn over_kernel_sockets() {
-    for mode in ["single", "batch"] {
-        let echo = start(&["echo", "--kernel", mode, "--port", "17007"]);
+    for mode in [&["epoll"][..], &["epoll", "--batch"], &["uring"], &["uring", "--batch"]] {
+        let echo = start(&[&["echo", "--port", "17007", "--kernel"][..], mode].concat());
         std::thread::sleep(Duration::from_millis(300));
         let words = ["load", "udp", "127.0.0.1:17007", "--kernel", "--json", "-d", "200ms", "--window", "4"];
         let text = Program::new(qanat()).arguments(words).succeeds().text();

@@ -1,10 +1,12 @@
 //! `qanat bench echo`: what each way of echoing a packet costs, on one link, under one load (Arrakis' Table 1 and
 //! Figure 3): the driver alone, our stack, our stack with copies, Linux, DPDK.
 
+pub mod breakdown;
 mod peers;
+mod samples;
 
 use crate::harness::HarnessError;
-use crate::harness::alternate::{Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
 use crate::harness::statistics::Summary;
@@ -91,13 +93,16 @@ struct Case {
     window: usize,
     /// Peers that sleep take part.
     latency: bool,
+    /// The load waits as its peer does: over a kernel socket against the kernel, asleep against one that sleeps.
+    alike: bool,
 }
 
-const CASES: [Case; 4] = [
-    Case { name: "64 bytes, 256 at once", length: 64, window: 256, latency: false },
-    Case { name: "1,024 bytes, 256 at once", length: 1_024, window: 256, latency: false },
-    Case { name: "64 bytes, one at a time", length: 64, window: 1, latency: true },
-    Case { name: "1,024 bytes, one at a time", length: 1_024, window: 1, latency: true },
+const CASES: [Case; 5] = [
+    Case { name: "64 bytes, 256 at once", length: 64, window: 256, latency: false, alike: false },
+    Case { name: "1,024 bytes, 256 at once", length: 1_024, window: 256, latency: false, alike: false },
+    Case { name: "64 bytes, one at a time", length: 64, window: 1, latency: true, alike: false },
+    Case { name: "1,024 bytes, one at a time", length: 1_024, window: 1, latency: true, alike: false },
+    Case { name: "64 bytes, one at a time, both ends alike", length: 64, window: 1, latency: true, alike: true },
 ];
 
 /// Measures; `progress` is told what is being done.
@@ -107,7 +112,9 @@ const CASES: [Case; 4] = [
 pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     check(options)?;
     let wanted = |case: &&Case| options.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
-    let cases: Vec<&Case> = CASES.iter().filter(|case| !options.quick || case.length == 64).filter(wanted).collect();
+    let there =
+        |case: &&Case| (!options.quick || case.length == 64) && (!case.alike || options.link == BenchLink::Veth);
+    let cases: Vec<&Case> = CASES.iter().filter(there).filter(wanted).collect();
     if cases.is_empty() {
         return Err(HarnessError::Option("no case's name contains that; try '64 bytes' or 'one at a time'".to_owned()));
     }
@@ -115,22 +122,18 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         BenchLink::Veth => Some(Topology::new(MTU)?),
         _ => None,
     };
-    let bench = Bench { options, topology: topology.as_ref() };
+    let bench = Bench { options, topology: topology.as_ref(), keeps_output: false };
     progress("waiting for a quiet machine");
-    let (busy, quiet) = cpu::wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
     let mut environment = environment(options);
-    if !quiet {
-        let warning = format!("the machine was not quiet: a core was {:.0} % busy before the first run", busy * 100.0);
-        environment.warnings.push(warning);
-    }
-    let mut rows = Vec::new();
+    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for case in cases {
-        let peers = peers_of(options.link, case.latency);
+        let peers = peers_of(options.link, case.latency, case.alike);
         let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
-        let mut measure = |number: usize| {
+        let mut measure = |number: usize, _: usize| {
             let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, peer.name()));
-            bench.measure(peer, case.length, case.window).map_err(|error| match error {
+            bench.measure(peer, case.length, case.window, case.alike).map_err(|error| match error {
                 HarnessError::Child(message) => {
                     HarnessError::Child(format!("{}, {}: {message}", case.name, peer.name()))
                 }
@@ -138,8 +141,10 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
             })
         };
         let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        tally.add(&runs);
         rows.extend(case_rows(options, case, &peers, &runs, &mut environment.warnings));
     }
+    environment.placement = tally.to_string();
     Ok(Table {
         title: format!("Echo over {}: driver, stack, kernel", options.link.name()),
         command: command(options),
@@ -166,14 +171,14 @@ fn environment(options: &EchoBenchOptions) -> Environment {
     environment.peers = vec!["qanat echo --raw, native, --copies: polling".to_owned()];
     match options.link {
         BenchLink::Veth => {
-            environment.peers.push("Linux: UDP socket, a datagram a call, or recvmmsg/sendmmsg of 64".to_owned());
+            let linux = "Linux: UDP socket, a datagram a call or recvmmsg/sendmmsg of 64; io_uring: multishot receive, ring \
+                         of buffers";
+            environment.peers.push(linux.to_owned());
+            environment.peers.push(dpdk("net_af_xdp"));
             environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the load's and our ends");
         }
         BenchLink::Memif => {
-            environment.peers.push(match peers::has_testpmd() {
-                true => "DPDK testpmd, 5tswap".to_owned(),
-                false => "no dpdk-testpmd here (apt-get install dpdk-dev): DPDK is left out".to_owned(),
-            });
+            environment.peers.push(dpdk("net_memif"));
             environment.link =
                 "memif, rings of 1,024 descriptors; the echo is master (copies in and out), the load slave".to_owned();
         }
@@ -182,6 +187,13 @@ fn environment(options: &EchoBenchOptions) -> Environment {
     environment.pinning =
         format!("echo on processor {}, load on {}: frames from a template", options.server_cpu, options.client_cpu);
     environment
+}
+
+fn dpdk(driver: &str) -> String {
+    match peers::has_testpmd() {
+        true => format!("DPDK testpmd, {driver}, 5tswap"),
+        false => "no dpdk-testpmd here (apt-get install dpdk-dev): DPDK is left out".to_owned(),
+    }
 }
 
 fn command(options: &EchoBenchOptions) -> String {

@@ -8,6 +8,7 @@ use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OW
 use crate::load::echo::link::{EchoLink, PairEcho};
 use crate::load::echo::{EchoLoadOptions, EchoReport};
 use qanat::StopHandle;
+use qanat::nic::link::Namespace;
 use qanat_echo::LinkChoice;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -34,6 +35,9 @@ pub(super) enum Peer {
     LinuxBatch,
     /// A datagram a call, asleep between packets.
     LinuxAsleep,
+    UringSingle,
+    UringBatch,
+    UringAsleep,
     Dpdk,
 }
 
@@ -44,10 +48,13 @@ impl Peer {
             Peer::Native => "native UDP",
             Peer::Copies => "UDP with copies",
             Peer::Asleep => "native UDP, sleeping",
-            Peer::LinuxSingle => "Linux, polling",
+            Peer::LinuxSingle => "Linux socket",
             Peer::LinuxBatch => "Linux, mmsg",
-            Peer::LinuxAsleep => "Linux, sleeping",
-            Peer::Dpdk => "DPDK testpmd",
+            Peer::LinuxAsleep => "Linux epoll, sleeping",
+            Peer::UringSingle => "Linux io_uring",
+            Peer::UringBatch => "Linux io_uring, batches",
+            Peer::UringAsleep => "Linux io_uring, sleeping",
+            Peer::Dpdk => "DPDK testpmd (driver)",
         }
     }
 }
@@ -63,15 +70,23 @@ fn testpmd() -> Option<PathBuf> {
 }
 
 /// Who takes part; the raw echo first: the others are compared with it.
-pub(super) fn peers_of(link: BenchLink, latency: bool) -> Vec<Peer> {
+pub(super) fn peers_of(link: BenchLink, latency: bool, alike: bool) -> Vec<Peer> {
+    if alike {
+        return vec![Peer::Native, Peer::LinuxSingle, Peer::LinuxAsleep, Peer::Asleep];
+    }
     let mut peers = vec![Peer::Raw, Peer::Native, Peer::Copies];
     match link {
         BenchLink::Veth => {
             peers.push(Peer::LinuxSingle);
-            peers.push(if latency { Peer::LinuxAsleep } else { Peer::LinuxBatch });
+            peers.extend(match latency {
+                true => [Peer::UringSingle, Peer::LinuxAsleep, Peer::UringAsleep],
+                false => [Peer::LinuxBatch, Peer::UringSingle, Peer::UringBatch],
+            });
         }
-        BenchLink::Memif if has_testpmd() => peers.push(Peer::Dpdk),
-        _ => {}
+        BenchLink::Memif | BenchLink::Pair => {}
+    }
+    if link != BenchLink::Pair && has_testpmd() {
+        peers.push(Peer::Dpdk);
     }
     if latency && link != BenchLink::Pair {
         peers.push(Peer::Asleep);
@@ -82,14 +97,35 @@ pub(super) fn peers_of(link: BenchLink, latency: bool) -> Vec<Peer> {
 pub(super) struct Bench<'a> {
     pub(super) options: &'a EchoBenchOptions,
     pub(super) topology: Option<&'a Topology>,
+    /// What echoes print is not thrown away: for short runs.
+    pub(super) keeps_output: bool,
 }
 
 impl Bench<'_> {
     /// One run: start the echo, load it, end it.
-    pub(super) fn measure(&self, peer: Peer, length: usize, window: usize) -> Result<EchoReport, HarnessError> {
+    pub(super) fn measure(
+        &self,
+        peer: Peer,
+        length: usize,
+        window: usize,
+        alike: bool,
+    ) -> Result<EchoReport, HarnessError> {
+        match self.options.link {
+            BenchLink::Pair => self.over_pair(peer, length, window),
+            _ => self.measure_kept(peer, length, window, alike).map(|(report, _)| report),
+        }
+    }
+
+    /// The same with the echo still running. Not over a pair, whose echo is a thread.
+    pub(super) fn measure_kept(
+        &self,
+        peer: Peer,
+        length: usize,
+        window: usize,
+        alike: bool,
+    ) -> Result<(EchoReport, Running), HarnessError> {
         match (self.options.link, self.topology) {
-            (BenchLink::Pair, _) => self.over_pair(peer, length, window),
-            (BenchLink::Veth, Some(topology)) => self.over_veth(topology, peer, length, window),
+            (BenchLink::Veth, Some(topology)) => self.over_veth(topology, peer, (length, window), alike),
             _ => self.over_memif(peer, length, window),
         }
     }
@@ -128,28 +164,29 @@ impl Bench<'_> {
         &self,
         topology: &Topology,
         peer: Peer,
-        length: usize,
-        window: usize,
-    ) -> Result<EchoReport, HarnessError> {
+        (length, window): (usize, usize),
+        alike: bool,
+    ) -> Result<(EchoReport, Running), HarnessError> {
         topology.set_offloads(Offloads::Default)?;
-        let own = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
-        let port = PORT.to_string();
-        let mut arguments = vec!["echo", "--json", "--port", &port];
-        let kernel = matches!(peer, Peer::LinuxSingle | Peer::LinuxBatch | Peer::LinuxAsleep);
-        if kernel {
-            arguments.extend(["--kernel", if peer == Peer::LinuxBatch { "batch" } else { "single" }]);
-        } else {
-            arguments.extend(["--direct", "--interface", topology.server_interface(), "--address", &own]);
-        }
-        arguments.extend(mode(peer));
-        let spec = Spec::new("qanat echo", &self.options.program, &arguments)
-            .placed(topology.server(), self.options.server_cpu);
-        let mut echo = start(&spec)?;
-        echo.read_line()?;
-        echo.drain();
-        let target = if kernel { SERVER_KERNEL } else { SERVER_OWN };
+        let is_kernel = !kernel_arguments(peer).is_empty();
+        let echo = match peer {
+            Peer::Dpdk => self.start_testpmd_veth(topology)?,
+            _ => self.start_echo_veth(topology, peer)?,
+        };
+        let target = if is_kernel { SERVER_KERNEL } else { SERVER_OWN };
         let source = topology.client_addresses(1).first().map_or_else(String::new, ToString::to_string);
-        let more = ["--source".to_owned(), source];
+        let mut more = vec!["--source".to_owned(), source];
+        if peer == Peer::Dpdk {
+            more.extend(["--peer-mac".to_owned(), DPDK_MAC.to_owned()]);
+        }
+        if alike {
+            if is_kernel {
+                more = vec!["--kernel".to_owned()];
+            }
+            if mode(peer).contains(&"never") {
+                more.push("--sleep".to_owned());
+            }
+        }
         let client = self.load(&target.to_string(), length, window, echo.id(), &more);
         let arguments: Vec<&str> = client.iter().map(String::as_str).collect();
         let client = Spec::new("the load generator", &self.options.program, &arguments)
@@ -157,11 +194,32 @@ impl Bench<'_> {
         self.report(&client, echo)
     }
 
-    fn over_memif(&self, peer: Peer, length: usize, window: usize) -> Result<EchoReport, HarnessError> {
+    fn start_echo_veth(&self, topology: &Topology, peer: Peer) -> Result<Running, HarnessError> {
+        let own = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
+        let port = PORT.to_string();
+        let mut arguments = vec!["echo", "--json", "--port", &port];
+        let kernel = kernel_arguments(peer);
+        if kernel.is_empty() {
+            arguments.extend(["--direct", "--interface", topology.server_interface(), "--address", &own]);
+        } else {
+            arguments.extend(kernel);
+        }
+        arguments.extend(mode(peer));
+        let spec = Spec::new("qanat echo", &self.options.program, &arguments)
+            .placed(topology.server(), self.options.server_cpu);
+        let mut echo = start(&spec)?;
+        echo.read_line()?;
+        if !self.keeps_output {
+            echo.drain();
+        }
+        Ok(echo)
+    }
+
+    fn over_memif(&self, peer: Peer, length: usize, window: usize) -> Result<(EchoReport, Running), HarnessError> {
         let path = std::env::temp_dir().join(format!("qanat-bench-echo-{}.sock", std::process::id()));
         let _ = std::fs::remove_file(&path);
         let (echo, more) = if peer == Peer::Dpdk {
-            (self.start_testpmd(&path)?, vec!["--peer-mac".to_owned(), DPDK_MAC.to_owned()])
+            (self.start_testpmd_memif(&path)?, vec!["--peer-mac".to_owned(), DPDK_MAC.to_owned()])
         } else {
             let link = format!("memif:{}", path.display());
             let port = PORT.to_string();
@@ -171,7 +229,9 @@ impl Bench<'_> {
             spec.cpu = Some(self.options.server_cpu);
             let mut echo = start(&spec)?;
             echo.read_line()?;
-            echo.drain();
+            if !self.keeps_output {
+                echo.drain();
+            }
             (echo, Vec::new())
         };
         let mut client = self.load(MEMIF_TARGET, length, window, echo.id(), &more);
@@ -184,10 +244,11 @@ impl Bench<'_> {
         outcome
     }
 
-    fn start_testpmd(&self, path: &Path) -> Result<Running, HarnessError> {
+    /// Starts `testpmd` with one port made of `device`, in `namespace` or here.
+    fn start_testpmd(&self, device: &str, namespace: Option<&Namespace>) -> Result<Running, HarnessError> {
         let program = testpmd().ok_or_else(|| HarnessError::Missing("dpdk-testpmd".to_owned()))?;
         let cpu = self.options.server_cpu;
-        let device = format!("--vdev=net_memif0,role=server,socket={},socket-abstract=no", path.display());
+        let device = format!("--vdev={device}");
         let prefix = format!("--file-prefix=qanat-bench-{}", std::process::id());
         // Two logical processors on one real one: the first only waits.
         let lcores = format!("--lcores=0@{cpu},1@{cpu}");
@@ -205,14 +266,34 @@ impl Bench<'_> {
             "--forward-mode=5tswap",
             "--auto-start",
             "--stats-period=60",
-            "--total-num-mbufs=4096",
+            "--total-num-mbufs=16384",
         ];
-        let mut running = start(&Spec::new("dpdk-testpmd", program, &arguments))?;
+        let mut spec = Spec::new("dpdk-testpmd", program, &arguments);
+        spec.namespace = namespace.cloned();
+        let mut running = start(&spec)?;
         running.drain();
+        Ok(running)
+    }
+
+    /// `testpmd` listening at `path`.
+    fn start_testpmd_memif(&self, path: &Path) -> Result<Running, HarnessError> {
+        let device = format!("net_memif0,role=server,socket={},socket-abstract=no", path.display());
+        let mut running = self.start_testpmd(&device, None)?;
         if !wait_until(START_PATIENCE, || path.exists() || !running.is_running()) || !running.is_running() {
             return Err(running.failure("makes no socket"));
         }
         std::thread::sleep(DPDK_START);
+        Ok(running)
+    }
+
+    /// `testpmd` on an AF_XDP socket of the server's interface.
+    fn start_testpmd_veth(&self, topology: &Topology) -> Result<Running, HarnessError> {
+        let device = format!("net_af_xdp0,iface={}", topology.server_interface());
+        let mut running = self.start_testpmd(&device, Some(topology.server()))?;
+        std::thread::sleep(DPDK_START);
+        if !running.is_running() {
+            return Err(running.failure("does not start on AF_XDP"));
+        }
         Ok(running)
     }
 
@@ -234,14 +315,14 @@ impl Bench<'_> {
     }
 
     /// Runs the client to its end and reads its report.
-    fn report(&self, client: &Spec, mut echo: Running) -> Result<EchoReport, HarnessError> {
+    fn report(&self, client: &Spec, mut echo: Running) -> Result<(EchoReport, Running), HarnessError> {
         let output = match start(client)?.output(self.options.duration() + START_PATIENCE) {
             Ok(output) => output,
             Err(error) if echo.is_running() => return Err(error),
             Err(_) => return Err(echo.failure("died while it was loaded")),
         };
         let report = output.lines().rev().find_map(|line| serde_json::from_str(line).ok());
-        report.ok_or_else(|| HarnessError::Child(format!("no report in {output:?}")))
+        report.map(|report| (report, echo)).ok_or_else(|| HarnessError::Child(format!("no report in {output:?}")))
     }
 }
 
@@ -249,7 +330,18 @@ fn mode(peer: Peer) -> Vec<&'static str> {
     match peer {
         Peer::Raw => vec!["--raw", "--spin", "always"],
         Peer::Copies => vec!["--copies", "--spin", "always"],
-        Peer::Asleep | Peer::LinuxAsleep => vec!["--spin", "never"],
+        Peer::Asleep | Peer::LinuxAsleep | Peer::UringAsleep => vec!["--spin", "never"],
         _ => vec!["--spin", "always"],
+    }
+}
+
+/// How a kernel's peer uses its socket; empty for the others.
+fn kernel_arguments(peer: Peer) -> &'static [&'static str] {
+    match peer {
+        Peer::LinuxSingle | Peer::LinuxAsleep => &["--kernel", "epoll"],
+        Peer::LinuxBatch => &["--kernel", "epoll", "--batch"],
+        Peer::UringSingle | Peer::UringAsleep => &["--kernel", "uring"],
+        Peer::UringBatch => &["--kernel", "uring", "--batch"],
+        Peer::Raw | Peer::Native | Peer::Copies | Peer::Asleep | Peer::Dpdk => &[],
     }
 }

@@ -4,6 +4,7 @@
 use super::cpu::Placement;
 use super::statistics::Summary;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// Times a run is made again because the placement changed under it.
 pub const REPEATS_MAX: usize = 2;
@@ -17,10 +18,46 @@ pub struct Run<R> {
     pub placement: Option<Placement>,
     /// Round trips measured before and after, ns.
     pub round_trip_ns: (f64, f64),
+    /// Times it was made again because the placement changed under it.
+    pub repeats: usize,
+}
+
+/// Under which placements the runs of a table were made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PlacementTally {
+    near: usize,
+    far: usize,
+    moved: usize,
+    repeats: usize,
+}
+
+impl PlacementTally {
+    /// Adds the runs of a case.
+    pub fn add<R>(&mut self, peers: &[Vec<Run<R>>]) {
+        for run in peers.iter().flatten() {
+            self.repeats += run.repeats;
+            *match run.placement {
+                Some(Placement::Near) => &mut self.near,
+                Some(Placement::Far) => &mut self.far,
+                None => &mut self.moved,
+            } += 1;
+        }
+    }
+}
+
+impl fmt::Display for PlacementTally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let PlacementTally { near, far, moved, repeats } = self;
+        write!(f, "of {} runs {near} near, {far} far", near + far + moved)?;
+        if *moved > 0 {
+            write!(f, ", {moved} with processors that kept moving")?;
+        }
+        write!(f, "; {repeats} made again because the processors moved")
+    }
 }
 
 /// Runs `peers` in turn `repetitions` times. `probe` measures the processors' round trip; `run` makes a run of the peer
-/// whose number it is given. Returns the runs of each peer.
+/// whose number it is given; its second argument is the repetition, from 0. Returns the runs of each peer.
 ///
 /// # Errors
 /// The first of `probe` or `run`.
@@ -28,31 +65,31 @@ pub fn alternate<R, E>(
     peers: usize,
     repetitions: usize,
     probe: &mut dyn FnMut() -> Result<f64, E>,
-    run: &mut dyn FnMut(usize) -> Result<R, E>,
+    run: &mut dyn FnMut(usize, usize) -> Result<R, E>,
 ) -> Result<Vec<Vec<Run<R>>>, E> {
     let mut runs: Vec<Vec<Run<R>>> = (0..peers).map(|_| Vec::with_capacity(repetitions)).collect();
-    for _ in 0..repetitions {
+    for repetition in 0..repetitions {
         for (peer, runs) in runs.iter_mut().enumerate() {
-            runs.push(steady_run(peer, probe, run)?);
+            runs.push(steady_run((peer, repetition), probe, run)?);
         }
     }
     Ok(runs)
 }
 
 fn steady_run<R, E>(
-    peer: usize,
+    (peer, repetition): (usize, usize),
     probe: &mut dyn FnMut() -> Result<f64, E>,
-    run: &mut dyn FnMut(usize) -> Result<R, E>,
+    run: &mut dyn FnMut(usize, usize) -> Result<R, E>,
 ) -> Result<Run<R>, E> {
     let mut repeats = 0;
     loop {
         let before = probe()?;
-        let result = run(peer)?;
+        let result = run(peer, repetition)?;
         let after = probe()?;
         let steady = Placement::of(before) == Placement::of(after);
         if steady || repeats == REPEATS_MAX {
             let placement = steady.then(|| Placement::of(before));
-            return Ok(Run { result, placement, round_trip_ns: (before, after) });
+            return Ok(Run { result, placement, round_trip_ns: (before, after), repeats });
         }
         repeats += 1;
     }
@@ -89,7 +126,7 @@ mod tests {
     #[test]
     fn peers_take_turns() {
         let mut order = Vec::new();
-        let runs = alternate::<usize, ()>(2, 3, &mut || Ok(55.0), &mut |peer| {
+        let runs = alternate::<usize, ()>(2, 3, &mut || Ok(55.0), &mut |peer, _| {
             order.push(peer);
             Ok(peer * 10)
         });
@@ -103,7 +140,7 @@ mod tests {
         // Before, after, before, after: the first run moves, the second doesn't.
         let mut distances = vec![55.0, 360.0, 360.0, 361.0].into_iter();
         let mut made = 0;
-        let runs = alternate::<(), ()>(1, 1, &mut || Ok(distances.next().unwrap()), &mut |_| {
+        let runs = alternate::<(), ()>(1, 1, &mut || Ok(distances.next().unwrap()), &mut |_, _| {
             made += 1;
             Ok(())
         });
@@ -114,7 +151,7 @@ mod tests {
             near = !near;
             Ok(if near { 55.0 } else { 360.0 })
         };
-        let runs = alternate::<(), ()>(1, 1, &mut probe, &mut |_| {
+        let runs = alternate::<(), ()>(1, 1, &mut probe, &mut |_, _| {
             made += 1;
             Ok(())
         });
@@ -123,7 +160,7 @@ mod tests {
 
     #[test]
     fn only_like_is_compared_with_like() {
-        let run = |placement, result| Run { result, placement, round_trip_ns: (0.0, 0.0) };
+        let run = |placement, result| Run { result, placement, round_trip_ns: (0.0, 0.0), repeats: 1 };
         let (near, far) = (Some(Placement::Near), Some(Placement::Far));
         let a = vec![run(near, 1.0), run(far, 10.0), run(far, 12.0)];
         let b = vec![run(far, 20.0), run(far, 22.0), run(None, 99.0)];
@@ -132,12 +169,16 @@ mod tests {
         assert_eq!(summarize(&peers[0], far, |value| Some(*value)).unwrap().median, 11.0);
         assert_eq!(summarize(&peers[1], None, |value| Some(*value)).unwrap().count, 3);
         assert_eq!(common_placement(&[vec![run(near, 0.0)], vec![run(far, 0.0)]]), None);
+        let mut tally = PlacementTally::default();
+        tally.add(&peers);
+        let text = tally.to_string();
+        assert!(text.starts_with("of 6 runs 1 near, 4 far, 1 with") && text.contains("; 6 made again"), "{text}");
     }
 
     #[test]
     fn errors_end_it() {
         let result =
-            alternate::<(), &str>(2, 2, &mut || Ok(1.0), &mut |peer| if peer == 1 { Err("b") } else { Ok(()) });
+            alternate::<(), &str>(2, 2, &mut || Ok(1.0), &mut |peer, _| if peer == 1 { Err("b") } else { Ok(()) });
         assert_eq!(result.unwrap_err(), "b");
     }
 }

@@ -4,6 +4,7 @@ use super::cpu;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
+use std::time::Duration;
 
 /// The statement printed with every table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -22,6 +23,12 @@ pub struct Environment {
     pub link: String,
     /// Who ran where.
     pub pinning: String,
+    /// Whether other programs were busy before the first run.
+    #[serde(default)]
+    pub quiet: String,
+    /// How far apart the processors were, run by run.
+    #[serde(default)]
+    pub placement: String,
     /// Warnings: a machine that was not quiet, processors that moved.
     pub warnings: Vec<String>,
 }
@@ -41,6 +48,16 @@ impl Environment {
             ..Environment::default()
         }
     }
+
+    /// Waits until the machine is quiet, at most `patience`, and says whether it was.
+    pub fn wait_for_quiet(&mut self, patience: Duration) {
+        let (busy, quiet) = cpu::wait_for_quiet(patience);
+        let busy = format!("a core was {:.0} % busy before the first run", busy * 100.0);
+        if !quiet {
+            self.warnings.push(format!("the machine was not quiet: {busy}"));
+        }
+        self.quiet = format!("{}: {busy}", if quiet { "yes" } else { "no" });
+    }
 }
 
 impl std::fmt::Display for Environment {
@@ -49,6 +66,11 @@ impl std::fmt::Display for Environment {
         writeln!(f, "  pinning   {}", self.pinning)?;
         writeln!(f, "  link      {}", self.link)?;
         writeln!(f, "  peers     {}", self.peers.join("; "))?;
+        for (name, value) in [("quiet", &self.quiet), ("placement", &self.placement)] {
+            if !value.is_empty() {
+                writeln!(f, "  {name:<9} {value}")?;
+            }
+        }
         write!(f, "  commit    {}, {}", self.commit, self.date)?;
         for warning in &self.warnings {
             write!(f, "\n  WARNING   {warning}")?;

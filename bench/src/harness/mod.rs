@@ -7,11 +7,13 @@
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
 //! * [`statistics`]: medians and spread
 //! * [`environment`]: what it was measured on
-//! * [`table`], [`svg`]: the result for terminals, programs and documents
+//! * [`table`], [`svg`], [`bars`], [`page`]: the result for terminals, programs, documents and browsers
 
 pub mod alternate;
+pub mod bars;
 pub mod cpu;
 pub mod environment;
+pub mod page;
 pub mod process;
 pub mod statistics;
 pub mod svg;

@@ -163,6 +163,17 @@ impl Running {
         if status.success() { Ok(text) } else { Err(self.failure(&format!("failed ({status})"))) }
     }
 
+    /// Asks it to end (SIGTERM), waits, and returns what it printed and nobody has read.
+    ///
+    /// # Errors
+    /// [`HarnessError::Child`] if it fails or takes too long.
+    pub fn stop(self) -> Result<String, HarnessError> {
+        if let Some(process) = Pid::from_raw(self.id().cast_signed()) {
+            let _ = kill_process(process, Signal::TERM);
+        }
+        self.output(GRACE)
+    }
+
     /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 /// Colours of the series, told apart in print and by most colour-blind eyes (Okabe and Ito).
-const COLOURS: [&str; 8] = ["#999999", "#56b4e9", "#0072b2", "#d55e00", "#e69f00", "#009e73", "#cc79a7", "#000000"];
+const COLOURS: [&str; 10] =
+    ["#999999", "#56b4e9", "#0072b2", "#d55e00", "#e69f00", "#009e73", "#cc79a7", "#000000", "#b5a642", "#7a5195"];
 const WIDTH: f64 = 1_120.0;
 const MARGIN: f64 = 70.0;
 const TITLE_HEIGHT: f64 = 64.0;
@@ -24,6 +25,8 @@ pub struct Panel {
     pub groups: Vec<String>,
     /// For each series and group: the bar's height and the text above it.
     pub bars: Vec<Vec<Option<(f64, String)>>>,
+    /// The series stand on each other, one bar a group, its sum above it.
+    pub stacked: bool,
 }
 
 /// A drawing of panels that share their series.
@@ -82,8 +85,7 @@ impl Panel {
     fn draw(&self, svg: &mut String, top: f64) {
         let bottom = top + 50.0 + PLOT_HEIGHT;
         text(svg, 24.0, top + 22.0, "start", 13, "#000000", &self.title);
-        let heights = self.bars.iter().flatten().flatten().map(|(height, _)| *height);
-        let (step, lines) = grid(heights.filter(|height| height.is_finite()).fold(0.0, f64::max));
+        let (step, lines) = grid(self.highest());
         let scale = PLOT_HEIGHT / (step * lines as f64);
         for line in 0..=lines {
             let y = bottom - step * line as f64 * scale;
@@ -100,6 +102,10 @@ impl Panel {
         for (number, group) in self.groups.iter().enumerate() {
             let left = MARGIN + group_width * (number as f64 + 0.08);
             text(svg, left + group_width * 0.42, bottom + 18.0, "middle", 12, "#000000", group);
+            if self.stacked {
+                self.draw_stack(svg, number, (left, bottom), (group_width * 0.6, scale));
+                continue;
+            }
             for (series, bars) in self.bars.iter().enumerate() {
                 let Some(Some((height, label))) = bars.get(number) else { continue };
                 let tall = (height.max(0.0) * scale).clamp(0.0, PLOT_HEIGHT);
@@ -108,6 +114,35 @@ impl Panel {
                 vertical_text(svg, x + bar_width * 0.46 + 3.5, bottom - tall - 4.0, label);
             }
         }
+    }
+}
+
+impl Panel {
+    fn highest(&self) -> f64 {
+        let sane = |height: f64| if height.is_finite() { height.max(0.0) } else { 0.0 };
+        if self.stacked {
+            return (0..self.groups.len())
+                .map(|group| self.column(group).map(|(_, h)| sane(h)).sum())
+                .fold(0.0, f64::max);
+        }
+        self.bars.iter().flatten().flatten().map(|(height, _)| sane(*height)).fold(0.0, f64::max)
+    }
+
+    /// The bars of a group, by series.
+    fn column(&self, group: usize) -> impl Iterator<Item = (usize, f64)> {
+        let bars = self.bars.iter().enumerate();
+        bars.filter_map(move |(series, bars)| Some((series, bars.get(group)?.as_ref()?.0)))
+    }
+
+    fn draw_stack(&self, svg: &mut String, group: usize, (left, bottom): (f64, f64), (width, scale): (f64, f64)) {
+        let (mut y, mut sum) = (bottom, 0.0);
+        for (series, height) in self.column(group).filter(|(_, height)| height.is_finite() && *height > 0.0) {
+            let tall = (height * scale).clamp(0.0, y - (bottom - PLOT_HEIGHT));
+            y -= tall;
+            sum += height;
+            rectangle(svg, (left, y), (width, tall), colour(series));
+        }
+        text(svg, left + width / 2.0, y - 5.0, "middle", 11, "#000000", &short(sum));
     }
 }
 
@@ -166,7 +201,7 @@ fn vertical_text(svg: &mut String, x: f64, y: f64, content: &str) {
 }
 
 /// Content of an element. Characters XML can't hold are left out.
-fn escape(content: &str) -> String {
+pub(super) fn escape(content: &str) -> String {
     let mut escaped = String::with_capacity(content.len());
     for character in content.chars() {
         match character {
@@ -182,12 +217,12 @@ fn escape(content: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use proptest::prelude::*;
 
     /// Tags nest, attributes are quoted, no stray `<` or `&`.
-    fn assert_well_formed(svg: &str) {
+    pub(crate) fn assert_well_formed(svg: &str) {
         let mut open: Vec<&str> = Vec::new();
         let mut rest = svg;
         while let Some(at) = rest.find('<') {
@@ -218,10 +253,11 @@ mod tests {
             title in any::<String>(),
             series in proptest::collection::vec(any::<String>(), 0..10),
             heights in proptest::collection::vec(proptest::option::of(proptest::num::f64::ANY), 0..20),
+            stacked in any::<bool>(),
         ) {
             let bars = series.iter().map(|name| heights.iter().map(|h| h.map(|h| (h, name.clone()))).collect()).collect();
             let groups = (0..heights.len()).map(|number| format!("{number}<&")).collect();
-            let panel = Panel { title: title.clone(), groups, bars };
+            let panel = Panel { title: title.clone(), groups, bars, stacked };
             let chart = Chart { title: title.clone(), subtitle: title, series, panels: vec![panel], footer: vec!["<".to_owned()] };
             assert_well_formed(&chart.to_svg());
         }

@@ -76,8 +76,8 @@ impl Table {
         cases
     }
 
-    /// One case as lines of cells aligned with [`heading_line`](Table::heading_line).
-    fn cells(&self, row: &Row) -> Vec<String> {
+    /// The cells of a row, as text, by column.
+    pub fn cells(&self, row: &Row) -> Vec<String> {
         let cell = |(column, value): (&Column, &Option<Summary>)| {
             let Some(value) = value else { return "·".to_owned() };
             let median = grouped(value.median, column.digits);

@@ -15,10 +15,11 @@ mod ours;
 mod run;
 mod watch;
 
-use crate::harness::HarnessError;
+use crate::harness::alternate::{PlacementTally, Run, alternate};
 use crate::harness::environment::Environment;
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
+use crate::harness::{HarnessError, cpu};
 use case::{DOWNLOADS, FAIRNESS, GOODPUT, PathCase};
 use run::Measured;
 use std::net::Ipv4Addr;
@@ -103,6 +104,8 @@ pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         return Err(HarnessError::Option(format!("no path is called so; there are: {}", names.join("; "))));
     }
     let mut table = table();
+    table.environment.wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
+    let mut tally = PlacementTally::default();
     for (kind, case) in cases {
         let peers = kind.peers();
         // Side by side, once with each of the two first: their runs are long.
@@ -111,18 +114,18 @@ pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let quick = Duration::from_secs(if kind == Kind::Fairness { 6 } else { 2 });
         let whole = Duration::from_secs(case.seconds);
         let duration = options.duration.unwrap_or(if options.quick { quick } else { whole });
-        let mut measured: Vec<Vec<Measured>> = vec![Vec::new(); peers.len()];
-        for repetition in 0..repetitions {
-            for (peer, measured) in measured.iter_mut().enumerate() {
-                progress(&format!("{}: {} ({} of {repetitions})", kind.name(case), peers[peer], repetition + 1));
-                let one = run::measure(kind, case, peer, repetition as u64 + 1, duration);
-                measured.push(
-                    one.map_err(|error| HarnessError::Child(format!("{}, {}: {error}", kind.name(case), peers[peer])))?,
-                );
-            }
-        }
+        let mut probe = || if cpu::count() > 1 { cpu::round_trip_ns(0, 1) } else { Ok(0.0) };
+        let mut measure = |peer: usize, repetition: usize| {
+            let name = peers.get(peer).copied().unwrap_or_default();
+            progress(&format!("{}: {name} ({} of {repetitions})", kind.name(case), repetition + 1));
+            run::measure(kind, case, peer, repetition as u64 + 1, duration)
+                .map_err(|error| HarnessError::Child(format!("{}, {name}: {error}", kind.name(case))))
+        };
+        let measured = alternate(peers.len(), repetitions, &mut probe, &mut measure)?;
+        tally.add(&measured);
         table.rows.extend(rows(kind, case, &measured));
     }
+    table.environment.placement = tally.to_string();
     Ok(table)
 }
 
@@ -158,13 +161,14 @@ fn table() -> Table {
     table
 }
 
-fn rows(kind: Kind, case: &PathCase, measured: &[Vec<Measured>]) -> Vec<Row> {
-    let goodput = |runs: &[Measured]| Summary::of(runs.iter().map(|run| run.goodput));
+fn rows(kind: Kind, case: &PathCase, measured: &[Vec<Run<Measured>>]) -> Vec<Row> {
+    // Of any placement: the path, not the processors, is to be the limit.
+    let goodput = |runs: &[Run<Measured>]| Summary::of(runs.iter().map(|run| run.result.goodput));
     let linux = measured.first().and_then(|runs| goodput(runs)).map_or(f64::NAN, |summary| summary.median);
-    let row = |(peer, (name, runs)): (usize, (&&str, &Vec<Measured>))| {
+    let row = |(peer, (name, runs)): (usize, (&&str, &Vec<Run<Measured>>))| {
         let goodput = goodput(runs);
         let ratio = goodput.and_then(|summary| Summary::of([summary.median / linux]));
-        let share = Summary::of(runs.iter().filter_map(|run| run.share_percent));
+        let share = Summary::of(runs.iter().filter_map(|run| run.result.share_percent));
         let bar = if kind == Kind::Downloads && peer == 1 { 1.0 } else { RATIO_MIN };
         let mut notes = Vec::new();
         if kind != Kind::Fairness && peer > 0 && ratio.is_some_and(|ratio| ratio.median < bar) {
@@ -173,7 +177,7 @@ fn rows(kind: Kind, case: &PathCase, measured: &[Vec<Measured>]) -> Vec<Row> {
         if peer > 0 && share.is_some_and(|share| (share.median - 50.0).abs() > 50.0 - SHARE_MIN_PERCENT) {
             notes.push("unfair".to_owned());
         }
-        let troubles: u64 = runs.iter().map(|run| run.emulator_lost).sum();
+        let troubles: u64 = runs.iter().map(|run| run.result.emulator_lost).sum();
         if troubles > 0 {
             notes.push(format!("the emulator lost {troubles} packets that it should not"));
         }

@@ -22,6 +22,7 @@ pub fn chart(table: &Table) -> Chart {
             title: title.to_owned(),
             groups: cases.iter().map(|case| case.trim_end_matches(how).trim_end_matches(", ").to_owned()).collect(),
             bars: SERIES.iter().map(|peer| cases.iter().map(|case| bar(case, *peer)).collect()).collect(),
+            stacked: false,
         }
     };
     let (kept, new) = ("keep-alive", "new connection each");

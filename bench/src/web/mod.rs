@@ -7,7 +7,7 @@ mod servers;
 pub use chart::chart;
 pub use servers::{Peer, Server};
 
-use crate::harness::alternate::{Run, alternate, common_placement, summarize};
+use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::environment::Environment;
 use crate::harness::process::{Spec, start};
 use crate::harness::statistics::Summary;
@@ -221,11 +221,7 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     let topology = Topology::new(options.mtu)?;
     let site = Site::create()?;
     let mut environment = environment(options, nginx);
-    let (busy, quiet) = cpu::wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
-    if !quiet {
-        let warning = format!("the machine was not quiet: a core was {:.0} % busy before the first run", busy * 100.0);
-        environment.warnings.push(warning);
-    }
+    environment.wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
     let cases = cases(options);
     if cases.is_empty() {
         let filter = options.filter.clone().unwrap_or_default();
@@ -233,11 +229,11 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
             "no case's name contains {filter:?}; try '1 KiB' or 'new connection'"
         )));
     }
-    let mut rows = Vec::new();
+    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for case in &cases {
         let peers = peers(options, case);
         let mut probe = || cpu::round_trip_ns(options.server_cpu, options.client_cpu);
-        let mut measure = |number: usize| {
+        let mut measure = |number: usize, _: usize| {
             let peer = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, peer.name()));
             undisturbed(options, &topology, &site, case, peer).map_err(|error| match error {
@@ -248,8 +244,10 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
             })
         };
         let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        tally.add(&runs);
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
+    environment.placement = tally.to_string();
     Ok(Table {
         title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
         command: command(options),
@@ -520,7 +518,7 @@ mod tests {
             ..Report::default()
         };
         let result = Measured { report, server_cpu: 0, client_cpu: 1 };
-        Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0) }
+        Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0), repeats: 0 }
     }
 
     #[test]

@@ -2,25 +2,69 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
-use qanat_bench::echo::{BenchLink, EchoBenchOptions};
+use qanat_bench::harness::page::{Section, page};
 use qanat_bench::load::duration;
-use qanat_bench::paths::PathsOptions;
-use qanat_bench::web::{WebBenchOptions, chart};
-use std::path::PathBuf;
+use qanat_bench::tables::{self, BenchOptions, Entry, TABLES};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Measure beside others, on the same link
 #[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  sudo qanat bench --all --report bench.html           every table, as one page with plots: an hour
+  sudo qanat bench --all --quick --report bench.html   the same in five minutes, less exact
+  sudo qanat bench --tables web,echo-veth --json       some of them, for programs
+  qanat bench --list                                   their names"
+)]
 pub struct Arguments {
     #[command(subcommand)]
-    table: Table,
+    table: Option<Table>,
+    /// Every table, one after the other
+    #[arg(long, conflicts_with = "tables")]
+    all: bool,
+    /// These tables
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',')]
+    tables: Vec<String>,
+    /// Say which tables there are
+    #[arg(long, conflicts_with_all = ["all", "tables"])]
+    list: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// What every table understands.
+#[derive(Args)]
+struct Common {
+    /// Fewer cases, one short run each
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each peer in each case
+    #[arg(long, value_name = "COUNT")]
+    repetitions: Option<usize>,
+    /// Length of a run
+    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
+    duration: Option<Duration>,
+    /// Only cases whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// The tables as JSON
+    #[arg(long)]
+    json: bool,
+    /// A page with tables and plots, complete in one file
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
-    Paths(PathsArguments),
     Echo(EchoArguments),
+    Paths(PathsArguments),
+    Breakdown(BreakdownArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -32,24 +76,11 @@ Examples:
   sudo qanat bench web --filter '1 KiB'        some of its rows
 Writes a picture of the table beside it (--svg).")]
 struct WebArguments {
-    /// Fewer cases, one short run each
-    #[arg(long)]
-    quick: bool,
-    /// Runs of each server in each case
-    #[arg(long, value_name = "COUNT")]
-    repetitions: Option<usize>,
-    /// Length of a run
-    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
-    duration: Option<Duration>,
-    /// Only cases whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    filter: Option<String>,
+    #[command(flatten)]
+    common: Common,
     /// Where to write the picture
     #[arg(long, value_name = "FILE", default_value = "bench-web.svg")]
     svg: PathBuf,
-    /// The table as JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Our TCP and Linux' over emulated paths: goodput, many downloads, flows side by side
@@ -61,21 +92,8 @@ Examples:
   sudo qanat bench paths --filter '1 % loss'       some of its rows
   sudo qanat bench paths --filter 'side by side'   fairness alone")]
 struct PathsArguments {
-    /// Fewer paths, one short run each
-    #[arg(long)]
-    quick: bool,
-    /// Runs of each sender and receiver on each path
-    #[arg(long, value_name = "COUNT")]
-    repetitions: Option<usize>,
-    /// Length of a run
-    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
-    duration: Option<Duration>,
-    /// Only paths whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    filter: Option<String>,
-    /// The table as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
 }
 
 /// The driver alone, our stack, Linux and DPDK, echoing on one link
@@ -89,21 +107,18 @@ struct EchoArguments {
     /// The link
     #[arg(long, value_enum, default_value_t)]
     link: EchoLink,
-    /// Fewer cases, one short run each
-    #[arg(long)]
-    quick: bool,
-    /// Runs of each echo in each case
-    #[arg(long, value_name = "COUNT")]
-    repetitions: Option<usize>,
-    /// Length of a run
-    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
-    duration: Option<Duration>,
-    /// Only cases whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    filter: Option<String>,
-    /// The table as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Where the time of an echoed packet goes: Linux, ours with copies, ours
+#[derive(Args)]
+#[command(after_help = "\
+Counts cycles in the echo, which only a program built for it does:
+  make bench-breakdown                         builds one and runs this")]
+struct BreakdownArguments {
+    #[command(flatten)]
+    common: Common,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -117,89 +132,120 @@ enum EchoLink {
     Pair,
 }
 
-/// Runs a benchmark.
-pub fn run(arguments: &Arguments) -> Result<(), String> {
-    match &arguments.table {
-        Table::Web(web) => run_web(web),
-        Table::Paths(paths) => run_paths(paths),
-        Table::Echo(echo) => run_echo(echo),
+impl EchoLink {
+    fn table(self) -> &'static str {
+        match self {
+            EchoLink::Veth => "echo-veth",
+            EchoLink::Memif => "echo-memif",
+            EchoLink::Pair => "echo-pair",
+        }
     }
 }
 
-fn run_web(arguments: &WebArguments) -> Result<(), String> {
+/// Runs a benchmark.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    match &arguments.table {
+        Some(Table::Web(web)) => {
+            let sections = measure(&["web"], &web.common)?;
+            draw(&sections, &web.svg)?;
+            finish(&sections, &web.common, false)
+        }
+        Some(Table::Paths(paths)) => run_one("paths", &paths.common),
+        Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
+        Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
+        None if arguments.list => {
+            for entry in &TABLES {
+                println!("{:<12} {}", entry.name, entry.about);
+            }
+            Ok(())
+        }
+        None => {
+            let all = TABLES.iter().filter_map(|entry| match entry.missing {
+                Some(remedy) if arguments.all => {
+                    eprintln!("{} is left out: {remedy}", entry.name);
+                    None
+                }
+                _ => Some(entry.name),
+            });
+            let some = arguments.tables.iter().map(String::as_str);
+            let names: Vec<&str> = if arguments.all { all.collect() } else { some.collect() };
+            if names.is_empty() {
+                return Err("which? --all, --tables with names (--list has them), or one by its command".to_owned());
+            }
+            let sections = measure(&names, &arguments.common)?;
+            finish(&sections, &arguments.common, true)
+        }
+    }
+}
+
+fn run_one(name: &str, common: &Common) -> Result<(), String> {
+    finish(&measure(&[name], common)?, common, false)
+}
+
+fn measure(names: &[&str], common: &Common) -> Result<Vec<Section>, String> {
+    let entries = names.iter().map(|name| tables::named(name)).collect::<Result<Vec<&Entry>, _>>();
+    let entries = entries.map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
-    let mut options = WebBenchOptions::new(program);
-    options.quick = arguments.quick;
-    options.repetitions = arguments.repetitions;
-    options.duration = arguments.duration;
-    options.filter.clone_from(&arguments.filter);
-    // Drawn on standard error, and only where that is a terminal: the table alone goes to standard output.
+    if let Some(report) = &common.report {
+        // Before an hour of measuring, not after it.
+        std::fs::write(report, "").map_err(|error| refused(report, &error))?;
+    }
+    let options = BenchOptions {
+        program,
+        quick: common.quick,
+        repetitions: common.repetitions,
+        duration: common.duration,
+        filter: common.filter.clone(),
+    };
+    // Drawn on standard error, and only where that is a terminal: the tables alone go to standard output.
     let progress = ProgressBar::new_spinner();
     if let Ok(style) = ProgressStyle::with_template("{elapsed:>4} {msg}") {
         progress.set_style(style);
     }
-    let table = qanat_bench::web::run(&options, &mut |message| {
+    let sections = tables::run(&entries, &options, &mut |message| {
         progress.set_message(message.to_owned());
         progress.tick();
     });
     progress.finish_and_clear();
-    let table = table.map_err(|error| error.to_string())?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
+    Ok(sections)
+}
+
+/// Prints the tables, writes the report, and fails if one could not be made.
+fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), String> {
+    let tables: Vec<_> = sections.iter().filter_map(|section| section.outcome.as_ref().ok()).collect();
+    let failures: Vec<String> = sections
+        .iter()
+        .filter_map(|section| {
+            let error = section.outcome.as_ref().err()?;
+            Some(if several { format!("{}: {error}", section.name) } else { error.clone() })
+        })
+        .collect();
+    if common.json {
+        let found: Vec<_> = tables.iter().map(|(table, _)| table).collect();
+        let text = match (several, found.first()) {
+            (true, _) => serde_json::to_string_pretty(&serde_json::json!({ "tables": found, "failures": failures })),
+            (false, Some(table)) => serde_json::to_string_pretty(table),
+            (false, None) => Ok(String::new()),
+        };
+        println!("{}", text.map_err(|error| error.to_string())?);
     } else {
-        println!("{table}");
+        tables.iter().for_each(|(table, _)| println!("{table}"));
     }
-    std::fs::write(&arguments.svg, chart(&table).to_svg())
-        .map_err(|error| format!("{}: {error}; name another file with --svg", arguments.svg.display()))?;
-    eprintln!("picture: {}", arguments.svg.display());
+    if let Some(report) = &common.report {
+        std::fs::write(report, page("Qanat beside others", sections)).map_err(|error| refused(report, &error))?;
+        eprintln!("report: {}", report.display());
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n       ")) }
+}
+
+fn draw(sections: &[Section], path: &Path) -> Result<(), String> {
+    let Some(Ok((_, chart))) = sections.first().map(|section| &section.outcome) else { return Ok(()) };
+    std::fs::write(path, chart.to_svg())
+        .map_err(|error| format!("{}: {error}; name another file with --svg", path.display()))?;
+    eprintln!("picture: {}", path.display());
     Ok(())
 }
 
-fn run_paths(arguments: &PathsArguments) -> Result<(), String> {
-    let options = PathsOptions {
-        quick: arguments.quick,
-        repetitions: arguments.repetitions,
-        duration: arguments.duration,
-        filter: arguments.filter.clone(),
-    };
-    let progress = ProgressBar::new_spinner();
-    let table = qanat_bench::paths::run(&options, &mut |message| {
-        progress.set_message(message.to_owned());
-        progress.tick();
-    });
-    progress.finish_and_clear();
-    let table = table.map_err(|error| error.to_string())?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
-    } else {
-        println!("{table}");
-    }
-    Ok(())
-}
-
-fn run_echo(arguments: &EchoArguments) -> Result<(), String> {
-    let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
-    let link = match arguments.link {
-        EchoLink::Veth => BenchLink::Veth,
-        EchoLink::Memif => BenchLink::Memif,
-        EchoLink::Pair => BenchLink::Pair,
-    };
-    let mut options = EchoBenchOptions::new(program, link);
-    options.quick = arguments.quick;
-    options.repetitions = arguments.repetitions;
-    options.duration = arguments.duration;
-    options.filter.clone_from(&arguments.filter);
-    let progress = ProgressBar::new_spinner();
-    let table = qanat_bench::echo::run(&options, &mut |message| {
-        progress.set_message(message.to_owned());
-        progress.tick();
-    });
-    progress.finish_and_clear();
-    let table = table.map_err(|error| error.to_string())?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&table).map_err(|error| error.to_string())?);
-    } else {
-        println!("{table}");
-    }
-    Ok(())
+fn refused(report: &Path, error: &std::io::Error) -> String {
+    format!("{}: {error}; name another file with --report", report.display())
 }

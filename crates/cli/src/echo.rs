@@ -5,6 +5,7 @@ use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
+use qanat::nic::breakdown;
 use qanat::nic::memif::MemifLink;
 use qanat::nic::{MemoryPlan, Vnic};
 use qanat::{Config, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
@@ -24,7 +25,8 @@ Examples:
   sudo qanat echo                               UDP and TCP at 10.77.0.2:7, on a virtual interface of its own
   sudo qanat echo --raw                         in the driver: addresses swapped, no stack
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
-  qanat echo --kernel batch --port 7007         over kernel sockets, to compare with
+  qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
+  qanat echo --kernel uring --batch --port 7007 by io_uring, as many as there are in a call
   qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end
 The kernel on the other end of a veth leaves its checksums to the peer, and --raw only swaps: for kernel clients
 `ethtool -K qanat0 tx off` first.")]
@@ -41,9 +43,12 @@ pub struct Arguments {
     /// TCP only
     #[arg(long)]
     tcp: bool,
-    /// Over kernel sockets (UDP): a datagram a call, or a batch
+    /// Over a kernel socket (UDP)
     #[arg(long, value_enum)]
     kernel: Option<Kernel>,
+    /// With --kernel: up to 64 datagrams a system call
+    #[arg(long, requires = "kernel")]
+    batch: bool,
     /// Link: veth, memif:SOCKET (this end listens), memif-slave:SOCKET (it connects)
     #[arg(long, value_name = "LINK", default_value = "veth")]
     link: LinkChoice,
@@ -63,10 +68,10 @@ pub struct Arguments {
 /// How kernel sockets are used.
 #[derive(Clone, Copy, ValueEnum)]
 enum Kernel {
-    /// One datagram a call, behind poll
-    Single,
-    /// recvmmsg and sendmmsg
-    Batch,
+    /// Behind epoll: recvfrom and sendto, or recvmmsg and sendmmsg
+    Epoll,
+    /// io_uring: one receive that goes on, buffers the kernel takes itself
+    Uring,
 }
 
 /// Prints what is done, and stops when told.
@@ -122,7 +127,16 @@ impl Show {
 
     fn finish(&self, figures: &Figures) {
         if self.printer.is_json() {
-            self.printer.lasting(serde_json::json!({ "event": "stopped", "echo": figures }).to_string());
+            let mut line = serde_json::json!({ "event": "stopped", "echo": figures });
+            if let Some(counted) = breakdown::report() {
+                let phases = counted.phases_ns.iter().map(|(phase, ns)| (phase.name().to_owned(), (*ns).into()));
+                line["breakdown"] = serde_json::json!({
+                    "turns": counted.turns,
+                    "own_cost_ns": counted.own_cost_ns,
+                    "phases_ns": serde_json::Map::from_iter(phases),
+                });
+            }
+            self.printer.lasting(line.to_string());
         } else {
             self.printer.lasting(format!(
                 "Echoed {} packets, {} bytes, dropped {}.",
@@ -162,6 +176,8 @@ impl Arguments {
         stop: &StopHandle,
         show: &mut Show,
     ) -> Result<Figures, String> {
+        // Costs nothing, and does nothing, unless built to count cycles.
+        let vnic = breakdown::metered(vnic);
         let is_up = || link.as_ref().is_none_or(MemifLink::is_up);
         if self.raw {
             let mut echo = RawEcho::new(vnic);
@@ -219,9 +235,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
-    let mode = match mode {
-        Kernel::Single => KernelMode::Single,
-        Kernel::Batch => KernelMode::Batch,
+    let mode = match (mode, arguments.batch) {
+        (Kernel::Epoll, false) => KernelMode::Single,
+        (Kernel::Epoll, true) => KernelMode::Batch,
+        (Kernel::Uring, false) => KernelMode::UringSingle,
+        (Kernel::Uring, true) => KernelMode::UringBatch,
     };
     let polls = arguments.attach.spin == crate::attach::Spin::Always;
     let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), arguments.port);

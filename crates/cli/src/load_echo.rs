@@ -90,6 +90,9 @@ pub struct UdpArguments {
     /// Use a kernel socket: works for any echo, and saturates sooner
     #[arg(long)]
     kernel: bool,
+    /// Sleep while waiting for an echo, instead of polling
+    #[arg(long, conflicts_with = "rate")]
+    sleep: bool,
 }
 
 /// Time messages to an echo and back, over our TCP
@@ -127,6 +130,7 @@ impl Common {
             warm_up: self.warm_up,
             timeout: self.timeout,
             watch_process: self.watch_process,
+            sleeps: false,
         }
     }
 
@@ -182,7 +186,8 @@ fn begin() -> Result<StopHandle, String> {
 pub fn run_udp(arguments: &UdpArguments) -> Result<(), String> {
     let stop = begin()?;
     let printer = Printer::new(arguments.common.json);
-    let options = arguments.common.options(arguments.size, arguments.window);
+    let mut options = arguments.common.options(arguments.size, arguments.window);
+    options.sleeps = arguments.sleep;
     let mut observe = |figures: &EchoFigures| show(&printer, figures);
     let report = if arguments.kernel {
         kernel::run(&options, &stop, &mut observe)

@@ -3,6 +3,7 @@
 use crate::service::{Context, Service};
 use crate::spin::{Spin, SpinPolicy};
 use crate::wait_set::{Doorbell, WaitSet};
+use qanat_nic::breakdown::{self, Phase};
 use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
 use qanat_stack::{Config, Stack};
 use std::fmt;
@@ -136,15 +137,25 @@ impl Runtime {
 
     /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
     pub fn turn(&mut self, service: &mut dyn Service) -> bool {
+        breakdown::turn_begins();
         let now = self.clock.now();
-        let received = self.stack.receive(now, self.vnic.as_mut());
+        let received = {
+            let _stack = breakdown::span(Phase::StackIn);
+            self.stack.receive(now, self.vnic.as_mut())
+        };
         let mut handled = false;
         while let Some(event) = self.stack.next_event() {
             handled = true;
+            let _service = breakdown::span(Phase::Service);
             service.handle(event, &mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
         }
-        self.stack.transmit(now, self.vnic.as_mut());
-        received > 0 || handled
+        {
+            let _stack = breakdown::span(Phase::StackOut);
+            self.stack.transmit(now, self.vnic.as_mut());
+        }
+        let busy = received > 0 || handled;
+        breakdown::turn_ends(busy);
+        busy
     }
 
     /// Runs `service` until it is asked to stop and has finished, or the grace period is over. `observe` is called

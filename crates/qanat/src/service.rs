@@ -5,6 +5,7 @@ use crate::{
     Source, Time, TimerId, UdpSocketId,
 };
 use qanat_nic::Vnic;
+use qanat_nic::breakdown::{Phase, span};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -218,6 +219,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
     pub fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
+        let _stack = span(Phase::StackOut);
         self.stack.send_to(self.now, self.vnic, socket, peer, payload)
     }
 
@@ -227,6 +229,7 @@ impl<'a> Context<'a> {
     /// # Errors
     /// As [`send_to`](Context::send_to).
     pub fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
+        let _stack = span(Phase::StackOut);
         self.stack.send_chunk_to(self.now, self.vnic, socket, peer, chunk)
     }
 

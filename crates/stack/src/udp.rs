@@ -4,6 +4,7 @@ use crate::input::Received;
 use crate::network::IpMeta;
 use crate::stack::{CommandError, Stack};
 use crate::{Chunk, Event, UdpSocketId};
+use qanat_nic::breakdown::{Phase, span};
 use qanat_nic::{Frame, Time, Vnic};
 use qanat_wire::ip::Protocol;
 use qanat_wire::udp;
@@ -86,11 +87,14 @@ impl Stack {
         let offload = self.network.link.offload;
         let pseudo = meta.pseudo_header_sum(length);
         // One copy: a datagram's bytes are the caller's only during this call.
-        let sum = if offload {
-            body.copy_from_slice(payload);
-            0
-        } else {
-            qanat_wire::checksum::copy_and_sum(payload, body)
+        let sum = {
+            let _copying = span(Phase::CopyIn);
+            if offload {
+                body.copy_from_slice(payload);
+                0
+            } else {
+                qanat_wire::checksum::copy_and_sum(payload, body)
+            }
         };
         let written = header.emit(head).and_then(|_| {
             if offload {

@@ -1,12 +1,13 @@
-//! Echo over kernel sockets, to compare with: datagram by datagram behind epoll, or in batches.
+//! Echo over kernel sockets, to compare with: behind epoll or by io_uring, datagram by datagram or in batches.
 
 use crate::Figures;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::socket::{MsgFlags, MultiHeaders, SockaddrStorage, recvmmsg, sendmmsg};
 use qanat::StopHandle;
+use qanat::nic::uring::DatagramRing;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 /// Datagrams of one batch.
@@ -18,10 +19,20 @@ const OBSERVE_INTERVAL: Duration = Duration::from_secs(1);
 /// How to use the sockets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KernelMode {
-    /// One datagram a call.
+    /// Behind epoll, one datagram a call.
     Single,
-    /// `recvmmsg`, `sendmmsg`.
+    /// Behind epoll, `recvmmsg` and `sendmmsg`.
     Batch,
+    /// io_uring, one datagram a system call.
+    UringSingle,
+    /// io_uring, as many as there are in one system call.
+    UringBatch,
+}
+
+/// One way of using a socket.
+trait Way {
+    /// Answers what is there, at most a batch; waits for it if there is nothing and `sleeps`. Whether there was any.
+    fn turn(&mut self, sleeps: bool, figures: &mut Figures) -> io::Result<bool>;
 }
 
 /// Echoes datagrams at `local` until `stop` is requested; never sleeps if `polls`. `ready` is told the address.
@@ -37,27 +48,22 @@ pub fn run(
     observe: &mut dyn FnMut(&Figures),
 ) -> io::Result<Figures> {
     let socket = UdpSocket::bind(local)?;
-    socket.set_nonblocking(true)?;
-    ready(socket.local_addr()?);
+    let address = socket.local_addr()?;
+    let mut way: Box<dyn Way> = match mode {
+        KernelMode::Single => Box::new(ByEpoll::new(socket, None)?),
+        KernelMode::Batch => Box::new(ByEpoll::new(socket, Some(Batch::new()))?),
+        KernelMode::UringSingle => Box::new(ByUring { ring: DatagramRing::new(socket)?, batch_max: 1 }),
+        KernelMode::UringBatch => Box::new(ByUring { ring: DatagramRing::new(socket)?, batch_max: BATCH }),
+    };
+    ready(address);
     let mut figures = Figures::default();
     let mut observed = Instant::now();
-    let mut batch = Batch::new();
     let mut turns = 0u32;
     loop {
-        let busy = match mode {
-            KernelMode::Single => single(&socket, &mut figures)?,
-            KernelMode::Batch => batch.turn(&socket, &mut figures)?,
-        };
+        let busy = way.turn(!polls, &mut figures)?;
         turns = turns.wrapping_add(1);
         if busy && !turns.is_multiple_of(256) {
             continue;
-        }
-        if !busy && !polls {
-            let mut fds = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, PollTimeout::from(SLEEP_MS)) {
-                Ok(_) | Err(nix::Error::EINTR) => {}
-                Err(error) => return Err(error.into()),
-            }
         }
         if stop.is_requested() {
             return Ok(figures);
@@ -66,6 +72,53 @@ pub fn run(
             observe(&figures);
             observed = Instant::now();
         }
+    }
+}
+
+struct ByUring {
+    ring: DatagramRing,
+    batch_max: usize,
+}
+
+impl Way for ByUring {
+    fn turn(&mut self, sleeps: bool, figures: &mut Figures) -> io::Result<bool> {
+        let patience = sleeps.then_some(Duration::from_millis(SLEEP_MS.into()));
+        let turn = self.ring.turn(self.batch_max, patience, &mut |_| true)?;
+        figures.echoed += turn.sent;
+        figures.bytes += turn.sent_bytes;
+        figures.dropped += turn.dropped;
+        Ok(turn.received > 0)
+    }
+}
+
+struct ByEpoll {
+    socket: UdpSocket,
+    epoll: Epoll,
+    batch: Option<Batch>,
+}
+
+impl ByEpoll {
+    fn new(socket: UdpSocket, batch: Option<Batch>) -> io::Result<ByEpoll> {
+        socket.set_nonblocking(true)?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        epoll.add(&socket, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+        Ok(ByEpoll { socket, epoll, batch })
+    }
+}
+
+impl Way for ByEpoll {
+    fn turn(&mut self, sleeps: bool, figures: &mut Figures) -> io::Result<bool> {
+        let busy = match &mut self.batch {
+            None => single(&self.socket, figures)?,
+            Some(batch) => batch.turn(&self.socket, figures)?,
+        };
+        if !busy && sleeps {
+            match self.epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::from(SLEEP_MS)) {
+                Ok(_) | Err(nix::Error::EINTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(busy)
     }
 }
 
@@ -139,8 +192,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_modes_echo() {
-        for mode in [KernelMode::Single, KernelMode::Batch] {
+    fn all_modes_echo() {
+        // io_uring may be switched off (containers do that); epoll is always there.
+        let has_uring = UdpSocket::bind("127.0.0.1:0").is_ok_and(|socket| DatagramRing::new(socket).is_ok());
+        let modes = [KernelMode::Single, KernelMode::Batch, KernelMode::UringSingle, KernelMode::UringBatch];
+        for mode in modes.into_iter().take(if has_uring { 4 } else { 2 }) {
             let stop = StopHandle::new().unwrap();
             let (sender, receiver) = std::sync::mpsc::channel();
             let handle = stop.clone();

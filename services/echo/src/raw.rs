@@ -2,6 +2,7 @@
 //! bytes are summed in another order. ARP requests are answered, whatever the address, so that clients find us.
 
 use crate::Figures;
+use qanat::nic::breakdown::{self, Phase};
 use qanat::nic::{Frame, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;
 use qanat::wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
@@ -99,10 +100,13 @@ impl<V: Vnic> RawEcho<V> {
     /// Sends back what has come; whether anything had.
     #[inline]
     pub fn turn(&mut self) -> bool {
+        breakdown::turn_begins();
         let count = self.vnic.receive(&mut self.frames, BATCH);
+        breakdown::turn_ends(count > 0);
         if count == 0 {
             return false;
         }
+        let _swapping = breakdown::span(Phase::Service);
         for mut frame in self.frames.drain(..) {
             // Packets in several frames are not echoed: a floor needs none.
             if frame.continues() || turn_around(frame.bytes_mut(), self.own).is_none() {

@@ -1,6 +1,7 @@
 //! The echo as a service of the native API.
 
 use crate::Figures;
+use qanat::nic::breakdown::{Phase, span};
 use qanat::{Bytes, Chunk, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -107,8 +108,11 @@ impl Service for EchoService {
             Event::Datagram { socket, peer, chunk } => {
                 let length = chunk.len() as u64;
                 let sent = if self.config.copies {
-                    self.copy.clear();
-                    self.copy.extend_from_slice(chunk.bytes());
+                    {
+                        let _copying = span(Phase::CopyOut);
+                        self.copy.clear();
+                        self.copy.extend_from_slice(chunk.bytes());
+                    }
                     drop(chunk);
                     context.send_to(socket, peer, &self.copy)
                 } else {

@@ -4,14 +4,18 @@ use super::packet::{MARK_LENGTH, parse_mark};
 use super::window::Window;
 use super::{EchoFigures, EchoLoadOptions, EchoReport};
 use crate::load::http::LoadError;
-use qanat::StopHandle;
 use qanat::nic::{Clock, MonotonicClock};
+use qanat::{StopHandle, WaitSet};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
 
 /// Headers of a datagram over IPv4 and Ethernet: the frame's length less its payload.
 const HEADERS: usize = 14 + 20 + 8;
 const BATCH: usize = 64;
+/// So often at least the clock is looked at.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
 
 /// Sends datagrams over a kernel socket and times their echoes.
 ///
@@ -31,6 +35,7 @@ pub fn run(
     let mut answer = [0u8; 2_048];
     let clock = MonotonicClock::new();
     let mut window = Window::new(options, clock.now());
+    let waits = WaitSet::new();
     loop {
         for _ in 0..BATCH {
             match socket.recv(&mut answer) {
@@ -66,6 +71,9 @@ pub fn run(
         if let Some(figures) = window.observe(now) {
             observe(&figures);
         }
+        if options.sleeps {
+            waits.wait(Some(socket.as_fd()), Some(SLEEP_MAX), |_| {}).map_err(failed)?;
+        }
     }
 }
 
@@ -76,7 +84,6 @@ fn is_passing(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn counts_echoes_and_losses() {

@@ -48,6 +48,8 @@ pub struct EchoLoadOptions {
     pub timeout: Duration,
     /// A process whose CPU time to report.
     pub watch_process: Option<u32>,
+    /// Sleep while nothing has come, instead of polling (UDP in a closed loop).
+    pub sleeps: bool,
 }
 
 impl EchoLoadOptions {
@@ -62,6 +64,7 @@ impl EchoLoadOptions {
             warm_up: Duration::from_millis(300),
             timeout: Duration::from_millis(200),
             watch_process: None,
+            sleeps: false,
         }
     }
 
@@ -79,6 +82,9 @@ impl EchoLoadOptions {
         }
         if self.rate_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= 1e9)) {
             return wrong("--rate: a positive number of packets per second".to_owned());
+        }
+        if self.sleeps && self.rate_per_s.is_some() {
+            return wrong("--sleep: an open loop has no time to sleep; leave out --rate".to_owned());
         }
         if self.target.is_ipv6() {
             return wrong(format!("{}: this load generator speaks IPv4", self.target));

@@ -4,10 +4,10 @@ use super::packet::Template;
 use super::window::Window;
 use super::{EchoFigures, EchoLoadOptions, EchoReport};
 use crate::load::http::LoadError;
-use qanat::StopHandle;
 use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;
 use qanat::wire::ethernet::{self, EtherType, MacAddress};
+use qanat::{StopHandle, WaitSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -17,6 +17,8 @@ const FRAME_HEADROOM: usize = 64;
 const SOURCE_PORT: u16 = 40_007;
 /// How long to ask for the target's Ethernet address, and how often.
 const ASK_PATIENCE: Duration = Duration::from_secs(5);
+/// So often at least the clock is looked at.
+const SLEEP_MAX: Duration = Duration::from_millis(20);
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Who sends, and to which Ethernet address.
@@ -176,13 +178,14 @@ pub fn run<V: Vnic>(
     let mut sender = Sender { vnic, template, frames: Vec::with_capacity(BATCH), own };
     let clock = MonotonicClock::new();
     let mut window = Window::new(options, clock.now());
+    let waits = WaitSet::new();
     let mut turns = 0u32;
     loop {
         let busy = sender.receive(&mut window, &clock);
         sender.send(&mut window, &clock);
         turns = turns.wrapping_add(1);
         // Time is looked at often enough for arrivals of an open loop, seldom enough not to cost.
-        if options.rate_per_s.is_some() || turns.is_multiple_of(16) {
+        if options.rate_per_s.is_some() || options.sleeps || turns.is_multiple_of(16) {
             let now = clock.now();
             if !window.tick(now) || stop.is_requested() {
                 return Ok(window.report(now, client, options.target.to_string()));
@@ -191,7 +194,13 @@ pub fn run<V: Vnic>(
                 observe(&figures);
             }
         }
-        if !busy {
+        if !busy && options.sleeps {
+            sender.vnic.flush();
+            if let Some(doorbell) = sender.vnic.doorbell() {
+                let outcome = waits.wait(Some(doorbell), Some(SLEEP_MAX), |_| {});
+                outcome.map_err(|error| LoadError::System { what: "sleep".to_owned(), error })?;
+            }
+        } else if !busy {
             // Frames come home, and what a full ring kept back goes out.
             if turns.is_multiple_of(64) {
                 sender.vnic.flush();

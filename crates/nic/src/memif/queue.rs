@@ -528,11 +528,7 @@ impl Memif {
 
     /// Master: the same into several buffers of a slave whose buffers are small.
     #[cold]
-    fn copy_out_in_pieces(
-        &mut self,
-        buffer: TransmitBuffer,
-        free: u16,
-    ) -> Result<Option<TransmitBuffer>, Violation> {
+    fn copy_out_in_pieces(&mut self, buffer: TransmitBuffer, free: u16) -> Result<Option<TransmitBuffer>, Violation> {
         let End::Master { regions } = &self.end else { return Ok(Some(buffer)) };
         let bytes = buffer.frame().bytes();
         let mut targets = [(NonNull::<u8>::dangling(), Descriptor::default()); PIECES_MAX];

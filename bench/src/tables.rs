@@ -1,0 +1,204 @@
+//! Every table there is: whoever adds one registers it here, and has it in `qanat bench`, in its report and in its JSON.
+
+use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
+use crate::harness::HarnessError;
+use crate::harness::bars::{self, Quantity};
+use crate::harness::page::Section;
+use crate::harness::svg::Chart;
+use crate::harness::table::Table;
+use crate::paths::{self, PathsOptions};
+use crate::web::{self, WebBenchOptions};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What every table understands.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// This program: it is started as server and as load.
+    pub program: PathBuf,
+    /// Fewer cases, one short run each: under a minute a table.
+    pub quick: bool,
+    /// Runs of each peer in each case; `None`: the table's choice.
+    pub repetitions: Option<usize>,
+    /// Length of a run; `None`: the table's choice.
+    pub duration: Option<Duration>,
+    /// Only cases whose name contains this.
+    pub filter: Option<String>,
+}
+
+impl BenchOptions {
+    /// Everything as the tables choose.
+    pub fn new(program: PathBuf) -> BenchOptions {
+        BenchOptions { program, quick: false, repetitions: None, duration: None, filter: None }
+    }
+}
+
+/// A table.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it compares, in a line.
+    pub about: &'static str,
+    /// Measures it; the second argument is told what is being done.
+    pub run: fn(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Table, HarnessError>,
+    /// Draws it.
+    pub chart: fn(&Table) -> Chart,
+    /// How to have it, if this program was built without.
+    pub missing: Option<&'static str>,
+}
+
+/// All tables, in the order of a report.
+pub const TABLES: [Entry; 6] = [
+    Entry {
+        name: "web",
+        about: "static files over HTTP: qanat web and nginx, on a veth (root)",
+        run: |options, progress| {
+            let mut own = WebBenchOptions::new(options.program.clone());
+            own.quick = options.quick;
+            own.repetitions = options.repetitions;
+            own.duration = options.duration;
+            own.filter.clone_from(&options.filter);
+            web::run(&own, progress)
+        },
+        chart: web::chart,
+        missing: None,
+    },
+    Entry {
+        name: "echo-memif",
+        about: "datagrams echoed over shared memory: driver, stack, DPDK",
+        run: |options, progress| echo::run(&echo_options(BenchLink::Memif, options), progress),
+        chart: echo_chart,
+        missing: None,
+    },
+    Entry {
+        name: "echo-veth",
+        about: "datagrams echoed over a veth: driver, stack, Linux, DPDK (root)",
+        run: |options, progress| echo::run(&echo_options(BenchLink::Veth, options), progress),
+        chart: echo_chart,
+        missing: None,
+    },
+    Entry {
+        name: "echo-pair",
+        about: "datagrams echoed between two threads: driver, stack",
+        run: |options, progress| echo::run(&echo_options(BenchLink::Pair, options), progress),
+        chart: echo_chart,
+        missing: None,
+    },
+    Entry {
+        name: "breakdown",
+        about: "where the time of an echoed packet goes: Linux, ours (root, and a build with the feature `breakdown`)",
+        run: |options, progress| breakdown::run(&echo_options(BenchLink::Veth, options), progress),
+        chart: |table| bars::stacked(table, &breakdown::PHASES),
+        missing: if cfg!(feature = "breakdown") { None } else { Some(breakdown::NOT_BUILT) },
+    },
+    Entry {
+        name: "paths",
+        about: "TCP over emulated paths: ours and Linux' (root)",
+        run: |options, progress| {
+            let own = PathsOptions {
+                quick: options.quick,
+                repetitions: options.repetitions,
+                duration: options.duration,
+                filter: options.filter.clone(),
+            };
+            paths::run(&own, progress)
+        },
+        chart: |table| {
+            let quantities = [
+                Quantity { title: "Goodput of one flow or some, Mbit/s", column: "goodput_mbit", cases: "" },
+                Quantity {
+                    title: "Share of the first of two flows, %",
+                    column: "share_percent",
+                    cases: "side by side",
+                },
+            ];
+            bars::chart(table, &quantities)
+        },
+        missing: None,
+    },
+];
+
+fn echo_options(link: BenchLink, options: &BenchOptions) -> EchoBenchOptions {
+    let mut own = EchoBenchOptions::new(options.program.clone(), link);
+    own.quick = options.quick;
+    own.repetitions = options.repetitions;
+    own.duration = options.duration;
+    own.filter.clone_from(&options.filter);
+    own
+}
+
+fn echo_chart(table: &Table) -> Chart {
+    let quantities = [
+        Quantity { title: "Packets echoed a second", column: "packets_per_s", cases: "at once" },
+        Quantity {
+            title: "Time of both processors for a packet, µs (polling ones are always busy)",
+            column: "both_us",
+            cases: "at once",
+        },
+        Quantity { title: "Round trip of single packets, median, µs", column: "p50_us", cases: "one at a time" },
+        Quantity {
+            title: "Round trip of single packets, 99th percentile, µs",
+            column: "p99_us",
+            cases: "one at a time",
+        },
+    ];
+    bars::chart(table, &quantities)
+}
+
+/// The table called `name`.
+///
+/// # Errors
+/// [`HarnessError::Option`], with the names there are.
+pub fn named(name: &str) -> Result<&'static Entry, HarnessError> {
+    TABLES.iter().find(|entry| entry.name == name).ok_or_else(|| {
+        let names: Vec<&str> = TABLES.iter().map(|entry| entry.name).collect();
+        HarnessError::Option(format!("no table is called {name:?}; there are: {}", names.join(", ")))
+    })
+}
+
+/// Measures one table after the other. One that can't be made is told of in its place.
+pub fn run(entries: &[&Entry], options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Vec<Section> {
+    let one = |entry: &&Entry| {
+        let outcome = (entry.run)(options, &mut |what| progress(&format!("{}: {what}", entry.name)));
+        let drawn = outcome.map(|table| {
+            let chart = (entry.chart)(&table);
+            (table, chart)
+        });
+        Section { name: entry.name.to_owned(), outcome: drawn.map_err(|error| error.to_string()) }
+    };
+    entries.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_found_and_are_one_of_a_kind() {
+        let names: HashSet<&str> = TABLES.iter().map(|entry| entry.name).collect();
+        assert_eq!(names.len(), TABLES.len());
+        assert!(names.iter().all(|name| named(name).is_ok_and(|entry| entry.name == *name)));
+        let error = named("wep").err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("echo-memif"), "{error}");
+    }
+
+    #[test]
+    fn a_table_that_fails_is_told_of() {
+        let bad = Entry {
+            name: "bad",
+            about: "",
+            run: |_, progress| {
+                progress("trying");
+                Err(HarnessError::Missing("no root".to_owned()))
+            },
+            chart: echo_chart,
+            missing: None,
+        };
+        let mut said = Vec::new();
+        let sections = run(&[&bad], &BenchOptions::new(PathBuf::new()), &mut |message| said.push(message.to_owned()));
+        assert_eq!(sections[0].outcome.as_ref().err().map(String::as_str), Some("no root"));
+        assert_eq!(said, ["bad: trying"]);
+    }
+}

@@ -1,0 +1,67 @@
+//! `qanat bench` as a whole: tables by name, as JSON and as a page; runs are short, and no number in them matters.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{Program, qanat, scenario};
+use serde_json::Value;
+use std::collections::HashSet;
+
+const SHORT: [&str; 5] = ["--quick", "-d", "100ms", "--repetitions", "1"];
+
+#[test]
+fn a_report_has_every_table_asked_for() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let page = directory.path().join("report.html");
+    let page_path = page.display().to_string();
+    let words =
+        ["bench", "--tables", "echo-pair,echo-memif", "--json", "--report", &page_path, "--filter", "256 at once"];
+    let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+    let report: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let tables = report["tables"].as_array().expect("tables");
+    assert_eq!((tables.len(), &report["failures"]), (2, &Value::Array(Vec::new())), "{text}");
+    for table in tables {
+        let rows = table["rows"].as_array().expect("rows");
+        let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+        assert!(peers.contains("raw (driver)") && peers.contains("native UDP"), "{table}");
+        for row in rows {
+            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        }
+        let environment = &table["environment"];
+        for field in ["kernel", "processors", "commit", "date", "link", "pinning", "quiet", "placement"] {
+            assert!(environment[field].as_str().is_some_and(|text| !text.is_empty()), "{field}: {environment}");
+        }
+    }
+    let html = std::fs::read_to_string(&page).expect("the page");
+    assert!(html.matches("<svg").count() == 2 && html.contains("Placement"), "two drawings");
+    for outside in ["src=", "@import", "url(", "<script", "<link"] {
+        assert!(!html.contains(outside), "complete in one file, but has {outside}");
+    }
+    // It is written so that a reader of XML finds no fault with it, and a browser no quirks.
+    let check = "import sys, xml.dom.minidom; xml.dom.minidom.parse(sys.argv[1])";
+    Program::new("python3").arguments(["-c", check, &page_path]).succeeds();
+}
+
+#[test]
+fn tables_over_a_veth_say_what_failed() {
+    scenario(|| {
+        let words = ["bench", "echo", "--link", "veth", "--json", "--filter", "64 bytes, 256"];
+        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let rows = table["rows"].as_array().expect("rows");
+        assert!(rows.iter().any(|row| row["peer"] == "Linux io_uring, batches"), "{table}");
+        for row in rows {
+            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        }
+    });
+    let outcome = Program::new(qanat()).arguments(["bench", "--tables", "web,wep", "--quick"]).run();
+    assert_eq!(outcome.code, Some(1));
+    assert!(
+        outcome.stderr.contains("no table is called \"wep\"") && outcome.stderr.contains("echo-memif"),
+        "{outcome:?}"
+    );
+    let names = Program::new(qanat()).arguments(["bench", "--list"]).succeeds().text();
+    assert!(["web", "echo-veth", "breakdown", "paths"].iter().all(|name| names.contains(name)), "{names}");
+    let outcome = Program::new(qanat()).arguments(["bench", "breakdown", "--quick"]).run();
+    if outcome.code != Some(0) {
+        assert!(outcome.stderr.contains("make bench-breakdown"), "{outcome:?}");
+    }
+}
