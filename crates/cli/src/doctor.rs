@@ -3,6 +3,7 @@
 use crate::control::DaemonArguments;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
+use qanat::control::daemon::leftovers;
 use qanat::control::policy::Policy;
 use qanat::nic::link::{self, Link};
 use serde_json::json;
@@ -194,12 +195,31 @@ fn daemon(arguments: &DaemonArguments) -> Finding {
             format!("control plane at {}: this user may not ask", path.display()),
             "usermod -aG qanat USER, then log in anew",
         ),
+        Err(_) if leftovers(&path).is_some() => crashed(&path),
         Err(_) if path.exists() => {
             let text = path.display().to_string();
             bad(Grade::Wrong, format!("{text}: left over, nobody listens"), format!("rm {text}, then sudo qanat up"))
                 .fixed_by(&["rm", "--", &text])
         }
         Err(_) => bad(Grade::Note, "no control plane", "sudo qanat up"),
+    }
+}
+
+/// What a daemon left that did not end by itself.
+fn crashed(path: &Path) -> Finding {
+    let left = leftovers(path).unwrap_or_default();
+    let in_use: Vec<&str> = left.iter().filter(|card| card.in_use).map(|card| card.interface.as_str()).collect();
+    let socket = path.display().to_string();
+    let what = format!("control plane at {socket}: crashed, {} cards left, {} in use", left.len(), in_use.len());
+    match in_use.is_empty() {
+        // Nobody would miss them.
+        true => bad(Grade::Wrong, what, "sudo qanat up, or sudo qanat down")
+            .fixed_by(&["/proc/self/exe", "down", "--socket", &socket]),
+        false => bad(
+            Grade::Wrong,
+            format!("{what} ({})", in_use.join(", ")),
+            "sudo qanat up takes them back; sudo qanat down ends them",
+        ),
     }
 }
 

@@ -1,13 +1,16 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
-use clap::Args;
-use qanat::control::daemon::Daemon;
+use clap::{Args, ValueEnum};
+use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
 use qanat::control::policy::Policy;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the policy is, if there is one.
 const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
@@ -18,7 +21,9 @@ const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
 Examples:
   sudo qanat up                          root and the group qanat may have cards in 10.77.0.0/24
   sudo qanat up --config policy.toml     who may have what: see qanatd(8)
-It stays in the foreground; a systemd unit is in packaging/. INT and TERM, or `qanat down`, end it, and every card with it.")]
+It stays in the foreground; a systemd unit is in packaging/. INT and TERM, or `qanat down`, end it, and every card with it.
+HUP makes it start anew, with the policy and the program as they are on disk then, and the cards go on: so it is upgraded.
+After a crash cards go on too, and the next `qanat up` takes them back.")]
 pub struct Arguments {
     /// Policy file (default: /etc/qanat/qanat.toml if there is one)
     #[arg(long, value_name = "FILE")]
@@ -26,10 +31,30 @@ pub struct Arguments {
     /// Listen here instead of where the policy says
     #[arg(long, value_name = "PATH", env = "QANAT_SOCKET")]
     socket: Option<PathBuf>,
+    /// A NIC, the wire of which cards may be on whose rule says `uplink = true`
+    #[arg(long, value_name = "INTERFACE")]
+    uplink: Option<String>,
     /// Read the policy, say what it means, and do nothing else
     #[arg(long)]
     check: bool,
+    /// What lines of the log look like
+    #[arg(long, value_enum, default_value_t)]
+    log_format: LogFormat,
 }
+
+/// What lines of the log look like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    /// key=value pairs
+    #[default]
+    Text,
+    /// One JSON object
+    Json,
+}
+
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+/// Told to start anew.
+static IS_RESTART: AtomicBool = AtomicBool::new(false);
 
 /// Runs the daemon until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
@@ -40,6 +65,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     };
     if let Some(socket) = &arguments.socket {
         policy.socket.clone_from(socket);
+    }
+    if let Some(interface) = &arguments.uplink {
+        policy.uplink.get_or_insert_default().interface.clone_from(interface);
     }
     if arguments.check {
         for rule in &policy.rule {
@@ -53,27 +81,51 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     // Each client has a handful of descriptors here; the soft limit is for programs that use select.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    let socket = policy.socket.clone();
+    IS_JSON.store(arguments.log_format == LogFormat::Json, Ordering::Relaxed);
+    // As it is called now: it may be another program by then.
+    let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+    let socket = policy.socket.display().to_string();
+    let mut daemon = Daemon::start(policy, stop_descriptor()?.into(), log)?;
+    log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
+    let ending = daemon.run()?;
+    // Its connections, and its locks on nothing, end here.
+    drop(daemon);
+    let words = if ending == Ending::Left { "cards go on" } else { "" };
+    log(&Event { event: "daemon-end", result: "done", detail: words.to_owned(), ..Event::default() });
+    match IS_RESTART.load(Ordering::Relaxed) {
+        false => Ok(()),
+        true => Err(format!("{}: {}", program.display(), Command::new(&program).args(std::env::args_os().skip(1)).exec())),
+    }
+}
+
+/// A descriptor that says what signals told: to end, or to start anew.
+fn stop_descriptor() -> Result<UnixStream, String> {
     let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
-    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(|e| format!("signals: {e}"))?;
+    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]);
+    let mut signals = signals.map_err(|error| format!("signals: {error}"))?;
     std::thread::spawn(move || {
-        if signals.forever().next().is_some() {
-            // The loop has ended already if nobody reads.
-            let _ = stopper.write_all(&[0]);
-        }
+        let signal = signals.forever().next();
+        let is_restart = signal == Some(SIGHUP);
+        IS_RESTART.store(is_restart, Ordering::Relaxed);
+        // The loop has ended already if nobody reads.
+        let _ = stopper.write_all(&[if is_restart { LEAVE } else { 0 }]);
         // Kept open: closing would end the loop as well.
         std::mem::forget(stopper);
     });
-    let mut daemon = Daemon::start(policy, stop.into(), log)?;
-    log(&format!("listening at {}", socket.display()));
-    let outcome = daemon.run();
-    log("ended");
-    outcome
+    Ok(stop)
 }
 
 /// A line of the log on standard error, with the priority systemd reads when it is the reader.
-fn log(line: &str) {
-    let priority = if std::env::var_os("JOURNAL_STREAM").is_some() { "<6>" } else { "" };
+fn log(event: &Event) {
+    let priority = match std::env::var_os("JOURNAL_STREAM").is_some() {
+        true if event.result == "failed" => "<4>",
+        true => "<6>",
+        false => "",
+    };
+    let line = match IS_JSON.load(Ordering::Relaxed) {
+        true => event.json(),
+        false => format!("qanatd: {event}"),
+    };
     // Nobody to read the log is no reason to end.
-    let _ = writeln!(std::io::stderr(), "{priority}qanatd: {line}");
+    let _ = writeln!(std::io::stderr(), "{priority}{line}");
 }

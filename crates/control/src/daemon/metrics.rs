@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Daemon {
     /// Everything there is to count.
-    pub(super) fn metrics_text(&self) -> String {
+    pub(super) fn metrics_text(&mut self) -> String {
+        self.charges.settle_all(&self.state);
         let status = self.status(Peer { user: 0, group: 0, process: 0 });
         let mut text = String::new();
         let head = |name: &str, kind: &str, help: &str| format!("# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -29,6 +30,10 @@ impl Daemon {
         text += &head("qanat_requests_total", "counter", "Control requests by outcome.");
         for (outcome, count) in ["served", "refused", "cut_off"].iter().zip(status.requests) {
             let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        text += &head("qanat_memory_charged_bytes", "gauge", "Frame memory pinned for a user, of deleted VNICs too.");
+        for (user, bytes) in self.charges.by_user() {
+            let _ = writeln!(text, "qanat_memory_charged_bytes{{uid=\"{user}\"}} {bytes}");
         }
         text += &head("qanat_vnic_memory_bytes", "gauge", "Frame memory registered.");
         for vnic in &status.vnics {

@@ -2,24 +2,40 @@
 //!
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 
+mod charges;
+mod handles;
+mod log;
 mod metrics;
+mod queues;
+pub mod rows;
 mod serve;
 mod spare;
+mod state;
+mod steering;
+mod store;
 pub mod tables;
+mod takeover;
+mod uplink;
 mod vnic;
+
+pub use log::Event;
+pub use takeover::{Leftover, clear, leftovers};
 
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Policy;
 use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, receive, send};
+use charges::Charges;
+use handles::Orphan;
 use qanat_nic::link::Namespace;
 use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
-    socketpair, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
 };
+use serde::{Deserialize, Serialize};
 use spare::Spares;
-use std::collections::{BTreeMap, HashMap};
+use state::{FilterState, HandleState, Identity, StateDirectory};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -27,19 +43,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Instant;
 use tables::Tables;
+use uplink::Uplink;
 use vnic::Vnic;
 
 /// Connections to the control socket at most.
 const SESSIONS_MAX: usize = 256;
 /// Of one user.
 const SESSIONS_PER_USER_MAX: usize = 32;
-/// Handles of one user at most: of VNICs and filters.
-const HANDLES_PER_USER_MAX: usize = 1_024;
 /// Descriptors looked at in one turn.
 const EVENTS: usize = 64;
+/// Written to the stop descriptor: end, and leave everything to the next daemon.
+pub const LEAVE: u8 = b'L';
 
 /// Whose a connection or handle is, as the kernel says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Peer {
     user: u32,
     group: u32,
@@ -56,21 +73,31 @@ enum Role {
     /// A VNIC's handle.
     Vnic(u32),
     /// A filter's handle.
-    Filter,
+    Filter(u64),
 }
 
 struct Endpoint {
     fd: OwnedFd,
     role: Role,
     peer: Peer,
-    /// The inode of the end given away: how a handle that comes back is known.
-    inode: u64,
+    /// Of the end given away: how a handle that comes back is known.
+    identity: Option<Identity>,
 }
 
 struct FilterObject {
     direction: Direction,
-    filter: Filter,
-    inode: u64,
+    filters: Vec<Filter>,
+    /// Descriptors that hold it.
+    handles: u32,
+}
+
+/// How [`Daemon::run`] ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// With everything it made.
+    Down,
+    /// Everything it made is left to the next daemon.
+    Left,
 }
 
 /// A user with a ceiling for all VNICs together.
@@ -83,7 +110,17 @@ struct Owner {
 pub struct Daemon {
     policy: Policy,
     tables: Tables,
+    charges: Charges,
     spares: Spares,
+    /// What the next daemon must know.
+    state: StateDirectory,
+    /// VNICs and filters of which it does not know the last yet.
+    dirty: BTreeSet<u32>,
+    dirty_filters: BTreeSet<u64>,
+    /// Handles of an earlier daemon's that somebody still holds.
+    orphans: Vec<Orphan>,
+    last_look: Instant,
+    next_filter: u64,
     /// Of the VNICs' ends: nothing is in it but them.
     ends: Namespace,
     epoll: OwnedFd,
@@ -92,27 +129,27 @@ pub struct Daemon {
     vnics: BTreeMap<u32, Vnic>,
     filters: HashMap<u64, FilterObject>,
     owners: HashMap<u32, Owner>,
+    uplink: Option<Uplink>,
     metrics: Option<TcpListener>,
     scrapes: Arc<AtomicU32>,
     started: Instant,
     /// Served, refused, cut off.
     requests: [u64; 3],
     buffer: Vec<u8>,
-    stopping: bool,
-    log: fn(&str),
+    stopping: Option<Ending>,
+    log: fn(&Event),
 }
 
 impl Daemon {
-    /// Loads the fence and opens the control socket. `stop`: a descriptor that ends the loop by becoming readable;
-    /// `log`: where lines about what happened go.
+    /// Opens the control socket, and loads the fence or takes back what an earlier daemon left running. `stop`: a descriptor
+    /// that ends the loop by becoming readable ([`LEAVE`]: and leaves everything); `log`: where events go.
     ///
     /// # Errors
     /// What is missing, and the remedy.
-    pub fn start(policy: Policy, stop: OwnedFd, log: fn(&str)) -> Result<Daemon, String> {
+    pub fn start(policy: Policy, stop: OwnedFd, log: fn(&Event)) -> Result<Daemon, String> {
         let listener = listen_at(&policy)?;
-        let tables = Tables::load()?;
-        let ends = Namespace::anonymous().map_err(|error| tables::say("make a network namespace", error))?;
-        ends.within(qanat_nic::veth::silence_kernel).map_err(|error| tables::say("enter a namespace", error))?;
+        let state = StateDirectory::of(&policy.socket);
+        let ground = takeover::ground(&state)?;
         let metrics = match policy.metrics {
             Some(address) => {
                 Some(TcpListener::bind(address).map_err(|error| format!("metrics at {address}: {error}"))?)
@@ -122,31 +159,48 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
         let mut daemon = Daemon {
             policy,
-            tables,
+            tables: ground.tables,
+            charges: ground.charges,
             spares: Spares::start(),
-            ends,
+            state,
+            dirty: BTreeSet::new(),
+            dirty_filters: BTreeSet::new(),
+            orphans: Vec::new(),
+            last_look: Instant::now(),
+            next_filter: 0,
+            ends: ground.ends,
             epoll,
             endpoints: HashMap::new(),
             next_token: 0,
             vnics: BTreeMap::new(),
             filters: HashMap::new(),
             owners: HashMap::new(),
+            uplink: None,
             metrics,
             scrapes: Arc::default(),
             started: Instant::now(),
             requests: [0; 3],
             buffer: vec![0; MESSAGE_BYTES_MAX],
-            stopping: false,
+            stopping: None,
             log,
         };
         let nobody = Peer { user: u32::MAX, group: u32::MAX, process: 0 };
-        daemon.watch(listener, Role::Listener, nobody, 0)?;
-        daemon.watch(stop, Role::Stop, nobody, 0)?;
+        daemon.watch(listener, Role::Listener, nobody, None)?;
+        daemon.watch(stop, Role::Stop, nobody, None)?;
         if let Some(metrics) = &daemon.metrics {
             metrics.set_nonblocking(true).map_err(|error| tables::say("metrics", error))?;
             let metrics = metrics.try_clone().map_err(|error| tables::say("metrics", error))?;
-            daemon.watch(metrics.into(), Role::Metrics, nobody, 0)?;
+            daemon.watch(metrics.into(), Role::Metrics, nobody, None)?;
         }
+        if !ground.remark.is_empty() {
+            log(&Event::new("take-back", "failed", ground.remark));
+        }
+        if let Some(kept) = ground.kept {
+            let count = daemon.adopt(kept, ground.is_new);
+            log(&Event::new("take-back", "done", format!("{count} VNICs")));
+        }
+        daemon.uplink = Uplink::take(&daemon.policy, &mut daemon.tables)?;
+        daemon.own_kernels()?;
         Ok(daemon)
     }
 
@@ -155,15 +209,20 @@ impl Daemon {
         &mut self.tables
     }
 
-    /// Serves until told to stop. Everything it made goes with it.
+    /// Serves until told to stop. Everything it made goes with it, unless it is told to leave it.
     ///
     /// # Errors
     /// Waiting itself fails.
-    pub fn run(&mut self) -> Result<(), String> {
+    pub fn run(&mut self) -> Result<Ending, String> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
-        while !self.stopping {
+        let ending = loop {
+            if let Some(ending) = self.stopping {
+                break ending;
+            }
             events.clear();
-            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), None) {
+            // Orphans tell nobody when they are closed.
+            let patience = (!self.orphans.is_empty()).then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
+            match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(tables::say("wait for clients", error)),
             }
@@ -176,33 +235,79 @@ impl Daemon {
                 // One message of each per turn, so that none who asks without end delays another.
                 self.attend(token);
             }
-        }
-        let slots: Vec<u32> = self.vnics.keys().copied().collect();
-        for slot in slots {
-            self.delete_vnic(slot, "the daemon ends");
+            self.look_after_orphans(false);
+            self.record();
+        };
+        if ending == Ending::Down {
+            let slots: Vec<u32> = self.vnics.keys().copied().collect();
+            for slot in slots {
+                self.delete_vnic(slot, "the daemon ends");
+            }
+            self.uplink.iter().for_each(Uplink::release);
+            self.state.clear();
         }
         let _ = std::fs::remove_file(&self.policy.socket);
-        Ok(())
+        Ok(ending)
     }
 
-    fn watch(&mut self, fd: OwnedFd, role: Role, peer: Peer, inode: u64) -> Result<u64, String> {
+    /// Writes down what has changed; before it is answered for.
+    fn record(&mut self) {
+        let mut outcome = Ok(());
+        for slot in std::mem::take(&mut self.dirty) {
+            match self.vnics.get(&slot) {
+                Some(vnic) => {
+                    let owner = self.owners.get(&vnic.user).map(|owner| owner.number);
+                    let written = self.state.write_vnic(&vnic.state(owner, self.handles_of(Role::Vnic(slot))));
+                    outcome = outcome.and(written);
+                }
+                None => self.state.remove_vnic(slot),
+            }
+        }
+        for number in std::mem::take(&mut self.dirty_filters) {
+            match self.filters.get(&number) {
+                Some(FilterObject { direction, filters, .. }) => {
+                    let handles = self.handles_of(Role::Filter(number));
+                    let state = FilterState { number, direction: *direction, filters: filters.clone(), handles };
+                    outcome = outcome.and(self.state.write_filter(&state));
+                }
+                None => self.state.remove_filter(number),
+            }
+        }
+        if let Err(error) = outcome {
+            (self.log)(&Event::new("state-write", "failed", format!("{}: {error}", self.state.path().display())));
+        }
+    }
+
+    fn handles_of(&self, role: Role) -> Vec<HandleState> {
+        let live = self.endpoints.values().filter(|endpoint| endpoint.role == role);
+        let live = live.filter_map(|endpoint| Some(HandleState { identity: endpoint.identity?, peer: endpoint.peer }));
+        let orphans = self.orphans.iter().filter(|orphan| orphan.role == role).map(|orphan| orphan.handle);
+        live.chain(orphans).collect()
+    }
+
+    fn watch(&mut self, fd: OwnedFd, role: Role, peer: Peer, identity: Option<Identity>) -> Result<(), String> {
         let token = self.next_token;
         let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), events)
             .map_err(|error| tables::say("watch a descriptor", error))?;
         self.next_token += 1;
-        self.endpoints.insert(token, Endpoint { fd, role, peer, inode });
-        Ok(token)
+        self.endpoints.insert(token, Endpoint { fd, role, peer, identity });
+        Ok(())
     }
 
     fn attend(&mut self, token: u64) {
         let Some(endpoint) = self.endpoints.get(&token) else { return };
         let (role, peer) = (endpoint.role, endpoint.peer);
         match role {
-            Role::Stop => self.stopping = true,
+            Role::Stop => {
+                let mut byte = [0];
+                let read = rustix::io::read(&endpoint.fd, &mut byte);
+                let leave = read == Ok(1) && byte == [LEAVE];
+                self.stopping = Some(if leave { Ending::Left } else { Ending::Down });
+            }
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(),
-            Role::Session | Role::Vnic(_) | Role::Filter => {
+            Role::Session | Role::Vnic(_) | Role::Filter(_) => {
                 match receive::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
                     Ok((request, beside)) => self.answer(token, role, peer, request, &beside),
                     Err(Fault::Empty) => {}
@@ -214,23 +319,46 @@ impl Daemon {
     }
 
     fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) {
-        let (answer, descriptors) = match self.serve(role, peer, request, beside) {
+        let (name, changes) = (request.name(), request.changes());
+        let vnic = if let Role::Vnic(slot) = role { Some(slot) } else { request.vnic() };
+        let outcome = self.serve(role, peer, request, beside);
+        let vnic = vnic.or(match &outcome {
+            Ok((Answer::Vnic(status), _)) => Some(status.vnic),
+            _ => None,
+        });
+        if changes || outcome.is_err() {
+            let rule = self.rule_name(peer, vnic);
+            let (result, detail) = match &outcome {
+                Ok((Answer::Vnic(status), _)) => ("done", format!("{} on {}", status.name, status.interface)),
+                Ok(_) => ("done", String::new()),
+                Err(why) => ("refused", why.clone()),
+            };
+            (self.log)(&Event { vnic, ..Event::new(name, result, detail).by(peer).under(rule.as_deref()) });
+        }
+        let (answer, descriptors) = match outcome {
             Ok(served) => {
                 self.requests[0] += 1;
                 served
             }
             Err(why) => {
                 self.requests[1] += 1;
-                (self.log)(&format!("refused user {} (process {}): {why}", peer.user, peer.process));
                 (Answer::Refused(why), Vec::new())
             }
         };
+        // What is answered for survives us.
+        self.record();
         let Some(endpoint) = self.endpoints.get(&token) else { return };
         let beside: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         // A client that does not read its answers is not waited for.
         if let Err(fault) = send(endpoint.fd.as_fd(), answer, &beside) {
             self.cut_off(token, &format!("its answer could not be sent: {fault}"));
         }
+    }
+
+    /// The rule a request is judged by: the VNIC's, or the user's.
+    fn rule_name(&self, peer: Peer, vnic: Option<u32>) -> Option<String> {
+        let of_vnic = vnic.and_then(|slot| self.vnics.get(&slot)).map(|vnic| vnic.rule.name.clone());
+        of_vnic.or_else(|| self.policy.rule_for(peer.user, peer.group).map(|rule| rule.name.clone()))
     }
 
     fn accept(&mut self, token: u64) {
@@ -255,8 +383,8 @@ impl Daemon {
             let _ = send(socket.as_fd(), refusal, &[]);
             return;
         }
-        if let Err(error) = self.watch(socket, Role::Session, peer, 0) {
-            (self.log)(&error);
+        if let Err(error) = self.watch(socket, Role::Session, peer, None) {
+            (self.log)(&Event::new("connect", "failed", error).by(peer));
         }
     }
 
@@ -264,55 +392,39 @@ impl Daemon {
     fn close(&mut self, token: u64) {
         let Some(endpoint) = self.endpoints.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, &endpoint.fd);
-        match endpoint.role {
-            Role::Vnic(slot) => {
-                let Some(vnic) = self.vnics.get_mut(&slot) else { return };
-                vnic.handles = vnic.handles.saturating_sub(1);
-                if vnic.handles == 0 && !vnic.wish.persistent {
-                    self.delete_vnic(slot, "its last handle is closed");
-                }
-            }
-            Role::Filter => self.delete_filter(token),
-            _ => {}
-        }
+        self.count_handle(endpoint.role, -1);
     }
 
     fn cut_off(&mut self, token: u64, why: &str) {
         self.requests[2] += 1;
         if let Some(endpoint) = self.endpoints.get(&token) {
-            let Peer { user, process, .. } = endpoint.peer;
-            (self.log)(&format!("cut off user {user} (process {process}): {why}"));
+            let vnic = if let Role::Vnic(slot) = endpoint.role { Some(slot) } else { None };
+            (self.log)(&Event { vnic, ..Event::new("peer", "cut-off", why).by(endpoint.peer) });
             let _ = send(endpoint.fd.as_fd(), Answer::Refused(why.to_owned()), &[]);
         }
         self.close(token);
     }
 
-    /// Makes a handle: keeps one end, returns the other.
-    fn make_handle(&mut self, role: Role, peer: Peer) -> Result<(u64, OwnedFd), String> {
-        let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && endpoint.role != Role::Session;
-        if self.endpoints.values().filter(own).count() >= HANDLES_PER_USER_MAX {
-            return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.user));
-        }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (kept, given) = pair.map_err(|error| tables::say("make a handle", error))?;
-        // The client waits for its answers.
-        rustix::io::ioctl_fionbio(&given, false).map_err(|error| tables::say("make a handle", error))?;
-        let inode = inode(&given)?;
-        Ok((self.watch(kept, role, peer, inode)?, given))
-    }
-
     fn delete_vnic(&mut self, slot: u32, why: &str) {
         let Some(vnic) = self.vnics.remove(&slot) else { return };
-        (self.log)(&format!("VNIC {slot} \"{}\" of user {} deleted: {why}", vnic.wish.name, vnic.user));
+        let who = Peer { user: vnic.user, group: u32::MAX, process: vnic.process };
+        let event = Event::new("vnic-end", "done", format!("{}: {why}", vnic.wish.name)).of(slot);
+        (self.log)(&Event { who: Some((who.user, who.group, who.process)), ..event.under(Some(&vnic.rule.name)) });
+        self.dirty.insert(slot);
         let user = vnic.user;
-        vnic.remove(&mut self.tables);
+        vnic.remove(&mut self.tables, &self.ends);
+        self.forget_way(slot);
+        // An address that was shared is all the kernel's again.
+        if let Err(error) = self.own_kernels() {
+            (self.log)(&Event::new("kernel-addresses", "failed", error));
+        }
         let stale = |(token, endpoint): (&u64, &Endpoint)| (endpoint.role == Role::Vnic(slot)).then_some(*token);
         // Revoked: whoever still has a handle finds it closed.
         let stale: Vec<u64> = self.endpoints.iter().filter_map(stale).collect();
         for token in stale {
             self.close(token);
         }
+        self.orphans.retain(|orphan| orphan.role != Role::Vnic(slot));
         if let Some(owner) = self.owners.get_mut(&user) {
             owner.vnics = owner.vnics.saturating_sub(1);
             if owner.vnics == 0 {
@@ -323,11 +435,14 @@ impl Daemon {
 
     fn delete_filter(&mut self, number: u64) {
         self.filters.remove(&number);
+        self.dirty_filters.insert(number);
         for vnic in self.vnics.values_mut() {
-            if vnic.assigned.remove(&number).is_some()
-                && let Err(error) = vnic.write_filters(&mut self.tables)
-            {
-                (self.log)(&error);
+            if vnic.assigned.remove(&number).is_none() {
+                continue;
+            }
+            self.dirty.insert(vnic.slot);
+            if let Err(error) = vnic.write_filters(&mut self.tables) {
+                (self.log)(&Event::new("filter-end", "failed", error).of(vnic.slot));
             }
         }
     }
@@ -360,10 +475,6 @@ impl Daemon {
         self.owners.insert(user, Owner { number, vnics: 0 });
         Ok(Some(number))
     }
-}
-
-fn inode(fd: &OwnedFd) -> Result<u64, String> {
-    rustix::fs::fstat(fd).map(|status| status.st_ino).map_err(|error| tables::say("look at a descriptor", error))
 }
 
 /// Opens the control socket, in place of one that nobody listens at any more.

@@ -1,10 +1,10 @@
 //! What each request does, and who may ask it.
 
 use super::vnic::{ADDRESSES_MAX, Site, Vnic};
-use super::{Daemon, FilterObject, Peer, Role, inode, tables};
-use crate::filter::{Direction, Filter, Rate};
+use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
+use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::policy::Rule;
-use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, VnicWish};
+use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, Steered, VnicWish};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 
@@ -27,7 +27,9 @@ impl Daemon {
                 self.owned(peer, vnic)?;
                 self.give_vnic(peer, vnic)
             }
-            (Role::Session, Request::CreateFilter { direction, filter }) => self.create_filter(peer, direction, filter),
+            (Role::Session, Request::CreateFilter { direction, filters }) => {
+                self.create_filter(peer, direction, filters)
+            }
             (Role::Session, Request::DeleteVnic { vnic }) => {
                 self.owned(peer, vnic)?;
                 self.delete_vnic(vnic, "asked to");
@@ -37,28 +39,37 @@ impl Daemon {
             (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), Vec::new())),
             (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), Vec::new())),
             (Role::Session, Request::Stop) if peer.user == 0 => {
-                self.stopping = true;
+                self.stopping = Some(Ending::Down);
                 Ok((Answer::Done, Vec::new()))
             }
-            (Role::Session, Request::Metrics | Request::Stop) => {
+            (Role::Session, Request::Leave) if peer.user == 0 => {
+                self.stopping = Some(Ending::Left);
+                Ok((Answer::Done, Vec::new()))
+            }
+            (Role::Session, Request::Reclaim) => self.reclaim(beside),
+            (Role::Session, Request::Metrics | Request::Stop | Request::Leave) => {
                 Err("only root may ask this: run with sudo".to_owned())
             }
             (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside),
-            (Role::Vnic(slot), Request::Assign) => self.assign(slot, beside, true),
-            (Role::Vnic(slot), Request::Unassign) => self.assign(slot, beside, false),
-            (role, Request::AddFilter { vnic, direction, filter }) => {
+            (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, beside, queue),
+            (Role::Vnic(slot), Request::Unassign) => {
+                let number = self.presented_filter(beside)?;
+                self.unassign_filter(slot, number)?;
+                Ok((Answer::Done, Vec::new()))
+            }
+            (role, Request::AddFilter { vnic, direction, filter, queue }) => {
                 let slot = self.target(role, peer, vnic)?;
-                self.change_filters(slot, direction, filter, true)
+                self.add_filter(slot, direction, Steered { filter, queue })
             }
             (role, Request::RemoveFilter { vnic, direction, filter }) => {
                 let slot = self.target(role, peer, vnic)?;
-                self.change_filters(slot, direction, filter, false)
+                self.remove_filter(slot, direction, filter)
             }
             (role, Request::SetRate { vnic, direction, rate }) => {
                 let slot = self.target(role, peer, vnic)?;
                 self.set_rate(slot, direction, rate)
             }
-            (Role::Vnic(_) | Role::Filter, _) => Err("this handle has no such request".to_owned()),
+            (Role::Vnic(_) | Role::Filter(_), _) => Err("this handle has no such request".to_owned()),
             _ => Err("this is asked on a VNIC's handle, not on the control socket".to_owned()),
         }
     }
@@ -86,6 +97,9 @@ impl Daemon {
     fn create_vnic(&mut self, peer: Peer, wish: VnicWish) -> Served {
         let rule = self.rule(peer)?;
         let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u64;
+        if wish.priority_queues > 0 && wish.priority_queues >= wish.queues {
+            return Err("at least one queue must not be high-priority".to_owned());
+        }
         rule.check_count("VNICs", own + 1, u64::from(rule.vnics))?;
         rule.check_count("queues of a VNIC", u64::from(wish.queues), u64::from(rule.queues.min(tables::QUEUES_MAX)))?;
         if wish.name.chars().count() > NAME_MAX || wish.name.chars().any(char::is_control) {
@@ -95,14 +109,15 @@ impl Daemon {
             return Err(format!("a VNIC has 1 to {ADDRESSES_MAX} addresses, not {}", wish.addresses.len()));
         }
         for (number, (address, length)) in wish.addresses.iter().enumerate() {
-            if crate::filter::Prefix::new(*address, *length).is_none() {
+            if crate::filter::Addresses::prefix(*address, *length).is_none() {
                 return Err(format!("{address}/{length}: no such prefix length"));
             }
             rule.check_address(*address)?;
             let taken = |other: &Vnic| other.wish.addresses.iter().any(|(taken, _)| taken == address);
+            let is_kernels = self.uplink.iter().flat_map(|uplink| &uplink.addresses).any(|(own, _)| own == address);
             let twice = wish.addresses.iter().take(number).any(|(other, _)| other == address);
             let host = self.policy.host.iter().any(|(host, _)| host == address);
-            if twice || host || self.vnics.values().any(taken) {
+            if twice || host || is_kernels != wish.shared || self.vnics.values().any(taken) {
                 return Err(format!("address {address} is taken: choose another (--address)"));
             }
         }
@@ -110,13 +125,21 @@ impl Daemon {
             return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
         }
         for service in &wish.services {
-            rule.check_filter(&Filter::service(*service))?;
+            rule.check_filter(Direction::Transmit, &Filter::service(*service))?;
         }
         let free = |slot: &u32| !self.vnics.contains_key(slot);
         let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
         let owner = self.owner_number(peer.user, [rule.transmit, rule.receive])?;
         let host = &self.policy.host;
-        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host, spares: &self.spares };
+        let mut site = Site {
+            tables: &mut self.tables,
+            ends: &self.ends,
+            host,
+            spares: &self.spares,
+            charges: &mut self.charges,
+            state: &self.state,
+            uplink: self.uplink.as_ref(),
+        };
         let made = Vnic::make(&mut site, slot, wish, rule, owner, (peer.user, peer.process));
         let vnic = match made {
             Ok(vnic) => vnic,
@@ -125,7 +148,6 @@ impl Daemon {
                 return Err(error);
             }
         };
-        (self.log)(&format!("VNIC {slot} \"{}\" of user {} made: {}", vnic.wish.name, peer.user, vnic.host.name));
         self.vnics.insert(slot, vnic);
         if let Some(owner) = self.owners.get_mut(&peer.user) {
             owner.vnics += 1;
@@ -138,9 +160,8 @@ impl Daemon {
     }
 
     fn give_vnic(&mut self, peer: Peer, slot: u32) -> Served {
-        let (_, handle) = self.make_handle(Role::Vnic(slot), peer)?;
-        let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
-        vnic.handles += 1;
+        let handle = self.make_handle(Role::Vnic(slot), peer)?;
+        let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
         Ok((Answer::Vnic(vnic.status(&self.tables)), vec![handle]))
     }
 
@@ -148,13 +169,18 @@ impl Daemon {
         let [file] = beside else {
             return Err("a queue is opened with its memory file, and nothing else, beside the request".to_owned());
         };
-        let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.user;
-        let used = self.memory_in_use(user);
+        self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
-        let left = (vnic.rule.memory_mib << 20).saturating_sub(used);
-        let host = &self.policy.host;
-        let mut site = Site { tables: &mut self.tables, ends: &self.ends, host, spares: &self.spares };
-        let handed = vnic.open_queue(&mut site, wish, file, left)?;
+        let mut site = Site {
+            tables: &mut self.tables,
+            ends: &self.ends,
+            host: &self.policy.host,
+            spares: &self.spares,
+            charges: &mut self.charges,
+            state: &self.state,
+            uplink: self.uplink.as_ref(),
+        };
+        let handed = vnic.open_queue(&mut site, wish, file)?;
         let status = QueueStatus {
             fill: handed.rings.fill,
             receive: handed.rings.receive,
@@ -168,77 +194,67 @@ impl Daemon {
         Ok((Answer::Queue(status), beside))
     }
 
-    /// Whether the owner of a VNIC may have one more filter.
-    fn check_filter_count(&self, slot: u32) -> Result<(), String> {
+    /// Whether the owner of a VNIC may have so many more filters.
+    fn check_filter_count(&self, slot: u32, more: usize) -> Result<(), String> {
         let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.user;
         let count: usize = self.vnics.values().filter(|vnic| vnic.user == user).map(Vnic::filter_count).sum();
-        match count < FILTERS_PER_USER_MAX {
+        match count + more <= FILTERS_PER_USER_MAX {
             true => Ok(()),
             false => Err(format!("user {user} has {count} filters, which is the most: delete some")),
         }
     }
 
-    fn memory_in_use(&self, user: u32) -> u64 {
-        self.vnics.values().filter(|vnic| vnic.user == user).flat_map(|vnic| vnic.queues.values()).sum()
-    }
-
-    fn create_filter(&mut self, peer: Peer, direction: Direction, filter: Filter) -> Served {
-        if direction == Direction::Transmit {
-            self.rule(peer)?.check_filter(&filter)?;
+    fn create_filter(&mut self, peer: Peer, direction: Direction, filters: Vec<Filter>) -> Served {
+        let rule = self.rule(peer)?;
+        if filters.is_empty() || filters.len() > VOLUMES_MAX {
+            return Err(format!("a filter has 1 to {VOLUMES_MAX} sub-volumes, not {}", filters.len()));
         }
-        let (number, handle) = self.make_handle(Role::Filter, peer)?;
-        let inode = self.endpoints.get(&number).map_or(0, |endpoint| endpoint.inode);
-        self.filters.insert(number, FilterObject { direction, filter, inode });
-        Ok((Answer::Filter(number), vec![handle]))
-    }
-
-    /// The filter whose handle came along: a descriptor of exactly the end given away.
-    fn presented(&self, beside: &[OwnedFd]) -> Result<u64, String> {
-        let [handle] = beside else { return Err("send the filter's handle, and nothing else, along".to_owned()) };
-        let wanted = inode(handle)?;
-        let is_socket = rustix::net::sockopt::socket_type(handle).is_ok();
-        let found = self.filters.iter().find(|(_, filter)| is_socket && filter.inode == wanted);
-        found.map(|(number, _)| *number).ok_or_else(|| "that descriptor is no filter's handle".to_owned())
-    }
-
-    fn assign(&mut self, slot: u32, beside: &[OwnedFd], wanted: bool) -> Served {
-        let number = self.presented(beside)?;
-        if wanted {
-            self.check_filter_count(slot)?;
+        filters.iter().try_for_each(|filter| rule.check_filter(direction, filter))?;
+        let number = self.next_filter;
+        self.next_filter += 1;
+        self.filters.insert(number, FilterObject { direction, filters, handles: 0 });
+        match self.make_handle(Role::Filter(number), peer) {
+            Ok(handle) => Ok((Answer::Filter(number), vec![handle])),
+            Err(error) => {
+                self.filters.remove(&number);
+                Err(error)
+            }
         }
-        let filter = self.filters.get(&number).ok_or("the filter is gone")?;
-        let (direction, filter) = (filter.direction, filter.filter);
+    }
+
+    fn assign(&mut self, slot: u32, beside: &[OwnedFd], queue: Option<u32>) -> Served {
+        let number = self.presented_filter(beside)?;
+        let volumes = self.filters.get(&number).map_or(0, |filter| filter.filters.len());
+        self.check_filter_count(slot, volumes)?;
+        self.assign_filter(slot, number, queue)?;
+        Ok((Answer::Done, Vec::new()))
+    }
+
+    fn add_filter(&mut self, slot: u32, direction: Direction, wanted: Steered) -> Served {
+        self.check_filter_count(slot, 1)?;
+        self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
-        let before = vnic.assigned.clone();
-        match wanted {
-            true => vnic.assigned.insert(number, (direction, filter)),
-            false => vnic.assigned.remove(&number),
-        };
+        vnic.rule.check_filter(direction, &wanted.filter)?;
+        vnic.check_queue(direction, wanted.queue)?;
+        let filters = vnic.filters.get_mut(direction as usize).ok_or("no such direction")?;
+        filters.push(wanted);
         if let Err(error) = vnic.write_filters(&mut self.tables) {
-            vnic.assigned = before;
+            if let Some(filters) = vnic.filters.get_mut(direction as usize) {
+                filters.pop();
+            }
             return Err(error);
         }
         Ok((Answer::Done, Vec::new()))
     }
 
-    fn change_filters(&mut self, slot: u32, direction: Direction, filter: Filter, add: bool) -> Served {
-        if add {
-            self.check_filter_count(slot)?;
-        }
+    fn remove_filter(&mut self, slot: u32, direction: Direction, filter: Filter) -> Served {
+        self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
-        // What a VNIC receives is its own affair; what it sends is the policy's.
-        if add && direction == Direction::Transmit {
-            vnic.rule.check_filter(&filter)?;
-        }
         let filters = vnic.filters.get_mut(direction as usize).ok_or("no such direction")?;
         let before = filters.clone();
-        if add {
-            filters.push(filter);
-        } else {
-            filters.retain(|other| *other != filter);
-            if filters.len() == before.len() {
-                return Err(format!("VNIC {slot} has no {direction} filter \"{filter}\": see `qanat filter list`"));
-            }
+        filters.retain(|other| other.filter != filter);
+        if filters.len() == before.len() {
+            return Err(format!("VNIC {slot} has no {direction} filter \"{filter}\": see `qanat filter list`"));
         }
         if let Err(error) = vnic.write_filters(&mut self.tables) {
             if let Some(filters) = vnic.filters.get_mut(direction as usize) {
@@ -256,17 +272,19 @@ impl Daemon {
             Direction::Receive => vnic.rule.receive,
         };
         vnic.rule.check_rate(ceiling, rate)?;
+        self.dirty.insert(slot);
         vnic.set_rate(&mut self.tables, direction, rate)?;
         Ok((Answer::Done, Vec::new()))
     }
 
-    fn limits(&self, peer: Peer) -> Result<Limits, String> {
+    fn limits(&mut self, peer: Peer) -> Result<Limits, String> {
         let rule = self.rule(peer)?;
+        self.charges.settle(&self.state, peer.user);
         let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u32;
         Ok(Limits {
             vnics: [rule.vnics, own],
             queues: rule.queues.min(tables::QUEUES_MAX),
-            memory_bytes: [rule.memory_mib << 20, self.memory_in_use(peer.user)],
+            memory_bytes: [rule.memory_mib << 20, self.charges.of(peer.user)],
             filters: tables::VNIC_FILTERS_MAX as u32,
             addresses: rule.addresses.iter().map(ToString::to_string).collect(),
             services: rule.services.iter().map(ToString::to_string).collect(),

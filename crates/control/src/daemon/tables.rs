@@ -1,14 +1,19 @@
 //! The fence's tables, written by the daemon alone. Layouts: twin of `bpf/gate.c`.
 
-use crate::filter::{Direction, Filter, Rate};
+pub use super::rows::{FilterRow, VnicRow};
+
+use super::rows::{FILTER_BYTES, VNIC_BYTES, encode_rate};
+use crate::filter::{Direction, Rate};
 use crate::protocol::Count;
-use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, PerCpuArray, PerCpuValues, XskMap};
-use aya::programs::{ProgramFd, TestRun, TestRunOptions, Xdp};
+use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
+use aya::programs::{ProgramFd, ProgramInfo, TestRun, TestRunOptions, Xdp, loaded_programs};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::path::Path;
 use std::time::Duration;
 
 /// VNICs at most.
@@ -23,11 +28,9 @@ const LIMITS_MAX: u32 = 1_024;
 const OWNER_LIMITS: u32 = 1 + 2 * VNICS_MAX;
 /// Owners with a ceiling at most.
 pub const OWNERS_MAX: u32 = (LIMITS_MAX - OWNER_LIMITS) / 2;
-/// A frame costs a wire this much beyond its bytes.
-const FRAME_OVERHEAD: u64 = 24;
 
 /// Fates of a frame, by their names in listings and metrics, and whether they are drops.
-pub const CAUSES: [(&str, bool); 22] = [
+pub const CAUSES: [(&str, bool); 24] = [
     ("passed_to_kernel", false),
     ("switched", false),
     ("delivered", false),
@@ -50,6 +53,8 @@ pub const CAUSES: [(&str, bool); 22] = [
     ("not_addressed", true),
     ("no_queue", true),
     ("not_switched", true),
+    ("to_uplink", false),
+    ("diverted", false),
 ];
 
 /// ICMP echo and errors allowed.
@@ -58,10 +63,22 @@ pub const FLAG_ICMP: u32 = 1;
 pub const FLAG_SWITCH: u32 = 2;
 /// Nothing is dropped on the way out: for tests that show what the fence is good for.
 pub const FLAG_UNFENCED: u32 = 4;
+/// Receives what its filters cover; else everything that is IP and has no tag.
+pub const FLAG_FILTERED: u32 = 8;
+/// May reach, and be reached from, the uplink.
+pub const FLAG_UPLINK: u32 = 16;
+/// Its addresses are the kernel's too: on the wire it goes by the uplink's Ethernet address.
+pub const FLAG_SHARED: u32 = 32;
+/// Owner of the kernel's own addresses.
+pub const KERNEL: u32 = u32::MAX;
 
 const XDP_DROP: u32 = 1;
+/// Programs that not every VNIC needs: a further queue's two, and the uplink's.
+const OTHERS: [&str; 3] = ["relay", "deliver_queue", "uplink"];
+/// Of the ranges of filters in a VNIC's row.
+const FILTERS_OFFSET: usize = 16;
 
-static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gate.o"));
+pub(super) static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/gate.o"));
 
 /// What a program made of a frame.
 #[derive(Clone, Debug)]
@@ -74,49 +91,20 @@ pub struct Verdict {
     pub duration: Duration,
 }
 
-/// A row of the table of VNICs.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct VnicRow {
-    /// Ethernet address of the application's end.
-    pub mac: [u8; 6],
-    /// Of the kernel's end.
-    pub host_mac: [u8; 6],
-    /// `FLAG_…`.
-    pub flags: u32,
-    /// Transmit and receive: first filter and count.
-    pub filters: [(u16, u16); 2],
-    /// Counts changes of filters.
-    pub generation: u32,
-    /// Transmit and receive: rows of limits, the VNIC's own and its owner's; 0: none.
-    pub limits: [[u32; 2]; 2],
-}
-
-impl VnicRow {
-    fn encode(&self) -> [u8; 48] {
-        let mut row = [0; 48];
-        row[..6].copy_from_slice(&self.mac);
-        row[6..12].copy_from_slice(&self.host_mac);
-        let range = |(first, count): (u16, u16)| u32::from(first) << 16 | u32::from(count);
-        let [[one, two], [three, four]] = self.limits;
-        let words =
-            [self.flags, range(self.filters[0]), range(self.filters[1]), self.generation, one, two, three, four];
-        for (target, word) in row[12..].chunks_exact_mut(4).zip(words) {
-            target.copy_from_slice(&word.to_ne_bytes());
-        }
-        row
-    }
-}
-
-/// The two programs and their tables. They live as long as an interface has one of them, with or without the daemon.
+/// The programs and their tables. They live as long as an interface has one of them, with or without the daemon.
 pub struct Tables {
     gates: HashMap<MapData, u32, u32>,
     ends: HashMap<MapData, u32, u32>,
-    vnics: Array<MapData, [u8; 48]>,
+    vnics: Array<MapData, [u8; VNIC_BYTES]>,
     owners: HashMap<MapData, [u8; 16], u32>,
-    filters: Array<MapData, [u8; 80]>,
+    cards: HashMap<MapData, u64, u32>,
+    filters: Array<MapData, [u8; FILTER_BYTES]>,
     limits: Array<MapData, [u64; 6]>,
     counters: PerCpuArray<MapData, [u64; 2]>,
     ports: DevMap<MapData>,
+    inlets: DevMap<MapData>,
+    uplinks: DevMap<MapData>,
+    uplink_row: Array<MapData, [u8; 8]>,
     sockets: XskMap<MapData>,
     /// Rows of filters in use.
     taken: Vec<bool>,
@@ -124,17 +112,23 @@ pub struct Tables {
     cursor: usize,
     gate: ProgramFd,
     deliver: ProgramFd,
-    /// Keeps the programs; gives them to tests.
-    object: Ebpf,
+    /// [`OTHERS`], as far as they are there.
+    others: BTreeMap<&'static str, ProgramFd>,
+    /// Keeps the programs; gives them to tests. `None`: taken back from an earlier daemon.
+    object: Option<Ebpf>,
 }
 
 impl Tables {
-    /// Loads both programs.
+    /// Loads the programs.
     ///
     /// # Errors
     /// What is missing.
     pub fn load() -> Result<Tables, String> {
-        let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain("load the gate", &error))?;
+        Tables::load_by(&mut EbpfLoader::new())
+    }
+
+    fn load_by(loader: &mut EbpfLoader<'_>) -> Result<Tables, String> {
+        let mut object = loader.load(OBJECT).map_err(|error| explain("load the gate", &error))?;
         let mut load = |name: &str| -> Result<ProgramFd, String> {
             let missing = || format!("the gate has no program {name}: rebuild");
             let program: &mut Xdp = object.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())?;
@@ -145,27 +139,168 @@ impl Tables {
                 .map_err(|error| explain("load the gate", &error))
         };
         let (gate, deliver) = (load("gate")?, load("deliver")?);
+        let others: Result<_, String> = OTHERS.iter().map(|name| Ok((*name, load(name)?))).collect();
+        let others = others?;
+        let take = |name: &str| object.take_map(name).ok_or_else(|| format!("the gate has no table {name}: rebuild"));
+        let tables = Tables::over(take, gate, deliver)?;
+        Ok(Tables { object: Some(object), others, ..tables })
+    }
+
+    /// Takes back the programs with these numbers, `gate` and `deliver`, and their tables, which run since an earlier
+    /// daemon's time. Rows of filters named by `rows` are in use.
+    ///
+    /// # Errors
+    /// They are gone.
+    pub fn take_back(programs: [u32; 2], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+        let [gate, deliver] = programs;
+        let (gate, mut maps) = programs_maps(gate, "gate")?;
+        let (deliver, more) = programs_maps(deliver, "deliver")?;
+        maps.extend(more);
+        let others = maps.get("vnics").map(siblings).transpose()?.unwrap_or_default();
+        let take = |name: &str| {
+            let data = maps.remove(name).ok_or_else(|| format!("take back the fence: its table {name} is gone"))?;
+            Ok(match name {
+                "gates" | "ends" | "owners" | "cards" => Map::HashMap(data),
+                "counters" => Map::PerCpuArray(data),
+                "ports" | "inlets" | "uplinks" => Map::DevMap(data),
+                "sockets" => Map::XskMap(data),
+                _ => Map::Array(data),
+            })
+        };
+        let tables = Tables::over(take, gate, deliver)?;
+        let mut tables = Tables { others, ..tables };
+        tables.take_rows(rows)?;
+        Ok(tables)
+    }
+
+    /// As [`take_back`](Tables::take_back), with this version's programs over the tables of another's: they are to be
+    /// attached in place of those.
+    ///
+    /// # Errors
+    /// The tables are gone, or of another shape.
+    pub fn upgrade(programs: [u32; 2], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+        let [gate, deliver] = programs;
+        let (_, mut maps) = programs_maps(gate, "gate")?;
+        maps.extend(programs_maps(deliver, "deliver")?.1);
+        let shape = |info: &MapInfo| (info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
+        // Shapes by what this version would make.
+        let fresh = EbpfLoader::new().load(OBJECT).map_err(|error| explain("load the gate", &error))?;
+        let directory = Path::new("/sys/fs/bpf").join(format!("qanat-upgrade-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).map_err(|error| say("upgrade the gate: make a directory in bpffs", error))?;
+        let load = || {
+            let mut loader = EbpfLoader::new();
+            for (name, map) in fresh.maps() {
+                let Some(old) = maps.get(name) else { continue };
+                let new = data(map).ok_or_else(|| format!("table {name} is of a new kind"))?;
+                let [old_info, new_info] = [old, new].map(MapData::info);
+                let old_info = old_info.map_err(|error| explain(name, &error))?;
+                if shape(&old_info) != shape(&new_info.map_err(|error| explain(name, &error))?) {
+                    return Err(format!("table {name} has another shape"));
+                }
+                let path = directory.join(name);
+                old.pin(&path).map_err(|error| explain(name, &error))?;
+                loader.map_pin_path(name, path);
+            }
+            Tables::load_by(&mut loader)
+        };
+        let loaded = load();
+        let _ = std::fs::remove_dir_all(&directory);
+        let mut tables = loaded?;
+        tables.take_rows(rows)?;
+        Ok(tables)
+    }
+
+    fn take_rows(&mut self, slots: impl Iterator<Item = u32>) -> Result<(), String> {
+        for slot in slots {
+            for range in self.ranges(slot)? {
+                let range = usize::from(range.0)..usize::from(range.0) + usize::from(range.1);
+                self.taken.get_mut(range).unwrap_or_default().fill(true);
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets everything but these devices' ends, addresses (with the VNIC that has each) and VNICs.
+    pub(super) fn retain(
+        &mut self,
+        hosts: &BTreeSet<u32>,
+        ends: &BTreeSet<u32>,
+        addresses: &BTreeMap<IpAddr, u32>,
+        slots: &BTreeSet<u32>,
+    ) {
+        // Nothing to do about what can't be removed: it names what is not there.
+        for (table, known) in [(&mut self.gates, hosts), (&mut self.ends, ends)] {
+            let stale: Vec<u32> = table.keys().flatten().filter(|index| !known.contains(index)).collect();
+            stale.iter().for_each(|index| drop(table.remove(index)));
+        }
+        let known: BTreeMap<[u8; 16], u32> = addresses.iter().map(|(address, slot)| (key(*address), *slot)).collect();
+        let is_stale = |entry: &([u8; 16], u32)| known.get(&entry.0) != Some(&entry.1);
+        let stale: Vec<[u8; 16]> = self.owners.iter().flatten().filter(is_stale).map(|(address, _)| address).collect();
+        stale.iter().for_each(|address| drop(self.owners.remove(address)));
+        for slot in (0..VNICS_MAX).filter(|slot| !slots.contains(slot)) {
+            for queue in 0..QUEUES_MAX {
+                let _ = self.sockets.unset(slot * QUEUES_MAX + queue);
+            }
+            for range in self.ranges(slot).unwrap_or_default() {
+                self.free_filters(range);
+            }
+            let _ = self.vnics.set(slot, VnicRow::default().encode(), 0);
+        }
+    }
+
+    fn over(
+        mut take: impl FnMut(&str) -> Result<Map, String>,
+        gate: ProgramFd,
+        deliver: ProgramFd,
+    ) -> Result<Tables, String> {
         Ok(Tables {
-            gates: map(&mut object, "gates")?,
-            ends: map(&mut object, "ends")?,
-            vnics: map(&mut object, "vnics")?,
-            owners: map(&mut object, "owners")?,
-            filters: map(&mut object, "filters")?,
-            limits: map(&mut object, "limits")?,
-            counters: map(&mut object, "counters")?,
-            ports: map(&mut object, "ports")?,
-            sockets: map(&mut object, "sockets")?,
+            gates: open(take("gates")?)?,
+            ends: open(take("ends")?)?,
+            vnics: open(take("vnics")?)?,
+            owners: open(take("owners")?)?,
+            cards: open(take("cards")?)?,
+            filters: open(take("filters")?)?,
+            limits: open(take("limits")?)?,
+            counters: open(take("counters")?)?,
+            ports: open(take("ports")?)?,
+            inlets: open(take("inlets")?)?,
+            uplinks: open(take("uplinks")?)?,
+            uplink_row: open(take("uplink_row")?)?,
+            sockets: open(take("sockets")?)?,
             taken: vec![false; FILTERS_MAX],
             cursor: 0,
             gate,
             deliver,
-            object,
+            others: BTreeMap::new(),
+            object: None,
         })
+    }
+
+    /// The rows of filters a VNIC's row names, transmit and receive: first and count.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn ranges(&self, slot: u32) -> Result<[(u16, u16); 2], String> {
+        let row = self.vnics.get(&slot, 0).map_err(|error| explain("read a VNIC's row", &error))?;
+        let range = |offset: usize| {
+            let word = row.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word));
+            ((word >> 16) as u16, word as u16)
+        };
+        Ok([range(FILTERS_OFFSET), range(FILTERS_OFFSET + 4)])
     }
 
     /// The program of the switch's ends.
     pub fn gate(&self) -> BorrowedFd<'_> {
         self.gate.as_fd()
+    }
+
+    /// One of the other programs: `relay`, `deliver_queue`, `uplink`.
+    ///
+    /// # Errors
+    /// It ended with an earlier daemon, as no device had it.
+    pub fn other(&self, name: &str) -> Result<BorrowedFd<'_>, String> {
+        let remedy = || format!("the program {name} ended with an earlier daemon: `qanat down`, then up again");
+        self.others.get(name).map(AsFd::as_fd).ok_or_else(remedy)
     }
 
     /// The program of the VNICs' ends.
@@ -180,7 +315,8 @@ impl Tables {
     /// What the system says.
     pub fn judge(&self, slot: u32, direction: Direction, frame: &[u8], repeat: u32) -> Result<Verdict, String> {
         let name = if direction == Direction::Transmit { "gate" } else { "deliver" };
-        let program: Option<&Xdp> = self.object.program(name).and_then(|program| program.try_into().ok());
+        let object = self.object.as_ref().ok_or("programs taken back are not for tests")?;
+        let program: Option<&Xdp> = object.program(name).and_then(|program| program.try_into().ok());
         let program = program.ok_or("the program is gone")?;
         let before = self.counts(slot, direction);
         let options = TestRunOptions { data_in: Some(frame), repeat, ..TestRunOptions::new() };
@@ -207,7 +343,7 @@ impl Tables {
     pub fn connect(&mut self, slot: u32, host_index: u32, end_index: u32) -> Result<(), String> {
         let what = "connect a VNIC";
         self.gates.insert(host_index, slot, 0).map_err(|error| explain(what, &error))?;
-        self.ends.insert(end_index, slot, 0).map_err(|error| explain(what, &error))
+        self.ends.insert(end_index, slot * QUEUES_MAX, 0).map_err(|error| explain(what, &error))
     }
 
     /// As `connect`, and makes it reachable from other VNICs; in the namespace of the switch's ends.
@@ -218,6 +354,43 @@ impl Tables {
         self.ports.set(slot, host_index, None, 0).map_err(|error| explain("open a switch port", &error))
     }
 
+    /// Sends what is for a row of further queues to `inlet`, and judges what these interfaces see as the row's; in the
+    /// namespace of the VNICs' ends.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect_queue(&mut self, row: u32, inlet: u32, devices: &[u32]) -> Result<(), String> {
+        let what = "connect a further queue";
+        self.inlets.set(row, inlet, None, 0).map_err(|error| explain(what, &error))?;
+        devices.iter().try_for_each(|index| self.ends.insert(index, row, 0)).map_err(|error| explain(what, &error))
+    }
+
+    /// Forgets these interfaces of further queues. What leads to them goes with them.
+    pub fn disconnect_queues(&mut self, devices: &[u32]) {
+        for device in devices {
+            let _ = self.ends.remove(device);
+        }
+    }
+
+    /// Names the uplink, in its namespace.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_uplink(&mut self, index: u32, mac: [u8; 6]) -> Result<(), String> {
+        let mut row = [0; 8];
+        row[..6].copy_from_slice(&mac);
+        self.uplink_row.set(0, row, 0).map_err(|error| explain("write the uplink's row", &error))?;
+        self.uplinks.set(0, index, None, 0).map_err(|error| explain("open the uplink's port", &error))
+    }
+
+    /// Tells whose an Ethernet address is.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn name_card(&mut self, slot: u32, mac: [u8; 6]) -> Result<(), String> {
+        self.cards.insert(mac_key(mac), slot, 0).map_err(|error| explain("name a card", &error))
+    }
+
     /// Forgets a VNIC: what its ends still see is dropped.
     pub fn disconnect(&mut self, slot: u32, host_index: u32, end_index: u32, addresses: &[IpAddr]) {
         // What is not there needs no removing; the devices are gone with their ports.
@@ -226,6 +399,8 @@ impl Tables {
         for address in addresses {
             let _ = self.owners.remove(&key(*address));
         }
+        let cards: Vec<u64> = self.cards.iter().flatten().filter(|(_, of)| *of == slot).map(|(mac, _)| mac).collect();
+        cards.iter().for_each(|mac| drop(self.cards.remove(mac)));
         for queue in 0..QUEUES_MAX {
             let _ = self.sockets.unset(slot * QUEUES_MAX + queue);
         }
@@ -253,7 +428,7 @@ impl Tables {
     ///
     /// # Errors
     /// No room.
-    pub fn write_filters(&mut self, filters: &[Filter]) -> Result<(u16, u16), String> {
+    pub fn write_filters<T: Copy + Into<FilterRow>>(&mut self, filters: &[T]) -> Result<(u16, u16), String> {
         if filters.is_empty() {
             return Ok((0, 0));
         }
@@ -265,7 +440,8 @@ impl Tables {
             if let Some(taken) = self.taken.get_mut(row) {
                 *taken = true;
             }
-            let written = self.filters.set(row as u32, encode(filter), 0);
+            let filter: FilterRow = (*filter).into();
+            let written = self.filters.set(row as u32, filter.encode(), 0);
             written.map_err(|error| explain("write a filter", &error))?;
         }
         self.cursor = first + filters.len();
@@ -339,6 +515,10 @@ fn counter_row(slot: u32, direction: Direction) -> u32 {
     (slot * 2 + direction as u32) * CAUSES.len() as u32
 }
 
+fn mac_key(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
+}
+
 fn key(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
@@ -346,48 +526,64 @@ fn key(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn encode(filter: &Filter) -> [u8; 80] {
-    let mut row = [0; 80];
-    let ((local, local_mask), (peer, peer_mask)) = (filter.local.octets(), filter.peer.octets());
-    for (target, bytes) in row.chunks_exact_mut(16).zip([local, local_mask, peer, peer_mask]) {
-        target.copy_from_slice(&bytes);
-    }
-    let (service, peer) = (filter.service, filter.peer_ports);
-    let ports = [service.ports.first, service.ports.last, peer.first, peer.last];
-    for (target, port) in row[64..72].chunks_exact_mut(2).zip(ports) {
-        target.copy_from_slice(&port.to_ne_bytes());
-    }
-    row[72] = service.protocol_first;
-    row[73] = service.protocol_last;
-    row
-}
-
-/// Costs and tolerances in sixteenths of a nanosecond; per byte in 16.16 fixed point.
-fn encode_rate(rate: Rate, mtu: u32) -> [u64; 6] {
-    const SECOND: u128 = 16_000_000_000;
-    let frame = u64::from(mtu) + 14 + FRAME_OVERHEAD;
-    let bounded = |value: u128| u64::try_from(value).unwrap_or(u64::MAX >> 20);
-    let (mut per_byte, mut per_packet, mut bits, mut packets) = (0, 0, 0, 0);
-    if rate.bits_per_s > 0 {
-        per_byte = bounded(((SECOND * 8) << 16) / u128::from(rate.bits_per_s.max(1_000))).max(1);
-        let burst = if rate.burst_bytes > 0 { rate.burst_bytes } else { rate.bits_per_s / 800 };
-        bits = bounded((u128::from(burst.max(4 * frame)) * u128::from(per_byte)) >> 16);
-    }
-    if rate.packets_per_s > 0 {
-        per_packet = bounded(SECOND / u128::from(rate.packets_per_s)).max(1);
-        let burst = if rate.burst_packets > 0 { rate.burst_packets } else { rate.packets_per_s / 100 };
-        packets = bounded(u128::from(burst.max(4)) * u128::from(per_packet));
-    }
-    [per_byte, per_packet, bits, packets, 0, 0]
-}
-
-fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &str) -> Result<T, String> {
-    let map = object.take_map(name).ok_or_else(|| format!("the gate has no table {name}: rebuild"))?;
+fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {
     T::try_from(map).map_err(|error| explain("open the gate's tables", &error))
 }
 
+fn data(map: &Map) -> Option<&MapData> {
+    match map {
+        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::DevMap(data) | Map::XskMap(data) => Some(data),
+        _ => None,
+    }
+}
+
+/// Those of [`OTHERS`] that run over the table of VNICs `vnics`.
+fn siblings(vnics: &MapData) -> Result<BTreeMap<&'static str, ProgramFd>, String> {
+    let what = "take back the fence";
+    let table = vnics.info().map_err(|error| explain(what, &error))?.id();
+    let mut found = BTreeMap::new();
+    for info in loaded_programs().flatten() {
+        let name = OTHERS.iter().find(|name| info.name_as_str() == Some(name));
+        let is_ours = || info.map_ids().ok().flatten().is_some_and(|ids| ids.contains(&table));
+        if let Some(name) = name
+            && is_ours()
+        {
+            found.insert(*name, info.fd().map_err(|error| explain(what, &error))?);
+        }
+    }
+    Ok(found)
+}
+
+/// Whether program `id` is called `name`.
+pub(super) fn is_called(id: u32, name: &str) -> bool {
+    loaded_programs().flatten().any(|info| info.id() == id && info.name_as_str() == Some(name))
+}
+
+/// The number of the program called `name` that `program` is.
+pub(super) fn program_id(program: BorrowedFd<'_>, name: &str) -> Result<u32, String> {
+    let text = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
+    let text = std::fs::read_to_string(text).map_err(|error| say(name, error))?;
+    let number = text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
+    number.ok_or_else(|| format!("the kernel does not tell the number of the program {name}"))
+}
+
+/// The program `name` with this number, and its tables by name.
+pub(super) fn programs_maps(id: u32, name: &str) -> Result<(ProgramFd, BTreeMap<String, MapData>), String> {
+    let what = format!("take back the program {name}");
+    let is_it = |info: &ProgramInfo| info.id() == id && info.name_as_str() == Some(name);
+    let info = loaded_programs().flatten().find(is_it).ok_or_else(|| format!("{what}: it is gone"))?;
+    let program = info.fd().map_err(|error| explain(&what, &error))?;
+    let mut maps = BTreeMap::new();
+    for id in info.map_ids().map_err(|error| explain(&what, &error))?.unwrap_or_default() {
+        let name = MapInfo::from_id(id).map_err(|error| explain(&what, &error))?;
+        let name = name.name_as_str().unwrap_or_default().to_owned();
+        maps.insert(name, MapData::from_id(id).map_err(|error| explain(&what, &error))?);
+    }
+    Ok((program, maps))
+}
+
 /// An error with its causes, and the remedy for the usual one.
-fn explain(what: &str, error: &(dyn std::error::Error + 'static)) -> String {
+pub(super) fn explain(what: &str, error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = format!("{what}: {error}");
     let mut cause = Some(error);
     while let Some(current) = cause {

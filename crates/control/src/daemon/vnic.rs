@@ -1,12 +1,17 @@
 //! One VNIC: its veth device, its rows in the tables, its queues.
 
+use super::charges::Charges;
+use super::queues;
 use super::spare::Spares;
-use super::tables::{FLAG_ICMP, FLAG_SWITCH, Tables, VnicRow, say};
-use crate::filter::{Direction, Filter, Rate};
+use super::state::{HandleState, LinkState, StateDirectory, VnicState};
+use super::steering::Assignment;
+use super::uplink::{self, Uplink};
+use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
+use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
-use crate::protocol::{DirectionStatus, QueueWish, VnicStatus, VnicWish};
+use crate::protocol::{DirectionStatus, QueueWish, Steered, VnicStatus, VnicWish};
 use qanat_nic::MemoryPlan;
-use qanat_nic::af_xdp::{HandedQueue, hand_over};
+use qanat_nic::af_xdp::{HandedQueue, Outlet, hand_over_through};
 use qanat_nic::link::{self, Feature, Link, Namespace};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::collections::BTreeMap;
@@ -28,6 +33,9 @@ pub(super) struct Site<'a> {
     /// The kernel's addresses.
     pub(super) host: &'a [(IpAddr, u8)],
     pub(super) spares: &'a Spares,
+    pub(super) charges: &'a mut Charges,
+    pub(super) state: &'a StateDirectory,
+    pub(super) uplink: Option<&'a Uplink>,
 }
 
 /// A VNIC.
@@ -43,9 +51,9 @@ pub(super) struct Vnic {
     pub(super) gateways: Vec<IpAddr>,
     row: VnicRow,
     /// Its own filters, transmit and receive.
-    pub(super) filters: [Vec<Filter>; 2],
+    pub(super) filters: [Vec<Steered>; 2],
     /// Those assigned by handle.
-    pub(super) assigned: BTreeMap<u64, (Direction, Filter)>,
+    pub(super) assigned: BTreeMap<u64, Assignment>,
     pub(super) rates: [Rate; 2],
     /// Bytes registered, by queue.
     pub(super) queues: BTreeMap<u32, u64>,
@@ -70,7 +78,7 @@ impl Vnic {
             return Err(format!("MTU {}: must be from {} to {}", wish.mtu, MTU.start(), MTU.end()));
         }
         let end_name = format!("vnic{slot}");
-        let host = make_veth(&end_name, site.ends, wish.mtu, wish.queues)?;
+        let host = make_veth(&end_name, site.ends, wish.mtu, 1)?;
         let host_index = host.index;
         let made = Vnic::set_up(site, slot, wish, rule, owner, peer, host, &end_name);
         if made.is_err() {
@@ -103,12 +111,22 @@ impl Vnic {
         });
         let end = end.and_then(|result| result).map_err(|error| say("set up the VNIC's end", error))?;
         link::set_up(host.index).map_err(|error| say("set up the kernel's end", error))?;
-        let gateways = address_host(&host, &wish.addresses, site.host)?;
+        let mut flags = uplink::flags(site.uplink, &rule, &wish)?;
+        let wire = site.uplink.filter(|_| flags & FLAG_UPLINK != 0);
+        let gateways = match wire {
+            // The kernel has the address itself.
+            Some(uplink) if wish.shared => uplink.gateways.clone(),
+            Some(uplink) => {
+                let near: Vec<(IpAddr, u8)> = uplink.addresses.iter().chain(site.host).copied().collect();
+                address_host(&host, &wish.addresses, &near)?;
+                uplink.gateways.clone()
+            }
+            None => address_host(&host, &wish.addresses, site.host)?,
+        };
         let limits = |direction| {
             let ceiling = owner.map_or(0, |owner| Tables::owner_limit(owner, direction));
             [Tables::vnic_limit(slot, direction), ceiling]
         };
-        let mut flags = 0;
         flags |= if rule.icmp { FLAG_ICMP } else { 0 };
         flags |= if rule.switch { FLAG_SWITCH } else { 0 };
         let row = VnicRow {
@@ -116,6 +134,7 @@ impl Vnic {
             host_mac: host.mac.0,
             flags,
             limits: [limits(Direction::Transmit), limits(Direction::Receive)],
+            spread: queues::spread(&wish),
             ..VnicRow::default()
         };
         tables.clear_counts(slot)?;
@@ -126,9 +145,11 @@ impl Vnic {
         for (address, _) in &wish.addresses {
             tables.own(slot, *address)?;
         }
+        tables.name_card(slot, end.mac.0)?;
         tables.connect(slot, host.index, end.index)?;
         tables.open_port(slot, host.index)?;
-        let services = wish.services.iter().map(|service| Filter::service(*service)).collect();
+        let own = |service: &Service| Steered { filter: Filter::service(*service), queue: None };
+        let services = wish.services.iter().map(own).collect();
         let mut vnic = Vnic {
             slot,
             wish,
@@ -149,8 +170,50 @@ impl Vnic {
         Ok(vnic)
     }
 
+    /// One that an earlier daemon made; its devices are what they were.
+    pub(super) fn take_back(tables: &mut Tables, state: VnicState, host: Link, end: Link) -> Result<Vnic, String> {
+        let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, .. } = state;
+        // What is in the table is what holds: the file may be one change behind.
+        let mut row = VnicRow { filters: tables.ranges(slot)?, ..state.row };
+        row.generation = row.generation.wrapping_add(1);
+        for (address, _) in &wish.addresses {
+            tables.own(slot, *address)?;
+        }
+        tables.name_card(slot, end.mac.0)?;
+        tables.connect(slot, host.index, end.index)?;
+        tables.open_port(slot, host.index)?;
+        let (handles, host, end) = (0, Link { name: state.host.name, ..host }, end);
+        let mut vnic = Vnic {
+            slot, wish, user, process, rule, host, end, gateways, row, filters, assigned, rates, queues, handles,
+        };
+        vnic.write_filters(tables)?;
+        Ok(vnic)
+    }
+
+    /// What the next daemon must know of it.
+    pub(super) fn state(&self, owner: Option<u32>, handles: Vec<HandleState>) -> VnicState {
+        VnicState {
+            slot: self.slot,
+            wish: self.wish.clone(),
+            user: self.user,
+            process: self.process,
+            rule: self.rule.clone(),
+            owner: owner.filter(|_| self.row.limits.iter().any(|[_, ceiling]| *ceiling != 0)),
+            host: LinkState::of(&self.host),
+            end: LinkState::of(&self.end),
+            gateways: self.gateways.clone(),
+            row: self.row,
+            filters: self.filters.clone(),
+            assigned: self.assigned.clone(),
+            rates: self.rates,
+            queues: self.queues.clone(),
+            handles,
+        }
+    }
+
     /// Removes the device and its rows.
-    pub(super) fn remove(mut self, tables: &mut Tables) {
+    pub(super) fn remove(mut self, tables: &mut Tables, ends: &Namespace) {
+        self.remove_queues(tables, ends);
         let addresses: Vec<IpAddr> = self.wish.addresses.iter().map(|(address, _)| *address).collect();
         tables.disconnect(self.slot, self.host.index, self.end.index, &addresses);
         for range in std::mem::take(&mut self.row.filters) {
@@ -164,11 +227,7 @@ impl Vnic {
     pub(super) fn write_filters(&mut self, tables: &mut Tables) -> Result<(), String> {
         let mut row = self.row;
         for direction in [Direction::Transmit, Direction::Receive] {
-            let own = self.filters.get(direction as usize).into_iter().flatten();
-            let assigned = self.assigned.values().filter(|(way, _)| *way == direction).map(|(_, filter)| filter);
-            let mut all: Vec<Filter> = own.chain(assigned).copied().collect();
-            all.dedup();
-            row.filters[direction as usize] = match tables.write_filters(&all) {
+            row.filters[direction as usize] = match tables.write_filters(&self.rows(direction)) {
                 Ok(range) => range,
                 Err(error) => {
                     if direction == Direction::Receive {
@@ -179,6 +238,7 @@ impl Vnic {
             };
         }
         row.generation = row.generation.wrapping_add(1);
+        row.flags = row.flags & !FLAG_FILTERED | if self.is_filtered() { FLAG_FILTERED } else { 0 };
         tables.set_vnic(self.slot, &row)?;
         for range in self.row.filters {
             tables.free_filters(range);
@@ -194,14 +254,12 @@ impl Vnic {
         Ok(())
     }
 
-    /// Registers the client's memory with a socket on a queue. Memory already charged to this queue is not counted in
-    /// `memory_left`: the socket that used it must be gone, or binding fails.
+    /// Registers the client's memory with a socket on a queue, and charges it to the VNIC's owner.
     pub(super) fn open_queue(
         &mut self,
         site: &mut Site<'_>,
         wish: QueueWish,
         file: &OwnedFd,
-        memory_left: u64,
     ) -> Result<HandedQueue, String> {
         if wish.queue >= self.wish.queues {
             return Err(format!(
@@ -213,10 +271,12 @@ impl Vnic {
         let plan = MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames };
         let frames = u64::from(receive_frames) + u64::from(transmit_frames) + u64::from(prepared_frames);
         let length = frames.saturating_mul(u64::from(frame_size));
-        let left = memory_left + self.queues.get(&queue).copied().unwrap_or(0);
+        site.charges.settle(site.state, self.user);
+        let left = (self.rule.memory_mib << 20).saturating_sub(site.charges.of(self.user));
         if length > left {
             return Err(format!(
-                "rule \"{}\" allows {} MiB of frame memory, of which {} are left: not {length} bytes",
+                "rule \"{}\" allows {} MiB of frame memory, of which {} are left: not {length} bytes (memory of a \
+                 deleted VNIC counts until its sockets are closed)",
                 self.rule.name,
                 self.rule.memory_mib,
                 left >> 20
@@ -224,8 +284,13 @@ impl Vnic {
         }
         check_memory_file(file, length)?;
         let injector = site.spares.take();
-        let handed = hand_over(&self.end, site.ends, queue, file.as_fd(), plan, injector);
+        let device = self.queue_device(site.tables, site.ends, queue)?;
+        // Frames of a further queue, or to the wire, are redirected: nobody would finish their checksums.
+        let transmit_checksum = queue == 0 && self.row.flags & FLAG_UPLINK == 0;
+        let outlet = Outlet { index: self.end.index, transmit_checksum };
+        let handed = hand_over_through(&device, site.ends, 0, file.as_fd(), plan, injector, outlet);
         let handed = handed.map_err(|error| error.to_string())?;
+        site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;
         site.tables.set_socket(self.slot, queue, handed.socket.as_fd())?;
         self.queues.insert(queue, length);
         Ok(handed)
@@ -233,15 +298,16 @@ impl Vnic {
 
     /// Filters that count for it.
     pub(super) fn filter_count(&self) -> usize {
-        self.filters.iter().map(Vec::len).sum::<usize>() + self.assigned.len()
+        self.filters.iter().map(Vec::len).sum::<usize>() + self.assigned.values().map(|a| a.filters.len()).sum::<usize>()
     }
 
     pub(super) fn status(&self, tables: &Tables) -> VnicStatus {
         let direction = |direction: Direction| {
             let own = self.filters.get(direction as usize).into_iter().flatten();
-            let assigned = self.assigned.values().filter(|(way, _)| *way == direction).map(|(_, filter)| filter);
+            let assigned = self.assigned.values().filter(|assignment| assignment.direction == direction);
+            let assigned = assigned.flat_map(Assignment::steered);
             DirectionStatus {
-                filters: own.chain(assigned).take(64).copied().collect(),
+                filters: own.copied().chain(assigned).take(64).collect(),
                 rate: self.rates[direction as usize],
                 counts: tables.counts(self.slot, direction),
             }
@@ -261,6 +327,8 @@ impl Vnic {
             queues_open: self.queues.len() as u32,
             memory_bytes: self.queues.values().sum(),
             persistent: self.wish.persistent,
+            priority_queues: self.wish.priority_queues,
+            uplink: self.row.flags & FLAG_UPLINK != 0,
             transmit: direction(Direction::Transmit),
             receive: direction(Direction::Receive),
         }
@@ -289,8 +357,8 @@ fn address_host(host: &Link, addresses: &[(IpAddr, u8)], own: &[(IpAddr, u8)]) -
     for (address, _) in addresses {
         let family = |(candidate, _): &&(IpAddr, u8)| candidate.is_ipv4() == address.is_ipv4();
         let near = |(candidate, length): &&(IpAddr, u8)| {
-            let prefix = crate::filter::Prefix::new(*candidate, *length);
-            prefix.is_some_and(|prefix| prefix.contains(crate::filter::Prefix::host(*address)))
+            let prefix = Addresses::prefix(*candidate, *length);
+            prefix.is_some_and(|prefix| prefix.contains(Addresses::host(*address)))
         };
         let Some((gateway, _)) = own.iter().find(near).or_else(|| own.iter().find(family)) else {
             return Err(format!("{address}: the kernel has no address of that family here: add one to `host`"));

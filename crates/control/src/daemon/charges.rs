@@ -1,0 +1,126 @@
+//! Frame memory by whom it is charged to, for as long as it is pinned: until the last descriptor of the socket it was
+//! registered with is closed. That may be long after the VNIC is gone, and no daemon can close what a client holds; but
+//! what it holds counts.
+
+use super::state::{ChargeState, StateDirectory};
+use super::tables::{explain, programs_maps, say};
+use aya::EbpfLoader;
+use aya::maps::{Map, MapData, XskMap};
+use aya::programs::{ProgramFd, Xdp};
+use qanat_nic::link::ask_program;
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Rows of `held`: sockets handed out that are still open.
+const HELD_MAX: u32 = 4_096;
+/// Of one user.
+const HELD_PER_USER_MAX: usize = 512;
+/// The program's answer for a socket that somebody holds.
+const XDP_PASS: u32 = 2;
+/// The shortest frame a program is asked about.
+const FRAME_BYTES: usize = 64;
+
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/holder.o"));
+
+pub(super) struct Charges {
+    held: XskMap<MapData>,
+    holder: ProgramFd,
+    entries: BTreeMap<u32, ChargeState>,
+    /// Where the search for a free row starts.
+    cursor: u32,
+}
+
+impl Charges {
+    /// Loads the program that tells what is held.
+    pub(super) fn load() -> Result<Charges, String> {
+        let what = "load the table of sockets";
+        let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain(what, &error))?;
+        let missing = || "the table of sockets has no program: rebuild".to_owned();
+        let program: &mut Xdp = object.program_mut("holder").ok_or_else(missing)?.try_into().map_err(|_| missing())?;
+        program.load().map_err(|error| explain(what, &error))?;
+        let holder = program.fd().and_then(|fd| fd.try_clone().map_err(Into::into));
+        let holder = holder.map_err(|error| explain(what, &error))?;
+        let held = object.take_map("held").ok_or_else(missing)?;
+        let held = XskMap::try_from(held).map_err(|error| explain(what, &error))?;
+        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0 })
+    }
+
+    /// Takes back what an earlier daemon charged; `program`: the number of its program.
+    pub(super) fn take_back(program: u32, kept: Vec<ChargeState>) -> Result<Charges, String> {
+        let what = "take back the table of sockets";
+        let (holder, mut maps) = programs_maps(program, "holder")?;
+        let held = maps.remove("held").ok_or_else(|| format!("{what}: it is gone"))?;
+        let held = XskMap::try_from(Map::XskMap(held)).map_err(|error| explain(what, &error))?;
+        let entries = kept.into_iter().filter(|charge| charge.row < HELD_MAX).map(|charge| (charge.row, charge));
+        Ok(Charges { held, holder, entries: entries.collect(), cursor: 0 })
+    }
+
+    /// The program: attached somewhere, it keeps the table in being without this process.
+    pub(super) fn holder(&self) -> BorrowedFd<'_> {
+        self.holder.as_fd()
+    }
+
+    /// Charges memory to `user` until the socket is closed.
+    pub(super) fn add(
+        &mut self,
+        state: &StateDirectory,
+        user: u32,
+        bytes: u64,
+        socket: BorrowedFd<'_>,
+    ) -> Result<(), String> {
+        let own = self.entries.values().filter(|charge| charge.user == user).count();
+        if own >= HELD_PER_USER_MAX {
+            return Err(format!("user {user} holds {own} queues' sockets, of VNICs deleted or not: close some"));
+        }
+        let is_free = |row: &u32| !self.entries.contains_key(row);
+        let row = (self.cursor..HELD_MAX).chain(0..self.cursor).find(is_free);
+        let row = row.ok_or("all sockets of this machine are taken: delete some VNICs")?;
+        self.cursor = (row + 1) % HELD_MAX;
+        let charge = ChargeState { row, user, bytes };
+        state.write_charge(&charge).map_err(|error| say("note a charge", error))?;
+        if let Err(error) = self.held.set(row, socket.as_raw_fd(), 0) {
+            state.remove_charge(row);
+            return Err(explain("charge a queue's memory", &error));
+        }
+        self.entries.insert(row, charge);
+        Ok(())
+    }
+
+    /// Forgets what is charged to `user` and nobody holds any more.
+    pub(super) fn settle(&mut self, state: &StateDirectory, user: u32) {
+        let holder = self.holder.as_fd();
+        self.entries.retain(|row, charge| {
+            if charge.user != user {
+                return true;
+            }
+            let mut frame = [0; FRAME_BYTES];
+            frame[..4].copy_from_slice(&row.to_ne_bytes());
+            // A kernel that does not answer frees nobody of a charge.
+            let is_held = ask_program(holder, &frame).map_or(true, |verdict| verdict == XDP_PASS);
+            if !is_held {
+                state.remove_charge(*row);
+            }
+            is_held
+        });
+    }
+
+    /// Bytes charged to `user`, as of the last [`settle`](Charges::settle).
+    pub(super) fn of(&self, user: u32) -> u64 {
+        self.entries.values().filter(|charge| charge.user == user).map(|charge| charge.bytes).sum()
+    }
+
+    /// As [`settle`](Charges::settle), for all users.
+    pub(super) fn settle_all(&mut self, state: &StateDirectory) {
+        let users: Vec<u32> = self.by_user().into_keys().collect();
+        users.into_iter().for_each(|user| self.settle(state, user));
+    }
+
+    /// Bytes by user.
+    pub(super) fn by_user(&self) -> BTreeMap<u32, u64> {
+        let mut sums = BTreeMap::new();
+        for charge in self.entries.values() {
+            *sums.entry(charge.user).or_default() += charge.bytes;
+        }
+        sums
+    }
+}

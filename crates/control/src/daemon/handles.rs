@@ -1,0 +1,137 @@
+//! Handles: one end of a socket pair is given away, the other watched here. Closing the last copy gives the object up.
+//!
+//! A daemon that ends closes its ends, and the next one can't have them back. What was given away still exists, though, and
+//! is proof: nothing but the very socket has its inode and cookie. So an *orphan* handle is as good as ever where it is
+//! shown, is exchanged for a new one on demand ([`Request::Reclaim`](crate::protocol::Request::Reclaim)), and counts as
+//! held until the kernel has no such socket any more.
+
+use super::state::{HandleState, Identity};
+use super::{Daemon, Endpoint, Peer, Role, tables};
+use crate::protocol::Answer;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Handles of one user at most: of VNICs and filters.
+const HANDLES_PER_USER_MAX: usize = 1_024;
+/// Between two looks for orphans that nobody holds any more.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// A handle an earlier daemon gave out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Orphan {
+    pub(super) role: Role,
+    pub(super) handle: HandleState,
+}
+
+impl Daemon {
+    /// Makes a handle: keeps one end, returns the other.
+    pub(super) fn make_handle(&mut self, role: Role, peer: Peer) -> Result<OwnedFd, String> {
+        let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && endpoint.role != Role::Session;
+        let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.user == peer.user).count();
+        if self.endpoints.values().filter(own).count() + orphans >= HANDLES_PER_USER_MAX {
+            return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.user));
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
+        let (kept, given) = pair.map_err(|error| tables::say("make a handle", error))?;
+        // The client waits for its answers.
+        rustix::io::ioctl_fionbio(&given, false).map_err(|error| tables::say("make a handle", error))?;
+        let identity = identity(&given)?;
+        self.watch(kept, role, peer, Some(identity))?;
+        self.count_handle(role, 1);
+        Ok(given)
+    }
+
+    /// Counts handles of an object up or down; the last one's end is the object's.
+    pub(super) fn count_handle(&mut self, role: Role, change: i32) {
+        match role {
+            Role::Vnic(slot) => {
+                self.dirty.insert(slot);
+                let Some(vnic) = self.vnics.get_mut(&slot) else { return };
+                vnic.handles = vnic.handles.saturating_add_signed(change);
+                if vnic.handles == 0 && !vnic.wish.persistent {
+                    self.delete_vnic(slot, "its last handle is closed");
+                }
+            }
+            Role::Filter(number) => {
+                self.dirty_filters.insert(number);
+                let Some(filter) = self.filters.get_mut(&number) else { return };
+                filter.handles = filter.handles.saturating_add_signed(change);
+                if filter.handles == 0 {
+                    self.delete_filter(number);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What a descriptor is a handle of.
+    fn role_of(&self, handle: &OwnedFd) -> Option<Role> {
+        let wanted = identity(handle).ok()?;
+        let live = self.endpoints.values().find(|endpoint| endpoint.identity == Some(wanted));
+        let orphan = || self.orphans.iter().find(|orphan| orphan.handle.identity == wanted).map(|orphan| orphan.role);
+        live.map(|endpoint| endpoint.role).or_else(orphan)
+    }
+
+    /// The filter whose handle came along.
+    pub(super) fn presented_filter(&self, beside: &[OwnedFd]) -> Result<u64, String> {
+        let [handle] = beside else { return Err("send the filter's handle, and nothing else, along".to_owned()) };
+        match self.role_of(handle) {
+            Some(Role::Filter(number)) => Ok(number),
+            _ => Err("that descriptor is no filter's handle".to_owned()),
+        }
+    }
+
+    /// Gives a new handle for one of an earlier daemon's.
+    pub(super) fn reclaim(&mut self, beside: &[OwnedFd]) -> Result<(Answer, Vec<OwnedFd>), String> {
+        let [handle] = beside else { return Err("send the old handle, and nothing else, along".to_owned()) };
+        let wanted = identity(handle).ok();
+        let orphan = self.orphans.iter().find(|orphan| Some(orphan.handle.identity) == wanted).copied();
+        let Some(Orphan { role, handle }) = orphan else {
+            return Err("that descriptor is no handle of an earlier daemon's whose object is still there".to_owned());
+        };
+        // The rights are the handle's, not those of who shows it.
+        let given = self.make_handle(role, handle.peer)?;
+        match role {
+            Role::Vnic(slot) => {
+                let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
+                Ok((Answer::Vnic(vnic.status(&self.tables)), vec![given]))
+            }
+            Role::Filter(number) => Ok((Answer::Filter(number), vec![given])),
+            _ => Err("nothing but VNICs and filters has handles".to_owned()),
+        }
+    }
+
+    /// Gives up orphans that nobody holds any more. `now`: whether or not it is time.
+    pub(super) fn look_after_orphans(&mut self, now: bool) {
+        if self.orphans.is_empty() || (!now && self.last_look.elapsed() < LOOK_INTERVAL) {
+            return;
+        }
+        self.last_look = Instant::now();
+        // An unreadable list says nothing about who is dead.
+        let Some(open) = open_sockets() else { return };
+        let (alive, dead) = self.orphans.drain(..).partition(|orphan| open.contains(&orphan.handle.identity.inode));
+        self.orphans = alive;
+        let dead: Vec<Orphan> = dead;
+        for orphan in dead {
+            self.count_handle(orphan.role, -1);
+        }
+    }
+}
+
+/// What a socket is known by.
+pub(super) fn identity(socket: &OwnedFd) -> Result<Identity, String> {
+    let say = |error| tables::say("look at a descriptor", error);
+    let cookie = sockopt::socket_cookie(socket).map_err(say)?;
+    Ok(Identity { inode: rustix::fs::fstat(socket).map_err(say)?.st_ino, cookie })
+}
+
+/// Inodes of all Unix sockets of this thread's network namespace.
+pub(super) fn open_sockets() -> Option<HashSet<u64>> {
+    let text = std::fs::read_to_string("/proc/thread-self/net/unix").ok()?;
+    let mut lines = text.lines();
+    let column = lines.next()?.split_whitespace().position(|name| name == "Inode")?;
+    Some(lines.filter_map(|line| line.split_whitespace().nth(column)?.parse().ok()).collect())
+}

@@ -1,0 +1,257 @@
+//! What the daemon must know again after its end: written down before it answers, read when it starts.
+//!
+//! One small file for each VNIC and filter, replaced as a whole (written beside, then renamed), in a directory next to the
+//! control socket; root's alone. Devices, programs and tables are not in it: they are the kernel's, and go on without us.
+
+use super::Peer;
+use super::steering::Assignment;
+use super::tables::VnicRow;
+use crate::filter::{Direction, Filter, Rate};
+use crate::policy::Rule;
+use crate::protocol::{Steered, VnicWish};
+use qanat_nic::link::Link;
+use rustix::fs::Mode;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// Of these files. Another one's are not read.
+const VERSION: u32 = 1;
+const FENCE: &str = "fence.json";
+/// Where the VNICs' namespace is mounted.
+const ENDS: &str = "ends";
+/// Files read at most: more than a daemon writes.
+const FILES_MAX: usize = 65_536;
+
+/// A handle, as it is known when it comes back: nothing but the very socket has these numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Identity {
+    /// Of its file: gone from the list of sockets when nobody holds it any more.
+    pub(super) inode: u64,
+    /// Never given to a second socket as long as the system runs.
+    pub(super) cookie: u64,
+}
+
+/// A handle that was given out.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct HandleState {
+    pub(super) identity: Identity,
+    pub(super) peer: Peer,
+}
+
+/// What all VNICs share.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FenceState {
+    version: u32,
+    /// Of the kernel's start: numbers of programs and sockets mean nothing after another.
+    boot: String,
+    /// Of the programs' text.
+    pub(super) fence: u64,
+    /// Of the VNICs' namespace: its inode.
+    pub(super) namespace: u64,
+}
+
+/// An end of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LinkState {
+    pub(super) index: u32,
+    pub(super) name: String,
+    pub(super) mac: [u8; 6],
+    pub(super) mtu: u32,
+}
+
+impl LinkState {
+    pub(super) fn of(link: &Link) -> LinkState {
+        LinkState { index: link.index, name: link.name.clone(), mac: link.mac.0, mtu: link.mtu }
+    }
+
+    /// Whether `link` is this one, and not another that got its name.
+    pub(super) fn is(&self, link: &Link) -> bool {
+        (self.index, self.mac) == (link.index, link.mac.0)
+    }
+}
+
+/// A VNIC.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct VnicState {
+    pub(super) slot: u32,
+    pub(super) wish: VnicWish,
+    pub(super) user: u32,
+    pub(super) process: i32,
+    pub(super) rule: Rule,
+    /// The number its owner's ceiling has.
+    pub(super) owner: Option<u32>,
+    pub(super) host: LinkState,
+    pub(super) end: LinkState,
+    pub(super) gateways: Vec<IpAddr>,
+    pub(super) row: VnicRow,
+    pub(super) filters: [Vec<Steered>; 2],
+    pub(super) assigned: BTreeMap<u64, Assignment>,
+    pub(super) rates: [Rate; 2],
+    pub(super) queues: BTreeMap<u32, u64>,
+    pub(super) handles: Vec<HandleState>,
+}
+
+/// A filter that has a handle.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct FilterState {
+    pub(super) number: u64,
+    pub(super) direction: Direction,
+    pub(super) filters: Vec<Filter>,
+    pub(super) handles: Vec<HandleState>,
+}
+
+/// Memory that is charged to a user.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct ChargeState {
+    pub(super) row: u32,
+    pub(super) user: u32,
+    pub(super) bytes: u64,
+}
+
+/// All of it.
+pub(super) struct Kept {
+    pub(super) fence: FenceState,
+    pub(super) vnics: Vec<VnicState>,
+    pub(super) filters: Vec<FilterState>,
+    pub(super) charges: Vec<ChargeState>,
+}
+
+/// The directory.
+#[derive(Clone, Debug)]
+pub(super) struct StateDirectory {
+    path: PathBuf,
+}
+
+impl StateDirectory {
+    /// The one that belongs to a control socket: `control.sock` has `control.state`.
+    pub(super) fn of(socket: &Path) -> StateDirectory {
+        StateDirectory { path: socket.with_extension("state") }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where the VNICs' namespace is mounted.
+    pub(super) fn ends(&self) -> PathBuf {
+        self.path.join(ENDS)
+    }
+
+    /// Makes it, empty but for what is shared.
+    pub(super) fn start(&self, fence: u64, namespace: u64) -> io::Result<()> {
+        std::fs::create_dir_all(&self.path)?;
+        rustix::fs::chmod(&self.path, Mode::RWXU)?;
+        self.write(FENCE, &FenceState { version: VERSION, boot: boot(), fence, namespace })
+    }
+
+    pub(super) fn write_vnic(&self, vnic: &VnicState) -> io::Result<()> {
+        self.write(&format!("vnic-{}.json", vnic.slot), vnic)
+    }
+
+    pub(super) fn remove_vnic(&self, slot: u32) {
+        self.remove_file(&format!("vnic-{slot}.json"));
+    }
+
+    pub(super) fn write_filter(&self, filter: &FilterState) -> io::Result<()> {
+        self.write(&format!("filter-{}.json", filter.number), filter)
+    }
+
+    pub(super) fn remove_filter(&self, number: u64) {
+        self.remove_file(&format!("filter-{number}.json"));
+    }
+
+    pub(super) fn write_charge(&self, charge: &ChargeState) -> io::Result<()> {
+        self.write(&format!("charge-{}.json", charge.row), charge)
+    }
+
+    pub(super) fn remove_charge(&self, row: u32) {
+        self.remove_file(&format!("charge-{row}.json"));
+    }
+
+    /// What an earlier daemon of this machine's run left; `None`: nothing, or nothing that means anything now. A file that
+    /// can't be understood is left out: what it was about is removed as something nobody knows.
+    pub(super) fn read(&self) -> Option<Kept> {
+        let fence: FenceState = self.read_file(&self.path.join(FENCE))?;
+        if fence.version != VERSION || fence.boot != boot() {
+            return None;
+        }
+        let mut kept = Kept { fence, vnics: Vec::new(), filters: Vec::new(), charges: Vec::new() };
+        for entry in std::fs::read_dir(&self.path).ok()?.flatten().take(FILES_MAX) {
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if !name.ends_with(".json") {
+                continue;
+            } else if name.starts_with("vnic-") {
+                kept.vnics.extend(self.read_file::<VnicState>(&path));
+            } else if name.starts_with("filter-") {
+                kept.filters.extend(self.read_file::<FilterState>(&path));
+            } else if name.starts_with("charge-") {
+                kept.charges.extend(self.read_file::<ChargeState>(&path));
+            }
+        }
+        kept.vnics.sort_by_key(|vnic| vnic.slot);
+        Some(kept)
+    }
+
+    /// Removes it and all that is in it.
+    pub(super) fn clear(&self) {
+        // Not mounted, or not there: nothing to do.
+        let _ = rustix::mount::unmount(self.ends(), rustix::mount::UnmountFlags::DETACH);
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+
+    fn write(&self, name: &str, content: &impl Serialize) -> io::Result<()> {
+        let text = serde_json::to_vec(content)?;
+        let new = self.path.join(format!(".{name}.new"));
+        // No fsync: it is of use as long as the kernel runs, and no longer.
+        std::fs::write(&new, text)?;
+        std::fs::rename(&new, self.path.join(name))
+    }
+
+    fn remove_file(&self, name: &str) {
+        // One that was never written needs no removing.
+        let _ = std::fs::remove_file(self.path.join(name));
+    }
+
+    fn read_file<T: DeserializeOwned>(&self, path: &Path) -> Option<T> {
+        serde_json::from_slice(&std::fs::read(path).ok()?).ok()
+    }
+}
+
+fn boot() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+/// FNV-1a: tells one fence's text from another's; nobody gains by a collision.
+pub(super) fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read() {
+        let directory = std::env::temp_dir().join(format!("qanat-state-{}", std::process::id()));
+        let state = StateDirectory::of(&directory.join("control.sock"));
+        assert!(state.read().is_none(), "nothing there");
+        state.start(7, 9).unwrap();
+        state.write_charge(&ChargeState { row: 4, user: 5, bytes: 6 }).unwrap();
+        // A daemon killed while it wrote, and somebody's nonsense.
+        std::fs::write(state.path().join(".vnic-1.json.new"), "{\"slot\":").unwrap();
+        std::fs::write(state.path().join("vnic-2.json"), "{\"slot\":").unwrap();
+        let kept = state.read().unwrap();
+        assert_eq!((kept.fence.fence, kept.fence.namespace), (7, 9));
+        assert_eq!((kept.vnics.len(), kept.charges.len(), kept.charges[0].bytes), (0, 1, 6));
+        state.remove_charge(4);
+        assert!(state.read().unwrap().charges.is_empty());
+        state.clear();
+        assert!(!state.path().exists());
+        let _ = std::fs::remove_dir(directory);
+    }
+}

@@ -1,0 +1,83 @@
+//! A service manager's store of descriptors (`sd_notify(3)`, `FileDescriptorStoreMax=`): keeps the cards' namespace where a
+//! mount does not, in a unit with file systems of its own.
+
+use qanat_nic::link::Namespace;
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+    connect, sendmsg, socket_with,
+};
+use std::ffi::OsStr;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+
+/// The first descriptor a manager hands over.
+const FIRST: u32 = 3;
+/// Handed over at most.
+const DESCRIPTORS_MAX: u32 = 16;
+
+/// Gives a copy of `namespace` to the manager, if there is one; false: there is none.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn keep(namespace: &Namespace) -> io::Result<bool> {
+    match std::env::var_os("NOTIFY_SOCKET") {
+        Some(manager) => give(&manager, namespace.as_fd()).map(|()| true),
+        None => Ok(false),
+    }
+}
+
+fn give(manager: &OsStr, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let address = match manager.as_bytes() {
+        [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
+        _ => SocketAddrUnix::new(manager)?,
+    };
+    let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    connect(&socket, &address)?;
+    let (mut space, given) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [descriptor]);
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&given));
+    // The same name again would be kept twice: what is there is removed first.
+    sendmsg(&socket, &[IoSlice::new(b"FDSTOREREMOVE=1\nFDNAME=ends")], &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?;
+    sendmsg(&socket, &[IoSlice::new(b"FDSTORE=1\nFDNAME=ends")], &mut beside, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// The namespace with this inode among the descriptors the manager handed over.
+pub(super) fn given_back(inode: u64) -> Option<Namespace> {
+    let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
+    if number("LISTEN_PID") != Some(std::process::id()) {
+        return None;
+    }
+    let count = number("LISTEN_FDS")?.min(DESCRIPTORS_MAX);
+    let open = |fd: u32| Namespace::open(format!("/proc/self/fd/{fd}")).ok();
+    let is_it = |n: &Namespace| rustix::fs::fstat(n.as_fd()).is_ok_and(|status| status.st_ino == inode);
+    (FIRST..FIRST + count).filter_map(open).find(is_it)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{RecvAncillaryBuffer, RecvFlags, bind, recvmsg};
+    use std::io::IoSliceMut;
+
+    #[test]
+    fn a_manager_is_told() {
+        let path = std::env::temp_dir().join(format!("qanat-manager-{}", std::process::id()));
+        let manager = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&manager, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        give(path.as_os_str(), file.as_fd()).unwrap();
+        let (mut bytes, mut texts) = ([0; 256], Vec::new());
+        for _ in 0..2 {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut beside = RecvAncillaryBuffer::new(&mut space);
+            let got = recvmsg(&manager, &mut [IoSliceMut::new(&mut bytes)], &mut beside, RecvFlags::empty()).unwrap();
+            texts.push((String::from_utf8_lossy(&bytes[..got.bytes]).into_owned(), beside.drain().count()));
+        }
+        assert_eq!(texts[0], ("FDSTOREREMOVE=1\nFDNAME=ends".to_owned(), 0));
+        assert_eq!(texts[1], ("FDSTORE=1\nFDNAME=ends".to_owned(), 1));
+        std::fs::remove_file(path).unwrap();
+    }
+}
