@@ -1,5 +1,6 @@
 //! What a stack is started with: addresses, limits, defaults.
 
+use crate::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
 use std::net::{IpAddr, SocketAddr};
 
@@ -20,6 +21,11 @@ pub struct Config {
     pub duplicate_address_detection: DuplicateAddressDetection,
     /// Learn IPv6 default routers from their advertisements. Off by default: anybody on the link may send them.
     pub accept_router_advertisements: bool,
+    /// Form IPv6 addresses from the prefixes that routers advertise, and learn default routers (RFC 4862, RFC 7217).
+    pub autoconfiguration: Option<Autoconfiguration>,
+    /// Report the multicast groups of our IPv6 addresses (RFC 3810, RFC 2710), so that switches that snoop such reports
+    /// deliver neighbour solicitations. Off by default: on a point-to-point device nothing snoops.
+    pub multicast_listener_reports: bool,
     /// Connections, in all states but SYN-RECEIVED and TIME-WAIT.
     pub connections_max: usize,
     /// Half-open connections; beyond it SYNs are dropped (until SYN cookies take over).
@@ -49,6 +55,8 @@ impl Config {
             vlan: None,
             duplicate_address_detection: DuplicateAddressDetection::Off,
             accept_router_advertisements: false,
+            autoconfiguration: None,
+            multicast_listener_reports: false,
             connections_max: 16_384,
             half_open_max: 1_024,
             time_wait_max: 16_384,
@@ -58,6 +66,11 @@ impl Config {
             receive_frames_held_max: 0,
             tcp: TcpConfig::default(),
         }
+    }
+
+    /// Whether router advertisements count: on an address shared with the kernel they are its affair.
+    pub(crate) fn wants_router_advertisements(&self) -> bool {
+        (self.accept_router_advertisements || self.autoconfiguration.is_some()) && !self.shared_address
     }
 }
 

@@ -53,6 +53,16 @@ counters! {
         router_advertisements,
         /// Router advertisements that do not: not wanted, not from a link-local address, or too many routers.
         router_advertisements_ignored,
+        /// Prefixes in them that no address is formed from: not for that, not of 64 bits, or too many.
+        router_prefixes_ignored,
+        /// Own IPv6 addresses formed from prefixes, the link-local one included.
+        addresses_formed,
+        /// Multicast listener reports sent.
+        multicast_reports,
+        /// Queries for multicast listeners answered.
+        multicast_queries,
+        /// Queries for multicast listeners that were not: not from a router on the link, or not wanted.
+        multicast_queries_ignored,
         /// IP packets with a malformed header.
         ip_invalid,
         /// IPv4 headers with a wrong checksum.

@@ -80,13 +80,15 @@ impl Network {
         vnic: &mut dyn Vnic,
         source: Ipv6Addr,
         lifetime_s: u16,
-        mac: Option<MacAddress>,
+        options: &neighbor_discovery::Options,
     ) {
         // Section 6.1.2: "IP Source Address MUST be a link-local address."
         if !self.routes.routers.enabled || !source.is_unicast_link_local() {
             self.counters.router_advertisements_ignored += 1;
             return;
         }
+        self.learn_prefixes(now, vnic, options.prefixes.iter());
+        let mac = options.source_link_layer;
         if !self.routes.routers.advertised(source, Duration::from_secs(lifetime_s.into()), now) {
             self.counters.router_advertisements_ignored += u64::from(lifetime_s > 0);
             return;

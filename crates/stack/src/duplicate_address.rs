@@ -49,6 +49,14 @@ impl AddressState {
     }
 }
 
+/// How addresses are put on trial.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trial {
+    pub(crate) mode: DuplicateAddressDetection,
+    /// Scatters the delays.
+    pub(crate) key: u64,
+}
+
 /// An address under detection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Detection {
@@ -59,23 +67,36 @@ pub(crate) struct Detection {
 }
 
 impl Network {
-    /// Puts the IPv6 addresses on trial. `key` scatters the delays.
-    pub(crate) fn start_detection(&mut self, mode: DuplicateAddressDetection, key: u64, now: Time) {
+    /// Puts the IPv6 addresses on trial.
+    pub(crate) fn start_detection(&mut self, now: Time) {
+        // The kernel's address: it has done this.
+        if !self.shared_address {
+            for address in self.routes.own_v6() {
+                self.start_detection_of(address, now);
+            }
+        }
+    }
+
+    /// Puts an own address on trial, if they are.
+    pub(crate) fn start_detection_of(&mut self, address: Ipv6Addr, now: Time) {
+        let Trial { mode, key } = self.trial;
         let state = match mode {
-            DuplicateAddressDetection::Off => return,
+            DuplicateAddressDetection::Off => {
+                self.listener.change(address, true, now);
+                return;
+            }
             DuplicateAddressDetection::On => AddressState::Tentative,
             DuplicateAddressDetection::Optimistic => AddressState::Optimistic,
         };
-        if self.shared_address {
-            // The kernel's address: it has done this.
-            return;
-        }
-        for address in self.routes.own_v6() {
-            self.routes.set_state(address.into(), state);
-            let delay_ms = (key ^ (address.to_bits() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) % DELAY_MAX_MS;
-            let detection = Detection { address, due: now + Duration::from_millis(delay_ms), asked: false };
-            self.detections.push(detection);
-        }
+        self.routes.set_state(address.into(), state);
+        let delay_ms = (key ^ (address.to_bits() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15)) % DELAY_MAX_MS;
+        let detection = Detection { address, due: now + Duration::from_millis(delay_ms), asked: false };
+        self.detections.push(detection);
+    }
+
+    /// An address that is no longer ours is no longer on trial.
+    pub(crate) fn end_detection_of(&mut self, address: Ipv6Addr) {
+        self.detections.retain(|detection| detection.address != address);
     }
 
     /// Asks, and takes silence for an answer.
@@ -88,7 +109,13 @@ impl Network {
                 self.detections.swap_remove(index);
                 self.routes.set_state(address.into(), AddressState::Usable);
                 self.counters.addresses_verified += 1;
+                if address.is_unicast_link_local() {
+                    self.listener.tell_all(now);
+                }
             } else {
+                // Section 5.4.2: the group is joined before, or the answer to a solicitation may not get here.
+                self.listener.change(address, true, now);
+                self.poll_listener(now, vnic);
                 let sent = self.ask_for_duplicate(vnic, address).is_some();
                 if let Some(detection) = self.detections.get_mut(index) {
                     detection.asked = sent;
@@ -131,7 +158,14 @@ impl Network {
 impl Stack {
     /// A neighbour solicitation for, or advertisement of, one of our addresses: whether it shows a conflict, which has then
     /// been dealt with. `wants`: a solicitation from the unspecified address, so another trial.
-    pub(crate) fn input_conflict(&mut self, now: Time, target: Ipv6Addr, source_mac: MacAddress, claims: bool) -> bool {
+    pub(crate) fn input_conflict(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        target: Ipv6Addr,
+        source_mac: MacAddress,
+        claims: bool,
+    ) -> bool {
         let Some(state) = self.network.routes.state(target.into()) else { return false };
         // Our own message, looped back.
         if source_mac == self.network.link.mac || !claims {
@@ -146,9 +180,22 @@ impl Stack {
         if self.network.lose_address(target) {
             let address = IpAddr::V6(target);
             self.drop_connections_of(now, address);
+            self.network.replace_formed(now, vnic, target);
             self.events.push_back(Event::AddressConflict { address });
         }
         true
+    }
+
+    /// Ends what was done from addresses whose lifetime is over.
+    pub(crate) fn drop_lost_addresses(&mut self, now: Time) {
+        for address in std::mem::take(&mut self.network.autoconfigured.lost) {
+            self.drop_connections_of(now, address.into());
+        }
+    }
+
+    /// Own addresses with the lengths of their prefixes, and whether each may be used.
+    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, u8, AddressState)> + '_ {
+        self.network.routes.addresses()
     }
 
     /// Ends what an optimistic address was used for. Nothing is sent: the address is another's.

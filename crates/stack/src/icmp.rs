@@ -140,6 +140,9 @@ impl Stack {
             }
             return;
         }
+        if self.network.input_query(now, meta, &message) {
+            return;
+        }
         let error = match icmpv6::Header::parse(&message) {
             icmpv6::Header::EchoRequest { identifier, sequence } => {
                 if !self.network.shared_address {
@@ -194,7 +197,7 @@ impl Stack {
         }
         match header.discovery {
             Discovery::NeighborSolicitation { target } if self.network.routes.is_own(target.into()) => {
-                if self.input_conflict(now, target, source_mac, source.is_unspecified())
+                if self.input_conflict(now, vnic, target, source_mac, source.is_unspecified())
                     || !self.network.routes.is_usable(target.into())
                 {
                     return;
@@ -206,14 +209,14 @@ impl Stack {
                 self.network.advertise(vnic, target, (!source.is_unspecified()).then_some((source, mac)));
             }
             Discovery::NeighborAdvertisement { solicited, target, .. } => {
-                if self.input_conflict(now, target, source_mac, true) {
+                if self.input_conflict(now, vnic, target, source_mac, true) {
                     return;
                 }
                 let mac = header.options.target_link_layer.unwrap_or(source_mac);
                 self.network.learn(now, vnic, target.into(), mac, solicited, false);
             }
             Discovery::RouterAdvertisement { lifetime_s, .. } => {
-                self.network.learn_router(now, vnic, source, lifetime_s, header.options.source_link_layer);
+                self.network.learn_router(now, vnic, source, lifetime_s, &header.options);
             }
             _ => {}
         }

@@ -10,6 +10,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod autoconfiguration;
 mod config;
 mod counters;
 mod default_router;
@@ -20,6 +21,7 @@ mod event;
 mod flow;
 mod icmp;
 mod input;
+mod multicast_listener;
 mod neighbour;
 mod network;
 mod passive_open;
@@ -37,6 +39,7 @@ mod udp;
 mod vlan;
 mod wheel;
 
+pub use autoconfiguration::Autoconfiguration;
 pub use config::{Config, ConnectOptions, DuplicateAddressDetection, ListenOptions};
 pub use counters::Counters;
 pub use duplicate_address::AddressState;

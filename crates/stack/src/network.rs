@@ -1,8 +1,10 @@
 //! The network layer's way out: IP and Ethernet headers, next hop, neighbour, device.
 
-use crate::config::Config;
+use crate::autoconfiguration::Autoconfigured;
+use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
-use crate::duplicate_address::{AddressState, Detection};
+use crate::duplicate_address::{AddressState, Detection, Trial};
+use crate::multicast_listener::MulticastListener;
 use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
 use crate::rate_limit::RateLimiter;
 use crate::routes::Routes;
@@ -59,6 +61,11 @@ pub(crate) struct Network {
     resolved: bool,
     /// IPv6 addresses on trial.
     pub(crate) detections: Vec<Detection>,
+    pub(crate) trial: Trial,
+    /// IPv6 addresses or routers need attention now and then: false for most, and then costs nothing.
+    manages_addresses: bool,
+    pub(crate) autoconfigured: Autoconfigured,
+    pub(crate) listener: MulticastListener,
     retries: Wheel<NeighbourHint>,
     request_limit: RateLimiter,
 }
@@ -184,6 +191,12 @@ impl Network {
             link,
             routes: Routes::new(config, now),
             detections: Vec::new(),
+            manages_addresses: config.duplicate_address_detection != DuplicateAddressDetection::Off
+                || config.wants_router_advertisements()
+                || config.multicast_listener_reports,
+            trial: Trial { mode: config.duplicate_address_detection, key: key.0 },
+            autoconfigured: Autoconfigured::new(config.autoconfiguration.filter(|_| !config.shared_address)),
+            listener: MulticastListener::new(config.multicast_listener_reports && !config.shared_address, key.1),
             neighbours: Neighbours::new(NEIGHBOURS_MAX, key),
             counters: Counters::default(),
             shared_address: config.shared_address,
@@ -194,7 +207,7 @@ impl Network {
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
             request_limit: RateLimiter::new(NEIGHBOUR_REQUESTS_PER_SECOND, now),
         };
-        network.start_detection(config.duplicate_address_detection, key.0, now);
+        network.start_detection(now);
         network
     }
 
@@ -326,11 +339,8 @@ impl Network {
 
     /// Repeats requests that are due; gives up on neighbours that stay silent, and calls `failed` with each.
     pub(crate) fn poll_neighbours(&mut self, now: Time, vnic: &mut dyn Vnic, mut failed: impl FnMut(IpAddr)) {
-        if !self.detections.is_empty() {
-            self.poll_detection(now, vnic);
-        }
-        if self.routes.routers.next_deadline().is_some_and(|deadline| deadline <= now) {
-            self.poll_routers(now, vnic);
+        if self.manages_addresses {
+            self.poll_addresses(now, vnic);
         }
         while let Some(hint) = self.retries.pop_expired(now) {
             match self.neighbours.retry(hint) {
@@ -351,8 +361,34 @@ impl Network {
         }
     }
 
+    /// What own IPv6 addresses and routers need, if it is time.
+    fn poll_addresses(&mut self, now: Time, vnic: &mut dyn Vnic) {
+        let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
+        if is_due(self.autoconfigured.next_deadline()) {
+            self.poll_autoconfiguration(now, vnic);
+        }
+        if !self.detections.is_empty() {
+            self.poll_detection(now, vnic);
+        }
+        if is_due(self.routes.routers.next_deadline()) {
+            self.poll_routers(now, vnic);
+        }
+        if is_due(self.listener.next_deadline()) {
+            self.poll_listener(now, vnic);
+        }
+    }
+
     pub(crate) fn next_deadline(&self) -> Option<Time> {
-        let deadlines = [self.retries.next_deadline(), self.detection_deadline(), self.routes.routers.next_deadline()];
+        if !self.manages_addresses {
+            return self.retries.next_deadline();
+        }
+        let deadlines = [
+            self.retries.next_deadline(),
+            self.detection_deadline(),
+            self.routes.routers.next_deadline(),
+            self.autoconfigured.next_deadline(),
+            self.listener.next_deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 

@@ -56,7 +56,7 @@ pub(crate) struct Routes {
 impl Routes {
     pub(crate) fn new(config: &Config, now: Time) -> Routes {
         let interfaces = config.addresses.iter().map(|&(address, length)| Interface::new(address, length)).collect();
-        let routers = DefaultRouters::new(config.accept_router_advertisements && !config.shared_address, now);
+        let routers = DefaultRouters::new(config.wants_router_advertisements(), now);
         let gateway_v4 = config.gateways.iter().find_map(|gateway| match gateway {
             IpAddr::V4(v4) => Some(*v4),
             IpAddr::V6(_) => None,
@@ -77,6 +77,33 @@ impl Routes {
         for interface in self.interfaces.iter_mut().filter(|interface| interface.address == address) {
             interface.state = state;
         }
+    }
+
+    /// Adds an own address.
+    pub(crate) fn add(&mut self, address: IpAddr, prefix_length: u8) {
+        self.interfaces.push(Interface::new(address, prefix_length));
+    }
+
+    /// Forgets an own address and its prefix.
+    pub(crate) fn remove(&mut self, address: IpAddr) {
+        self.interfaces.retain(|interface| interface.address != address);
+    }
+
+    /// Makes an own address the last choice for what begins from now on.
+    pub(crate) fn defer(&mut self, address: IpAddr) {
+        if let Some(index) = self.interfaces.iter().position(|interface| interface.address == address) {
+            let interface = self.interfaces.remove(index);
+            self.interfaces.push(interface);
+        }
+    }
+
+    /// Own addresses with the lengths of their prefixes, and whether they may be used.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (IpAddr, u8, AddressState)> + '_ {
+        self.interfaces.iter().map(|interface| {
+            let ones = interface.mask.count_ones() as u8;
+            let length = if interface.address.is_ipv4() { ones.saturating_sub(96) } else { ones };
+            (interface.address, length, interface.state)
+        })
     }
 
     /// Own IPv6 addresses.

@@ -117,6 +117,9 @@ impl Stack {
         self.network.counters.ip_reassembly_dropped += self.reassembly.expire(now) as u64;
         let transport = &mut self.transport;
         self.network.poll_neighbours(now, vnic, |address| transport.neighbour_failed(address));
+        if !self.network.autoconfigured.lost.is_empty() {
+            self.drop_lost_addresses(now);
+        }
         self.output_connections(now, vnic);
         vnic.flush();
     }

@@ -1,15 +1,17 @@
-//! IPv6 addresses on trial (RFC 4862), and routers that announce themselves (RFC 4861).
+//! IPv6 addresses on trial and found (RFC 4862), routers that announce themselves (RFC 4861), groups that are reported
+//! (RFC 3810).
 
 use qanat_nic::{
     Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, Time, TransmitBuffer, TransmitOptions, Vnic, pair,
 };
 use qanat_stack::{
-    AddressState, CommandError, Config, ConnectOptions, DuplicateAddressDetection, Event, ListenOptions, Stack,
+    AddressState, Autoconfiguration, CommandError, Config, ConnectOptions, DuplicateAddressDetection, Event,
+    ListenOptions, Stack,
 };
 use qanat_wire::ethernet::{self, EtherType, MacAddress};
 use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::ipv6;
-use qanat_wire::neighbor_discovery::{self, Discovery};
+use qanat_wire::neighbor_discovery::{self, Discovery, Prefix};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -56,8 +58,21 @@ fn received(vnic: &mut Pair) -> Vec<Frame> {
 
 /// Sends a discovery message with this hop limit.
 fn send(vnic: &mut Pair, source: Ipv6Addr, destination: Ipv6Addr, hop_limit: u8, discovery: Discovery) {
-    let options =
-        neighbor_discovery::Options { source_link_layer: Some(RAW_MAC), target_link_layer: None, ..Default::default() };
+    send_with(vnic, source, destination, hop_limit, discovery, &[]);
+}
+
+fn send_with(
+    vnic: &mut Pair,
+    source: Ipv6Addr,
+    destination: Ipv6Addr,
+    hop_limit: u8,
+    discovery: Discovery,
+    prefixes: &[Prefix],
+) {
+    let mut options = neighbor_discovery::Options { source_link_layer: Some(RAW_MAC), ..Default::default() };
+    for prefix in prefixes {
+        options.prefixes.push(*prefix);
+    }
     let message = neighbor_discovery::Header { discovery, options };
     let length = message.encoded_length();
     let mut frame = vnic.transmit_pool().allocate(64).unwrap();
@@ -176,18 +191,22 @@ fn an_optimistic_address_is_used_and_given_up() {
     assert_eq!(again, Err(CommandError::Unreachable));
 }
 
-#[test]
-fn routers() {
-    const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-    let far = SocketAddr::new("2001:db8:1::1".parse().unwrap(), 80);
-    let announce = |lifetime_s| Discovery::RouterAdvertisement {
+const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
+
+fn announce(lifetime_s: u16) -> Discovery {
+    Discovery::RouterAdvertisement {
         hop_limit: 64,
         managed: false,
         other: false,
         lifetime_s,
         reachable_time_ms: 0,
         retransmission_time_ms: 0,
-    };
+    }
+}
+
+#[test]
+fn routers() {
+    let far = SocketAddr::new("2001:db8:1::1".parse().unwrap(), 80);
     let clock = ManualClock::new();
     let connect = |host: &mut Host, now| host.stack.connect(now, far, ConnectOptions::default()).is_ok();
     // Off unless configured.
@@ -229,3 +248,228 @@ fn routers() {
     }
     assert_eq!(host.stack.counters().router_advertisements, 1 + 4);
 }
+
+fn prefix(address: &str, valid_lifetime_s: u32, preferred_lifetime_s: u32) -> Prefix {
+    let address = address.parse().unwrap();
+    Prefix { address, length: 64, on_link: true, autonomous: true, valid_lifetime_s, preferred_lifetime_s }
+}
+
+/// A host that knows no IPv6 address.
+fn automatic(vnic: Pair, secret: u8) -> Host {
+    Host::new(vnic, ADDRESS, 1, |config| {
+        config.addresses = vec![("10.0.0.1".parse().unwrap(), 24)];
+        config.autoconfiguration = Some(Autoconfiguration { secret: [secret; 16] });
+        config.duplicate_address_detection = DuplicateAddressDetection::On;
+        config.multicast_listener_reports = true;
+    })
+}
+
+fn pass(host: &mut Host, raw: &mut Pair, clock: &ManualClock, duration: Duration) -> Vec<Vec<u8>> {
+    let mut sent = Vec::new();
+    let end = clock.now() + duration;
+    while clock.now() < end {
+        clock.advance(Duration::from_millis(10));
+        host.step(clock.now());
+        sent.extend(received(raw).iter().map(|frame| frame.bytes().to_vec()));
+    }
+    sent
+}
+
+fn six(host: &Host) -> Vec<(Ipv6Addr, u8, AddressState)> {
+    let of_six = |(address, length, state)| match address {
+        IpAddr::V6(address) => Some((address, length, state)),
+        IpAddr::V4(_) => None,
+    };
+    host.stack.addresses().filter_map(of_six).collect()
+}
+
+#[test]
+fn addresses_found() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = automatic(vnic, 1);
+    let sent = pass(&mut host, &mut raw, &clock, Duration::from_secs(3));
+    let (link_local, length, state) = six(&host)[0];
+    assert!(link_local.is_unicast_link_local() && length == 64 && state == AddressState::Usable, "{:?}", six(&host));
+    assert!(sent.iter().any(|frame| frame[54] == 133), "it asks for routers");
+    // The same host finds the same address again, one with another secret another (RFC 7217).
+    for (secret, same) in [(1, true), (2, false)] {
+        let [vnic, _raw] = ends();
+        let mut again = automatic(vnic, secret);
+        again.step(clock.now());
+        assert_eq!(six(&again)[0].0 == link_local, same);
+    }
+    // What is not to be used: too short a prefix, another's link, without A, preferred for longer than valid.
+    let good = prefix("2001:db8:5::", 3_600, 1_800);
+    let bad = [
+        Prefix { length: 56, ..good },
+        Prefix { address: "fe80::".parse().unwrap(), ..good },
+        Prefix { autonomous: false, ..good },
+        Prefix { preferred_lifetime_s: 3_601, ..good },
+    ];
+    send_with(&mut raw, ROUTER, ALL_NODES, 255, announce(0), &bad);
+    send_with(&mut raw, OTHER, ALL_NODES, 255, announce(0), &[good]);
+    send_with(&mut raw, ROUTER, ALL_NODES, 64, announce(0), &[good]);
+    pass(&mut host, &mut raw, &clock, Duration::from_millis(20));
+    assert_eq!(six(&host).len(), 1);
+    assert_eq!(host.stack.counters().router_prefixes_ignored, 4);
+    // And a good one, from a router that is no default router.
+    send_with(&mut raw, ROUTER, ALL_NODES, 255, announce(0), &[good]);
+    let sent = pass(&mut host, &mut raw, &clock, Duration::from_secs(3));
+    let [_, (address, 64, AddressState::Usable)] = six(&host)[..] else { panic!("{:?}", six(&host)) };
+    assert_eq!(address.to_bits() >> 64, good.address.to_bits() >> 64);
+    let asks = |frame: &&Vec<u8>| frame[54] == 135 && frame[62..78] == address.octets();
+    assert_eq!(sent.iter().filter(asks).count(), 1, "put on trial");
+    // Deprecated after half an hour, gone after an hour, with what was done from it.
+    let far = SocketAddr::new("2001:db8:5::99".parse().unwrap(), 80);
+    pass(&mut host, &mut raw, &clock, Duration::from_secs(1));
+    clock.advance(Duration::from_secs(3_500));
+    host.step(clock.now());
+    let connection = host.stack.connect(clock.now(), far, ConnectOptions::default()).unwrap();
+    clock.advance(Duration::from_secs(120));
+    let events: Vec<Event> = (0..3).flat_map(|_| host.step(clock.now())).collect();
+    assert_eq!(six(&host).len(), 1);
+    assert!(events.iter().any(|event| matches!(event, Event::Closed { connection: gone, .. } if *gone == connection)));
+    assert!(host.stack.connect(clock.now(), far, ConnectOptions::default()).is_err());
+}
+
+#[test]
+fn prefixes_by_the_thousand_and_short_lifetimes() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = automatic(vnic, 1);
+    host.step(clock.now());
+    for number in 0..1_000 {
+        let one = prefix(&format!("2001:db8:{number:x}::"), u32::MAX, u32::MAX);
+        send_with(&mut raw, ROUTER, ALL_NODES, 255, announce(0), &[one]);
+        pass(&mut host, &mut raw, &clock, Duration::from_millis(10));
+    }
+    assert_eq!(six(&host).len(), 5, "the link-local one and four");
+    // RFC 4862 section 5.5.3 (e): a forged lifetime of nothing leaves two hours.
+    send_with(&mut raw, ROUTER, ALL_NODES, 255, announce(0), &[prefix("2001:db8:1::", 0, 0)]);
+    host.step(clock.now());
+    clock.advance(Duration::from_secs(7_190));
+    host.step(clock.now());
+    assert_eq!(six(&host).len(), 5);
+    clock.advance(Duration::from_secs(20));
+    host.step(clock.now());
+    assert_eq!(six(&host).len(), 4);
+}
+
+#[test]
+fn a_found_address_that_somebody_has_is_replaced() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = automatic(vnic, 1);
+    let claim = |target| Discovery::NeighborAdvertisement { router: false, solicited: false, replaces: true, target };
+    let mut seen = Vec::new();
+    for _ in 0..3 {
+        host.step(clock.now());
+        let (address, ..) = six(&host)[0];
+        assert!(!seen.contains(&address));
+        seen.push(address);
+        send(&mut raw, address, ALL_NODES, 255, claim(address));
+        host.step(clock.now());
+    }
+    // RFC 7217 section 7: three identifiers, then it is given up.
+    assert!(six(&host).is_empty(), "{:?}", six(&host));
+    assert_eq!(host.stack.counters().address_conflicts, 3);
+}
+
+/// A query for multicast listeners, with a router alert before it.
+fn query(vnic: &mut Pair, source: Ipv6Addr, hop_limit: u8, body: &[u8]) {
+    let mut message = vec![130, 0, 0, 0];
+    message.extend(body);
+    let pseudo = qanat_wire::checksum::pseudo_header_v6(source, ALL_NODES, Protocol::ICMPV6, message.len());
+    let sum = qanat_wire::checksum::combine(pseudo, qanat_wire::checksum::sum(&message));
+    message[2..4].copy_from_slice(&qanat_wire::checksum::finish(sum).to_be_bytes());
+    let mut bytes = qanat_wire::multicast_listener::ROUTER_ALERT.to_vec();
+    bytes.extend(message);
+    let mut frame = vnic.transmit_pool().allocate(64).unwrap();
+    frame.append(bytes.len()).unwrap().copy_from_slice(&bytes);
+    let header = ipv6::Header {
+        source,
+        destination: ALL_NODES,
+        next_header: Protocol::HOP_BY_HOP,
+        payload_length: bytes.len(),
+        hop_limit,
+        flow_label: 0,
+        ecn: Ecn::NotCapable,
+        dscp: 0,
+    };
+    header.emit(frame.prepend(ipv6::HEADER_LENGTH).unwrap()).unwrap();
+    let destination = MacAddress::for_ipv6_multicast(ALL_NODES);
+    let header = ethernet::Header { destination, source: RAW_MAC, ethertype: EtherType::IPV6 };
+    header.emit(frame.prepend(ethernet::HEADER_LENGTH).unwrap()).unwrap();
+    vnic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).unwrap();
+    vnic.flush();
+}
+
+/// Version and groups of the reports among `sent`, each checked for what must be the same in all.
+fn reports(sent: &[Vec<u8>]) -> Vec<(u8, Vec<Ipv6Addr>)> {
+    let group = |bytes: &[u8]| Ipv6Addr::from(<[u8; 16]>::try_from(&bytes[..16]).unwrap());
+    let of = |frame: &Vec<u8>| {
+        let is_report = frame[12..14] == [0x86, 0xdd] && frame[20] == 0 && matches!(frame[62], 131 | 143);
+        is_report.then(|| {
+            assert_eq!((frame[21], &frame[54..62]), (1, &qanat_wire::multicast_listener::ROUTER_ALERT[..]));
+            let (source, destination) = (group(&frame[22..]), group(&frame[38..]));
+            let pseudo =
+                qanat_wire::checksum::pseudo_header_v6(source, destination, Protocol::ICMPV6, frame.len() - 62);
+            assert!(qanat_wire::icmpv6::Message::parse(&frame[62..]).unwrap().checksum_is_valid(pseudo));
+            assert!(source.is_unspecified() || source.is_unicast_link_local());
+            if frame[62] == 131 {
+                assert_eq!(destination, group(&frame[70..]));
+                return (1, vec![destination]);
+            }
+            assert_eq!(destination, qanat_wire::multicast_listener::REPORT_DESTINATION);
+            (2, frame[70..].chunks(20).map(|record| group(&record[4..])).collect())
+        })
+    };
+    sent.iter().filter_map(of).collect()
+}
+
+#[test]
+fn groups_are_reported() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = Host::new(vnic, ADDRESS, 1, |config| {
+        config.addresses.push((OTHER.into(), 64));
+        config.multicast_listener_reports = true;
+    });
+    let groups = [ADDRESS, OTHER].map(neighbor_discovery::solicited_node).to_vec();
+    let sent = pass(&mut host, &mut raw, &clock, Duration::from_secs(2));
+    assert_eq!(reports(&sent), [(2, groups.clone()), (2, groups.clone())], "at once and again");
+    // Queries that are not a router's of this link, or cut short.
+    let all = [[0x27, 0x10, 0, 0].as_slice(), &[0; 16], &[2, 125, 0, 0]].concat();
+    query(&mut raw, OTHER, 1, &all);
+    query(&mut raw, ROUTER, 2, &all);
+    query(&mut raw, ROUTER, 1, &all[..22]);
+    assert!(reports(&pass(&mut host, &mut raw, &clock, Duration::from_secs(11))).is_empty());
+    let counters = *host.stack.counters();
+    assert_eq!((counters.multicast_queries_ignored, counters.icmp_invalid), (2, 1));
+    // A router's: an answer within the ten seconds it gives; about one group only that one.
+    query(&mut raw, ROUTER, 1, &all);
+    assert_eq!(reports(&pass(&mut host, &mut raw, &clock, Duration::from_secs(11))), [(2, groups.clone())]);
+    let one = [[0, 100, 0, 0].as_slice(), &groups[1].octets(), &[2, 125, 0, 0]].concat();
+    query(&mut raw, ROUTER, 1, &one);
+    assert_eq!(reports(&pass(&mut host, &mut raw, &clock, Duration::from_secs(1))), [(2, vec![groups[1]])]);
+    let foreign = [[0, 100, 0, 0].as_slice(), &ROUTER_GROUP.octets(), &[2, 125, 0, 0]].concat();
+    query(&mut raw, ROUTER, 1, &foreign);
+    assert!(reports(&pass(&mut host, &mut raw, &clock, Duration::from_secs(1))).is_empty());
+    // A flood of queries that leave no time: ten answers a second.
+    let at_once = [[0, 0, 0, 0].as_slice(), &[0; 16], &[2, 125, 0, 0]].concat();
+    let mut answers = 0;
+    for _ in 0..100 {
+        for _ in 0..20 {
+            query(&mut raw, ROUTER, 1, &at_once);
+        }
+        answers += reports(&pass(&mut host, &mut raw, &clock, Duration::from_millis(10))).len();
+    }
+    assert!((1..=11).contains(&answers), "{answers}");
+    // An older router is answered in its language.
+    query(&mut raw, ROUTER, 1, &at_once[..20]);
+    let expected: Vec<_> = groups.iter().map(|group| (1, vec![*group])).collect();
+    assert_eq!(reports(&pass(&mut host, &mut raw, &clock, Duration::from_secs(1))), expected);
+}
+
+const ROUTER_GROUP: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 1, 0xff77, 0x7777);

@@ -46,6 +46,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod ipv6_extension;
+pub mod multicast_listener;
 pub mod neighbor_discovery;
 pub mod tcp;
 pub mod tcp_options;
