@@ -36,6 +36,7 @@ impl<T> Slab<T> {
     }
 
     /// Inserts `value` at [`next_key`](Slab::next_key); gives it back when full.
+    #[inline(always)] // so that a large value is built in its slot and not moved there
     pub(crate) fn insert(&mut self, value: T) -> Result<(u32, u32), T> {
         if let Some(slot) = self.free.pop() {
             let entry = &mut self.entries[slot as usize];
@@ -84,6 +85,16 @@ impl<T> Slab<T> {
         entry.generation = entry.generation.wrapping_add(1);
         self.free.push(slot);
         Some(value)
+    }
+
+    /// Drops the object where it lies (a large one is not moved for that); its handle is stale from here on.
+    pub(crate) fn discard(&mut self, slot: u32) {
+        let Some(entry) = self.entries.get_mut(slot as usize) else { return };
+        if entry.value.is_some() {
+            entry.value = None;
+            entry.generation = entry.generation.wrapping_add(1);
+            self.free.push(slot);
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {

@@ -37,6 +37,8 @@ const EPHEMERAL_FIRST: u16 = 10_240;
 const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
 /// Ports tried before an active open gives up.
 const PORTS_TRIED_MAX: u32 = 8_192;
+/// Queues kept for new connections: about 320 bytes each.
+const SPARE_QUEUES_MAX: usize = 1_024;
 
 /// A connection and where it is.
 pub(crate) struct Slot {
@@ -73,6 +75,8 @@ pub(crate) struct Transport {
     ready: VecDeque<u32>,
     /// Connections whose next hop's address is being asked for.
     unresolved: Vec<u32>,
+    /// Queues of ended connections, for new ones; up to `SPARE_QUEUES_MAX`.
+    spare_queues: Vec<tcp::Queues>,
     /// Control segments that belong to no connection: SYN-ACKs, resets, ACKs of TIME-WAIT.
     pub(crate) replies: VecDeque<Reply>,
     /// When the last SYN cookie was sent.
@@ -109,6 +113,7 @@ impl Transport {
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),
             unresolved: Vec::new(),
+            spare_queues: Vec::with_capacity(SPARE_QUEUES_MAX),
             replies: VecDeque::with_capacity(REPLIES_MAX),
             cookie_sent: None,
             unreachable: Vec::new(),
@@ -175,6 +180,7 @@ pub(crate) use env;
 
 impl Stack {
     /// Puts a new connection into the tables, in place of its `predecessor` there.
+    #[inline(always)] // two callers; a connection is large, and is to be moved once at most
     pub(crate) fn insert_connection(
         &mut self,
         key: FlowKey,
@@ -182,7 +188,10 @@ impl Stack {
         next_hop: IpAddr,
         tcp: Connection,
     ) -> Option<u32> {
-        let slot = Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false };
+        let mut slot = Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false };
+        if let Some(queues) = self.transport.spare_queues.pop() {
+            slot.tcp.adopt(queues);
+        }
         let (slot, _) = self.transport.connections.insert(slot).ok()?;
         let owner = FlowOwner::Connection(slot);
         let found_place = match predecessor {
@@ -190,7 +199,7 @@ impl Stack {
             None => self.transport.flows.insert(key.hash(), owner),
         };
         if !found_place {
-            self.transport.connections.remove(slot);
+            self.transport.connections.discard(slot);
             return None;
         }
         Some(slot)
@@ -236,12 +245,18 @@ impl Stack {
 
     /// Frees a connection's slot and its timer, but leaves its flow, for the TIME-WAIT it may become.
     fn take_connection(&mut self, slot: u32) -> Option<FlowKey> {
-        let connection = self.transport.connections.remove(slot)?;
+        let connection = self.transport.connections.at_mut(slot)?;
+        let key = connection.key;
         if let Some((handle, _)) = connection.timer {
             self.wheel.cancel(handle);
         }
+        let queues = connection.tcp.retire();
+        if self.transport.spare_queues.len() < SPARE_QUEUES_MAX {
+            self.transport.spare_queues.push(queues);
+        }
+        self.transport.connections.discard(slot);
         self.network.counters.tcp_closed += 1;
-        Some(connection.key)
+        Some(key)
     }
 
     /// Takes over the flow of a connection; whether there was room.

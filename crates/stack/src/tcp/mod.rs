@@ -37,7 +37,8 @@ pub mod rtt;
 pub mod scoreboard;
 pub mod send_queue;
 pub mod sequence;
-pub mod state;
+pub mod spare;
+mod state;
 pub mod syn_cookie;
 #[cfg(test)]
 mod testing;
@@ -58,6 +59,7 @@ pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use info::ConnectionInfo;
 pub use receive_memory::ReceiveMemory;
 pub use send_queue::PieceRange;
+pub use spare::Queues;
 pub use state::State;
 pub use time_wait::{TimeWait, TimeWaitVerdict};
 pub use user_timeout::UserTimeoutBounds;

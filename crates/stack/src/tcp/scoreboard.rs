@@ -47,10 +47,13 @@ impl Record {
     }
 }
 
+/// Consecutive records.
+pub type Records = VecDeque<Record>;
+
 /// The records between SND.UNA and SND.NXT, and their sums.
 #[derive(Debug)]
 pub struct Scoreboard {
-    records: VecDeque<Record>,
+    records: Records,
     /// SND.UNA.
     start: SequenceNumber,
     /// Bytes sacked.
@@ -67,6 +70,20 @@ impl Scoreboard {
     /// Empty, with SND.UNA = `start`.
     pub fn new(start: SequenceNumber) -> Scoreboard {
         Scoreboard { records: VecDeque::new(), start, sacked: 0, lost: 0, retransmitted: 0, retransmit_hint: 0 }
+    }
+
+    /// Uses the memory of `records`, which are empty, if it has none of its own.
+    pub fn adopt(&mut self, records: Records) {
+        if self.records.capacity() == 0 {
+            self.records = records;
+        }
+    }
+
+    /// Gives up its records' memory; of no use afterwards.
+    pub fn retire(&mut self) -> Records {
+        let mut records = std::mem::take(&mut self.records);
+        records.clear();
+        if records.capacity() > RECORDS_KEPT { Records::new() } else { records }
     }
 
     /// SND.UNA.

@@ -18,16 +18,20 @@ enum Content {
     Source { source: Rc<dyn Source>, stamp: u64, offset: u64 },
 }
 
-struct Piece {
+/// A run of the stream.
+pub struct Piece {
     content: Content,
     /// Stream offset of its first byte.
     start: u64,
     length: u64,
 }
 
+/// Consecutive pieces.
+pub type Pieces = VecDeque<Piece>;
+
 /// Unacknowledged and unsent bytes of one connection.
 pub struct SendQueue {
-    pieces: VecDeque<Piece>,
+    pieces: Pieces,
     start: u64,
     end: u64,
 }
@@ -48,6 +52,19 @@ impl SendQueue {
     /// Empty.
     pub fn new() -> SendQueue {
         SendQueue { pieces: VecDeque::new(), start: 0, end: 0 }
+    }
+
+    /// Uses the memory of `pieces`, which are empty, if it has none of its own.
+    pub fn adopt(&mut self, pieces: Pieces) {
+        if self.pieces.capacity() == 0 {
+            self.pieces = pieces;
+        }
+    }
+
+    /// Gives up its pieces' memory, and what they held.
+    pub fn retire(&mut self) -> Pieces {
+        self.clear();
+        std::mem::take(&mut self.pieces)
     }
 
     /// Pieces held.
@@ -108,6 +125,12 @@ impl SendQueue {
             }
             self.pieces.pop_front();
         }
+        self.shrink();
+    }
+
+    /// Gives back a burst's memory.
+    #[inline]
+    fn shrink(&mut self) {
         if self.pieces.capacity() > 2 * PIECES_KEPT {
             self.pieces.shrink_to(PIECES_KEPT);
         }
@@ -115,7 +138,8 @@ impl SendQueue {
 
     /// Lets go of everything.
     pub fn clear(&mut self) {
-        self.pieces = VecDeque::new();
+        self.pieces.clear();
+        self.shrink();
         self.start = self.end;
     }
 

@@ -1,0 +1,25 @@
+//! The queues of ended connections, kept for those that begin: a server of short connections allocates nothing for them.
+
+use super::connection::Connection;
+use super::scoreboard::Records;
+use super::send_queue::Pieces;
+
+/// Empty queues with the small capacity an idle connection keeps.
+#[derive(Default)]
+pub struct Queues {
+    records: Records,
+    pieces: Pieces,
+}
+
+impl Connection {
+    /// Takes over an ended connection's queues. For connections that have sent nothing yet.
+    pub fn adopt(&mut self, queues: Queues) {
+        self.board.adopt(queues.records);
+        self.queue.adopt(queues.pieces);
+    }
+
+    /// Gives up its queues, for another connection; whatever they held is let go of.
+    pub fn retire(&mut self) -> Queues {
+        Queues { records: self.board.retire(), pieces: self.queue.retire() }
+    }
+}
