@@ -9,7 +9,7 @@ mod program;
 pub use ethtool::{Feature, driver, keep_vlan_tags, set_feature};
 pub use namespace::{Namespace, in_namespace};
 pub(crate) use observer::Observer;
-pub use program::{ask_program, set_generic_xdp, set_xdp};
+pub use program::{clear_xdp, ask_program, set_generic_xdp, set_xdp};
 
 use netlink::{Message, Refusal, find, request, text, u32_at};
 use qanat_wire::ethernet::MacAddress;
@@ -101,7 +101,10 @@ pub fn addresses(index: u32) -> io::Result<Vec<(IpAddr, u8)>> {
 }
 
 /// Which interface of the calling thread's namespace has `address`.
-pub(crate) fn owner_of(address: IpAddr) -> io::Result<Option<u32>> {
+///
+/// # Errors
+/// What netlink says.
+pub fn owner_of(address: IpAddr) -> io::Result<Option<u32>> {
     Ok(all_addresses()?.into_iter().find(|(_, found, _)| *found == address).map(|(index, ..)| index))
 }
 
@@ -193,6 +196,16 @@ pub fn make_veth(name: &str, peer_name: &str, peer_namespace: &Namespace, mtu: u
 pub fn set_up(index: u32) -> io::Result<()> {
     let up = libc::IFF_UP as u32;
     request(Message::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &interface_header(index, up, up)))?;
+    Ok(())
+}
+
+/// Has an interface take frames for every Ethernet address.
+///
+/// # Errors
+/// What netlink says.
+pub fn set_promiscuous(index: u32) -> io::Result<()> {
+    let flag = libc::IFF_PROMISC as u32;
+    request(Message::new(libc::RTM_NEWLINK, libc::NLM_F_ACK, &interface_header(index, flag, flag)))?;
     Ok(())
 }
 

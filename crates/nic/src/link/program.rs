@@ -25,12 +25,25 @@ pub fn set_generic_xdp(index: u32, program: BorrowedFd<'_>) -> io::Result<()> {
     attach(index, program, XDP_FLAGS_SKB_MODE)
 }
 
+/// Takes an interface's native XDP program from it.
+///
+/// # Errors
+/// What netlink says.
+pub fn clear_xdp(index: u32) -> io::Result<()> {
+    const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
+    attach_descriptor(index, -1, XDP_FLAGS_DRV_MODE)
+}
+
 fn attach(index: u32, program: BorrowedFd<'_>, flags: u32) -> io::Result<()> {
+    attach_descriptor(index, program.as_raw_fd(), flags)
+}
+
+fn attach_descriptor(index: u32, descriptor: i32, flags: u32) -> io::Result<()> {
     const IFLA_XDP_FD: u16 = 1;
     const IFLA_XDP_FLAGS: u16 = 3;
     let message = Message::new(libc::RTM_SETLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0));
     request(message.nest(libc::IFLA_XDP, &[], |xdp| {
-        xdp.attribute(IFLA_XDP_FD, &program.as_raw_fd().to_ne_bytes())
+        xdp.attribute(IFLA_XDP_FD, &descriptor.to_ne_bytes())
             .attribute(IFLA_XDP_FLAGS, &flags.to_ne_bytes())
     }))?;
     Ok(())
