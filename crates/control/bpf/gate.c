@@ -132,7 +132,7 @@ static __always_inline enum cause police(const struct vnic *vnic, enum direction
         if (!row)
             continue;
         struct limit *limit = bpf_map_lookup_elem(&limits, &row);
-        if (!limit)
+        if (!limit || !(limit->per_packet | limit->per_byte))
             continue;
         if (!now)
             now = bpf_ktime_get_ns() << 4;

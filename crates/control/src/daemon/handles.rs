@@ -28,7 +28,8 @@ pub(super) struct Orphan {
 impl Daemon {
     /// Makes a handle: keeps one end, returns the other.
     pub(super) fn make_handle(&mut self, role: Role, peer: Peer) -> Result<OwnedFd, String> {
-        let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && endpoint.role != Role::Session;
+        let is_handle = |role| matches!(role, Role::Vnic(_) | Role::Filter(_));
+        let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && is_handle(endpoint.role);
         let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.user == peer.user).count();
         if self.endpoints.values().filter(own).count() + orphans >= HANDLES_PER_USER_MAX {
             return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.user));
@@ -40,8 +41,37 @@ impl Daemon {
         rustix::io::ioctl_fionbio(&given, false).map_err(|error| tables::say("make a handle", error))?;
         let identity = identity(&given)?;
         self.watch(kept, role, peer, Some(identity))?;
+        self.watch_process(peer);
         self.count_handle(role, 1);
         Ok(given)
+    }
+
+    /// Watches a process that was given a handle. One that dies may leave it in the queue of a socket that nobody can reach,
+    /// and the kernel looks for such only when a Unix socket is closed somewhere.
+    fn watch_process(&mut self, peer: Peer) {
+        let of_user = |endpoint: &&Endpoint| endpoint.role == Role::Process && endpoint.peer.user == peer.user;
+        let (mut count, mut is_watched) = (0, false);
+        for endpoint in self.endpoints.values().filter(of_user) {
+            count += 1;
+            is_watched |= endpoint.peer.process == peer.process;
+        }
+        let process = rustix::process::Pid::from_raw(peer.process);
+        if is_watched || count >= HANDLES_PER_USER_MAX {
+            return;
+        }
+        // Gone already, or in a namespace of its own: then it ends without our help, only perhaps later.
+        let opened = process.and_then(|p| rustix::process::pidfd_open(p, rustix::process::PidfdFlags::empty()).ok());
+        if let Some(opened) = opened {
+            let _ = self.watch(opened, Role::Process, peer, None);
+        }
+    }
+
+    /// A process that was given a handle has ended: has the kernel look for sockets nobody can reach.
+    pub(super) fn process_ended(&mut self, token: u64) {
+        self.close(token);
+        let flags = SocketFlags::CLOEXEC;
+        // Closed at once, which is what it is for.
+        let _ = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     }
 
     /// Counts handles of an object up or down; the last one's end is the object's.

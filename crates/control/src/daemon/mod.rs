@@ -70,6 +70,8 @@ enum Role {
     Metrics,
     Stop,
     Session,
+    /// A process that was given a handle.
+    Process,
     /// A VNIC's handle.
     Vnic(u32),
     /// A filter's handle.
@@ -307,6 +309,7 @@ impl Daemon {
             }
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(),
+            Role::Process => self.process_ended(token),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => {
                 match receive::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
                     Ok((request, beside)) => self.answer(token, role, peer, request, &beside),

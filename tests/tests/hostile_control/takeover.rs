@@ -1,0 +1,250 @@
+//! Daemons that end, by crash, kill or upgrade, while their cards are in use; and the next ones.
+
+use super::cards::{Control, PLAN, arrivals, card, count, rule, send, wish};
+use super::frames::{Ipv4, ethernet, udp};
+use super::running::{kill_group, links};
+use qanat::control::client::Session;
+use qanat::control::daemon::leftovers;
+use qanat::control::filter::{Direction, Filter, Rate};
+use qanat::control::protocol::VnicWish;
+use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario, workspace};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+fn run(socket: &Path, arguments: &[&str]) -> Program {
+    Program::new(qanat()).arguments(arguments).environment("QANAT_SOCKET", socket)
+}
+
+fn page() -> String {
+    Program::new("curl").arguments(["-sS", "-m", "5", "http://10.77.0.2/"]).run().text()
+}
+
+/// A daemon that is a process, and a server that is its client.
+struct Pair {
+    socket: PathBuf,
+    daemon: Running,
+    server: Running,
+}
+
+fn daemon(socket: &Path) -> Running {
+    let daemon = run(socket, &["up", "--log-format", "json"]).start();
+    eventually("the daemon listens", Duration::from_secs(10), || run(socket, &["limits"]).run().code == Some(0));
+    daemon
+}
+
+fn pair(socket: PathBuf) -> Pair {
+    let daemon = daemon(&socket);
+    let server = run(&socket, &["web", &workspace().join("site").display().to_string()]).start();
+    eventually("it serves", Duration::from_secs(10), || page().contains("It flows."));
+    Pair { socket, daemon, server }
+}
+
+#[test]
+fn a_killed_daemon_is_succeeded() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let before = links();
+        let Pair { socket, daemon: first, server } = pair(directory.path().join("control.sock"));
+        run(&socket, &["rate", "set", "0", "--bits", "900M"]).succeeds();
+        let served = |minimum: u64| {
+            let vnics = Session::connect(&socket).expect("a session").status().expect("a status").vnics;
+            let [vnic] = vnics.as_slice() else { panic!("one card: {vnics:?}") };
+            assert!(count(vnic, true, "passed_to_kernel").0 >= minimum, "{vnic:?}");
+            assert_eq!(vnic.transmit.rate.bits_per_s, 900_000_000);
+            assert!(!vnic.transmit.filters.is_empty());
+            count(vnic, true, "passed_to_kernel").0
+        };
+        let frames = served(3);
+        kill_group(first);
+        assert!(page().contains("It flows."), "the data plane goes on");
+        let left = leftovers(&socket).expect("what is left");
+        assert!(left.len() == 1 && left[0].in_use, "{left:?}");
+        let doctor = run(&socket, &["doctor", "--fix"]).run();
+        assert!(doctor.text().contains("1 in use (qanat0)"), "what is in use is not removed: {}", doctor.text());
+        assert!(page().contains("It flows."));
+        let second = daemon(&socket);
+        assert!(served(frames + 6) >= frames + 6, "filters, rates and counters are taken back");
+        run(&socket, &["filter", "list"]).succeeds();
+        // Upgraded in place: the same process, and the card goes on.
+        let process = second.id();
+        Program::new("kill").arguments(["-HUP", &process.to_string()]).succeeds();
+        eventually("it listens again", Duration::from_secs(10), || run(&socket, &["limits"]).run().code == Some(0));
+        assert!(Path::new(&format!("/proc/{process}")).exists() && page().contains("It flows."));
+        served(frames + 12);
+        // A client that dies is noticed, whichever daemon made its card.
+        kill_group(server);
+        let start = Instant::now();
+        while links() != before {
+            assert!(start.elapsed() < Duration::from_secs(3), "the card goes with its process");
+        }
+        println!("gone {:?} after the server was killed", start.elapsed());
+        run(&socket, &["down"]).succeeds();
+        let log = second.wait(Duration::from_secs(5)).stderr;
+        assert!(log.lines().all(|line| line.starts_with('{')), "{log}");
+        assert!(log.contains("\"event\":\"vnic-take-back\"") && log.contains("\"result\":\"done\""), "{log}");
+        assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0, "nothing is left");
+    });
+}
+
+#[test]
+fn what_a_crashed_daemon_leaves_can_be_removed() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let before = links();
+        let Pair { socket, daemon: first, server } = pair(directory.path().join("control.sock"));
+        kill_group(first);
+        kill_group(server);
+        // The namespace is kept for a daemon that does not come.
+        assert!(links() > before);
+        let found = run(&socket, &["doctor"]).run();
+        assert!(found.code == Some(1) && found.text().contains("crashed, 1 cards left, 0 in use"), "{}", found.text());
+        run(&socket, &["doctor", "--fix"]).run();
+        eventually("all is gone", Duration::from_secs(2), || links() == before && leftovers(&socket).is_none());
+        // In use or not, `down` ends it.
+        let Pair { socket, daemon: second, mut server } = pair(socket);
+        kill_group(second);
+        assert!(page().contains("It flows."));
+        run(&socket, &["down"]).succeeds();
+        assert!(links() == before && leftovers(&socket).is_none() && !socket.exists());
+        server.kill();
+        assert_eq!(run(&socket, &["down"]).run().code, Some(1), "nothing to end");
+    });
+}
+
+#[test]
+fn handles_outlive_their_daemon() {
+    scenario(|| {
+        let mut control = Control::generous();
+        let (before, session) = (links(), control.session());
+        let (vnic, mut queue) = card(&control, 2, &["udp/7"]);
+        let (other, mut seen) = card(&control, 3, &["udp/7"]);
+        let kept = session.create_vnic(VnicWish { persistent: true, ..wish(4, &["tcp"]) }).expect("a persistent card");
+        let dead = session.create_vnic(wish(5, &[])).expect("a card");
+        let filter = Filter::service("udp/9".parse().expect("a service"));
+        let filter = session.create_filter_of(Direction::Transmit, vec![filter]).expect("a filter");
+        vnic.assign(&filter, None).expect("assigned");
+        let packet = |port| {
+            let packet = Ipv4 { destination: [10, 77, 0, 3], ..Ipv4::own(17) }.with(&udp(port, 9));
+            ethernet(other.status().mac, vnic.status().mac, 0x0800, &packet)
+        };
+        let mut passes = |port, expected: bool, when: &str| {
+            send(&mut queue, &[packet(port)]);
+            assert_eq!(arrivals(&mut seen).len(), usize::from(expected), "port {port} {when}");
+        };
+        control.crash();
+        assert_eq!(links(), before + 4, "the cards are still there");
+        for (port, expected) in [(7, true), (9, true), (8, false)] {
+            passes(port, expected, "without a daemon");
+        }
+        drop((kept, dead, session));
+        control.resume();
+        let names: Vec<String> = control.vnics().into_iter().map(|vnic| vnic.name).collect();
+        assert_eq!(names, ["card 2", "card 3", "card 4"], "whose client closed its handle meanwhile is gone");
+        // The old handle is proof; the library exchanges it.
+        vnic.set_rate(Direction::Transmit, Rate { packets_per_s: 1_000, ..Rate::UNLIMITED }).expect("limited");
+        vnic.unassign(&filter).expect("the old filter's handle is as good as ever");
+        passes(9, false, "after it was unassigned");
+        vnic.assign(&filter, None).expect("assigned");
+        passes(9, true, "after it was assigned again");
+        let second = other.open_queue(0, PLAN).is_err();
+        assert!(second, "the queue is open, and the daemon knows");
+        // What is no handle, or another's, is no proof.
+        let session = control.session();
+        let file: OwnedFd = std::fs::File::open("/dev/null").expect("a file").into();
+        let (socket, _peer) = std::os::unix::net::UnixStream::pair().expect("sockets");
+        for wrong in [&file, &socket.into()] {
+            assert!(session.reclaim(wrong.as_fd()).is_err());
+        }
+        assert!(session.reclaim(vnic.as_fd()).is_err(), "this daemon's own handle is no earlier one's");
+        // Twice, with clients that die and clients that do not, at the same time.
+        control.crash();
+        control.resume();
+        vnic.set_rate(Direction::Transmit, Rate::UNLIMITED).expect("by the third daemon too");
+        drop(filter);
+        eventually("a filter goes with its last handle", Duration::from_millis(500), || {
+            control.vnics().iter().all(|vnic| vnic.transmit.filters.iter().all(|f| !f.to_string().contains("udp/9")))
+        });
+        drop((queue, vnic));
+        let start = Instant::now();
+        while control.vnics().len() > 2 {
+            assert!(start.elapsed() < Duration::from_secs(2), "{:?}", control.vnics());
+        }
+        println!("gone {:?} after its last handle was closed", start.elapsed());
+        let deleted = other.status().vnic;
+        control.session().ask(qanat::control::protocol::Request::DeleteVnic { vnic: deleted }).expect("deleted");
+        assert!(
+            other.set_rate(Direction::Transmit, Rate::UNLIMITED).is_err(),
+            "a revoked card's handle proves nothing"
+        );
+    });
+}
+
+#[test]
+fn ceilings_are_taken_back() {
+    scenario(|| {
+        let mut control = Control::start(&rule("transmit = { packets_per_s = 100 }\nmemory_mib = 2"));
+        let (vnic, mut queue) = card(&control, 2, &["udp/7"]);
+        let host = qanat::nic::link::link(&vnic.status().interface).expect("the kernel's end").mac.0;
+        let packet = ethernet(host, vnic.status().mac, 0x0800, &Ipv4::own(17).with(&udp(7, 9)));
+        let limited = |control: &Control| count(&control.vnics()[0], true, "rate_packets").0;
+        send(&mut queue, &vec![packet.clone(); 64]);
+        let before = limited(&control);
+        assert!(before > 32);
+        control.crash();
+        control.resume();
+        send(&mut queue, &vec![packet; 64]);
+        assert!(limited(&control) > before + 32, "the user's ceiling is what it was");
+        // And so is what he owes: memory registered counts, whatever daemon registered it.
+        let second = control.session().create_vnic(wish(3, &[])).expect("a second card");
+        assert!(second.open_queue(0, PLAN).is_err(), "1.5 of 2 MiB are in use");
+        assert!(second.set_rate(Direction::Transmit, Rate { packets_per_s: 200, ..Rate::UNLIMITED }).is_err());
+    });
+}
+
+/// The daemon is killed at any point of making and removing cards; the next one has no more and no less than what is held.
+#[test]
+fn killed_at_any_point_it_is_succeeded() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("control.sock");
+        let before = links();
+        for round in 0..12u64 {
+            let daemon = daemon(&socket);
+            let session = Session::connect(&socket).expect("a session");
+            let held = session.create_vnic(wish(200, &["udp"])).expect("a card that is kept");
+            let killer = std::thread::spawn(move || {
+                std::thread::sleep(Duration::from_micros(500 + round * 3_700));
+                kill_group(daemon);
+            });
+            // Until it is gone: cards made, changed and given up.
+            for number in 0..10_000u32 {
+                let wish = wish(2 + (number % 100) as u8, &["tcp/80"]);
+                let Ok(vnic) = session.create_vnic(wish) else { break };
+                if number % 3 == 0 {
+                    drop(vnic.open_queue(0, PLAN));
+                }
+                let filter = Filter::service("udp/53".parse().expect("a service"));
+                drop(vnic.add_filter(Direction::Transmit, filter));
+            }
+            killer.join().expect("killed");
+            let daemon = self::daemon(&socket);
+            let status = || Session::connect(&socket).expect("a session").status().expect("a status");
+            eventually("only what is held is left", Duration::from_secs(2), || {
+                let vnics = status().vnics;
+                vnics.len() == 1 && vnics[0].name == "card 200" && links() == before + 1
+            });
+            held.add_filter(Direction::Transmit, Filter::service("tcp/443".parse().expect("a service")))
+                .expect("added");
+            assert_eq!(status().vnics[0].transmit.filters.len(), 2);
+            drop(held);
+            // Every address is free again.
+            let session = Session::connect(&socket).expect("a session");
+            let all: Vec<_> = (2..8).map(|last| session.create_vnic(wish(last, &[])).expect("a card")).collect();
+            drop(all);
+            run(&socket, &["down"]).succeeds();
+            daemon.wait(Duration::from_secs(5));
+            eventually("nothing is left", Duration::from_secs(2), || links() == before && !socket.exists());
+        }
+    });
+}
