@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod echo;
+pub mod fence;
 pub mod harness;
 pub mod load;
 pub mod machine;

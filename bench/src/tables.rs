@@ -1,6 +1,7 @@
 //! Every table there is: whoever adds one registers it here, and has it in `qanat bench`, in its report and in its JSON.
 
 use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
+use crate::fence::{self, FenceOptions};
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
@@ -49,7 +50,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 6] = [
+pub const TABLES: [Entry; 7] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -91,6 +92,21 @@ pub const TABLES: [Entry; 6] = [
         run: |options, progress| breakdown::run(&echo_options(BenchLink::Veth, options), progress),
         chart: |table| bars::stacked(table, &breakdown::PHASES),
         missing: if cfg!(feature = "breakdown") { None } else { Some(breakdown::NOT_BUILT) },
+    },
+    Entry {
+        name: "fence",
+        about: "the fence around virtual cards: the gate's cost, a neighbour's latency under a flood (root)",
+        run: |options, progress| {
+            let own = FenceOptions {
+                quick: options.quick,
+                repetitions: options.repetitions,
+                duration: options.duration,
+                filter: options.filter.clone(),
+            };
+            fence::run(&own, progress)
+        },
+        chart: fence::chart,
+        missing: None,
     },
     Entry {
         name: "paths",

@@ -65,6 +65,7 @@ enum Table {
     Echo(EchoArguments),
     Paths(PathsArguments),
     Breakdown(BreakdownArguments),
+    Fence(FenceArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -121,6 +122,18 @@ struct BreakdownArguments {
     common: Common,
 }
 
+/// The fence around virtual cards: the gate's cost, and a neighbour's latency while another card floods
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench fence --quick                     under 20 s
+  sudo qanat bench fence                             five runs of each
+  sudo qanat bench fence --filter neighbour          latencies only")]
+struct FenceArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum EchoLink {
     /// Two network namespaces joined by a veth pair
@@ -151,6 +164,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             finish(&sections, &web.common, false)
         }
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
+        Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
         Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
         None if arguments.list => {

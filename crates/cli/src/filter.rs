@@ -2,15 +2,32 @@
 
 use crate::control::DaemonArguments;
 use clap::{Args, Subcommand};
-use qanat::control::filter::{Direction, Filter, Ports, Prefix, Service};
+use qanat::control::filter::{
+    Accepted, Addresses, Direction, Filter, FilterFlags, Level, Macs, Peer, Ports, Vlan, volumes,
+};
 use qanat::control::protocol::Request;
 
 /// Make, delete and list filters of virtual cards
 #[derive(Args)]
 #[command(after_help = "\
+A filter is a direction, a level, the other side (peers) and the card's side (services); lists are separated by commas:
+
+  level      peers                                    services
+  ethernet   Ethernet addresses                       EtherTypes: 0x88b5, 0x88b5-0x88b6
+  ip         addresses: 10.0.0.0/8, fd00::2-fd00::9   protocol numbers: 47, 50-51
+  tcp, udp   addresses                                ports: :80, :8000-8099
+
+A card receives what its receive filters cover; without any, all that is IP, untagged and for its addresses. It may send
+what its transmit filters cover; without any, nothing. Nothing has a VLAN tag unless the filter says so.
+
 Examples:
-  qanat filter create --vnic 0 --receive tcp 10.77.0.0/24 :80    only our port 80, only from there
-  qanat filter create --vnic 0 --transmit udp any :53            may send from port 53 to everybody
+  qanat filter create --vnic 0 --receive tcp 10.77.0.0/24 :80       only our port 80, only from there
+  qanat filter create --vnic 0 --transmit udp any :53               may send from port 53 to everybody
+  qanat filter create --vnic 0 --receive tcp any :443 --queue 1     by its second queue
+  qanat filter create --vnic 0 --receive udp any any --vlan 7       in VLAN 7; 7.8 for two tags, 100-200, any
+  qanat filter create --vnic 0 --transmit ip 10.0.0.1/255.0.0.255 47
+  qanat filter create --vnic 0 --transmit tcp any :80 --mac 02:00:00:00:00:00/ff:ff:ff:00:00:00
+  qanat filter create --vnic 0 --transmit ethernet 02:00:00:00:00:09 0x88b5
   qanat filter delete --vnic 0 --receive tcp 10.77.0.0/24 :80")]
 pub struct Arguments {
     #[command(flatten)]
@@ -40,41 +57,96 @@ struct Volume {
     /// Of what it sends
     #[arg(long)]
     transmit: bool,
-    /// tcp, udp, any, or a protocol number
-    protocol: String,
-    /// The other side's addresses: a prefix, or any
-    peers: Prefix,
-    /// The card's own ports: :80, :8000-8099, any
+    /// ethernet, ip, tcp or udp
+    level: String,
+    /// The other side: addresses (at the Ethernet level Ethernet addresses), or any
     #[arg(default_value = "any")]
-    ports: Ports,
+    peers: String,
+    /// The card's own side: ports as in :80, at the other levels protocol numbers or EtherTypes; or any
+    #[arg(default_value = "any")]
+    services: String,
     /// The other side's ports
     #[arg(long, value_name = "PORTS", default_value = "any")]
     peer_ports: Ports,
     /// Of these of the card's own addresses
-    #[arg(long, value_name = "PREFIX", default_value = "any")]
-    local: Prefix,
+    #[arg(long, value_name = "ADDRESSES", default_value = "any")]
+    local: Addresses,
+    /// The other side's Ethernet addresses, or the next hop's
+    #[arg(long, value_name = "MACS", default_value = "any")]
+    mac: Macs,
+    /// In this VLAN: 7, 100-200, 7.8 for two tags, any
+    #[arg(long, value_name = "VLAN", default_value = "none")]
+    vlan: Vlan,
+    /// Received by this queue, from 0; else by whichever the flow goes to
+    #[arg(long, requires = "receive")]
+    queue: Option<u32>,
 }
 
 impl Volume {
-    fn parts(&self) -> Result<(Option<u32>, Direction, Filter), String> {
-        let service: Service = self.protocol.parse()?;
-        let service = Service { ports: self.ports, ..service };
-        let direction = if self.receive { Direction::Receive } else { Direction::Transmit };
-        let filter = Filter { local: self.local, service, peer: self.peers, peer_ports: self.peer_ports };
-        Ok((Some(self.vnic), direction, filter))
+    fn direction(&self) -> Direction {
+        if self.receive { Direction::Receive } else { Direction::Transmit }
     }
+
+    fn filters(&self) -> Result<Vec<Filter>, String> {
+        let (level, protocol) = match self.level.as_str() {
+            "ethernet" => (Level::Ethernet, None),
+            "ip" | "any" => (Level::Ip, None),
+            "tcp" => (Level::Tcp, None),
+            "udp" => (Level::Udp, None),
+            // A protocol's number in place of a level is the IP level with that service.
+            number => (Level::Ip, Some(number)),
+        };
+        let wrong = || format!("`{}`: write ethernet, ip, tcp, udp or a protocol number", self.level);
+        let services = protocol.unwrap_or(&self.services);
+        if protocol.is_some_and(|text| !text.starts_with(|first: char| first.is_ascii_digit())) {
+            return Err(wrong());
+        }
+        let flags = FilterFlags { direction: self.direction(), level };
+        let peer = |text: &str| -> Result<Peer, String> {
+            let peer = Peer { ports: self.peer_ports, macs: self.mac, vlan: self.vlan, ..Peer::default() };
+            Ok(match level {
+                Level::Ethernet if text != "any" => Peer { macs: text.parse()?, ..peer },
+                Level::Ethernet => peer,
+                Level::Ip | Level::Tcp | Level::Udp => Peer { addresses: text.parse()?, ..peer },
+            })
+        };
+        let service = |text: &str| -> Result<Accepted, String> {
+            let own = Accepted { addresses: self.local, ..Accepted::default() };
+            Ok(match level {
+                _ if matches!(text, "any" | "*") => own,
+                Level::Ethernet => Accepted { types: text.parse()?, ..own },
+                Level::Ip => Accepted { protocols: protocols(text)?, ..own },
+                Level::Tcp | Level::Udp => Accepted { ports: text.parse()?, ..own },
+            })
+        };
+        let peers: Vec<Peer> = self.peers.split(',').map(peer).collect::<Result<_, _>>()?;
+        let services: Vec<Accepted> = services.split(',').map(service).collect::<Result<_, _>>()?;
+        volumes(flags.level, &peers, &services)
+    }
+}
+
+fn protocols(text: &str) -> Result<(u8, u8), String> {
+    let wrong = |_| format!("`{text}` is no protocol number: write 47 or 50-51");
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    Ok((first.parse().map_err(wrong)?, last.parse().map_err(wrong)?))
 }
 
 /// Does it.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     match &arguments.action {
         Action::Create(volume) => {
-            let (vnic, direction, filter) = volume.parts()?;
-            arguments.daemon.order(Request::AddFilter { vnic, direction, filter })
+            let (vnic, direction, queue) = (Some(volume.vnic), volume.direction(), volume.queue);
+            volume
+                .filters()?
+                .into_iter()
+                .try_for_each(|filter| arguments.daemon.order(Request::AddFilter { vnic, direction, filter, queue }))
         }
         Action::Delete(volume) => {
-            let (vnic, direction, filter) = volume.parts()?;
-            arguments.daemon.order(Request::RemoveFilter { vnic, direction, filter })
+            let (vnic, direction) = (Some(volume.vnic), volume.direction());
+            volume
+                .filters()?
+                .into_iter()
+                .try_for_each(|filter| arguments.daemon.order(Request::RemoveFilter { vnic, direction, filter }))
         }
         Action::List => {
             for vnic in arguments.daemon.session()?.status().map_err(|error| error.to_string())?.vnics {

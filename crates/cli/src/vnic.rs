@@ -31,6 +31,12 @@ enum Action {
         /// Queue pairs
         #[arg(long, default_value_t = 1)]
         queues: u32,
+        /// Of these the last so many are high-priority: they receive only what filters give them (`qanat filter --queue`)
+        #[arg(long, value_name = "COUNT", default_value_t = 0)]
+        priority_queues: u32,
+        /// The address is the kernel's, on the uplink: only the services are the card's
+        #[arg(long)]
+        shared: bool,
         /// Largest packet
         #[arg(long, default_value_t = 1_500)]
         mtu: u32,
@@ -51,9 +57,10 @@ enum Action {
 /// Does it.
 pub fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.action {
-        Action::Create { name, address, service, queues, mtu } => {
+        Action::Create { name, address, service, queues, priority_queues, shared, mtu } => {
             let addresses = address.iter().map(|address| (address.address, address.length)).collect();
-            let wish = VnicWish { name, addresses, queues, mtu, services: service, persistent: true };
+            let services = service;
+            let wish = VnicWish { name, addresses, queues, mtu, services, persistent: true, priority_queues, shared };
             let vnic = arguments.daemon.session()?.create_vnic(wish).map_err(|error| error.to_string())?;
             print!("{}", vnic_text(vnic.status()));
             Ok(())

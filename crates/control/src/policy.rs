@@ -85,8 +85,6 @@ pub struct Rule {
     pub switch: bool,
     /// On the uplink's wire too, with addresses of its prefixes.
     pub uplink: bool,
-    /// Its processes may have a NIC's own queue, which no fence is around: they are trusted with the wire.
-    pub trusted: bool,
     /// Ceiling of one user's VNICs together.
     pub transmit: Rate,
     /// Ceiling of one user's VNICs together.
@@ -133,7 +131,6 @@ impl Default for Rule {
             icmp: true,
             switch: true,
             uplink: false,
-            trusted: false,
             transmit: Rate::UNLIMITED,
             receive: Rate::UNLIMITED,
         }

@@ -4,6 +4,7 @@
 //! device queues and any other descriptors at once. Descriptors are level-triggered: an event between the last look
 //! and the wait is never lost.
 
+use qanat_nic::Vnic;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
 use std::io;
@@ -48,7 +49,15 @@ impl AsFd for Doorbell {
 /// Descriptors to wait for, each with a token of its owner's.
 #[derive(Debug, Default)]
 pub struct WaitSet {
-    members: Vec<(OwnedFd, u64)>,
+    /// High-priority ones first.
+    members: Vec<Member>,
+}
+
+#[derive(Debug)]
+struct Member {
+    fd: OwnedFd,
+    token: u64,
+    is_urgent: bool,
 }
 
 impl WaitSet {
@@ -62,13 +71,43 @@ impl WaitSet {
     /// # Errors
     /// Out of descriptors.
     pub fn add(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        self.members.push((fd.try_clone_to_owned()?, token));
+        self.members.push(Member { fd: fd.try_clone_to_owned()?, token, is_urgent: false });
         Ok(())
+    }
+
+    /// As [`add`](WaitSet::add), for an event that is told of before all that are not: a high-priority queue's, say.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn add_urgent(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let fd = fd.try_clone_to_owned()?;
+        let place = self.members.iter().take_while(|member| member.is_urgent).count();
+        self.members.insert(place, Member { fd, token, is_urgent: true });
+        Ok(())
+    }
+
+    /// Adds a queue: frames to be received on it yield `token`.
+    ///
+    /// # Errors
+    /// Out of descriptors; `Unsupported` if the queue must be polled.
+    pub fn add_queue(&mut self, queue: &dyn Vnic, token: u64, is_urgent: bool) -> io::Result<()> {
+        let bell = queue.doorbell().ok_or(io::ErrorKind::Unsupported)?;
+        if is_urgent { self.add_urgent(bell, token) } else { self.add(bell, token) }
+    }
+
+    /// Arrakis' `event_wait_queues`: sleeps until something has happened, at most `timeout`; tokens of what has are put into
+    /// `happened`, urgent ones first.
+    ///
+    /// # Errors
+    /// What `poll` says.
+    pub fn event_wait_queues(&self, timeout: Option<Duration>, happened: &mut Vec<u64>) -> io::Result<()> {
+        happened.clear();
+        self.wait(None, timeout, |token| happened.push(token))
     }
 
     /// Removes everything added with `token`.
     pub fn remove(&mut self, token: u64) {
-        self.members.retain(|(_, member)| *member != token);
+        self.members.retain(|member| member.token != token);
     }
 
     /// Sleeps until a member or `extra` is readable, at most `timeout` (`None`: without limit). Calls `ready` with the
@@ -84,7 +123,7 @@ impl WaitSet {
     ) -> io::Result<()> {
         // A short vector per sleep: a sleeping program has time for it.
         let mut fds: Vec<PollFd<'_>> =
-            self.members.iter().map(|(fd, _)| PollFd::from_borrowed_fd(fd.as_fd(), PollFlags::IN)).collect();
+            self.members.iter().map(|member| PollFd::from_borrowed_fd(member.fd.as_fd(), PollFlags::IN)).collect();
         if let Some(fd) = extra {
             fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
         }
@@ -96,9 +135,9 @@ impl WaitSet {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        for (fd, (_, token)) in fds.iter().zip(&self.members) {
+        for (fd, member) in fds.iter().zip(&self.members) {
             if !fd.revents().is_empty() {
-                ready(*token);
+                ready(member.token);
             }
         }
         Ok(())
@@ -122,5 +161,26 @@ mod tests {
         assert!(bell.take());
         assert!(!bell.take());
         set.wait(None, Some(Duration::from_millis(1)), |_| panic!("nothing rang")).unwrap();
+    }
+
+    #[test]
+    fn urgent_ones_are_told_of_first() {
+        let bells: Vec<Doorbell> = (0..4).map(|_| Doorbell::new().unwrap()).collect();
+        let mut set = WaitSet::new();
+        for (bell, token) in bells.iter().zip(0..) {
+            if token % 2 == 0 {
+                set.add(bell.as_fd(), token).unwrap()
+            } else {
+                set.add_urgent(bell.as_fd(), token).unwrap()
+            }
+            bell.ring();
+        }
+        let mut happened = Vec::new();
+        set.event_wait_queues(None, &mut happened).unwrap();
+        assert_eq!(happened, [1, 3, 0, 2]);
+        set.remove(3);
+        bells[1].take();
+        set.event_wait_queues(None, &mut happened).unwrap();
+        assert_eq!(happened, [0, 2]);
     }
 }

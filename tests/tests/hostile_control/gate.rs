@@ -1,27 +1,27 @@
 //! The fence, run by the kernel on tables of frames.
 
 use super::frames::*;
-use qanat::control::daemon::tables::{FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
-use qanat::control::filter::{Direction, Filter, Prefix};
+use qanat::control::daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
+use qanat::control::filter::{Addresses, Direction, Filter};
 use qanat_tests::e2e::scenario;
 
 /// The interface that test runs come from.
 const LOOPBACK: u32 = 1;
-const ATTACKER: u32 = 3;
-const VICTIM: u32 = 5;
+pub const ATTACKER: u32 = 3;
+pub const VICTIM: u32 = 5;
 
 /// A fence with two VNICs: the attacker may send as TCP 80 and UDP 53 to 10/8 and fd77::/64; the victim anything.
-struct Fence {
-    tables: Tables,
-    row: VnicRow,
+pub struct Fence {
+    pub tables: Tables,
+    pub row: VnicRow,
 }
 
-fn filter(service: &str, peer: &str) -> Filter {
+pub fn filter(service: &str, peer: &str) -> Filter {
     Filter { peer: peer.parse().expect("a prefix"), ..Filter::service(service.parse().expect("a service")) }
 }
 
 impl Fence {
-    fn new() -> Fence {
+    pub fn new() -> Fence {
         let mut tables = Tables::load().expect("the gate loads");
         let mut filters = Vec::new();
         for service in ["tcp/80", "udp/53"] {
@@ -35,6 +35,7 @@ impl Fence {
             filters: [range, (0, 0)],
             generation: 1,
             limits: [[0; 2]; 2],
+            spread: 1,
         };
         tables.set_vnic(ATTACKER, &row).expect("a row");
         let everything = tables.write_filters(&[filter("any", "any")]).expect("room for filters");
@@ -50,37 +51,60 @@ impl Fence {
     }
 
     /// Under which name a frame of the attacker's is counted, and whether it went no further.
-    fn gate(&self, frame: &[u8]) -> (bool, String) {
+    pub fn gate(&self, frame: &[u8]) -> (bool, String) {
         let verdict = self.tables.judge(ATTACKER, Direction::Transmit, frame, 1).expect("a test run");
         (verdict.dropped, verdict.cause)
     }
 
-    fn deliver(&self, frame: &[u8]) -> String {
+    pub fn deliver(&self, frame: &[u8]) -> String {
         self.tables.judge(ATTACKER, Direction::Receive, frame, 1).expect("a test run").cause
     }
 
-    fn set_flags(&mut self, flags: u32) {
+    pub fn set_flags(&mut self, flags: u32) {
         self.tables.set_vnic(ATTACKER, &VnicRow { flags, ..self.row }).expect("a row");
+    }
+
+    /// Each attack's allowed form passes, its forged form is dropped for the reason given, and would not be without the fence.
+    pub fn withstands(&mut self, attacks: &[Attack]) {
+        let mut wrong = Vec::new();
+        for attack in attacks {
+            let name = attack.name;
+            let (dropped, cause) = self.gate(&attack.allowed);
+            if dropped {
+                wrong.push(format!("{name}: the allowed form was dropped: {cause}"));
+            }
+            let (dropped, cause) = self.gate(&attack.forged);
+            if !dropped || cause != attack.cause {
+                wrong.push(format!("{name}: dropped {dropped} as {cause}, not as {}", attack.cause));
+            }
+            self.set_flags(FLAG_ICMP | FLAG_SWITCH | FLAG_UNFENCED);
+            if self.gate(&attack.forged).0 {
+                wrong.push(format!("{name}: fails without protection too: it proves nothing"));
+            }
+            self.set_flags(FLAG_ICMP | FLAG_SWITCH);
+        }
+        println!("{} attacks", attacks.len());
+        assert!(wrong.is_empty(), "{wrong:#?}");
     }
 }
 
 /// What is tried, the same act allowed, and the drop expected.
-struct Attack {
+pub struct Attack {
     name: &'static str,
     allowed: Vec<u8>,
     forged: Vec<u8>,
     cause: &'static str,
 }
 
-fn attack(name: &'static str, allowed: &[u8], forged: &[u8], cause: &'static str) -> Attack {
+pub fn attack(name: &'static str, allowed: &[u8], forged: &[u8], cause: &'static str) -> Attack {
     Attack { name, allowed: allowed.to_vec(), forged: forged.to_vec(), cause }
 }
 
-const IP: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const ARP: u16 = 0x0806;
+pub const IP: u16 = 0x0800;
+pub const IPV6: u16 = 0x86dd;
+pub const ARP: u16 = 0x0806;
 
-fn tcp_frame() -> Vec<u8> {
+pub fn tcp_frame() -> Vec<u8> {
     sent(IP, &Ipv4::own(6).with(&tcp(80, 4_000)))
 }
 
@@ -324,31 +348,13 @@ fn switch_attacks() -> Vec<Attack> {
 fn nothing_forged_gets_through() {
     scenario(|| {
         let mut fence = Fence::new();
-        let mut wrong = Vec::new();
         let attacks: Vec<Attack> =
             [ethernet_attacks(), ipv4_attacks(), arp_attacks(), ipv6_attacks(), switch_attacks()]
                 .into_iter()
                 .flatten()
                 .collect();
         assert!(attacks.len() >= 60, "{} attacks", attacks.len());
-        for attack in &attacks {
-            let name = attack.name;
-            let (dropped, cause) = fence.gate(&attack.allowed);
-            if dropped {
-                wrong.push(format!("{name}: the allowed form was dropped: {cause}"));
-            }
-            let (dropped, cause) = fence.gate(&attack.forged);
-            if !dropped || cause != attack.cause {
-                wrong.push(format!("{name}: dropped {dropped} as {cause}, not as {}", attack.cause));
-            }
-            fence.set_flags(FLAG_ICMP | FLAG_SWITCH | FLAG_UNFENCED);
-            if fence.gate(&attack.forged).0 {
-                wrong.push(format!("{name}: fails without protection too: it proves nothing"));
-            }
-            fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
-        }
-        println!("{} attacks", attacks.len());
-        assert!(wrong.is_empty(), "{wrong:#?}");
+        fence.withstands(&attacks);
     });
 }
 
@@ -404,7 +410,7 @@ fn a_card_sees_only_what_is_its_own() {
         let range = fence.tables.write_filters(&[only]).expect("room");
         fence.row.filters[1] = range;
         fence.row.generation += 1;
-        fence.set_flags(FLAG_ICMP);
+        fence.set_flags(FLAG_ICMP | FLAG_FILTERED);
         assert_eq!(fence.deliver(&to(OWN, 80)), arrives);
         assert_eq!(fence.deliver(&to(OWN, 81)), "no_filter");
         assert_eq!(fence.deliver(&piece), "fragment");
@@ -439,7 +445,7 @@ fn many(count: usize) -> Vec<Filter> {
         let mut filter = filter("tcp", "any");
         filter.service.ports.first = port;
         filter.service.ports.last = port;
-        filter.local = Prefix::host(OWN.into());
+        filter.local = Addresses::host(OWN.into());
         filter
     };
     let mut filters: Vec<Filter> = (1..count).map(other).collect();

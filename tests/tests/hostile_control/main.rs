@@ -2,9 +2,14 @@
 //! act, allowed, works), and those on the fence a run without protection (the attack then succeeds, so the test can fail).
 #![forbid(unsafe_code)]
 
+mod attacks;
 mod cards;
 mod frames;
 mod gate;
 mod policing;
 mod protocol;
 mod running;
+mod steering;
+mod takeover;
+mod uplink;
+mod vlans;

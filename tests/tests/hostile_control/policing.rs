@@ -31,22 +31,39 @@ fn frame(control: &Control, vnic: &VnicHandle, last: u8, length: usize) -> Vec<u
 
 /// Sends as fast as can be for `duration`; returns bits a second that passed, overhead counted, and what was offered.
 fn flood(control: &Control, cards: &mut [(VnicHandle, AfXdp)], frames: &[Vec<u8>], duration: Duration) -> (f64, f64) {
+    let mut queues: Vec<&mut AfXdp> = cards.iter_mut().map(|(_, queue)| queue).collect();
+    flood_queues(control, &mut queues, frames, duration, (true, "passed_to_kernel"))
+}
+
+/// As `flood`, by these queues; what counts as passed is named by direction and fate. The burst is over before it begins.
+fn flood_queues(
+    control: &Control,
+    queues: &mut [&mut AfXdp],
+    frames: &[Vec<u8>],
+    duration: Duration,
+    (transmit, fate): (bool, &str),
+) -> (f64, f64) {
     let passed = |control: &Control| -> u64 {
         let statuses = control.vnics();
-        statuses.iter().map(|status| count(status, true, "passed_to_kernel")).map(|(f, b)| b + 24 * f).sum()
+        statuses.iter().map(|status| count(status, transmit, fate)).map(|(f, b)| b + 24 * f).sum()
     };
-    let (before, start) = (passed(control), Instant::now());
-    let mut offered = 0;
-    while start.elapsed() < duration {
-        for ((_, queue), frame) in cards.iter_mut().zip(frames) {
-            if queue.transmit_room() > 64 && queue.transmit_pool().free_count() > 64 {
-                send(queue, &vec![frame.clone(); 64]);
-                offered += 64 * (frame.len() as u64 + 24);
-            } else {
-                queue.flush();
+    let mut run = |duration: Duration| {
+        let (start, mut offered) = (Instant::now(), 0);
+        while start.elapsed() < duration {
+            for (queue, frame) in queues.iter_mut().zip(frames) {
+                if queue.transmit_room() > 64 && queue.transmit_pool().free_count() > 64 {
+                    send(queue, &vec![frame.clone(); 64]);
+                    offered += 64 * (frame.len() as u64 + 24);
+                } else {
+                    queue.flush();
+                }
             }
         }
-    }
+        offered
+    };
+    run(duration / 8);
+    let (before, start) = (passed(control), Instant::now());
+    let offered = run(duration);
     let elapsed = start.elapsed().as_secs_f64();
     ((passed(control) - before) as f64 * 8.0 / elapsed, offered as f64 * 8.0 / elapsed)
 }
@@ -115,6 +132,63 @@ fn many_cards_are_one_user() {
         let more = Rate { bits_per_s: RATE * 2, ..Rate::UNLIMITED };
         let refusal = cards[0].0.set_rate(Direction::Transmit, more).expect_err("more than the ceiling").to_string();
         assert!(refusal.contains("rule \"test\""), "{refusal}");
+    });
+}
+
+#[test]
+fn many_queues_are_one_card() {
+    scenario(|| {
+        let control = Control::generous();
+        let wish = qanat::control::protocol::VnicWish { queues: 4, ..wish(2, &["udp"]) };
+        let vnic = control.session().create_vnic(wish).expect("a VNIC");
+        let mut queues: Vec<AfXdp> = (0..4).map(|queue| vnic.open_queue(queue, PLAN).expect("a queue")).collect();
+        let mut queues: Vec<&mut AfXdp> = queues.iter_mut().collect();
+        let frames = vec![frame(&control, &vnic, 2, 1_000); 4];
+        let duration = Duration::from_millis(600);
+        let mut measure = |duration| flood_queues(&control, &mut queues, &frames, duration, (true, "passed_to_kernel"));
+        let (free, _) = measure(duration / 3);
+        assert!(free > RATE as f64 * 1.5, "without policing {free} bit/s: the flood is no test");
+        let rate = Rate { bits_per_s: RATE, burst_bytes: BURST, ..Rate::UNLIMITED };
+        vnic.set_rate(Direction::Transmit, rate).expect("a rate");
+        stays_at(RATE, BURST * 8, duration.as_secs_f64(), || {
+            let (policed, offered) = measure(duration);
+            println!("4 queues: {free:.0} bit/s free, {policed:.0} of {offered:.0} policed to {RATE}");
+            policed
+        });
+    });
+}
+
+/// What reaches two cards of one user from two others, whose floods nothing polices.
+fn flood_received(ceiling: &str, duration: Duration) -> (f64, f64) {
+    let control = Control::start(&rule(ceiling));
+    let mut senders = [card(&control, 2, &["udp"]), card(&control, 5, &["udp"])];
+    let receivers = [(3, card(&control, 3, &[])), (4, card(&control, 4, &[]))];
+    let mut frames = Vec::new();
+    for ((from, (sender, _)), (to, (receiver, _))) in [2, 5].into_iter().zip(&senders).zip(&receivers) {
+        let mut datagram = udp(9, 9);
+        datagram.resize(966, 0);
+        let bytes = (datagram.len() as u16).to_be_bytes();
+        datagram[4..6].copy_from_slice(&bytes);
+        let packet = Ipv4 { source: [10, 77, 0, from], destination: [10, 77, 0, *to], ..Ipv4::own(17) };
+        frames.push(ethernet(receiver.status().mac, sender.status().mac, 0x0800, &packet.with(&datagram)));
+    }
+    // What finds no buffer has been delivered all the same.
+    let mut queues: Vec<&mut AfXdp> = senders.iter_mut().map(|(_, queue)| queue).collect();
+    flood_queues(&control, &mut queues, &frames, duration, (false, "delivered"))
+}
+
+#[test]
+fn a_users_ceiling_holds_for_what_is_received() {
+    scenario(|| {
+        let duration = Duration::from_millis(400);
+        let (free, _) = flood_received("", duration / 2);
+        assert!(free > RATE as f64 * 1.5, "without a ceiling {free} bit/s: the flood is no test");
+        let ceiling = format!("receive = {{ bits_per_s = {RATE}, burst_bytes = {BURST} }}");
+        stays_at(RATE, BURST * 8, duration.as_secs_f64(), || {
+            let (policed, offered) = flood_received(&ceiling, duration);
+            println!("received: {free:.0} bit/s free, {policed:.0} of {offered:.0} with a ceiling of {RATE}");
+            policed
+        });
     });
 }
 

@@ -166,7 +166,7 @@ fn requests_beyond_the_policy_name_the_rule() {
         };
         assert!(first.add_filter(Direction::Transmit, filter("tcp/80", "10.9.0.0/16")).is_ok());
         assert!(first.add_filter(Direction::Transmit, filter("tcp/90", "10.9.0.0/16")).is_err());
-        assert!(session.create_filter(Direction::Transmit, filter("tcp/80", "any")).is_err());
+        assert!(session.create_filter_of(Direction::Transmit, vec![filter("tcp/80", "any")]).is_err());
         let _second = session.create_vnic(wish(3, &[])).expect("a second");
         refused("a third", wish(4, &[]), "allows 2 VNICs");
         for vnic in [2, 99, u32::MAX] {
@@ -235,7 +235,8 @@ fn strangers_cannot_even_ask_and_children_inherit_nothing() {
         let session = control.session();
         let vnic = session.create_vnic(wish(2, &[])).expect("a VNIC");
         let _queue = vnic.open_queue(0, super::cards::PLAN).expect("a queue");
-        let filter = session.create_filter(Direction::Transmit, Filter::service("tcp".parse().expect("a service")));
+        let filter =
+            session.create_filter_of(Direction::Transmit, vec![Filter::service("tcp".parse().expect("a service"))]);
         let _filter = filter.expect("a filter");
         let listing = Program::new("ls").arguments(["-l", "/proc/self/fd"]).succeeds().text();
         let inherited: Vec<&str> =

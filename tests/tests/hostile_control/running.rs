@@ -2,10 +2,10 @@
 
 use super::cards::{Control, PLAN, arrivals, card, count, rule, send, wish};
 use super::frames::{Ipv4, arp, ethernet, tcp, udp};
-use qanat::control::filter::{Direction, Filter};
+use qanat::control::filter::{Accepted, FilterFlags, Level, Ports};
 use qanat::control::protocol::{Answer, QueueWish, Request};
 use qanat::nic::{AfXdp, Vnic};
-use qanat_tests::e2e::{Program, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario, workspace};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,8 +24,15 @@ pub fn descriptors() -> usize {
     last
 }
 
-fn links() -> usize {
+pub fn links() -> usize {
     qanat::nic::link::links().expect("links").len()
+}
+
+/// kill -9, with all its children.
+pub fn kill_group(program: Running) {
+    let group = i32::try_from(program.id()).ok().and_then(Pid::from_raw).expect("a process group");
+    kill_process_group(group, Signal::KILL).expect("kill -9");
+    program.wait(Duration::from_secs(5));
 }
 
 #[test]
@@ -79,10 +86,10 @@ fn filters_are_capabilities() {
             assert_eq!(arrivals(&mut seen).len(), usize::from(expected), "{what}");
         };
         passes("by default nothing may be sent", false);
-        let service = Filter::service("udp/7".parse().expect("a service"));
-        let filter = session.create_filter(Direction::Transmit, service).expect("a filter");
+        let service = Accepted { ports: Ports { first: 7, last: 7 }, ..Accepted::default() };
+        let filter = session.create_filter(FilterFlags::transmit(Level::Udp), &[], &[service]).expect("a filter");
         passes("a filter not assigned is none", false);
-        attacker.assign(&filter).expect("assigned");
+        attacker.assign(&filter, None).expect("assigned");
         passes("assigned", true);
         attacker.unassign(&filter).expect("unassigned");
         passes("unassigned", false);
@@ -91,7 +98,8 @@ fn filters_are_capabilities() {
         drop(filter);
         let ask = |beside: &OwnedFd| {
             let mut buffer = vec![0; 65_536];
-            qanat::control::protocol::send(attacker.as_fd(), Request::Assign, &[beside.as_fd()]).expect("sent");
+            qanat::control::protocol::send(attacker.as_fd(), Request::Assign { queue: None }, &[beside.as_fd()])
+                .expect("sent");
             qanat::control::protocol::receive::<Answer>(attacker.as_fd(), &mut buffer).expect("an answer").0
         };
         assert!(matches!(ask(&passed_on), Answer::Done), "a copy is as good");
@@ -289,45 +297,5 @@ fn who_does_not_read_delays_nobody() {
         send(&mut third.1, std::slice::from_ref(&frame));
         assert_eq!(arrivals(&mut other.1), [frame]);
         assert!(queue.statistics().receive_no_buffer + queue.statistics().receive_ring_full > 0, "its own loss only");
-    });
-}
-
-/// The test's own socket, for a daemon that is a process and can be killed.
-#[test]
-fn a_killed_daemon_takes_no_fence_away() {
-    scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
-        let socket = directory.path().join("control.sock");
-        let before = links();
-        let run = |arguments: &[&str]| Program::new(qanat()).arguments(arguments).environment("QANAT_SOCKET", &socket);
-        let kill = |server: qanat_tests::e2e::Running| {
-            let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process group");
-            kill_process_group(group, Signal::KILL).expect("kill -9");
-            server.wait(Duration::from_secs(5));
-        };
-        let page = || Program::new("curl").arguments(["-sS", "-m", "5", "http://10.77.0.2/"]).run().text();
-        let is_fenced = || qanat::nic::link::link("qanat0").is_ok_and(|link| link.xdp_program.is_some());
-        let listens = || run(&["limits"]).run().code == Some(0);
-        let daemon = run(&["up"]).start();
-        eventually("the daemon listens", Duration::from_secs(5), listens);
-        let site = workspace().join("site");
-        let server = run(&["web", &site.display().to_string()]).start();
-        eventually("it serves", Duration::from_secs(5), || page().contains("It flows."));
-        kill(daemon);
-        std::thread::sleep(Duration::from_millis(200));
-        assert!(page().contains("It flows."), "the data plane goes on");
-        assert!(is_fenced(), "and so does its fence");
-        // Another daemon, beside what is left of the first.
-        let second = run(&["up"]).start();
-        eventually("the second listens", Duration::from_secs(5), listens);
-        run(&["vnic", "create", "other", "--address", "10.77.0.9/24"]).succeeds();
-        assert!(page().contains("It flows.") && is_fenced());
-        kill(server);
-        eventually("the orphan goes with its process", Duration::from_secs(2), || {
-            qanat::nic::link::link("qanat0").is_err()
-        });
-        run(&["down"]).succeeds();
-        second.wait(Duration::from_secs(5));
-        eventually("all is gone", Duration::from_secs(2), || links() == before);
     });
 }

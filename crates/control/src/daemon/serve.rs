@@ -117,7 +117,7 @@ impl Daemon {
             let is_kernels = self.uplink.iter().flat_map(|uplink| &uplink.addresses).any(|(own, _)| own == address);
             let twice = wish.addresses.iter().take(number).any(|(other, _)| other == address);
             let host = self.policy.host.iter().any(|(host, _)| host == address);
-            if twice || host || is_kernels != wish.shared || self.vnics.values().any(taken) {
+            if twice || host || (is_kernels && !wish.shared) || self.vnics.values().any(taken) {
                 return Err(format!("address {address} is taken: choose another (--address)"));
             }
         }
