@@ -8,7 +8,7 @@ use crate::tcp::{
     Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters, SegmentIn, TimeWaitVerdict,
     syn_cookie,
 };
-use crate::transport::env;
+use crate::transport::{Slot, env};
 use crate::wheel::WheelHandle;
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, SequenceNumber};
@@ -233,8 +233,11 @@ impl Stack {
             timestamp_offset: half.timestamp_offset,
             maximum_segment: half.local_segment,
         };
-        let tcp = Connection::from_half_open(&open, half, segment, &mut env!(self, now));
-        let Some(slot) = self.insert_connection(key, predecessor, next_hop, tcp) else { return false };
+        let make =
+            || Slot::new(key, next_hop, Connection::from_half_open(&open, half, segment, &mut env!(self, now)));
+        if self.transport.connections.insert_with(make).is_none() || !self.enter_connection(slot, predecessor) {
+            return false;
+        }
         self.network.counters.tcp_accepted += 1;
         self.events.push_back(Event::Accepted { connection, listener, peer: key.remote() });
         self.input_connection(now, slot, key, segment, payload);

@@ -36,18 +36,26 @@ impl<T> Slab<T> {
     }
 
     /// Inserts `value` at [`next_key`](Slab::next_key); gives it back when full.
-    #[inline(always)] // so that a large value is built in its slot and not moved there
     pub(crate) fn insert(&mut self, value: T) -> Result<(u32, u32), T> {
-        if let Some(slot) = self.free.pop() {
-            let entry = &mut self.entries[slot as usize];
-            entry.value = Some(value);
-            return Ok((slot, entry.generation));
-        }
-        if self.entries.len() >= self.limit {
+        if self.is_full() {
             return Err(value);
         }
-        self.entries.push(Entry { generation: 0, value: Some(value) });
-        Ok((self.entries.len() as u32 - 1, 0))
+        Ok(self.insert_with(|| value).unwrap_or_default())
+    }
+
+    /// Inserts what `make` makes, if there is room: a large value is built in its slot, or moved there but once.
+    #[inline(always)]
+    pub(crate) fn insert_with(&mut self, make: impl FnOnce() -> T) -> Option<(u32, u32)> {
+        if let Some(slot) = self.free.pop() {
+            let entry = &mut self.entries[slot as usize];
+            entry.value = Some(make());
+            return Some((slot, entry.generation));
+        }
+        if self.entries.len() >= self.limit {
+            return None;
+        }
+        self.entries.push(Entry { generation: 0, value: Some(make()) });
+        Some((self.entries.len() as u32 - 1, 0))
     }
 
     /// The object in `slot`, whatever its generation.

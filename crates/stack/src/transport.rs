@@ -52,6 +52,13 @@ pub(crate) struct Slot {
     ready: bool,
 }
 
+impl Slot {
+    #[inline(always)] // large: built where it stays
+    pub(crate) fn new(key: FlowKey, next_hop: IpAddr, tcp: Connection) -> Slot {
+        Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false }
+    }
+}
+
 /// A connection in TIME-WAIT.
 pub(crate) struct TimeWaitSlot {
     pub(crate) key: FlowKey,
@@ -179,30 +186,23 @@ macro_rules! env {
 pub(crate) use env;
 
 impl Stack {
-    /// Puts a new connection into the tables, in place of its `predecessor` there.
-    #[inline(always)] // two callers; a connection is large, and is to be moved once at most
-    pub(crate) fn insert_connection(
-        &mut self,
-        key: FlowKey,
-        predecessor: Option<FlowOwner>,
-        next_hop: IpAddr,
-        tcp: Connection,
-    ) -> Option<u32> {
-        let mut slot = Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false };
+    /// Makes a connection just put into its slot known: gives it queues and its flow, in place of its `predecessor` there.
+    /// Whether the flow found a place; if not, the connection is gone again.
+    pub(crate) fn enter_connection(&mut self, slot: u32, predecessor: Option<FlowOwner>) -> bool {
+        let Some(connection) = self.transport.connections.at_mut(slot) else { return false };
         if let Some(queues) = self.transport.spare_queues.pop() {
-            slot.tcp.adopt(queues);
+            connection.tcp.adopt(queues);
         }
-        let (slot, _) = self.transport.connections.insert(slot).ok()?;
+        let hash = connection.key.hash();
         let owner = FlowOwner::Connection(slot);
         let found_place = match predecessor {
-            Some(predecessor) => self.transport.flows.replace(key.hash(), predecessor, owner),
-            None => self.transport.flows.insert(key.hash(), owner),
+            Some(predecessor) => self.transport.flows.replace(hash, predecessor, owner),
+            None => self.transport.flows.insert(hash, owner),
         };
         if !found_place {
             self.transport.connections.discard(slot);
-            return None;
         }
-        Some(slot)
+        found_place
     }
 
     /// Follows up on a call of a connection: its timer, its output, its end.
@@ -446,8 +446,12 @@ impl Stack {
         };
         let (slot, generation) = self.transport.connections.next_key().ok_or(CommandError::Full)?;
         let open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
-        let tcp = Connection::open_active(&open, &self.transport.config, now);
-        let slot = self.insert_connection(key, None, next_hop, tcp).ok_or(CommandError::Full)?;
+        let config = &self.transport.config;
+        let make = || Slot::new(key, next_hop, Connection::open_active(&open, config, now));
+        let (slot, _) = self.transport.connections.insert_with(make).ok_or(CommandError::Full)?;
+        if !self.enter_connection(slot, None) {
+            return Err(CommandError::Full);
+        }
         self.network.counters.tcp_connected += 1;
         self.settle(now, slot, Disposition::Keep);
         Ok(open.id)

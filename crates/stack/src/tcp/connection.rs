@@ -194,6 +194,7 @@ pub(super) struct Statistics {
 }
 
 impl Connection {
+    #[inline(always)] // large: built where it stays
     fn new(open: &OpenParameters, state: State, config: &TcpConfig, now: Time) -> Connection {
         let start = open.initial_sequence;
         let maximum_segment = open.maximum_segment.max(MSS_MIN);
@@ -268,6 +269,7 @@ impl Connection {
 
     /// A passive open whose handshake `acknowledgment` completes. Give that segment to [`input`](Connection::input)
     /// next: it may carry data.
+    #[inline(always)] // one caller; large: built where it stays
     pub fn from_half_open(
         open: &OpenParameters,
         half: &HalfOpen,
