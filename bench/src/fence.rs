@@ -107,7 +107,12 @@ pub fn run(options: &FenceOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         for (number, peer) in ["1 filter", "1,024 filters"].into_iter().enumerate() {
             let mut values = [None; COLUMNS.len()];
             values[0] = Summary::of(runs.iter().filter_map(|costs| costs.get(number).copied()));
-            rows.push(Row { case: COST.to_owned(), peer: peer.to_owned(), values: values.to_vec(), note: String::new() });
+            rows.push(Row {
+                case: COST.to_owned(),
+                peer: peer.to_owned(),
+                values: values.to_vec(),
+                note: String::new(),
+            });
         }
     }
     if wanted(NEIGHBOUR) {
@@ -126,7 +131,8 @@ pub fn run(options: &FenceOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             }
         }
         for ((peer, _), runs) in FLOODS.iter().zip(&runs) {
-            let value = |column: usize| Summary::of(runs.iter().filter_map(|values| values.get(column).copied().flatten()));
+            let value =
+                |column: usize| Summary::of(runs.iter().filter_map(|values| values.get(column).copied().flatten()));
             let values = (0..COLUMNS.len()).map(value).collect();
             rows.push(Row { case: NEIGHBOUR.to_owned(), peer: (*peer).to_owned(), values, note: String::new() });
         }
@@ -138,10 +144,14 @@ pub fn run(options: &FenceOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         title: "The fence around virtual cards: its cost, and what it is good for".to_owned(),
         command: format!("sudo qanat bench fence{}", if options.quick { " --quick" } else { "" }),
         environment,
-        columns: COLUMNS.iter().map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread()).collect(),
+        columns: COLUMNS
+            .iter()
+            .map(|(name, heading, digits)| Column::new(name, heading, *digits).with_spread())
+            .collect(),
         rows,
         remarks: vec![
-            "gate ns: the kernel's test run of the program on one TCP frame; of 1,024 filters only the last covers it".to_owned(),
+            "gate ns: the kernel's test run of the program on one TCP frame; of 1,024 filters only the last covers it"
+                .to_owned(),
             "neighbour: 64-byte datagrams to a card and back by a schedule, at half of what it can; latency from the \
              time a datagram was due"
                 .to_owned(),
@@ -161,10 +171,7 @@ pub fn chart(table: &Table) -> Chart {
     bars::chart(table, &quantities)
 }
 
-fn within<T: Send>(
-    namespace: &Namespace,
-    work: impl FnOnce() -> Result<T, String> + Send,
-) -> Result<T, HarnessError> {
+fn within<T: Send>(namespace: &Namespace, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, HarnessError> {
     let outcome = namespace.within(work).map_err(failed("enter a namespace"))?;
     outcome.map_err(|error| HarnessError::system("measure the fence", std::io::Error::other(error)))
 }

@@ -113,8 +113,7 @@ impl FromStr for Addresses {
         if matches!(text, "any" | "*") {
             return Ok(Addresses::ANY);
         }
-        let wrong =
-            || format!("`{text}` are no addresses: write 10.77.0.0/24, fd00::1, 10.77.0.2-10.77.0.9 or any");
+        let wrong = || format!("`{text}` are no addresses: write 10.77.0.0/24, fd00::1, 10.77.0.2-10.77.0.9 or any");
         let address = |text: &str| text.parse::<IpAddr>().map_err(|_| wrong());
         if let Some((first, last)) = text.split_once('-') {
             let (first, last) = (address(first)?, address(last)?);
@@ -213,7 +212,9 @@ impl FromStr for Macs {
         if matches!(text, "any" | "*") {
             return Ok(Macs::ANY);
         }
-        let wrong = || format!("`{text}` are no Ethernet addresses: write 02:00:00:00:00:01, with /ff:ff:ff:00:00:00 if need be");
+        let wrong = || {
+            format!("`{text}` are no Ethernet addresses: write 02:00:00:00:00:01, with /ff:ff:ff:00:00:00 if need be")
+        };
         let parse = |text: &str| parse_mac(text).ok_or_else(wrong);
         if let Some((value, mask)) = text.split_once('/') {
             return Ok(Macs(Span::masked(parse(value)?, parse(mask)?, MAC_BITS)));
@@ -388,7 +389,16 @@ mod tests {
                 "10.0.0.1/255.0.0.255",
                 "fd00::1/ffff::ffff",
             ],
-            &["10.0.0.0/33", "fd00::/129", "x", "/", "10.0.0.1/", "10.0.0.9-10.0.0.1", "10.0.0.1-fd00::1", "10.0.0.1/ff::"],
+            &[
+                "10.0.0.0/33",
+                "fd00::/129",
+                "x",
+                "/",
+                "10.0.0.1/",
+                "10.0.0.9-10.0.0.1",
+                "10.0.0.1-fd00::1",
+                "10.0.0.1/ff::",
+            ],
         );
         round_trip::<Macs>(
             &["02:00:00:00:00:01", "02:00:00:00:00:01-02:00:00:00:00:09", "02:00:00:00:00:00/ff:ff:ff:00:00:00", "any"],
@@ -420,7 +430,13 @@ mod tests {
         assert!(macs("02:00:00:00:00:00/ff:00:00:00:00:00").contains(macs("02:01:02:03:04:05")));
         assert!(!macs("02:00:00:00:00:00/ff:00:00:00:00:00").contains(macs("03:01:02:03:04:05")));
         let vlan = |text: &str| text.parse::<Vlan>().unwrap();
-        assert!(vlan("any").contains(vlan("none")) && vlan("1-9").contains(vlan("7")) && vlan("7.any").contains(vlan("7.8")));
-        assert!(!vlan("7").contains(vlan("none")) && !vlan("7").contains(vlan("7.8")) && !vlan("none").contains(vlan("0")));
+        assert!(
+            vlan("any").contains(vlan("none"))
+                && vlan("1-9").contains(vlan("7"))
+                && vlan("7.any").contains(vlan("7.8"))
+        );
+        assert!(
+            !vlan("7").contains(vlan("none")) && !vlan("7").contains(vlan("7.8")) && !vlan("none").contains(vlan("0"))
+        );
     }
 }

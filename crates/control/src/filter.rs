@@ -257,12 +257,7 @@ pub struct Accepted {
 
 impl Default for Accepted {
     fn default() -> Accepted {
-        Accepted {
-            addresses: Addresses::ANY,
-            ports: Ports::ANY,
-            protocols: (0, u8::MAX),
-            types: EtherTypes::ANY,
-        }
+        Accepted { addresses: Addresses::ANY, ports: Ports::ANY, protocols: (0, u8::MAX), types: EtherTypes::ANY }
     }
 }
 
@@ -366,7 +361,8 @@ mod tests {
     #[test]
     fn lists_are_volumes() {
         let peers = ["10.0.0.0/8", "fd00::/8"].map(|text| Peer { addresses: text.parse().unwrap(), ..Peer::default() });
-        let services = [80, 443].map(|port| Accepted { ports: Ports { first: port, last: port }, ..Accepted::default() });
+        let services =
+            [80, 443].map(|port| Accepted { ports: Ports { first: port, last: port }, ..Accepted::default() });
         let found: Vec<String> =
             volumes(Level::Tcp, &peers, &services).unwrap().iter().map(ToString::to_string).collect();
         assert_eq!(found.len(), 4);
@@ -375,6 +371,8 @@ mod tests {
         let types = Accepted { types: "0x88b5".parse().unwrap(), ..Accepted::default() };
         assert_eq!(volumes(Level::Ethernet, &[], &[types]).unwrap()[0].to_string(), "ethernet 0x88b5");
         assert!(volumes(Level::Ethernet, &peers, &[]).is_err() && volumes(Level::Ip, &[], &services).is_err());
-        assert!(volumes(Level::Tcp, &[], &[types]).is_err() && volumes(Level::Tcp, &peers, &[services[0]; 33]).is_err());
+        assert!(
+            volumes(Level::Tcp, &[], &[types]).is_err() && volumes(Level::Tcp, &peers, &[services[0]; 33]).is_err()
+        );
     }
 }

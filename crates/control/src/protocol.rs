@@ -146,7 +146,9 @@ impl Request {
     /// The VNIC it names.
     pub fn vnic(&self) -> Option<u32> {
         match self {
-            Request::AddFilter { vnic, .. } | Request::RemoveFilter { vnic, .. } | Request::SetRate { vnic, .. } => *vnic,
+            Request::AddFilter { vnic, .. } | Request::RemoveFilter { vnic, .. } | Request::SetRate { vnic, .. } => {
+                *vnic
+            }
             Request::DeleteVnic { vnic } | Request::OpenVnic { vnic } => Some(*vnic),
             _ => None,
         }
@@ -430,6 +432,14 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
         // A packet without bytes reads as the end does; either way there is no more to say.
         return Err(Fault::Closed);
     }
+    Ok((understand(text)?, descriptors))
+}
+
+/// What a message's text says.
+///
+/// # Errors
+/// [`Fault::Broken`].
+pub fn understand<T: DeserializeOwned>(text: &[u8]) -> Result<T, Fault> {
     let envelope: Envelope<serde_json::Value> =
         serde_json::from_slice(text).map_err(|error| Fault::Broken(error.to_string()))?;
     if envelope.version != VERSION {
@@ -439,5 +449,5 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
         )));
     }
     let body = serde_json::from_value(envelope.body).map_err(|error| Fault::Broken(error.to_string()))?;
-    Ok((body, descriptors))
+    Ok(body)
 }

@@ -186,7 +186,8 @@ impl Tables {
         // Shapes by what this version would make.
         let fresh = EbpfLoader::new().load(OBJECT).map_err(|error| explain("load the gate", &error))?;
         let directory = Path::new("/sys/fs/bpf").join(format!("qanat-upgrade-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).map_err(|error| say("upgrade the gate: make a directory in bpffs", error))?;
+        std::fs::create_dir_all(&directory)
+            .map_err(|error| say("upgrade the gate: make a directory in bpffs", error))?;
         let load = || {
             let mut loader = EbpfLoader::new();
             for (name, map) in fresh.maps() {
@@ -283,7 +284,8 @@ impl Tables {
     pub fn ranges(&self, slot: u32) -> Result<[(u16, u16); 2], String> {
         let row = self.vnics.get(&slot, 0).map_err(|error| explain("read a VNIC's row", &error))?;
         let range = |offset: usize| {
-            let word = row.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word));
+            let word =
+                row.get(offset..).and_then(|rest| rest.first_chunk()).map_or(0, |word| u32::from_ne_bytes(*word));
             ((word >> 16) as u16, word as u16)
         };
         Ok([range(FILTERS_OFFSET), range(FILTERS_OFFSET + 4)])
@@ -532,7 +534,9 @@ fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {
 
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::DevMap(data) | Map::XskMap(data) => Some(data),
+        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::DevMap(data) | Map::XskMap(data) => {
+            Some(data)
+        }
         _ => None,
     }
 }

@@ -54,7 +54,9 @@ impl Uplink {
             return Err(format!("uplink {name} has another's XDP program: ip link set {name} xdp off"));
         }
         if prefixes.is_empty() {
-            return Err(format!("uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"));
+            return Err(format!(
+                "uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"
+            ));
         }
         let gateways = match wanted.gateways.is_empty() {
             true => default_gateways(link.index),
@@ -114,8 +116,7 @@ pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Re
 
 fn default_gateways(index: u32) -> Vec<IpAddr> {
     // Addresses off every local prefix ask for the default route; nothing is sent there (RFC 5737, RFC 3849).
-    let elsewhere =
-        [Ipv4Addr::new(203, 0, 113, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
+    let elsewhere = [Ipv4Addr::new(203, 0, 113, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
     let found = elsewhere.into_iter().filter_map(|address| link::route_to(address).ok());
     found.filter(|route| route.interface_index == index).filter_map(|route| route.gateway).collect()
 }

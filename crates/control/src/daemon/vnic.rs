@@ -5,8 +5,8 @@ use super::queues;
 use super::spare::Spares;
 use super::state::{HandleState, LinkState, StateDirectory, VnicState};
 use super::steering::Assignment;
-use super::uplink::{self, Uplink};
 use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
+use super::uplink::{self, Uplink};
 use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
 use crate::protocol::{DirectionStatus, QueueWish, Steered, VnicStatus, VnicWish};
@@ -186,7 +186,20 @@ impl Vnic {
         tables.open_port(slot, host.index)?;
         let (handles, host, end) = (0, Link { name: state.host.name, ..host }, end);
         let mut vnic = Vnic {
-            slot, wish, user, process, rule, host, end, gateways, row, filters, assigned, rates, queues, handles,
+            slot,
+            wish,
+            user,
+            process,
+            rule,
+            host,
+            end,
+            gateways,
+            row,
+            filters,
+            assigned,
+            rates,
+            queues,
+            handles,
         };
         vnic.write_filters(tables)?;
         Ok(vnic)
@@ -300,7 +313,8 @@ impl Vnic {
 
     /// Filters that count for it.
     pub(super) fn filter_count(&self) -> usize {
-        self.filters.iter().map(Vec::len).sum::<usize>() + self.assigned.values().map(|a| a.filters.len()).sum::<usize>()
+        self.filters.iter().map(Vec::len).sum::<usize>()
+            + self.assigned.values().map(|a| a.filters.len()).sum::<usize>()
     }
 
     pub(super) fn status(&self, tables: &Tables) -> VnicStatus {

@@ -60,7 +60,15 @@ pub fn hand_over(
     plan: MemoryPlan,
     injector: Option<PreparedInjector>,
 ) -> Result<HandedQueue, DeviceError> {
-    hand_over_through(link, namespace, queue, file, plan, injector, Outlet { index: link.index, transmit_checksum: true })
+    hand_over_through(
+        link,
+        namespace,
+        queue,
+        file,
+        plan,
+        injector,
+        Outlet { index: link.index, transmit_checksum: true },
+    )
 }
 
 /// Where what a handed queue sends goes.

@@ -43,8 +43,7 @@ fn attach_descriptor(index: u32, descriptor: i32, flags: u32) -> io::Result<()> 
     const IFLA_XDP_FLAGS: u16 = 3;
     let message = Message::new(libc::RTM_SETLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0));
     request(message.nest(libc::IFLA_XDP, &[], |xdp| {
-        xdp.attribute(IFLA_XDP_FD, &descriptor.to_ne_bytes())
-            .attribute(IFLA_XDP_FLAGS, &flags.to_ne_bytes())
+        xdp.attribute(IFLA_XDP_FD, &descriptor.to_ne_bytes()).attribute(IFLA_XDP_FLAGS, &flags.to_ne_bytes())
     }))?;
     Ok(())
 }
