@@ -30,6 +30,7 @@
 //! 3. `fuzz_targets/<mechanism>.rs` and its `[[bin]]` in `Cargo.toml`, like `wire`'s.
 
 pub mod bounded;
+pub mod control;
 pub mod differential;
 pub mod http;
 pub mod memif;
@@ -62,4 +63,5 @@ pub const TARGETS: &[Target] = &[
     Target { name: "stack", corpus: "stack", run: stack::stack, repair: None },
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
+    Target { name: "control", corpus: "control", run: control::control, repair: None },
 ];

@@ -1,10 +1,11 @@
 //! A daemon in the test's own namespace, and cards of it.
 
 use qanat::control::client::{Session, VnicHandle};
-use qanat::control::daemon::Daemon;
+use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
 use qanat::control::policy::Policy;
 use qanat::control::protocol::{VnicStatus, VnicWish};
 use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
+use std::io::Write;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -17,11 +18,12 @@ pub const PLAN: MemoryPlan =
 pub struct Control {
     pub socket: PathBuf,
     _directory: tempfile::TempDir,
+    policy: Policy,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<(), String>>>,
+    thread: Option<JoinHandle<Result<Ending, String>>>,
 }
 
-fn quiet(_: &str) {}
+fn quiet(_: &Event) {}
 
 impl Control {
     /// A daemon with the rules given.
@@ -34,10 +36,25 @@ impl Control {
         policy.socket = directory.path().join("control.sock");
         policy.group = "nogroup".to_owned();
         let socket = policy.socket.clone();
+        let mut control = Control { socket, _directory: directory, policy, stop: None, thread: None };
+        control.resume();
+        control
+    }
+
+    /// Ends the daemon as a crash does: nothing is taken down, nobody is told.
+    pub fn crash(&mut self) {
+        let mut stop = self.stop.take().expect("a daemon runs");
+        stop.write_all(&[LEAVE]).expect("told");
+        let ending = self.thread.take().expect("a daemon runs").join().expect("no panic").expect("a good end");
+        assert_eq!(ending, Ending::Left);
+    }
+
+    /// Starts a daemon where the last one was.
+    pub fn resume(&mut self) {
         let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-        let mut daemon = Daemon::start(policy, stopped.into(), quiet).expect("the daemon starts");
-        let thread = std::thread::spawn(move || daemon.run());
-        Control { socket, _directory: directory, stop: Some(stop), thread: Some(thread) }
+        let mut daemon = Daemon::start(self.policy.clone(), stopped.into(), quiet).expect("the daemon starts");
+        self.stop = Some(stop);
+        self.thread = Some(std::thread::spawn(move || daemon.run()));
     }
 
     /// One with a rule that lets everybody have anything of 10.77.0.0/24.

@@ -20,6 +20,19 @@ fn page() -> String {
     Program::new("curl").arguments(["-sS", "-m", "5", "http://10.77.0.2/"]).run().text()
 }
 
+/// `qanat doctor --fix`, of what concerns this machine's settings without effect.
+fn doctor_fix(socket: &Path) -> String {
+    let directory = tempfile::tempdir().expect("a directory");
+    for name in ["groupadd", "sysctl"] {
+        let path = directory.path().join(name);
+        std::fs::write(&path, "#!/bin/sh\n").expect("a program");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).expect("its mode");
+    }
+    let path = format!("{}:{}", directory.path().display(), std::env::var("PATH").unwrap_or_default());
+    run(socket, &["doctor", "--fix"]).environment("PATH", path).run().text()
+}
+
 /// A daemon that is a process, and a server that is its client.
 struct Pair {
     socket: PathBuf,
@@ -60,8 +73,8 @@ fn a_killed_daemon_is_succeeded() {
         assert!(page().contains("It flows."), "the data plane goes on");
         let left = leftovers(&socket).expect("what is left");
         assert!(left.len() == 1 && left[0].in_use, "{left:?}");
-        let doctor = run(&socket, &["doctor", "--fix"]).run();
-        assert!(doctor.text().contains("1 in use (qanat0)"), "what is in use is not removed: {}", doctor.text());
+        let found = doctor_fix(&socket);
+        assert!(found.contains("1 in use (qanat0)"), "what is in use is not removed: {found}");
         assert!(page().contains("It flows."));
         let second = daemon(&socket);
         assert!(served(frames + 6) >= frames + 6, "filters, rates and counters are taken back");
@@ -99,7 +112,7 @@ fn what_a_crashed_daemon_leaves_can_be_removed() {
         assert!(links() > before);
         let found = run(&socket, &["doctor"]).run();
         assert!(found.code == Some(1) && found.text().contains("crashed, 1 cards left, 0 in use"), "{}", found.text());
-        run(&socket, &["doctor", "--fix"]).run();
+        doctor_fix(&socket);
         eventually("all is gone", Duration::from_secs(2), || links() == before && leftovers(&socket).is_none());
         // In use or not, `down` ends it.
         let Pair { socket, daemon: second, mut server } = pair(socket);
@@ -189,12 +202,12 @@ fn ceilings_are_taken_back() {
         let packet = ethernet(host, vnic.status().mac, 0x0800, &Ipv4::own(17).with(&udp(7, 9)));
         let limited = |control: &Control| count(&control.vnics()[0], true, "rate_packets").0;
         send(&mut queue, &vec![packet.clone(); 64]);
+        eventually("the ceiling holds", Duration::from_secs(2), || limited(&control) > 32);
         let before = limited(&control);
-        assert!(before > 32);
         control.crash();
         control.resume();
         send(&mut queue, &vec![packet; 64]);
-        assert!(limited(&control) > before + 32, "the user's ceiling is what it was");
+        eventually("the user's ceiling is what it was", Duration::from_secs(2), || limited(&control) > before + 32);
         // And so is what he owes: memory registered counts, whatever daemon registered it.
         let second = control.session().create_vnic(wish(3, &[])).expect("a second card");
         assert!(second.open_queue(0, PLAN).is_err(), "1.5 of 2 MiB are in use");
@@ -209,12 +222,12 @@ fn killed_at_any_point_it_is_succeeded() {
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("control.sock");
         let before = links();
-        for round in 0..12u64 {
+        for round in 0..8u64 {
             let daemon = daemon(&socket);
             let session = Session::connect(&socket).expect("a session");
             let held = session.create_vnic(wish(200, &["udp"])).expect("a card that is kept");
             let killer = std::thread::spawn(move || {
-                std::thread::sleep(Duration::from_micros(500 + round * 3_700));
+                std::thread::sleep(Duration::from_micros(500 + round * 5_300));
                 kill_group(daemon);
             });
             // Until it is gone: cards made, changed and given up.

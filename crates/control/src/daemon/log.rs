@@ -53,7 +53,8 @@ impl Event {
 
     /// As one line of JSON.
     pub fn json(&self) -> String {
-        let fields: Map<String, Value> = self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let fields: Map<String, Value> =
+            self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         Value::Object(fields).to_string()
     }
 }

@@ -39,7 +39,12 @@ fn give(manager: &OsStr, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     let mut beside = SendAncillaryBuffer::new(&mut space);
     beside.push(SendAncillaryMessage::ScmRights(&given));
     // The same name again would be kept twice: what is there is removed first.
-    sendmsg(&socket, &[IoSlice::new(b"FDSTOREREMOVE=1\nFDNAME=ends")], &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)?;
+    sendmsg(
+        &socket,
+        &[IoSlice::new(b"FDSTOREREMOVE=1\nFDNAME=ends")],
+        &mut SendAncillaryBuffer::default(),
+        SendFlags::NOSIGNAL,
+    )?;
     sendmsg(&socket, &[IoSlice::new(b"FDSTORE=1\nFDNAME=ends")], &mut beside, SendFlags::NOSIGNAL)?;
     Ok(())
 }

@@ -124,7 +124,8 @@ impl Ground {
             link::set_generic_xdp(LOOPBACK, self.charges.holder())
         };
         self.ends.within(attach).and_then(|done| done).map_err(|error| say("keep the table of sockets", error))?;
-        let stored = store::keep(&self.ends).map_err(|error| say("give the cards' namespace to the service manager", error))?;
+        let stored =
+            store::keep(&self.ends).map_err(|error| say("give the cards' namespace to the service manager", error))?;
         let path = state.ends();
         let mount = || -> io::Result<()> {
             std::fs::write(&path, "")?;
@@ -163,7 +164,8 @@ impl Daemon {
         self.remove_unknown();
         // Those whose handles were closed while nobody watched.
         self.look_after_orphans(true);
-        let numbers: Vec<u64> = self.filters.iter().filter(|(_, f)| f.handles == 0).map(|(number, _)| *number).collect();
+        let numbers: Vec<u64> =
+            self.filters.iter().filter(|(_, f)| f.handles == 0).map(|(number, _)| *number).collect();
         numbers.into_iter().for_each(|number| self.delete_filter(number));
         let unheld = |vnic: &&Vnic| vnic.handles == 0 && !vnic.wish.persistent;
         let slots: Vec<u32> = self.vnics.values().filter(unheld).map(|vnic| vnic.slot).collect();
