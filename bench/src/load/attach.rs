@@ -15,6 +15,15 @@ const SMALL_FRAME_MTU_MAX: u32 = 1_700;
 const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
 
+/// A VLAN of an interface.
+#[derive(Clone, Debug)]
+pub struct Vlan {
+    /// The interface.
+    pub interface: String,
+    /// 1 to 4094.
+    pub identifier: u16,
+}
+
 /// A runtime on the wire.
 pub struct Attached {
     /// To run the load on.
@@ -30,9 +39,19 @@ pub struct Attached {
 ///
 /// # Errors
 /// [`LoadError::Attach`], with the remedy.
-pub fn attach(plan: &mut HttpPlan, address_count: usize, namespace: Option<&Namespace>) -> Result<Attached, LoadError> {
-    let sources: Vec<IpAddr> = plan.sources.clone();
-    let attachment = Attachment::towards(plan.peer.ip(), &sources, address_count, namespace)?;
+pub fn attach(
+    plan: &mut HttpPlan,
+    address_count: usize,
+    namespace: Option<&Namespace>,
+    vlan: Option<&Vlan>,
+) -> Result<Attached, LoadError> {
+    let (target, sources): (IpAddr, Vec<IpAddr>) = (plan.peer.ip(), plan.sources.clone());
+    let attachment = match vlan {
+        None => Attachment::towards(target, &sources, address_count, namespace)?,
+        Some(vlan) => {
+            Attachment::towards_in_vlan(target, &sources, &vlan.interface, vlan.identifier, namespace)?
+        }
+    };
     let mtu = attachment.mtu();
     let frame_size = if mtu <= SMALL_FRAME_MTU_MAX { 2_048 } else { 4_096 };
     let memory =

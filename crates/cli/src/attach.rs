@@ -4,7 +4,7 @@ use clap::{Args, ValueEnum};
 use qanat::control::client::{ClientError, default_socket};
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
-use qanat::{AttachError, AttachOptions, Attachment, SpinPolicy};
+use qanat::{AttachError, AttachOptions, Attachment, DuplicateAddressDetection, RouterAdvertisements, SpinPolicy};
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -52,6 +52,29 @@ impl From<Spin> for SpinPolicy {
     }
 }
 
+/// Which IPv6 addresses and routers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Ipv6 {
+    /// Those given
+    #[default]
+    Given,
+    /// Routers by advertisement too
+    Routers,
+    /// Addresses and routers by advertisement too (SLAAC)
+    Auto,
+}
+
+/// Whether IPv6 addresses are put on trial before they are used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Trial {
+    /// Used at once
+    Off,
+    /// Used after one to two seconds in which nobody else had them
+    On,
+    /// Used at once, given up if somebody else turns out to have them
+    Optimistic,
+}
+
 /// Where the VNIC comes from.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
@@ -74,6 +97,16 @@ pub struct AttachArguments {
     /// MTU of our own virtual interface
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     pub mtu: u32,
+    /// The 802.1Q VLAN of --interface to be in, 1 to 4094. Tags must be in the frames: rx-vlan-offload is switched off; at
+    /// the other end of a veth do `ethtool -K PEER txvlan off`
+    #[arg(long, value_name = "ID", requires = "interface", value_parser = clap::value_parser!(u16).range(1..=4_094))]
+    pub vlan: Option<u16>,
+    /// Which IPv6 addresses and routers: those given, or by router advertisement too
+    #[arg(long, value_enum, default_value_t)]
+    pub ipv6: Ipv6,
+    /// Whether somebody else has our IPv6 addresses is found out first (default: on with --interface, else off)
+    #[arg(long, value_enum, value_name = "WHEN")]
+    pub dad: Option<Trial>,
     /// Copy frames even where the driver can do without
     #[arg(long)]
     pub force_copy: bool,
@@ -105,6 +138,17 @@ impl AttachArguments {
         options.gateway = self.gateway;
         options.mtu = self.mtu;
         options.services = services;
+        options.vlan = self.vlan;
+        options.router_advertisements = match self.ipv6 {
+            Ipv6::Given => RouterAdvertisements::Ignore,
+            Ipv6::Routers => RouterAdvertisements::Routers,
+            Ipv6::Auto => RouterAdvertisements::Addresses,
+        };
+        options.duplicate_address_detection = self.dad.map(|trial| match trial {
+            Trial::Off => DuplicateAddressDetection::Off,
+            Trial::On => DuplicateAddressDetection::On,
+            Trial::Optimistic => DuplicateAddressDetection::Optimistic,
+        });
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
         options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
         // A daemon that may not be asked is one more reason to do without it, for who can.

@@ -1,8 +1,10 @@
 //! `qanat echo`: what comes in goes back, four ways.
 
+use crate::addresses::AddressWatch;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
+use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::breakdown;
@@ -11,7 +13,11 @@ use qanat::nic::{MemoryPlan, Vnic};
 use qanat::{Config, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_echo::kernel::{self, KernelMode};
 use qanat_echo::{EchoConfig, EchoService, Figures, LinkChoice, OpenLink, RawEcho, own_mac};
+use signal_hook::consts::SIGUSR1;
+use signal_hook::flag;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// How often a memif connection and signals are looked at.
@@ -28,6 +34,7 @@ Examples:
   qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
   qanat echo --kernel uring --batch --port 7007 by io_uring, as many as there are in a call
   qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end
+Signal USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.
 The kernel on the other end of a veth leaves its checksums to the peer, and --raw only swaps: for kernel clients
 `ethtool -K qanat0 tx off` first.")]
 pub struct Arguments {
@@ -63,6 +70,9 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     attach: AttachArguments,
+    /// Connections and counters were asked for, by a signal.
+    #[arg(skip)]
+    report: Arc<AtomicBool>,
 }
 
 /// How kernel sockets are used.
@@ -185,13 +195,21 @@ impl Arguments {
             return outcome.map(|()| echo.figures()).map_err(|error| format!("waiting for packets: {error}"));
         }
         let mut service = EchoService::new(self.config());
+        let given: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();
         let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
         let mut runtime = Runtime::new(Box::new(vnic), config, seed);
         // Ends this session: by the user, or with the link.
         let session = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
         let options =
             RuntimeOptions { spin: self.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
-        let outcome = runtime.run(&mut service, &session, options, &mut |service, _| {
+        let mut watch = AddressWatch::new(&given);
+        let outcome = runtime.run(&mut service, &session, options, &mut |service, runtime| {
+            watch.show(&show.printer, runtime);
+            if self.report.swap(false, Ordering::Acquire) {
+                // By a thread of its own: standard error may block, the data path must not.
+                let text = stack_report(runtime, None);
+                std::thread::spawn(move || eprint!("{text}"));
+            }
             show.figures(&service.figures());
             if stop.is_requested() || !is_up() {
                 session.request();
@@ -205,6 +223,7 @@ impl Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     stop_on_signals(stop.clone())?;
+    flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
     let printer = Printer::new(arguments.json);
     let mut show = Show { printer, before: Figures::default(), at: Instant::now() };
     let figures = if let Some(mode) = arguments.kernel {

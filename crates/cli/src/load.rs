@@ -32,6 +32,7 @@ Examples:
   sudo qanat load http http://10.77.0.2/index.html -c 64        as fast as it goes
   sudo qanat load http http://10.77.0.2/ -c 64 --close          a new connection for every request
   sudo qanat load http http://10.77.0.2/ -c 256 --rate 50000    50,000 a second, latency from the time each was due
+  sudo qanat load http http://10.5.0.7/ -c 8 --interface eth1 --vlan 5 --source 10.5.0.8
   qanat load http http://127.0.0.1:8080/ -c 8 --kernel          over kernel sockets: no root, any server")]
 struct HttpArguments {
     /// URLs of one server, asked for in turn; with --mix one base URL
@@ -79,6 +80,12 @@ struct HttpArguments {
     /// How many addresses to pick where they may be picked (a veth device): each has 55,000 ports
     #[arg(long, value_name = "COUNT", default_value_t = 4)]
     sources: usize,
+    /// Attach to this interface, in the VLAN named by --vlan
+    #[arg(long, value_name = "NAME", requires = "vlan", conflicts_with = "kernel")]
+    interface: Option<String>,
+    /// The 802.1Q VLAN of --interface that the server is in; with a free address there by --source
+    #[arg(long, value_name = "ID", requires_all = ["interface", "source"], value_parser = clap::value_parser!(u16).range(1..=4_094))]
+    vlan: Option<u16>,
     /// Use kernel sockets: works for any server, and saturates sooner
     #[arg(long)]
     kernel: bool,
@@ -91,6 +98,13 @@ struct HttpArguments {
     /// The report as JSON
     #[arg(long)]
     json: bool,
+}
+
+impl HttpArguments {
+    fn in_vlan(&self) -> Option<attach::Vlan> {
+        let (interface, identifier) = (self.interface.clone()?, self.vlan?);
+        Some(attach::Vlan { interface, identifier })
+    }
 }
 
 /// Runs a load generator.
@@ -132,7 +146,8 @@ fn run_http(arguments: &HttpArguments) -> Result<(), String> {
     } else {
         let namespace = namespace(arguments.netns.as_deref())?;
         let mut attached =
-            attach::attach(&mut plan, arguments.sources, namespace.as_ref()).map_err(|error| error.to_string())?;
+            attach::attach(&mut plan, arguments.sources, namespace.as_ref(), arguments.in_vlan().as_ref())
+                .map_err(|error| error.to_string())?;
         announce(&printer, &plan, "our own TCP");
         native::run(&mut attached.runtime, plan, &stop, &mut observe)
     };

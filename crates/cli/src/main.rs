@@ -3,6 +3,7 @@
 //! Exit codes: 0 done, 1 could not do it (the message names the place and the remedy), 2 wrong usage.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod attach;
 mod bench;
 mod control;

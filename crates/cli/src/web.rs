@@ -1,5 +1,6 @@
 //! `qanat web`: a directory, served from our own TCP.
 
+use crate::addresses::AddressWatch;
 use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
 use crate::report::stack_report;
@@ -29,9 +30,11 @@ const REFUSALS: usize = 256;
 Examples:
   sudo qanat web ./site                              at http://10.77.0.2/, on a virtual interface of its own
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --gateway 192.0.2.1
+  sudo qanat web ./site --interface eth1 --vlan 5 --address 10.5.0.7/24
+  sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
-         USR1: list connections and counters on standard error.")]
+         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
 pub struct Arguments {
     /// Directory to serve
     directory: PathBuf,
@@ -100,7 +103,9 @@ impl Arguments {
             Copy::PerSend => CopyMode::PerSend,
         };
         // Ready frames must fit the longer header if IPv6 is served too.
-        if attachment.addresses().iter().any(std::net::IpAddr::is_ipv6) {
+        if attachment.addresses().iter().any(std::net::IpAddr::is_ipv6)
+            || attachment.config().autoconfiguration.is_some()
+        {
             config.packet_overhead = 72;
         }
         config.memory_bytes_max = self.memory << 20;
@@ -148,12 +153,14 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
     announce(&printer, &arguments, &urls, &attachment);
     let mut meter = Meter::new();
+    let mut watch = AddressWatch::new(&attachment.addresses());
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
         meter.show(&printer, &service.figures(), runtime);
+        watch.show(&printer, runtime);
         if report.swap(false, Ordering::Acquire) {
             // By a thread of its own: standard error may block, the data path must not.
-            let text = stack_report(runtime);
+            let text = stack_report(runtime, Some(&attachment));
             std::thread::spawn(move || eprint!("{text}"));
         }
     });

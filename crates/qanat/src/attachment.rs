@@ -8,13 +8,13 @@
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
-use qanat_control::filter::{Ports, Prefix, Service};
+use qanat_control::filter::{Addresses, Ports, Service};
 use qanat_control::protocol::VnicWish;
-use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule};
+use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
 use qanat_nic::{AfXdp, DeviceError, MemoryPlan};
-use qanat_stack::Config;
+use qanat_stack::{Autoconfiguration, Config, DuplicateAddressDetection};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -92,6 +92,18 @@ impl From<ClientError> for AttachError {
     }
 }
 
+/// What is believed of IPv6 router advertisements. The kernel gets them too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum RouterAdvertisements {
+    /// Nothing.
+    #[default]
+    Ignore,
+    /// That a router is there.
+    Routers,
+    /// That, and prefixes to form addresses from (RFC 4862), stable ones that tell nothing of the device (RFC 7217).
+    Addresses,
+}
+
 /// What to attach.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
@@ -117,6 +129,13 @@ pub struct AttachOptions {
     pub mode: Mode,
     /// With a veth of our own: process the kernel's receive side in batches in a kernel thread.
     pub threaded: bool,
+    /// The 802.1Q VLAN to be in, 1 to 4094, on an interface that is there already; `None`: untagged frames.
+    pub vlan: Option<u16>,
+    /// What router advertisements are good for.
+    pub router_advertisements: RouterAdvertisements,
+    /// Whether IPv6 addresses are put on trial (RFC 4862 section 5.4). `None`: on an interface that is there already they
+    /// are, on one of our own nobody else can have them.
+    pub duplicate_address_detection: Option<DuplicateAddressDetection>,
     /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
     pub control: Option<PathBuf>,
 }
@@ -136,6 +155,9 @@ impl AttachOptions {
             services: Vec::new(),
             mode: Mode::Auto,
             threaded: false,
+            vlan: None,
+            router_advertisements: RouterAdvertisements::default(),
+            duplicate_address_detection: None,
             control: None,
         }
     }
@@ -169,16 +191,28 @@ impl Attachment {
         let mut config = Config::new(options.address.0, options.address.1);
         config.addresses.clone_from(&addresses);
         config.gateways.extend(options.gateway);
-        let attach = |rules: Vec<Rule>| AttachConfig {
+        config.vlan = options.vlan;
+        match options.router_advertisements {
+            RouterAdvertisements::Ignore => {}
+            RouterAdvertisements::Routers => config.accept_router_advertisements = true,
+            RouterAdvertisements::Addresses => config.autoconfiguration = Some(autoconfiguration()),
+        }
+        config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or_default();
+        config.multicast_listener_reports =
+            options.interface.is_some() || options.router_advertisements == RouterAdvertisements::Addresses;
+        let all_nodes = config.multicast_listener_reports || config.accept_router_advertisements;
+        let attach = |rules: Vec<Rule>, shared: bool| AttachConfig {
             interface: options.interface.clone().unwrap_or_default(),
             namespace: options.namespace.clone(),
             queues: options.queues,
             rules,
+            vlan: options.vlan,
+            all_nodes: all_nodes && !shared,
             mode: options.mode,
             ..AttachConfig::default()
         };
         if let Some(name) = &options.interface {
-            let (kernel, gateway) = kernel_view(name, options.namespace.as_ref(), options.address.0.is_ipv4());
+            let (kernel, gateway) = kernel_view(name, options);
             // As the kernel would go, unless told otherwise.
             if config.gateways.is_empty() {
                 config.gateways.extend(gateway);
@@ -187,10 +221,26 @@ impl Attachment {
             let rule = |(address, _): &(IpAddr, u8)| {
                 if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
             };
-            let interface = Interface::attach(attach(addresses.iter().map(rule).collect()))?;
+            let rules = addresses.iter().map(rule).collect();
+            if config.shared_address && config.autoconfiguration.is_some() {
+                let reason = format!("{} is the kernel's, which finds its addresses itself", options.address.0);
+                return Err(DeviceError::Invalid { reason }.into());
+            }
+            // Somebody else may be on that link.
+            let default = DuplicateAddressDetection::On;
+            config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or(default);
+            let interface = Interface::attach(attach(rules, config.shared_address))?;
             return Ok(Attachment::own(interface, None, config));
         }
+        if options.vlan.is_some() {
+            let reason = "a VLAN is one of an interface: name it with --interface".to_owned();
+            return Err(DeviceError::Invalid { reason }.into());
+        }
         if let Some(socket) = &options.control {
+            if options.router_advertisements != RouterAdvertisements::Ignore {
+                let reason = "a daemon's device has the addresses the daemon gave it: without it by --direct, as root";
+                return Err(DeviceError::Invalid { reason: reason.to_owned() }.into());
+            }
             return Attachment::handed(socket, options, addresses, config);
         }
         let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
@@ -216,7 +266,8 @@ impl Attachment {
             ..VethConfig::default()
         })?;
         let rules = addresses.iter().map(|(address, _)| Rule::whole(*address)).collect();
-        let interface = veth.attach(AttachConfig { namespace: None, interface: String::new(), ..attach(rules) })?;
+        let interface =
+            veth.attach(AttachConfig { namespace: None, interface: String::new(), ..attach(rules, false) })?;
         Ok(Attachment::own(interface, Some(veth), config))
     }
 
@@ -244,7 +295,7 @@ impl Attachment {
         }
         let name = std::env::args().take(2).skip(1).collect::<String>();
         let (queues, mtu) = (options.queues, options.mtu);
-        let wish = VnicWish { name, addresses, queues, mtu, services, persistent: false };
+        let wish = VnicWish { name, addresses, queues, mtu, services, ..VnicWish::default() };
         let vnic = Session::connect(socket)?.create_vnic(wish)?;
         let status = vnic.status();
         if config.gateways.is_empty() {
@@ -319,6 +370,31 @@ impl Attachment {
         Attachment::open(&options)
     }
 
+    /// Attaches a client in a VLAN, with addresses of its own on `target`'s prefix (of 24 or 64 bits).
+    ///
+    /// # Errors
+    /// [`AttachError`], with the remedy.
+    pub fn towards_in_vlan(
+        target: IpAddr,
+        sources: &[IpAddr],
+        interface: &str,
+        vlan: u16,
+        namespace: Option<&Namespace>,
+    ) -> Result<Attachment, AttachError> {
+        let length = if target.is_ipv4() { 24 } else { 64 };
+        let Some((first, rest)) = sources.split_first() else {
+            return Err(AttachError::SourceNeeded { interface: interface.to_owned() });
+        };
+        let mut options = AttachOptions::new(*first, length);
+        options.more_addresses = rest.iter().map(|source| (*source, length)).collect();
+        options.interface = Some(interface.to_owned());
+        options.namespace = namespace.cloned();
+        options.vlan = Some(vlan);
+        // Who names a free address knows it to be free; a load of seconds shouldn't wait for two to be told so.
+        options.duplicate_address_detection = Some(DuplicateAddressDetection::Off);
+        Attachment::open(&options)
+    }
+
     /// A client's VNIC of the daemon that has `target`'s.
     fn beside(target: IpAddr, sources: &[IpAddr], count: usize) -> Result<Attachment, AttachError> {
         let socket = default_socket();
@@ -328,7 +404,7 @@ impl Attachment {
             Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
         };
         let holds = |(address, length): &(IpAddr, u8)| {
-            Prefix::new(*address, *length).is_some_and(|prefix| prefix.contains(Prefix::host(target)))
+            Addresses::prefix(*address, *length).is_some_and(|prefix| prefix.contains(Addresses::host(target)))
         };
         let none = || AttachError::NoPrefix { interface: "of the control plane".to_owned(), target };
         let (base, length) = limits.addresses.iter().filter_map(prefix).find(holds).ok_or_else(none)?;
@@ -393,6 +469,14 @@ impl Attachment {
         }
     }
 
+    /// What the XDP program did so far; `None`: it is the daemon's (`qanat status`).
+    pub fn verdicts(&self) -> Option<Verdicts> {
+        match &self.device {
+            Device::Own(interface, _) => interface.verdicts().ok(),
+            Device::Handed(_) => None,
+        }
+    }
+
     /// The stack configuration: addresses, gateway, whether the address is shared.
     pub fn config(&self) -> &Config {
         &self.config
@@ -404,16 +488,38 @@ impl Attachment {
     }
 }
 
-/// What the kernel has on `interface`: its addresses, and the next hop of its default route if that leads through it.
-fn kernel_view(interface: &str, namespace: Option<&Namespace>, ipv4: bool) -> (Vec<(IpAddr, u8)>, Option<IpAddr>) {
+/// RFC 7217's secret of this machine: with the identity it has, so that addresses are the same after a restart. Without
+/// one they are new at each start.
+fn autoconfiguration() -> Autoconfiguration {
+    let identity = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let parse = |text: &str| u128::from_str_radix(text, 16).ok().filter(|_| text.len() == 32);
+    let secret = match parse(identity.trim()) {
+        Some(identity) => identity.to_be_bytes(),
+        None => {
+            let mut secret = [0; 16];
+            let random = crate::entropy().unwrap_or_default();
+            secret.copy_from_slice(&random[..16]);
+            secret
+        }
+    };
+    Autoconfiguration { secret }
+}
+
+/// What the kernel has on `interface` (in a VLAN: on whichever interface has our address): its addresses, and the next hop
+/// of its default route if that leads through it.
+fn kernel_view(interface: &str, options: &AttachOptions) -> (Vec<(IpAddr, u8)>, Option<IpAddr>) {
+    let (namespace, ipv4) = (options.namespace.as_ref(), options.address.0.is_ipv4());
     // Any address off every local prefix asks for the default route; nothing is sent there (RFC 5737, RFC 3849).
     let elsewhere: IpAddr =
         if ipv4 { Ipv4Addr::new(203, 0, 113, 1).into() } else { Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into() };
     let look = || -> io::Result<_> {
-        let link = link::link(interface)?;
-        let through_it = |route: &link::Route| route.interface_index == link.index;
+        let index = match options.vlan {
+            None => link::link(interface)?.index,
+            Some(_) => link::owner_of(options.address.0)?.ok_or(io::ErrorKind::NotFound)?,
+        };
+        let through_it = |route: &link::Route| route.interface_index == index;
         let gateway = link::route_to(elsewhere).ok().filter(through_it).and_then(|route| route.gateway);
-        Ok((link::addresses(link.index)?, gateway))
+        Ok((link::addresses(index)?, gateway))
     };
     let found = match namespace {
         Some(namespace) => namespace.within(look).and_then(|found| found),

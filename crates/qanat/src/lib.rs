@@ -13,13 +13,13 @@ mod service;
 mod spin;
 mod wait_set;
 
-pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP};
+pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements};
 pub use bytes::Bytes;
 pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
 pub use qanat_stack::{
-    self as stack, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId, Event, Fill, Keepalive,
-    ListenOptions, ListenerId, Source, TimerId, UdpSocketId,
+    self as stack, AddressState, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId,
+    DuplicateAddressDetection, Event, Fill, Keepalive, ListenOptions, ListenerId, Source, TimerId, UdpSocketId,
 };
 pub use qanat_wire as wire;
 pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};

@@ -4,7 +4,7 @@ use crate::Figures;
 use qanat::nic::breakdown::{Phase, span};
 use qanat::{Bytes, Chunk, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// What to echo.
 #[derive(Clone, Copy, Debug)]
@@ -91,13 +91,17 @@ impl EchoService {
 
 impl Service for EchoService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
-        let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), self.config.port);
-        let failed = |error: qanat::CommandError| format!("port {}: {error}", local.port());
-        if self.config.udp {
-            context.bind_udp(local).map_err(failed)?;
-        }
-        if self.config.tcp {
-            context.listen(local, ListenOptions::default()).map_err(failed)?;
+        let port = self.config.port;
+        let failed = |error: qanat::CommandError| format!("port {port}: {error}");
+        // The stack's unspecified addresses stand for one family each.
+        for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
+            let local = SocketAddr::new(address, port);
+            if self.config.udp {
+                context.bind_udp(local).map_err(failed)?;
+            }
+            if self.config.tcp {
+                context.listen(local, ListenOptions::default()).map_err(failed)?;
+            }
         }
         Ok(())
     }

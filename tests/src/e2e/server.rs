@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const START_PATIENCE: Duration = Duration::from_secs(15);
@@ -18,6 +19,7 @@ pub struct Server {
     lines: Receiver<String>,
     serving: Value,
     seen: Vec<String>,
+    errors: Arc<Mutex<String>>,
 }
 
 /// What a server said when it had stopped.
@@ -48,10 +50,11 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let lines = read_lines(child.stdout.take());
-        let mut server = Server { child, lines, serving: Value::Null, seen: Vec::new() };
+        let mut server = Server { child, lines, serving: Value::Null, seen: Vec::new(), errors: Arc::default() };
         match server.wait_for("serving", START_PATIENCE) {
             Some(serving) => {
                 server.serving = serving;
+                server.collect_errors();
                 Ok(server)
             }
             None => {
@@ -123,6 +126,43 @@ impl Server {
             }
             assert!(start.elapsed() < Duration::from_secs(30), "{what}: never; last {figures}");
         }
+    }
+
+    /// What it wrote to standard error since it serves.
+    pub fn errors(&self) -> String {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn collect_errors(&mut self) {
+        let (errors, stderr) = (Arc::clone(&self.errors), self.child.stderr.take());
+        std::thread::spawn(move || {
+            for line in stderr.map(BufReader::new).into_iter().flat_map(BufRead::lines).map_while(Result::ok) {
+                errors.lock().unwrap_or_else(PoisonError::into_inner).push_str(&(line + "\n"));
+            }
+        });
+    }
+
+    /// The first line about `event`, said already or within `patience`, that `wanted` likes.
+    ///
+    /// # Panics
+    /// None comes.
+    pub fn said(&mut self, event: &str, patience: Duration, wanted: impl Fn(&Value) -> bool) -> Value {
+        let fits = |line: &String| {
+            let value: Value = serde_json::from_str(line).unwrap_or(Value::Null);
+            (value["event"] == event && wanted(&value)).then_some(value)
+        };
+        if let Some(value) = self.seen.iter().find_map(fits) {
+            return value;
+        }
+        let deadline = Instant::now() + patience;
+        while let Ok(line) = self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            let found = fits(&line);
+            self.seen.push(line);
+            if let Some(value) = found {
+                return value;
+            }
+        }
+        panic!("no {event} as wanted within {patience:?}; said {:?}", self.seen);
     }
 
     /// Stops it gracefully, and returns its accounts.

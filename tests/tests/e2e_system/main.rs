@@ -4,6 +4,8 @@
 
 mod browser;
 mod curl;
+mod ethernet;
 mod hostile;
 mod lifecycle;
 mod load;
+mod statistics;

@@ -1,0 +1,51 @@
+//! What an operator sees of a running server: `ss -i` and `nstat` by a signal.
+
+use qanat_tests::e2e::{Pages, Program, Server, eventually, scenario};
+use rustix::process::Signal;
+use std::time::Duration;
+
+#[test]
+fn connections_and_counters_by_signal() {
+    scenario(|| {
+        let pages = Pages::new().with("large", Pages::pattern(20 << 20));
+        let mut server = Server::start(&[pages.argument(), "--also", "fd77::2/64"]);
+        let url = server.url("/large");
+        let _slow = Program::new("curl").arguments(["-sS", "--limit-rate", "200K", "-o", "/dev/null", &url]).start();
+        server.figures_when("the download has begun", |figures| figures["web"]["requests"] == 1);
+        server.signal(Signal::USR1);
+        let every = "a report of everything";
+        eventually(every, Duration::from_secs(10), || server.errors().contains("device_transmit_doorbells"));
+        let report = server.errors();
+        println!("{report}");
+        let line = report.lines().find(|line| line.starts_with("ESTABLISHED")).expect("the download");
+        assert!(line.contains("10.77.0.2:80 10.77.0.1:"), "{line}");
+        for what in [
+            " rtt:",
+            " minrtt:",
+            " rto:",
+            " mss:1448 ",
+            " wscale:",
+            " cwnd:",
+            " ssthresh:",
+            " in_flight:",
+            " retransmitted:",
+            " sacked:",
+            " lost:",
+            " bytes_acked:",
+            " segments_out:",
+            " ts",
+            " sack",
+            "cubic",
+            "address 10.77.0.2/24 usable",
+            "address fd77::2/64 usable",
+            "neighbour 10.77.0.1 ",
+            "tcp_accepted ",
+            "receive_frames ",
+            "device_receive_frames ",
+            "steering_taken_address ",
+            "steering_taken_arp ",
+        ] {
+            assert!(report.to_lowercase().contains(what), "{what} is not in\n{report}");
+        }
+    });
+}
