@@ -6,7 +6,7 @@ use qanat::control::client::{FilterHandle, Session, VnicHandle};
 use qanat::control::filter::{Accepted, Addresses, Direction, FilterFlags, Level, Ports};
 use qanat::control::protocol::VnicWish;
 use qanat::nic::{AfXdp, Vnic};
-use qanat_tests::e2e::scenario;
+use qanat_tests::e2e::{scenario, workspace};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -243,6 +243,49 @@ fn a_card_gives_back_what_it_took() {
             assert!(start.elapsed() < Duration::from_secs(2), "a closed card goes");
         }
         send(&mut out, &[datagram(&sender, 2, to, 3, 1, 7)]);
+        assert_eq!(arrivals(&mut seen).len(), 1);
+    });
+}
+
+/// Has a card of `user` try to take what is for 10.77.0.3, by a filter of that address.
+fn takes(control: &Control, user: u32) -> String {
+    let script = format!(
+        "import socket, sys\n\
+         sys.path.insert(0, {:?})\n\
+         sys.dont_write_bytecode = True\n\
+         from card import Refused, as_user, ask, wish\n\
+         session = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)\n\
+         as_user({user}, lambda: session.connect({:?}))\n\
+         card = socket.socket(fileno=ask(session, {{'create-vnic': wish(4)}})[1][0])\n\
+         volume = {{'local': '10.77.0.3', 'service': 'udp/7', 'peer': 'any', 'peer_ports': 'any'}}\n\
+         made = {{'create-filter': {{'direction': 'receive', 'filters': [volume]}}}}\n\
+         handle = ask(session, made)[1][0]\n\
+         try:\n\
+         \x20   ask(card, {{'assign': {{'queue': None}}}}, [handle])\n\
+         \x20   print('taken')\n\
+         except Refused as refused:\n\
+         \x20   print(refused)\n",
+        workspace().join("tests/tests/hostile_control"),
+        control.socket
+    );
+    let output = std::process::Command::new("python3").args(["-c", &script]).output().expect("python");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn another_users_packets_are_not_to_be_taken() {
+    scenario(|| {
+        let control = Control::generous();
+        let (victim, mut seen) = card(&control, 3, &["udp/7"]);
+        assert_eq!(takes(&control, 0), "taken\n", "one's own may be");
+        let start = Instant::now();
+        while control.vnics().len() > 1 {
+            assert!(start.elapsed() < Duration::from_secs(2), "a dead client's card goes");
+        }
+        assert!(takes(&control, 65_534).contains("another user's"), "another's not");
+        let (sender, mut out) = card(&control, 2, &["udp"]);
+        send(&mut out, &[datagram(&sender, 2, victim.status().mac, 3, 1, 5)]);
         assert_eq!(arrivals(&mut seen).len(), 1);
     });
 }
