@@ -197,16 +197,18 @@ impl Service for Datagrams {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).map_err(|error| error.to_string())?;
         self.socket = Some(socket);
-        for _ in 0..DATAGRAMS {
-            let _ = context.send_to(socket, SocketAddr::new(SERVER, PORT), &self.payload);
-        }
+        // One, until the neighbour is known: only a few wait for that. The others follow it.
+        let _ = context.send_to(socket, SocketAddr::new(SERVER, PORT), &self.payload);
         Ok(())
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         if let Event::Datagram { socket, peer, .. } = event {
+            let count = if self.back == 0 { DATAGRAMS } else { 1 };
             self.back += 1;
-            let _ = context.send_to(socket, peer, &self.payload);
+            for _ in 0..count {
+                let _ = context.send_to(socket, peer, &self.payload);
+            }
         }
     }
 }

@@ -36,6 +36,9 @@ pub struct Config {
     pub listeners_max: usize,
     /// UDP sockets.
     pub udp_sockets_max: usize,
+    /// Pairs of addresses whose path (next hop, its Ethernet address, the socket) is remembered from packet to packet, 64
+    /// bytes each; 0: none, all is decided anew for each packet.
+    pub remembered_paths_max: usize,
     /// Service timers.
     pub timers_max: usize,
     /// Receive frames that unread and out-of-order data of all connections together may hold; 0: three quarters of the
@@ -62,6 +65,7 @@ impl Config {
             time_wait_max: 16_384,
             listeners_max: 64,
             udp_sockets_max: 64,
+            remembered_paths_max: 2_048,
             timers_max: 65_536,
             receive_frames_held_max: 0,
             tcp: TcpConfig::default(),

@@ -56,12 +56,27 @@ handle! {
 #[derive(Debug)]
 pub struct Chunk {
     frame: Frame,
+    /// The ones'-complement sum of the bytes as of [`raw_sum_from`](qanat_wire::checksum::raw_sum_from), if it was taken:
+    /// who sends them on need not take it again. 0: it was not, or the bytes are all zero.
+    sum: u32,
 }
 
 impl Chunk {
     /// The data of `frame` as received bytes.
     pub fn new(frame: Frame) -> Chunk {
-        Chunk { frame }
+        Chunk { frame, sum: 0 }
+    }
+
+    /// The same, with the sum of the bytes; see the field.
+    #[inline(always)]
+    pub(crate) fn summed(frame: Frame, sum: u32) -> Chunk {
+        Chunk { frame, sum }
+    }
+
+    /// The sum of the bytes; see the field.
+    #[inline(always)]
+    pub(crate) fn sum(&self) -> u32 {
+        self.sum
     }
 
     /// The bytes.
@@ -84,14 +99,17 @@ impl Chunk {
     /// Drops up to `count` bytes at the front (overlap with bytes already delivered).
     pub fn trim_front(&mut self, count: usize) {
         self.frame.trim_front(count);
+        self.sum = 0;
     }
 
     /// Shortens to at most `length` bytes.
     pub fn truncate(&mut self, length: usize) {
         self.frame.truncate(length);
+        self.sum = 0;
     }
 
     /// The frame, its data the received bytes.
+    #[inline(always)]
     pub(crate) fn into_frame(self) -> Frame {
         self.frame
     }
@@ -101,6 +119,7 @@ impl Chunk {
         if let Some(target) = self.frame.bytes_mut().get_mut(offset..offset + bytes.len()) {
             target.copy_from_slice(bytes);
         }
+        self.sum = 0;
     }
 }
 

@@ -39,6 +39,20 @@ impl Received {
     }
 }
 
+/// Whether a layer-4 checksum field need not be right: the device saw to it, or a peer on this machine left it to its own.
+#[inline(always)]
+pub(crate) fn checksum_may_be_partial(
+    receive_checksum: ReceiveChecksum,
+    field: u16,
+    pseudo_header_sum: impl FnOnce() -> u16,
+) -> bool {
+    match receive_checksum {
+        ReceiveChecksum::Verify => false,
+        ReceiveChecksum::AcceptPartial => field == pseudo_header_sum(),
+        ReceiveChecksum::Trust => true,
+    }
+}
+
 impl Stack {
     /// Takes a batch of frames from the device, each to completion. Returns how many; events wait in
     /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
@@ -48,7 +62,13 @@ impl Stack {
         let mut tail = std::mem::take(&mut self.tail);
         {
             let mut frames = batch.drain(..);
-            while let Some(frame) = frames.next() {
+            while let Some(frame) = frames.as_slice().first() {
+                let known = self.input_remembered(now, frame);
+                let Some(frame) = frames.next() else { break };
+                if let Some(known) = known {
+                    self.deliver_remembered(known, frame);
+                    continue;
+                }
                 let mut continues = frame.continues();
                 while continues {
                     let Some(next) = frames.next() else { break };
@@ -65,6 +85,7 @@ impl Stack {
     }
 
     /// Takes one packet: `frame`, and in `tail` the frames it goes on in.
+    #[inline(never)]
     pub(crate) fn input(&mut self, now: Time, vnic: &mut dyn Vnic, frame: Frame, tail: &mut Vec<Frame>) {
         self.network.counters.receive_frames += 1;
         let Ok(ethernet) = ethernet::Frame::parse(frame.bytes()) else {
@@ -335,11 +356,7 @@ impl Stack {
     /// Whether a layer-4 checksum field is one that a peer on this machine left for its device to finish.
     #[inline]
     pub(crate) fn checksum_may_be_partial(&self, field: u16, pseudo_header_sum: u16) -> bool {
-        match self.receive_checksum {
-            ReceiveChecksum::Verify => false,
-            ReceiveChecksum::AcceptPartial => field == pseudo_header_sum,
-            ReceiveChecksum::Trust => true,
-        }
+        checksum_may_be_partial(self.receive_checksum, field, || pseudo_header_sum)
     }
 
     /// The sum over the rest of a packet's layer-4 bytes, in the frames after the first.

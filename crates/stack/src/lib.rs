@@ -13,6 +13,7 @@
 mod autoconfiguration;
 mod config;
 mod counters;
+mod datagram_path;
 mod default_router;
 mod demultiplex;
 mod duplicate_address;
@@ -25,6 +26,7 @@ mod multicast_listener;
 mod neighbour;
 mod network;
 mod passive_open;
+mod path;
 mod payload;
 mod rate_limit;
 mod reassembly;

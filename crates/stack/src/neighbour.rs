@@ -23,6 +23,8 @@ const REQUESTS_MAX: u8 = 3;
 const REACHABLE: Duration = Duration::from_secs(30);
 /// A confirmed address is not replaced for this long.
 const LOCK: Duration = Duration::from_secs(1);
+/// The use of an address is noted at least so often: what goes when the table is full is decided by it.
+const USE_NOTED: Duration = Duration::from_secs(1);
 /// Frames kept per unresolved neighbour; the oldest goes first (RFC 1122 section 2.3.2.2 asks for at least one).
 const PENDING_MAX: usize = 4;
 /// Entries looked at to find one to evict.
@@ -60,6 +62,11 @@ pub(crate) struct NeighbourHint {
     generation: u32,
 }
 
+impl NeighbourHint {
+    /// No place.
+    pub(crate) const NONE: NeighbourHint = NeighbourHint { slot: u32::MAX, generation: 0 };
+}
+
 /// What to do about a neighbour whose timer expired.
 pub(crate) enum Retry {
     /// Nothing: it is resolved, or gone.
@@ -84,6 +91,8 @@ pub(crate) struct Neighbours {
     /// Where the search for something to evict goes on.
     hand: u32,
     limit: u32,
+    /// Changes of addresses that were known: replaced, or gone.
+    pub(crate) version: u64,
 }
 
 impl Neighbours {
@@ -93,6 +102,7 @@ impl Neighbours {
             by_address: HashMap::with_capacity_and_hasher(limit as usize, Keyed(key.0, key.1)),
             hand: 0,
             limit,
+            version: 0,
         }
     }
 
@@ -168,7 +178,27 @@ impl Neighbours {
         if let Some((_, _, slot)) = victim
             && let Some(neighbour) = self.entries.remove(slot)
         {
+            self.version += 1;
             self.by_address.remove(&neighbour.address);
+        }
+    }
+
+    /// Until when a known address may be used without [`resolve`](Neighbours::resolve), while `version` stays the same: it is
+    /// to be asked for again when its confirmation is due, and to count as used at least every [`USE_NOTED`]. `None`: not
+    /// known.
+    pub(crate) fn fresh_until(&self, now: Time, hint: NeighbourHint) -> Option<Time> {
+        let neighbour = self.entries.get(hint.slot as usize, hint.generation)?;
+        neighbour.mac?;
+        Some((neighbour.confirmed + REACHABLE).min(now + USE_NOTED))
+    }
+
+    /// A packet came from the known address of a neighbour that is learnt by what it sends: what
+    /// [`learn`](Neighbours::learn) does about it.
+    #[inline]
+    pub(crate) fn confirm(&mut self, now: Time, hint: NeighbourHint) {
+        if let Some(neighbour) = self.entries.get_mut(hint.slot as usize, hint.generation) {
+            neighbour.confirmed = now;
+            neighbour.requests = 0;
         }
     }
 
@@ -208,6 +238,7 @@ impl Neighbours {
         if !accept {
             return Vec::new();
         }
+        self.version += u64::from(neighbour.mac.is_some_and(|known| known != mac));
         neighbour.mac = Some(mac);
         neighbour.confirmed = now;
         neighbour.requests = 0;
@@ -230,6 +261,7 @@ impl Neighbours {
         }
         let address = neighbour.address;
         let lost = neighbour.pending.len();
+        self.version += 1;
         self.entries.remove(hint.slot);
         self.by_address.remove(&address);
         Retry::Failed(address, lost)

@@ -6,6 +6,7 @@ use crate::counters::Counters;
 use crate::duplicate_address::{AddressState, Detection, Trial};
 use crate::multicast_listener::MulticastListener;
 use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
+use crate::path::{AddressPair, Paths};
 use crate::rate_limit::RateLimiter;
 use crate::routes::Routes;
 use crate::vlan;
@@ -51,6 +52,7 @@ pub(crate) struct Network {
     pub(crate) link: Link,
     pub(crate) routes: Routes,
     pub(crate) neighbours: Neighbours,
+    pub(crate) paths: Paths,
     pub(crate) counters: Counters,
     /// Own addresses are the kernel's too: neighbours are learnt from what they send, never asked for.
     pub(crate) shared_address: bool,
@@ -198,6 +200,12 @@ impl Network {
             autoconfigured: Autoconfigured::new(config.autoconfiguration.filter(|_| !config.shared_address)),
             listener: MulticastListener::new(config.multicast_listener_reports && !config.shared_address, key.1),
             neighbours: Neighbours::new(NEIGHBOURS_MAX, key),
+            // Of tagged frames nothing is remembered: the tag is looked at for each.
+            paths: Paths::new(
+                if vlan == 0 { config.remembered_paths_max } else { 0 },
+                key.0.rotate_left(32) ^ key.1,
+                link.mac,
+            ),
             counters: Counters::default(),
             shared_address: config.shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
@@ -224,13 +232,16 @@ impl Network {
     /// Hands a finished frame to the device.
     #[inline]
     pub(crate) fn transmit(&mut self, vnic: &mut dyn Vnic, buffer: TransmitBuffer, options: TransmitOptions) -> bool {
-        let sent = vnic.transmit(buffer, options).is_ok();
-        if sent {
-            self.counters.transmit_frames += 1;
-        } else {
-            self.counters.transmit_ring_full += 1;
+        match vnic.transmit(buffer, options) {
+            Ok(()) => {
+                self.counters.transmit_frames += 1;
+                true
+            }
+            Err(_) => {
+                self.counters.transmit_ring_full += 1;
+                false
+            }
         }
-        sent
     }
 
     /// Sends a layer-4 packet (complete with checksum, in one frame) to its next hop, or keeps it until the neighbour
@@ -269,7 +280,13 @@ impl Network {
             return;
         }
         match mac {
-            Some(_) => {
+            Some(mac) => {
+                // Not for what strangers can have us send without a socket: a flood must not push others out.
+                if let (IpAddr::V4(local), IpAddr::V4(remote), Protocol::UDP) =
+                    (meta.source, meta.destination, meta.protocol)
+                {
+                    self.remember_path(now, AddressPair::new(remote, local), hint, mac);
+                }
                 self.transmit(vnic, TransmitBuffer::Owned(frame), options);
             }
             None => self.wait(hint, frame, options),

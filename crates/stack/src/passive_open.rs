@@ -233,8 +233,7 @@ impl Stack {
             timestamp_offset: half.timestamp_offset,
             maximum_segment: half.local_segment,
         };
-        let make =
-            || Slot::new(key, next_hop, Connection::from_half_open(&open, half, segment, &mut env!(self, now)));
+        let make = || Slot::new(key, next_hop, Connection::from_half_open(&open, half, segment, &mut env!(self, now)));
         if self.transport.connections.insert_with(make).is_none() || !self.enter_connection(slot, predecessor) {
             return false;
         }

@@ -51,6 +51,10 @@ pub(crate) struct Routes {
     gateway_v4: Option<Ipv4Addr>,
     gateway_v6: Option<Ipv6Addr>,
     pub(crate) routers: DefaultRouters,
+    /// The only IPv4 address, as most hosts have it: the source of all that is sent. Unspecified: none, or more.
+    sole_v4: Ipv4Addr,
+    /// Changes of own addresses. (Routers learnt are of IPv6 and nowhere remembered.)
+    pub(crate) version: u64,
 }
 
 impl Routes {
@@ -65,7 +69,27 @@ impl Routes {
             IpAddr::V6(v6) => Some(*v6),
             IpAddr::V4(_) => None,
         });
-        Routes { interfaces, gateway_v4, gateway_v6, routers }
+        let mut routes =
+            Routes { interfaces, gateway_v4, gateway_v6, routers, sole_v4: Ipv4Addr::UNSPECIFIED, version: 0 };
+        routes.find_sole_v4();
+        routes
+    }
+
+    /// An own address came, went, or is another than before.
+    fn changed(&mut self) {
+        self.version += 1;
+        self.find_sole_v4();
+    }
+
+    fn find_sole_v4(&mut self) {
+        let mut usable =
+            self.interfaces.iter().filter(|interface| interface.state.is_usable()).filter_map(|interface| {
+                match interface.address {
+                    IpAddr::V4(v4) => Some(v4),
+                    IpAddr::V6(_) => None,
+                }
+            });
+        self.sole_v4 = usable.next().filter(|_| usable.next().is_none()).unwrap_or(Ipv4Addr::UNSPECIFIED);
     }
 
     /// What is known of an own address; `None`: not ours.
@@ -77,16 +101,19 @@ impl Routes {
         for interface in self.interfaces.iter_mut().filter(|interface| interface.address == address) {
             interface.state = state;
         }
+        self.changed();
     }
 
     /// Adds an own address.
     pub(crate) fn add(&mut self, address: IpAddr, prefix_length: u8) {
         self.interfaces.push(Interface::new(address, prefix_length));
+        self.changed();
     }
 
     /// Forgets an own address and its prefix.
     pub(crate) fn remove(&mut self, address: IpAddr) {
         self.interfaces.retain(|interface| interface.address != address);
+        self.changed();
     }
 
     /// Makes an own address the last choice for what begins from now on.
@@ -94,6 +121,7 @@ impl Routes {
         if let Some(index) = self.interfaces.iter().position(|interface| interface.address == address) {
             let interface = self.interfaces.remove(index);
             self.interfaces.push(interface);
+            self.changed();
         }
     }
 
@@ -166,6 +194,18 @@ impl Routes {
         match destination {
             IpAddr::V4(_) => self.gateway_v4.map(IpAddr::V4),
             IpAddr::V6(_) => self.gateway_v6.or_else(|| self.routers.first()).map(IpAddr::V6),
+        }
+    }
+
+    /// [`source_for`](Routes::source_for) for IPv4, at once for a host with one address.
+    #[inline]
+    pub(crate) fn source_for_v4(&self, destination: Ipv4Addr) -> Option<Ipv4Addr> {
+        if self.sole_v4 != Ipv4Addr::UNSPECIFIED {
+            return Some(self.sole_v4);
+        }
+        match self.source_for(destination.into()) {
+            Some(IpAddr::V4(v4)) => Some(v4),
+            _ => None,
         }
     }
 

@@ -2,13 +2,14 @@
 
 use crate::input::Received;
 use crate::network::IpMeta;
+use crate::path::AddressPair;
 use crate::stack::{CommandError, Stack};
 use crate::{Chunk, Event, UdpSocketId};
 use qanat_nic::breakdown::{Phase, span};
-use qanat_nic::{Frame, Time, Vnic};
+use qanat_nic::{Frame, Time, TransmitBuffer, Vnic};
 use qanat_wire::ip::Protocol;
-use qanat_wire::udp;
-use std::net::SocketAddr;
+use qanat_wire::{checksum, udp};
+use std::net::{IpAddr, SocketAddr};
 
 /// A bound socket.
 pub(crate) struct UdpSocket {
@@ -37,6 +38,7 @@ impl Stack {
         if self.udp_socket_for(local).is_some() {
             return Err(CommandError::InUse);
         }
+        self.network.paths.version += 1;
         match self.udp_sockets.insert(UdpSocket { local }) {
             Ok((slot, generation)) => Ok(UdpSocketId::new(slot, generation)),
             Err(_) => Err(CommandError::Full),
@@ -50,6 +52,7 @@ impl Stack {
     pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
         self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
         self.udp_sockets.remove(socket.index() as u32);
+        self.network.paths.version += 1;
         Ok(())
     }
 
@@ -66,6 +69,31 @@ impl Stack {
         payload: &[u8],
     ) -> Result<(), CommandError> {
         let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
+        if self.remembered_path(now, &local, &peer).is_none() {
+            self.datagram_meta(local, peer, payload.len())?;
+        }
+        let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
+        let Some(bytes) = frame.append(payload.len()) else { return Err(CommandError::TooLong) };
+        // One copy: a datagram's bytes are the caller's only during this call.
+        let sum = {
+            let _copying = span(Phase::CopyIn);
+            if self.network.link.offload {
+                bytes.copy_from_slice(payload);
+                0
+            } else {
+                u32::from(checksum::copy_and_sum(payload, bytes).to_be())
+            }
+        };
+        self.send_frame_to(now, vnic, socket, peer, frame, sum)
+    }
+
+    /// What goes around a datagram of `payload_length` bytes.
+    fn datagram_meta(
+        &self,
+        local: SocketAddr,
+        peer: SocketAddr,
+        payload_length: usize,
+    ) -> Result<IpMeta, CommandError> {
         let source = if local.ip().is_unspecified() {
             self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
         } else {
@@ -75,42 +103,10 @@ impl Stack {
             return Err(CommandError::Unreachable);
         }
         let meta = IpMeta::new(source, peer.ip(), Protocol::UDP);
-        let length = udp::HEADER_LENGTH + payload.len();
-        if length + meta.header_length() > usize::from(self.network.link.mtu) {
+        if payload_length + udp::HEADER_LENGTH + meta.header_length() > usize::from(self.network.link.mtu) {
             return Err(CommandError::TooLong);
         }
-        let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
-        let Some(bytes) = frame.append(length) else { return Err(CommandError::TooLong) };
-        let header =
-            udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length: payload.len() };
-        let Some((head, body)) = bytes.split_at_mut_checked(udp::HEADER_LENGTH) else { return Ok(()) };
-        let offload = self.network.link.offload;
-        let pseudo = meta.pseudo_header_sum(length);
-        // One copy: a datagram's bytes are the caller's only during this call.
-        let sum = {
-            let _copying = span(Phase::CopyIn);
-            if offload {
-                body.copy_from_slice(payload);
-                0
-            } else {
-                qanat_wire::checksum::copy_and_sum(payload, body)
-            }
-        };
-        let written = header.emit(head).and_then(|_| {
-            if offload {
-                head[udp::CHECKSUM_OFFSET..udp::HEADER_LENGTH].copy_from_slice(&pseudo.to_be_bytes());
-                Ok(())
-            } else {
-                udp::write_checksum(head, pseudo, sum)
-            }
-        });
-        if written.is_err() {
-            return Err(CommandError::TooLong);
-        }
-        self.network.counters.udp_sent += 1;
-        let checksum_offset = offload.then_some(udp::CHECKSUM_OFFSET as u16);
-        self.network.send_with(now, vnic, meta, frame, checksum_offset);
-        Ok(())
+        Ok(meta)
     }
 
     /// Sends received bytes on, or back, in the frame they came in: headers are written before them, nothing is copied.
@@ -126,29 +122,57 @@ impl Stack {
         peer: SocketAddr,
         chunk: Chunk,
     ) -> Result<(), CommandError> {
-        let mut frame = chunk.into_frame();
+        let sum = chunk.sum();
+        let frame = chunk.into_frame();
         // What was in front of the payload is room enough, but for what came in several frames or from another device.
         if frame.headroom() < self.network.link.headroom {
             return self.send_to(now, vnic, socket, peer, frame.bytes());
         }
-        let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
-        let source = if local.ip().is_unspecified() {
-            self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
-        } else {
-            local.ip()
+        self.send_frame_to(now, vnic, socket, peer, frame, sum)
+    }
+
+    /// Sends the datagram whose payload is in `frame`; `sum`: the payload's, as in [`Chunk`].
+    #[inline(always)]
+    fn send_frame_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        mut frame: Frame,
+        sum: u32,
+    ) -> Result<(), CommandError> {
+        let local = &self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
+        let Some(options) = self.write_remembered(now, local, &peer, &mut frame, sum) else {
+            let local = *local;
+            return self.send_frame_slowly(now, vnic, local, peer, frame, sum);
         };
-        if source.is_ipv4() != peer.is_ipv4() {
-            return Err(CommandError::Unreachable);
-        }
-        let meta = IpMeta::new(source, peer.ip(), Protocol::UDP);
+        self.network.counters.udp_sent += 1;
+        self.network.transmit(vnic, TransmitBuffer::Owned(frame), options);
+        Ok(())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn send_frame_slowly(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        local: SocketAddr,
+        peer: SocketAddr,
+        mut frame: Frame,
+        sum: u32,
+    ) -> Result<(), CommandError> {
         let payload_length = frame.len();
+        let meta = self.datagram_meta(local, peer, payload_length)?;
         let length = udp::HEADER_LENGTH + payload_length;
-        if length + meta.header_length() > usize::from(self.network.link.mtu) {
-            return Err(CommandError::TooLong);
-        }
         let offload = self.network.link.offload;
         let pseudo = meta.pseudo_header_sum(length);
-        let sum = if offload { 0 } else { qanat_wire::checksum::sum(frame.bytes()) };
+        let sum = match sum {
+            _ if offload => 0,
+            0 => checksum::sum(frame.bytes()),
+            sum => checksum::native_to_big(checksum::fold(u64::from(sum))),
+        };
         let header = udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length };
         frame.set_continues(false);
         let Some(head) = frame.prepend(udp::HEADER_LENGTH) else { return Ok(()) };
@@ -218,6 +242,11 @@ impl Stack {
         frame.truncate(length);
         self.network.counters.udp_received += 1;
         let socket = UdpSocketId::new(slot, self.udp_sockets.generation(slot));
+        if let (IpAddr::V4(remote), IpAddr::V4(local)) = (meta.source, meta.destination) {
+            let confirms = self.network.shared_address && self.network.routes.is_on_link(meta.source);
+            let (addresses, version) = (AddressPair::new(remote, local), self.network.version());
+            self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms);
+        }
         self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
     }
 

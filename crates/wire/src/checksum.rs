@@ -10,14 +10,26 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Bytes per unrolled step of [`sum`].
 const STEP: usize = 64;
 
-/// Folds a wide sum to 16 bits. 2^16 ≡ 1 (mod 2^16 − 1), so adding the halves keeps the value.
+/// Folds a sum of 16-bit words to 16 bits. 2^16 ≡ 1 (mod 2^16 − 1), so adding the halves, with the carry put back, keeps the
+/// value.
 #[inline(always)]
-const fn fold(wide: u64) -> u16 {
-    let wide = (wide & 0xffff_ffff) + (wide >> 32);
-    let wide = (wide & 0xffff_ffff) + (wide >> 32);
-    let wide = (wide & 0xffff) + (wide >> 16);
-    let wide = (wide & 0xffff) + (wide >> 16);
-    wide as u16
+pub const fn fold_u32(wide: u32) -> u16 {
+    combine((wide >> 16) as u16, wide as u16)
+}
+
+/// Adds with the carry put back at the other end: 2^64 ≡ 1 (mod 2^16 − 1), so that whole words may be summed.
+#[inline(always)]
+pub const fn add_u64(a: u64, b: u64) -> u64 {
+    let (sum, carry) = a.overflowing_add(b);
+    // Can't overflow again: a carry leaves at most 2^64 − 2.
+    sum + carry as u64
+}
+
+/// Folds a sum of 64-bit words (see [`add_u64`]) to 16 bits.
+#[inline(always)]
+pub const fn fold(wide: u64) -> u16 {
+    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
+    fold_u32(half + carry as u32)
 }
 
 /// Both 32-bit halves of eight bytes in native order, added. Carries collect in the upper half of the accumulator:
@@ -51,18 +63,43 @@ fn tail(mut bytes: &[u8]) -> u64 {
 #[inline(always)]
 fn sum_short(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
-    words.iter().fold(tail(rest), |wide, word| wide + halves(word))
+    words.iter().fold(tail(rest), |wide, word| add_u64(wide, u64::from_ne_bytes(*word)))
 }
 
-/// Native-order word sums differ from big-endian ones only by a byte swap (RFC 1071, section 2 (B)).
+/// The sum of `bytes` from `start` on, in native order and folded to 32 bits only: to be added to other such sums, and
+/// folded with [`fold`] once. `start` is at least 8; `None`: more than `bytes`.
 #[inline(always)]
-const fn native_to_big(sum: u16) -> u16 {
+pub fn raw_sum_from(bytes: &[u8], start: usize) -> Option<u32> {
+    let part = bytes.get(start..)?;
+    let wide = if part.len() < STEP {
+        let (words, rest) = part.as_chunks::<8>();
+        // What is left after whole words are the last bytes of the last eight, moved to the place of the first.
+        let last = u64::from_le_bytes(*bytes.last_chunk::<8>()?);
+        let rest = (last >> 1 >> (63 - 8 * rest.len() as u32)).to_le();
+        words.iter().fold(rest, |wide, word| add_u64(wide, u64::from_ne_bytes(*word)))
+    } else {
+        wide_sum(part)
+    };
+    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
+    Some(half + carry as u32)
+}
+
+/// Native-order word sums differ from big-endian ones only by a byte swap (RFC 1071, section 2 (B)); and the other way.
+#[inline(always)]
+pub const fn native_to_big(sum: u16) -> u16 {
     u16::from_be_bytes(sum.to_ne_bytes())
 }
 
 /// Ones'-complement sum of `bytes` as big-endian 16-bit words; an odd last byte is padded with zero. Uncomplemented.
 #[inline]
 pub fn sum(bytes: &[u8]) -> u16 {
+    let wide = if bytes.len() < STEP { sum_short(bytes) } else { wide_sum(bytes) };
+    native_to_big(fold(wide))
+}
+
+/// The sum in native order, unfolded.
+#[inline(never)]
+fn wide_sum(bytes: &[u8]) -> u64 {
     let (steps, rest) = bytes.as_chunks::<STEP>();
     // Independent lanes: the compiler turns them into vector registers (two 64-bit lanes each on baseline x86-64).
     let mut lanes = [0u64; STEP / 8];
@@ -72,8 +109,7 @@ pub fn sum(bytes: &[u8]) -> u16 {
             *lane += halves(word);
         }
     }
-    let wide = lanes.iter().fold(sum_short(rest), |wide, lane| wide + lane);
-    native_to_big(fold(wide))
+    lanes.iter().fold(sum_short(rest), |wide, lane| add_u64(wide, *lane))
 }
 
 /// Copies `source` to the start of `destination` and returns the source's [`sum`], reading it once. If `destination` is
@@ -95,7 +131,7 @@ pub fn copy_and_sum(source: &[u8], destination: &mut [u8]) -> u16 {
     for (to, from) in rest_to.iter_mut().zip(rest) {
         *to = *from;
     }
-    let wide = lanes.iter().fold(sum_short(rest), |wide, lane| wide + lane);
+    let wide = lanes.iter().fold(sum_short(rest), |wide, lane| add_u64(wide, *lane));
     native_to_big(fold(wide))
 }
 

@@ -36,6 +36,24 @@ pub const fn u32_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u32 {
     u32::from_be_bytes(array_at::<AT, 4, N>(bytes))
 }
 
+/// Eight bytes from `AT` as they lie in memory: for sums, comparisons and copies, which need no order.
+#[inline(always)]
+pub const fn raw_u64_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u64 {
+    u64::from_ne_bytes(array_at::<AT, 8, N>(bytes))
+}
+
+/// Four bytes from `AT` as they lie in memory.
+#[inline(always)]
+pub const fn raw_u32_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u32 {
+    u32::from_ne_bytes(array_at::<AT, 4, N>(bytes))
+}
+
+/// Two bytes from `AT` as they lie in memory.
+#[inline(always)]
+pub const fn raw_u16_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u16 {
+    u16::from_ne_bytes(array_at::<AT, 2, N>(bytes))
+}
+
 /// Writes `field` at `AT`.
 #[inline(always)]
 pub const fn put_array_at<const AT: usize, const LENGTH: usize, const N: usize>(
@@ -66,4 +84,22 @@ pub const fn put_u16_at<const AT: usize, const N: usize>(bytes: &mut [u8; N], fi
 #[inline(always)]
 pub const fn put_u32_at<const AT: usize, const N: usize>(bytes: &mut [u8; N], field: u32) {
     put_array_at::<AT, 4, N>(bytes, field.to_be_bytes());
+}
+
+/// Writes eight bytes as they lie in memory.
+#[inline(always)]
+pub const fn put_raw_u64_at<const AT: usize, const N: usize>(bytes: &mut [u8; N], field: u64) {
+    put_array_at::<AT, 8, N>(bytes, field.to_ne_bytes());
+}
+
+/// Writes four bytes as they lie in memory.
+#[inline(always)]
+pub const fn put_raw_u32_at<const AT: usize, const N: usize>(bytes: &mut [u8; N], field: u32) {
+    put_array_at::<AT, 4, N>(bytes, field.to_ne_bytes());
+}
+
+/// Writes two bytes as they lie in memory.
+#[inline(always)]
+pub const fn put_raw_u16_at<const AT: usize, const N: usize>(bytes: &mut [u8; N], field: u16) {
+    put_array_at::<AT, 2, N>(bytes, field.to_ne_bytes());
 }

@@ -1,0 +1,257 @@
+//! Remembered paths: what was decided about a pair of addresses, so that the next packet between them needs no deciding.
+//!
+//! Whether an address is ours, where a packet to the other goes next, which Ethernet address that has, which socket a port
+//! belongs to: it is the same for packet after packet, and finding out costs several times what the packet's own headers do.
+//! So the answers are kept, in a table of fixed size, each pair of addresses in the one place its keyed hash names. This is
+//! a cache and decides nothing:
+//!
+//! * An entry is made only from what the slow way (`input`, `routes`, `neighbour`, `udp`) has just decided for a packet, and
+//!   holds nothing that a packet said of itself. A forger can push entries out, which costs the next packet the slow way.
+//! * It counts only while nothing it was made from has changed: addresses, neighbours and sockets each count their changes,
+//!   and an entry bears the sum at its making ([`Network::version`]).
+//! * A neighbour's address counts until its confirmation is due ([`Neighbours::fresh_until`]): then the slow way asks again.
+//! * What is in any way unusual (options, fragments, tags, several frames, a wrong checksum) goes the slow way, which also
+//!   counts the losses.
+//!
+//! IPv4 only, so far; IPv6 goes the slow way.
+//!
+//! [`Neighbours::fresh_until`]: crate::neighbour::Neighbours::fresh_until
+
+use crate::datagram_path::HEADERS;
+use crate::event::UdpSocketId;
+use crate::neighbour::NeighbourHint;
+use crate::network::{HOP_LIMIT, Link, Network};
+use qanat_nic::Time;
+use qanat_wire::ethernet::{self, EtherType, MacAddress};
+use qanat_wire::ip::Protocol;
+use qanat_wire::{checksum, field};
+use std::net::Ipv4Addr;
+
+/// Two IPv4 addresses as they stand in the header of a received packet, sender first, in native order: the key of a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct AddressPair(u64);
+
+impl AddressPair {
+    /// From the last eight bytes of a received header.
+    #[inline(always)]
+    pub(crate) fn received(raw: u64) -> AddressPair {
+        AddressPair(raw)
+    }
+
+    #[inline(always)]
+    pub(crate) fn new(remote: Ipv4Addr, local: Ipv4Addr) -> AddressPair {
+        let [remote, local] = [remote, local].map(|address| u64::from(u32::from_ne_bytes(address.octets())));
+        AddressPair(if cfg!(target_endian = "little") { local << 32 | remote } else { remote << 32 | local })
+    }
+
+    /// The last eight bytes of a header to send: this side first.
+    #[inline(always)]
+    fn sent(self) -> u64 {
+        self.0.rotate_left(32)
+    }
+
+    /// The sum of the four 16-bit words, unfolded.
+    fn sum(self) -> u32 {
+        (0..4).map(|word| (self.0 >> (16 * word)) as u32 & 0xffff).sum()
+    }
+}
+
+/// What is known of a pair of addresses.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(crate) struct Path {
+    addresses: AddressPair,
+    /// [`Network::version`] when it was made; 0: none.
+    version: u64,
+    /// Until when `ethernet` may be used; [`Time::ZERO`]: never.
+    fresh_until: Time,
+    /// Whom `ethernet` was learnt from.
+    hint: NeighbourHint,
+    /// The socket that datagrams to `local_port` are for, if `delivers`.
+    socket: UdpSocketId,
+    /// The Ethernet header of a packet to send: its first and its last eight bytes.
+    ethernet: [u64; 2],
+    /// The sum of the addresses' words, in native order.
+    sum: u32,
+    local_port: u16,
+    /// Datagrams from this sender to `local_port` are taken.
+    delivers: bool,
+    /// Each packet confirms its sender's Ethernet address: neighbours are learnt from what they send.
+    confirms: bool,
+}
+
+const _: () = assert!(size_of::<Path>() == 64, "one cache line");
+
+impl Path {
+    const NONE: Path = Path {
+        addresses: AddressPair(0),
+        version: 0,
+        fresh_until: Time::ZERO,
+        hint: NeighbourHint::NONE,
+        socket: UdpSocketId::new(0, 0),
+        ethernet: [0; 2],
+        sum: 0,
+        local_port: 0,
+        delivers: false,
+        confirms: false,
+    };
+
+    fn new(addresses: AddressPair, version: u64) -> Path {
+        Path { addresses, version, sum: addresses.sum(), ..Path::NONE }
+    }
+
+    /// The socket of a datagram to `local_port`.
+    #[inline(always)]
+    pub(crate) fn socket(&self, local_port: u16) -> Option<UdpSocketId> {
+        (self.delivers && self.local_port == local_port).then_some(self.socket)
+    }
+
+    /// The sum of the addresses, in native order, less than 2^18.
+    #[inline(always)]
+    pub(crate) fn sum(&self) -> u64 {
+        u64::from(self.sum)
+    }
+
+    /// Writes Ethernet and IPv4 header of a UDP datagram; `total_length`: of the IPv4 packet.
+    #[inline(always)]
+    pub(crate) fn write_headers(&self, header: &mut [u8; HEADERS], total_length: u16) {
+        // Version and service, length; no identification (RFC 6864 section 4.1), "don't fragment"; hops and protocol.
+        const VERSION: u64 = u64::from_ne_bytes([0x45, 0, 0, 0, 0, 0, 0x40, 0]);
+        const HOPS: u16 = u16::from_ne_bytes([HOP_LIMIT, Protocol::UDP.0]);
+        const CONSTANT_SUM: u32 =
+            u16::from_ne_bytes([0x45, 0]) as u32 + u16::from_ne_bytes([0x40, 0]) as u32 + HOPS as u32;
+        let length = total_length.to_be();
+        let checksum = checksum::finish(checksum::fold_u32(self.sum + CONSTANT_SUM + u32::from(length)));
+        let [first, last] = self.ethernet;
+        field::put_raw_u64_at::<0, _>(header, first);
+        field::put_raw_u64_at::<6, _>(header, last);
+        field::put_raw_u64_at::<14, _>(header, VERSION);
+        field::put_raw_u16_at::<16, _>(header, length);
+        field::put_raw_u16_at::<22, _>(header, HOPS);
+        field::put_raw_u16_at::<24, _>(header, checksum);
+        field::put_raw_u64_at::<26, _>(header, self.addresses.sent());
+    }
+
+    /// Whether an Ethernet address, the first of eight bytes in native order, is the one packets are sent to.
+    #[inline(always)]
+    pub(crate) fn is_mac(&self, raw: u64) -> bool {
+        mac_word(self.ethernet[0]) == mac_word(raw)
+    }
+
+    /// See the fields.
+    #[inline(always)]
+    pub(crate) fn confirms(&self) -> Option<NeighbourHint> {
+        self.confirms.then_some(self.hint)
+    }
+
+    /// Whether [`write_headers`](Path::write_headers) may be used.
+    #[inline(always)]
+    pub(crate) fn leads_out(&self, now: Time) -> bool {
+        now < self.fresh_until
+    }
+}
+
+/// Of eight bytes in native order the first six, the only ones that matter, for comparison.
+#[inline(always)]
+pub(crate) fn mac_word(raw: u64) -> u64 {
+    raw.to_le() << 16
+}
+
+/// The table.
+pub(crate) struct Paths {
+    entries: Vec<Path>,
+    /// Odd, and known to nobody else.
+    multiplier: u64,
+    mask: usize,
+    /// Our Ethernet address, as of [`mac_word`].
+    pub(crate) mac: u64,
+    /// Changes that concern no other table: of sockets. From 1.
+    pub(crate) version: u64,
+}
+
+impl Paths {
+    /// Of at most `max` entries (rounded up to a power of two), 0: nothing is remembered.
+    pub(crate) fn new(max: usize, key: u64, mac: MacAddress) -> Paths {
+        let count = if max == 0 { 0 } else { max.clamp(2, 1 << 20).next_power_of_two() };
+        let [a, b, c, d, e, f] = mac.0;
+        let mac = mac_word(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]));
+        let mask = count.saturating_sub(1);
+        Paths { entries: vec![Path::NONE; count], multiplier: key | 1, mask, mac, version: 1 }
+    }
+
+    #[inline(always)]
+    fn index(&self, addresses: AddressPair) -> usize {
+        (addresses.0.wrapping_mul(self.multiplier) >> 40) as usize & self.mask
+    }
+
+    /// What is known of the pair in this `version`.
+    #[inline(always)]
+    pub(crate) fn get(&self, addresses: AddressPair, version: u64) -> Option<&Path> {
+        let path = self.entries.get(self.index(addresses))?;
+        (path.addresses == addresses && path.version == version).then_some(path)
+    }
+
+    /// The place of the pair, another's entry or an outdated one there forgotten.
+    fn enter(&mut self, addresses: AddressPair, version: u64) -> Option<&mut Path> {
+        let index = self.index(addresses);
+        let path = self.entries.get_mut(index)?;
+        if path.addresses != addresses || path.version != version {
+            *path = Path::new(addresses, version);
+        }
+        Some(path)
+    }
+
+    /// A datagram from `addresses.remote()` to `local_port` was found acceptable, and for `socket`.
+    pub(crate) fn remember_socket(
+        &mut self,
+        addresses: AddressPair,
+        version: u64,
+        local_port: u16,
+        socket: UdpSocketId,
+        confirms: bool,
+    ) {
+        if let Some(path) = self.enter(addresses, version) {
+            *path = Path { local_port, socket, confirms, delivers: true, ..*path };
+        }
+    }
+
+    /// A packet to `addresses.remote()` goes to `mac`, which counts until `fresh_until`.
+    fn remember_neighbour(
+        &mut self,
+        addresses: AddressPair,
+        version: u64,
+        hint: NeighbourHint,
+        header: [u8; ethernet::HEADER_LENGTH],
+        fresh_until: Time,
+    ) {
+        if let Some(path) = self.enter(addresses, version) {
+            let ethernet = [field::raw_u64_at::<0, _>(&header), field::raw_u64_at::<6, _>(&header)];
+            *path = Path { hint, ethernet, fresh_until, ..*path };
+        }
+    }
+}
+
+impl Network {
+    /// Changes whenever something does that a path was made from.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> u64 {
+        self.paths.version + self.routes.version + self.neighbours.version
+    }
+
+    /// The path a packet from `local` to `remote` takes, if it is known and may be used without asking anybody.
+    #[inline(always)]
+    pub(crate) fn path_to(&self, now: Time, remote: Ipv4Addr, local: Ipv4Addr) -> Option<&Path> {
+        self.paths.get(AddressPair::new(remote, local), self.version()).filter(|path| path.leads_out(now))
+    }
+
+    /// Remembers where the packet just sent went: to the neighbour of `hint`, which has `mac`.
+    pub(crate) fn remember_path(&mut self, now: Time, addresses: AddressPair, hint: NeighbourHint, mac: MacAddress) {
+        let Some(fresh_until) = self.neighbours.fresh_until(now, hint) else { return };
+        let Link { mac: source, .. } = self.link;
+        let header = ethernet::Header { destination: mac, source, ethertype: EtherType::IPV4 };
+        let mut bytes = [0; ethernet::HEADER_LENGTH];
+        if header.emit(&mut bytes).is_ok() {
+            self.paths.remember_neighbour(addresses, self.version(), hint, bytes, fresh_until);
+        }
+    }
+}
