@@ -101,7 +101,12 @@ impl Stack {
     ) {
         let payload = if frame.is_empty() { None } else { Some(Chunk::new(frame)) };
         match self.transport.flow_owner(&key) {
-            Some(FlowOwner::Connection(slot)) => self.input_connection(now, slot, key, segment, payload),
+            Some(FlowOwner::Connection(slot)) => {
+                if payload.is_some() {
+                    self.acknowledge_apart(now, slot, vnic);
+                }
+                self.input_connection(now, slot, key, segment, payload);
+            }
             Some(FlowOwner::HalfOpen(slot)) => self.input_half_open(now, slot, segment, payload),
             Some(FlowOwner::TimeWait(slot)) => self.input_time_wait(now, slot, segment),
             None => {

@@ -1,10 +1,11 @@
 //! From TCP segment to frame: headers written once, the payload copied from its owner or already in place.
 
+use crate::flow::FlowKey;
 use crate::network::{IpMeta, Link, Network, prepend_ethernet};
 use crate::tcp::{Emitter, SegmentPayload};
 use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::MacAddress;
-use qanat_wire::ip::Ecn;
+use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::{checksum, tcp};
 
 /// The way out of one connection's segments.
@@ -69,6 +70,22 @@ impl Headers<'_> {
         let ethertype = self.meta.prepend(frame, length)?;
         prepend_ethernet(frame, &self.link, self.mac, ethertype)?;
         Some(TransmitOptions { continues: false, checksum })
+    }
+}
+
+impl<'a> SegmentEmitter<'a> {
+    /// For the connection with `key`, whose next hop is at `mac`; the device takes `room` frames.
+    #[inline]
+    pub(crate) fn new(
+        network: &'a mut Network,
+        vnic: &'a mut dyn Vnic,
+        key: &FlowKey,
+        mac: MacAddress,
+        room: usize,
+    ) -> SegmentEmitter<'a> {
+        let meta =
+            IpMeta { ecn: Ecn::NotCapable, ..IpMeta::new(key.local_address(), key.remote_address(), Protocol::TCP) };
+        SegmentEmitter { network, vnic, meta, local_port: key.local_port(), remote_port: key.remote_port(), mac, room }
     }
 }
 

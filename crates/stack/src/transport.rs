@@ -5,7 +5,6 @@ use crate::emitter::{LosingEmitter, SegmentEmitter};
 use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
-use crate::network::IpMeta;
 use crate::passive_open::{HalfOpenSlot, Listener};
 use crate::payload::Source;
 use crate::rate_limit::RateLimiter;
@@ -19,7 +18,6 @@ use crate::tcp::{
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
 use qanat_nic::{Time, Vnic};
-use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::tcp::SequenceNumber;
 use qanat_wire::{ipv4, ipv6};
 use std::collections::VecDeque;
@@ -338,21 +336,26 @@ impl Stack {
                 continue;
             };
             connection.ready = false;
-            let mut emitter = SegmentEmitter {
-                network: &mut self.network,
-                vnic,
-                meta: IpMeta {
-                    ecn: Ecn::NotCapable,
-                    ..IpMeta::new(connection.key.local_address(), connection.key.remote_address(), Protocol::TCP)
-                },
-                local_port: connection.key.local_port(),
-                remote_port: connection.key.remote_port(),
-                mac,
-                room,
-            };
+            let mut emitter = SegmentEmitter::new(&mut self.network, vnic, &connection.key, mac, room);
             let disposition = connection.tcp.output(&mut env!(self, now), &mut emitter);
             self.settle(now, slot, disposition);
         }
+    }
+
+    /// Sends the ACK a connection owes apart from those of later segments, if it owes one; the device is not told yet.
+    #[inline]
+    pub(crate) fn acknowledge_apart(&mut self, now: Time, slot: u32, vnic: &mut dyn Vnic) {
+        let Some(connection) = self.transport.connections.at_mut(slot) else { return };
+        if !connection.tcp.owes_ack_apart() {
+            return;
+        }
+        let (mac, hint) = self.network.resolve(now, vnic, connection.next_hop, connection.hint);
+        connection.hint = hint;
+        // Without an address the ACKs are merged: they wait for it in any case.
+        let Some(mac) = mac else { return };
+        let room = vnic.transmit_room();
+        let mut emitter = SegmentEmitter::new(&mut self.network, vnic, &connection.key, mac, room);
+        connection.tcp.acknowledge_apart(&mut env!(self, now), &mut emitter);
     }
 
     /// Neighbours did not answer: attempts to connect through them end, and what open connections had for them is lost.

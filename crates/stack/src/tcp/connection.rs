@@ -2,6 +2,7 @@
 
 use super::config::TcpConfig;
 use super::congestion::{Congestion, Window, initial_window};
+use super::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
 use super::extras::Extras;
 use super::half_open::HalfOpen;
 use super::hystart::HyStart;
@@ -61,6 +62,8 @@ pub(super) struct Conditions {
     pub output_wanted: bool,
     /// An ACK must go out with the next `output`.
     pub ack_now: bool,
+    /// And it is owed alone: later segments are not to share it.
+    pub ack_apart: bool,
     /// Sent a FIN (it is in `board` or acknowledged).
     pub fin_sent: bool,
     /// A FIN follows the queue.
@@ -139,6 +142,8 @@ pub struct Connection {
     pub(super) peer_port: u16,
     /// Full segments received since the last ACK.
     pub(super) segments_unacknowledged: u8,
+    /// Full segments of one batch that one ACK may acknowledge.
+    pub(super) segments_per_ack: u8,
     /// ACKs still sent at once (quick-ACK at the start).
     pub(super) quick_acks: u8,
     /// Consecutive time-outs without progress.
@@ -226,6 +231,7 @@ impl Connection {
             local_port: open.local_port,
             peer_port: open.peer_port,
             segments_unacknowledged: 0,
+            segments_per_ack: FULL_SEGMENTS,
             quick_acks: QUICK_ACKS,
             retransmissions: 0,
             probes_unanswered: 0,
@@ -521,6 +527,3 @@ impl Connection {
         self.board.memory() + self.queue.memory() + reassembly + extras
     }
 }
-
-/// Segments acknowledged at once after the start (as Linux's quick-ACK mode).
-pub(super) const QUICK_ACKS: u8 = 16;

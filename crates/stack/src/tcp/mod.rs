@@ -15,6 +15,7 @@ pub mod congestion;
 pub mod connection;
 pub mod counters;
 pub mod cubic;
+mod delayed_ack;
 pub mod extras;
 pub mod half_open;
 pub mod hystart;

@@ -374,6 +374,7 @@ impl Connection {
         self.last_sent = env.now;
         self.last_ack_sent = self.receive_next;
         self.is.ack_now = false;
+        self.is.ack_apart = false;
         self.duplicate = None;
         self.segments_unacknowledged = 0;
         self.timers.delayed_ack = NEVER;
@@ -446,7 +447,7 @@ impl Connection {
 
     /// Owed ACKs that no data carried.
     #[inline]
-    fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
+    pub(super) fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
         let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted))
             .max(u32::from(self.is.ack_now || self.is.user_timeout_owed));

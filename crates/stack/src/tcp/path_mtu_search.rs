@@ -193,6 +193,15 @@ impl Connection {
         if self.board.lost() == excused { 0 } else { lost }
     }
 
+    /// Whether `index`, lost, is a probe given up, and alone: then it is no reason to slow down with later ACKs either, which
+    /// may come before it is sent again.
+    pub(super) fn is_excused_mtu_probe(&self, index: usize) -> bool {
+        let length = |end: SequenceNumber| end.distance_from(self.board.start_of(index));
+        self.board
+            .get(index)
+            .is_some_and(|record| record.end == self.path_mtu.search.end && self.board.lost() == length(record.end))
+    }
+
     /// Where the probe in flight begins.
     #[cfg(test)]
     pub(super) fn mtu_probe_start(&self) -> Option<SequenceNumber> {

@@ -1,11 +1,10 @@
 //! Data received: RFC 9293 §3.10.7.4 seventh and eighth; the receive window, silly-window avoidance (§3.8.6.2.2),
-//! delayed ACKs (§3.8.6.3) and D-SACK reports (RFC 2883).
+//! and D-SACK reports (RFC 2883).
 
 use super::connection::Connection;
 use super::reassembly::{Block, Insertion, Reassembly};
 use super::sequence::SequenceNumber;
 use super::state::State;
-use super::timers::NEVER;
 use super::{Disposition, Env, SegmentIn};
 use crate::event::{Chunk, CloseReason, Event};
 use qanat_wire::tcp::Flags;
@@ -88,6 +87,7 @@ impl Connection {
             if old >= length {
                 env.counters.duplicate_data += 1;
                 self.is.ack_now = true;
+                self.is.ack_apart = true;
                 self.is.output_wanted = true;
                 return;
             }
@@ -134,6 +134,7 @@ impl Connection {
             // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
             self.drain_reassembly(env);
             self.is.ack_now = true;
+            self.is.ack_apart = true;
         }
         self.acknowledge_soon(full, env);
     }
@@ -192,6 +193,7 @@ impl Connection {
             self.duplicate_acks_wanted = self.duplicate_acks_wanted.saturating_add(1).min(16);
         }
         self.is.ack_now = true;
+        self.is.ack_apart = true;
         self.is.output_wanted = true;
     }
 
@@ -222,22 +224,6 @@ impl Connection {
             }
             State::FinWait2 => self.enter_time_wait(env),
             _ => Disposition::Keep,
-        }
-    }
-
-    /// Schedules the ACK of data just delivered: at once while the connection is young or for every second full
-    /// segment, else within `delayed_ack`. "At once" means with the next `output`: after the service has answered.
-    #[inline]
-    fn acknowledge_soon(&mut self, full: bool, env: &Env<'_>) {
-        if full {
-            self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
-        }
-        if self.is.ack_now || self.quick_acks > 0 || self.segments_unacknowledged >= 2 {
-            self.quick_acks = self.quick_acks.saturating_sub(1);
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
-        } else if self.timers.delayed_ack == NEVER {
-            self.timers.delayed_ack = env.now + env.config.delayed_ack;
         }
     }
 

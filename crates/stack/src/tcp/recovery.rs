@@ -203,7 +203,10 @@ impl Connection {
         } else if news.delivered > 0 {
             self.arm_retransmission(env.now);
         }
-        if self.phase == Phase::Open && self.board.next_lost().is_some() {
+        if self.phase == Phase::Open
+            && let Some(index) = self.board.next_lost()
+            && !self.is_excused_mtu_probe(index)
+        {
             lost = lost.max(1);
         }
         lost

@@ -152,6 +152,7 @@ impl Connection {
         if !known {
             return;
         }
+        self.set_segments_per_ack(taken);
         let mut wanted = u64::from(taken) * 2 + u64::from(MARGIN_SEGMENTS * segment);
         if taken > space {
             // As Linux: by twice the rate at which it grew, so that slow start never waits for the window.

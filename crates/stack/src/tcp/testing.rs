@@ -293,6 +293,10 @@ impl Host {
 
     fn input_connection(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, now: Time, out: &mut Vec<Packet>) {
         let Some(connection) = self.connection.as_mut() else { return };
+        if payload.is_some() && connection.owes_ack_apart() {
+            let mut capture = Capture { packets: out, room: self.room };
+            connection.acknowledge_apart(&mut env!(self, now), &mut capture);
+        }
         let disposition = connection.input(segment, payload, &mut env!(self, now));
         self.settle(disposition, Some(segment), now, out);
     }

@@ -1,5 +1,6 @@
 //! Connections against each other: streams, faults, states.
 
+mod acknowledging;
 mod attacks;
 mod episodes;
 mod path_mtu;

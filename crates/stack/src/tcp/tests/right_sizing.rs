@@ -67,7 +67,8 @@ fn a_service_that_takes_nothing_gets_no_more() {
     pair.turn(0);
     pair.run_for(Duration::from_secs(30));
     assert_eq!(limit(&pair), 64 * 1024);
-    assert!(pair.hosts[1].received.len() <= 66_000, "{}", pair.hosts[1].received.len());
+    // Each ACK rounds the window up to its unit of 128 bytes, so that its edge never moves left.
+    assert!(pair.hosts[1].received.len() <= 65_536 + 65_536 / (2 * 1_448) * 128, "{}", pair.hosts[1].received.len());
     let held = pair.hosts[1].held.len() as u32;
     assert_eq!(pair.hosts[1].memory.frames_held(), held);
     // What it takes in the end comes back to the budget.
