@@ -18,6 +18,9 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// How long DPDK takes from making its socket to forwarding.
 const DPDK_START: Duration = Duration::from_millis(1_500);
+/// What a memif of DPDK says that has a socket, and no interface yet; and how often that is borne.
+const NOT_YET: &str = "ID not found";
+const ATTEMPTS_MAX: usize = 10;
 /// What stands on the other end of a memif.
 const MEMIF_TARGET: &str = "10.77.0.2";
 /// Any address: `testpmd` takes every frame.
@@ -316,10 +319,18 @@ impl Bench<'_> {
 
     /// Runs the client to its end and reads its report.
     fn report(&self, client: &Spec, mut echo: Running) -> Result<(EchoReport, Running), HarnessError> {
-        let output = match start(client)?.output(self.options.duration() + START_PATIENCE) {
-            Ok(output) => output,
-            Err(error) if echo.is_running() => return Err(error),
-            Err(_) => return Err(echo.failure("died while it was loaded")),
+        let mut attempts = 0;
+        let output = loop {
+            attempts += 1;
+            match start(client)?.output(self.options.duration() + START_PATIENCE) {
+                Ok(output) => break output,
+                Err(_) if !echo.is_running() => return Err(echo.failure("died while it was loaded")),
+                // On a busy machine DPDK listens long before its interface is there.
+                Err(HarnessError::Child(said)) if said.contains(NOT_YET) && attempts < ATTEMPTS_MAX => {
+                    std::thread::sleep(DPDK_START);
+                }
+                Err(error) => return Err(error),
+            }
         };
         let report = output.lines().rev().find_map(|line| serde_json::from_str(line).ok());
         report.map(|report| (report, echo)).ok_or_else(|| HarnessError::Child(format!("no report in {output:?}")))
