@@ -102,10 +102,16 @@ impl Stack {
         Some(Known { socket, peer, payload_length: end.checked_sub(HEADERS)?, sum })
     }
 
+    /// Whether the path from a socket bound to `local` to `peer` is remembered.
+    #[inline]
+    pub(crate) fn is_remembered(&self, now: Time, local: &SocketAddr, peer: &SocketAddr) -> bool {
+        let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (local, peer) else { return false };
+        self.remembered_path(now, local, peer).is_some()
+    }
+
     /// The path from a socket bound to `local` to `peer`, if it is remembered.
     #[inline(always)]
-    pub(crate) fn remembered_path(&self, now: Time, local: &SocketAddr, peer: &SocketAddr) -> Option<&Path> {
-        let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (local, peer) else { return None };
+    fn remembered_path(&self, now: Time, local: &SocketAddrV4, peer: &SocketAddrV4) -> Option<&Path> {
         let source = match *local.ip() {
             Ipv4Addr::UNSPECIFIED => self.network.routes.source_for_v4(*peer.ip())?,
             source => source,
@@ -124,6 +130,7 @@ impl Stack {
         frame: &mut Frame,
         sum: u32,
     ) -> Option<TransmitOptions> {
+        let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (local, peer) else { return None };
         let path = self.remembered_path(now, local, peer)?;
         let link = &self.network.link;
         let payload_length = frame.len();

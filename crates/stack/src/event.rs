@@ -108,6 +108,12 @@ impl Chunk {
         self.sum = 0;
     }
 
+    /// The frame, for headers to be written before the bytes.
+    #[inline(always)]
+    pub(crate) fn frame_mut(&mut self) -> &mut Frame {
+        &mut self.frame
+    }
+
     /// The frame, its data the received bytes.
     #[inline(always)]
     pub(crate) fn into_frame(self) -> Frame {

@@ -69,7 +69,7 @@ impl Stack {
         payload: &[u8],
     ) -> Result<(), CommandError> {
         let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
-        if self.remembered_path(now, &local, &peer).is_none() {
+        if !self.is_remembered(now, &local, &peer) {
             self.datagram_meta(local, peer, payload.len())?;
         }
         let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
@@ -120,15 +120,21 @@ impl Stack {
         vnic: &mut dyn Vnic,
         socket: UdpSocketId,
         peer: SocketAddr,
-        chunk: Chunk,
+        mut chunk: Chunk,
     ) -> Result<(), CommandError> {
+        let local = &self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
         let sum = chunk.sum();
-        let frame = chunk.into_frame();
         // What was in front of the payload is room enough, but for what came in several frames or from another device.
-        if frame.headroom() < self.network.link.headroom {
-            return self.send_to(now, vnic, socket, peer, frame.bytes());
+        if chunk.frame_mut().headroom() < self.network.link.headroom {
+            return self.send_to(now, vnic, socket, peer, chunk.bytes());
         }
-        self.send_frame_to(now, vnic, socket, peer, frame, sum)
+        let Some(options) = self.write_remembered(now, local, &peer, chunk.frame_mut(), sum) else {
+            let local = *local;
+            return self.send_frame_slowly(now, vnic, local, peer, chunk.into_frame(), sum);
+        };
+        self.network.counters.udp_sent += 1;
+        self.network.transmit(vnic, TransmitBuffer::Owned(chunk.into_frame()), options);
+        Ok(())
     }
 
     /// Sends the datagram whose payload is in `frame`; `sum`: the payload's, as in [`Chunk`].
