@@ -142,7 +142,7 @@ fn table() -> Table {
         rows: Vec::new(),
         remarks: vec![
             "Goodput is of all connections together, medians of runs in turn. Loss, lateness and copies are by seed and \
-             hold for both directions; each repetition has its own seed, the same for all peers."
+             hold for both directions; each repetition has its own seed, the same for all peers, whichever way their bytes go."
                 .to_owned(),
             format!("The bar of goodput is a ratio of at least {RATIO_MIN}; of downloads, 1 for Qanat → Linux."),
             format!(

@@ -8,7 +8,7 @@ use qanat::{
     RuntimeOptions, Service, StopHandle, entropy,
 };
 use qanat_delay::Lab;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -119,11 +119,25 @@ impl Service for DownloadServer {
     }
 }
 
-/// Clients, each downloading again and again.
+/// Clients, each downloading again and again: like the kernel's, the next connection opens when the last download has ended,
+/// not a round trip later when its FIN is acknowledged.
 pub(super) struct DownloadClients<'a> {
-    pub to: SocketAddr,
-    pub count: usize,
-    pub watch: &'a Watch,
+    to: SocketAddr,
+    count: usize,
+    watch: &'a Watch,
+    /// Connections whose download has ended: they have a successor.
+    ended: HashSet<ConnectionId>,
+}
+
+impl<'a> DownloadClients<'a> {
+    pub(super) fn new(to: SocketAddr, count: usize, watch: &'a Watch) -> DownloadClients<'a> {
+        DownloadClients { to, count, watch, ended: HashSet::new() }
+    }
+
+    fn connect(&self, context: &mut Context<'_>) {
+        // No room for it is told by a lower number of downloads.
+        let _ = context.connect(self.to, ConnectOptions::default());
+    }
 }
 
 impl Service for DownloadClients<'_> {
@@ -142,11 +156,11 @@ impl Service for DownloadClients<'_> {
             }
             Event::PeerClosed { connection } => {
                 let _ = context.close(connection);
+                self.ended.insert(connection);
+                self.connect(context);
             }
-            Event::Closed { .. } => {
-                // No room for it is told by a lower number of downloads.
-                let _ = context.connect(self.to, ConnectOptions::default());
-            }
+            // Without an end of its download: reset, or never connected.
+            Event::Closed { connection, .. } if !self.ended.remove(&connection) => self.connect(context),
             _ => {}
         }
     }

@@ -49,7 +49,12 @@ pub(super) fn measure(
     duration: Duration,
 ) -> Result<Measured, Failure> {
     let lab = Lab::create(LabConfig::default()).map_err(|error| error.to_string())?;
-    let emulator = Emulator::start(&case.config(&lab, seed)).map_err(|error| error.to_string())?;
+    let mut config = case.config(&lab, seed);
+    if kind != Kind::Fairness && peer == 2 {
+        // Bytes go from B to A: they meet the same dice as those of the others, which go from A to B.
+        config.ports.swap(0, 1);
+    }
+    let emulator = Emulator::start(&config).map_err(|error| error.to_string())?;
     let stop = StopHandle::new().map_err(|error| format!("a doorbell: {error}"))?;
     let site = Site { lab: &lab, stop: &stop, connections: case.connections };
     let (goodput, share_percent) = match kind {
@@ -112,7 +117,7 @@ impl Site<'_> {
                     (vec![clients(here)], Some(ours))
                 }
                 _ => {
-                    let ours = DownloadClients { to: there, count, watch };
+                    let ours = DownloadClients::new(there, count, watch);
                     (vec![server()], Some(scope.spawn(move || ours::run(self.lab, ours, self.stop))))
                 }
             };
