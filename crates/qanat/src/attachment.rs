@@ -198,8 +198,9 @@ impl Attachment {
             RouterAdvertisements::Addresses => config.autoconfiguration = Some(autoconfiguration()),
         }
         config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or_default();
+        let has_six = addresses.iter().any(|(address, _)| address.is_ipv6());
         config.multicast_listener_reports =
-            options.interface.is_some() || options.router_advertisements == RouterAdvertisements::Addresses;
+            options.interface.is_some() && has_six || config.autoconfiguration.is_some();
         let all_nodes = config.multicast_listener_reports || config.accept_router_advertisements;
         let attach = |rules: Vec<Rule>, shared: bool| AttachConfig {
             interface: options.interface.clone().unwrap_or_default(),
@@ -367,6 +368,8 @@ impl Attachment {
         options.interface = Some(link.name);
         options.namespace = namespace.cloned();
         options.gateway = route.gateway;
+        // A load of seconds doesn't wait for two to be told that its addresses are free.
+        options.duplicate_address_detection = Some(DuplicateAddressDetection::Off);
         Attachment::open(&options)
     }
 

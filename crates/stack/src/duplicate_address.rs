@@ -180,7 +180,9 @@ impl Stack {
         if self.network.lose_address(target) {
             let address = IpAddr::V6(target);
             self.drop_connections_of(now, address);
-            self.network.replace_formed(now, vnic, target);
+            if !self.network.replace_formed(now, vnic, target) {
+                vnic.release_address(address);
+            }
             self.events.push_back(Event::AddressConflict { address });
         }
         true

@@ -339,7 +339,9 @@ impl Network {
         solicited: bool,
         create: bool,
     ) {
-        if !mac.is_unicast() || !self.routes.is_on_link(address) || self.routes.is_own(address) {
+        // An address of ours that is somebody else's is a neighbour's after all.
+        let is_ours = self.routes.state(address).is_some_and(|state| state != AddressState::Duplicate);
+        if !mac.is_unicast() || !self.routes.is_on_link(address) || is_ours {
             return;
         }
         self.resolved = true;

@@ -168,6 +168,27 @@ fn an_address_somebody_has() {
 }
 
 #[test]
+fn who_has_our_address_is_a_neighbour() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = Host::new(vnic, ADDRESS, 1, |config| {
+        config.addresses.push((OTHER.into(), 64));
+        config.duplicate_address_detection = DuplicateAddressDetection::On;
+    });
+    host.step(clock.now());
+    let claim = Discovery::NeighborAdvertisement { router: false, solicited: false, replaces: true, target: ADDRESS };
+    send(&mut raw, ADDRESS, ALL_NODES, 255, claim);
+    pass(&mut host, &mut raw, &clock, Duration::from_secs(3));
+    assert_eq!(host.stack.address_state(ADDRESS.into()), Some(AddressState::Duplicate));
+    assert_eq!(host.stack.address_state(OTHER.into()), Some(AddressState::Usable));
+    // Its owner asks for our other address, and is answered: by the solicitation its Ethernet address is known.
+    let discovery = Discovery::NeighborSolicitation { target: OTHER };
+    send(&mut raw, ADDRESS, neighbor_discovery::solicited_node(OTHER), 255, discovery);
+    host.step(clock.now());
+    assert!(host.stack.neighbours().any(|(address, mac)| address == IpAddr::V6(ADDRESS) && mac == Some(RAW_MAC)));
+}
+
+#[test]
 fn an_optimistic_address_is_used_and_given_up() {
     let clock = ManualClock::new();
     let [vnic, mut raw] = ends();
