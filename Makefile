@@ -44,8 +44,10 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 
 test: test-deps lint test-unit test-system fuzz ## everything; what CI runs
 
-soak: deps ## the simulator over many more seeds (SEEDS=10000)
+soak: deps ## the simulator over many more seeds (SEEDS=10000), cards made and removed (CYCLES=10000)
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
+	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_CYCLES=$(or $(CYCLES),10000) \
+		cargo test --package qanat-tests --release --test hostile_control cycles_leave -- --nocapture
 
 bench: build bench-deps ## every table, and bench.html with all of them (an hour)
 	$(SUDO) $(QANAT) bench --all --report bench.html

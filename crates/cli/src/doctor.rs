@@ -213,8 +213,12 @@ fn crashed(path: &Path) -> Finding {
     let what = format!("control plane at {socket}: crashed, {} cards left, {} in use", left.len(), in_use.len());
     match in_use.is_empty() {
         // Nobody would miss them.
-        true => bad(Grade::Wrong, what, "sudo qanat up, or sudo qanat down")
-            .fixed_by(&["/proc/self/exe", "down", "--socket", &socket]),
+        true => bad(Grade::Wrong, what, "sudo qanat up, or sudo qanat down").fixed_by(&[
+            "/proc/self/exe",
+            "down",
+            "--socket",
+            &socket,
+        ]),
         false => bad(
             Grade::Wrong,
             format!("{what} ({})", in_use.join(", ")),

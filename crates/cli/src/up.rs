@@ -94,7 +94,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     log(&Event { event: "daemon-end", result: "done", detail: words.to_owned(), ..Event::default() });
     match IS_RESTART.load(Ordering::Relaxed) {
         false => Ok(()),
-        true => Err(format!("{}: {}", program.display(), Command::new(&program).args(std::env::args_os().skip(1)).exec())),
+        true => {
+            Err(format!("{}: {}", program.display(), Command::new(&program).args(std::env::args_os().skip(1)).exec()))
+        }
     }
 }
 

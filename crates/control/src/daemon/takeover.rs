@@ -49,9 +49,9 @@ pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
             "cards of another version are in use, which this one can't take back ({why}): end them with `qanat down`"
         )),
         Err(why) => {
-            // With its namespace or its programs gone, nothing of it works any more.
+            // Its cards go with the last of their clients, and till then serve them.
             let is_loss = state.read().is_some_and(|kept| !kept.vnics.is_empty());
-            remove_leftovers(state);
+            state.clear();
             let remark = format!("nothing is taken back from an earlier daemon: {why}");
             break_ground(state, if is_loss { remark } else { String::new() })
         }
