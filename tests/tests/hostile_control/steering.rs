@@ -68,11 +68,11 @@ fn flows_keep_their_queue_and_spread() {
         let honest = datagram(&receiver, 3, sender.status().mac, 2, SERVICE, 9);
         let forged = datagram(&receiver, 4, sender.status().mac, 2, SERVICE, 9);
         for (number, queue) in queues.iter_mut().enumerate() {
-            send(queue, &[forged.clone()]);
+            send(queue, std::slice::from_ref(&forged));
             assert!(arrivals(&mut out).is_empty(), "forged by queue {number}");
             // The port answers from is the service's.
             let honest = [&honest[..34], &SERVICE.to_be_bytes(), &9u16.to_be_bytes(), &honest[38..]].concat();
-            send(queue, &[honest.clone()]);
+            send(queue, std::slice::from_ref(&honest));
             assert_eq!(arrivals(&mut out), [honest], "sent by queue {number}");
         }
         // By number a queue that is not there is refused.
