@@ -201,7 +201,7 @@ impl Sample {
             return None;
         }
         let kernel = ["swapper", "ksoftirqd"].iter().any(|name| self.program.starts_with(name));
-        if !kernel && self.program != "qanat" {
+        if !kernel && !self.program.starts_with("qanat") {
             return None;
         }
         if self.cpu == client_cpu {
