@@ -18,8 +18,8 @@ const START_PATIENCE: Duration = Duration::from_secs(10);
 const WARM_UP: Duration = Duration::from_millis(200);
 /// How long DPDK takes from making its socket to forwarding.
 const DPDK_START: Duration = Duration::from_millis(1_500);
-/// What a memif of DPDK says that has a socket, and no interface yet; and how often that is borne.
-const NOT_YET: &str = "ID not found";
+/// What is heard of a DPDK that has a socket and no interface yet, or does not forward yet; and how often that is borne.
+const NOT_YET: [&str; 2] = ["ID not found", "nothing came back"];
 const ATTEMPTS_MAX: usize = 10;
 /// What stands on the other end of a memif.
 const MEMIF_TARGET: &str = "10.77.0.2";
@@ -326,7 +326,9 @@ impl Bench<'_> {
                 Ok(output) => break output,
                 Err(_) if !echo.is_running() => return Err(echo.failure("died while it was loaded")),
                 // On a busy machine DPDK listens long before its interface is there.
-                Err(HarnessError::Child(said)) if said.contains(NOT_YET) && attempts < ATTEMPTS_MAX => {
+                Err(HarnessError::Child(said))
+                    if NOT_YET.iter().any(|text| said.contains(text)) && attempts < ATTEMPTS_MAX =>
+                {
                     std::thread::sleep(DPDK_START);
                 }
                 Err(error) => return Err(error),
