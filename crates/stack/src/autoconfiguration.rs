@@ -90,7 +90,7 @@ fn until(now: Time, lifetime_s: u32) -> Time {
 /// Whether an interface identifier is reserved (RFC 5453).
 fn is_reserved(identifier: u64) -> bool {
     identifier == 0
-        || identifier >= 0xfdff_ffff_ffff_ff80 && identifier <= 0xfdff_ffff_ffff_ffff
+        || (0xfdff_ffff_ffff_ff80..=0xfdff_ffff_ffff_ffff).contains(&identifier)
         || (0x0200_5eff_fe00_0000..=0x0200_5eff_feff_ffff).contains(&identifier)
 }
 
