@@ -429,7 +429,6 @@ impl Echo {
 
 /// One run; `per_s`: by that schedule, else as many as can be.
 fn neighbour(duration: Duration, flood: Flood, per_s: Option<f64>) -> Result<Values, String> {
-    cpu::pin(0).map_err(|error| error.to_string())?;
     let control = Control::start()?;
     let session = control.session()?;
     let ((one, client), (other, server)) = (card(&session, 2)?, card(&session, 3)?);
@@ -439,11 +438,13 @@ fn neighbour(duration: Duration, flood: Flood, per_s: Option<f64>) -> Result<Val
         Flood::Policed => Some(Flooder::start(&control, to, Rate { bits_per_s: RATE, ..Rate::UNLIMITED })?),
         Flood::Free => Some(Flooder::start(&control, to, Rate::UNLIMITED)?),
     };
+    // After the daemon's threads are made, which would be pinned with this one.
+    cpu::pin(0).map_err(|error| error.to_string())?;
     let latencies = Histogram::new_with_bounds(1, 10_000_000_000, 3).map_err(|error| error.to_string())?;
     let request = datagram(from, to, [2, 3], (9, PORT), ECHO_FRAME, 0);
     let mut echo = Echo { client, server, request, start: Instant::now(), sent: 0, answered: 0, latencies };
-    // Past the burst, and past the first touch of everything.
-    echo.run(Duration::from_millis(200), per_s);
+    // Past the burst, the first touch of everything, and what the daemon makes ready for the next card.
+    echo.run(Duration::from_millis(600), per_s);
     let before = flooder.as_ref().map(|flooder| flooder.passed(&session)).transpose()?;
     (echo.sent, echo.answered) = (0, 0);
     echo.latencies.reset();
