@@ -90,6 +90,17 @@ proptest! {
         prop_assert_eq!(update(before, old, new), finish(sum_of(&words)));
     }
 
+    /// From whatever place the sum starts, and whatever is before it.
+    #[test]
+    fn raw_sum_is_the_sum(bytes in prop::collection::vec(any::<u8>(), 8..300), start in 8usize..300) {
+        let raw = checksum::raw_sum_from(&bytes, start);
+        prop_assert_eq!(raw.is_some(), start <= bytes.len());
+        if let Some(raw) = raw {
+            let folded = checksum::native_to_big(checksum::fold(u64::from(raw)));
+            prop_assert_eq!(folded, checksum::sum(&bytes[start..]));
+        }
+    }
+
     #[test]
     fn update_u32_is_two_updates(checksum: u16, old: u32, new: u32) {
         let high = update(checksum, (old >> 16) as u16, (new >> 16) as u16);
