@@ -109,7 +109,7 @@ fn wide_sum(bytes: &[u8]) -> u64 {
             *lane += halves(word);
         }
     }
-    lanes.iter().fold(sum_short(rest), |wide, lane| add_u64(wide, *lane))
+    add_u64(sum_short(rest), lanes.iter().sum())
 }
 
 /// Copies `source` to the start of `destination` and returns the source's [`sum`], reading it once. If `destination` is
@@ -131,7 +131,7 @@ pub fn copy_and_sum(source: &[u8], destination: &mut [u8]) -> u16 {
     for (to, from) in rest_to.iter_mut().zip(rest) {
         *to = *from;
     }
-    let wide = lanes.iter().fold(sum_short(rest), |wide, lane| add_u64(wide, *lane));
+    let wide = add_u64(sum_short(rest), lanes.iter().sum());
     native_to_big(fold(wide))
 }
 
