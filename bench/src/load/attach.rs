@@ -48,9 +48,7 @@ pub fn attach(
     let (target, sources): (IpAddr, Vec<IpAddr>) = (plan.peer.ip(), plan.sources.clone());
     let attachment = match vlan {
         None => Attachment::towards(target, &sources, address_count, namespace)?,
-        Some(vlan) => {
-            Attachment::towards_in_vlan(target, &sources, &vlan.interface, vlan.identifier, namespace)?
-        }
+        Some(vlan) => Attachment::towards_in_vlan(target, &sources, &vlan.interface, vlan.identifier, namespace)?,
     };
     let mtu = attachment.mtu();
     let frame_size = if mtu <= SMALL_FRAME_MTU_MAX { 2_048 } else { 4_096 };
