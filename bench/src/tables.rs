@@ -34,6 +34,9 @@ impl BenchOptions {
     }
 }
 
+/// Measures a table; progress goes to the function given.
+pub type Run = fn(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Table, HarnessError>;
+
 /// A table.
 #[derive(Clone, Copy)]
 pub struct Entry {
@@ -42,7 +45,7 @@ pub struct Entry {
     /// What it compares, in a line.
     pub about: &'static str,
     /// Measures it; the second argument is told what is being done.
-    pub run: fn(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Table, HarnessError>,
+    pub run: Run,
     /// Draws it.
     pub chart: fn(&Table) -> Chart,
     /// How to have it, if this program was built without.

@@ -218,7 +218,7 @@ fn cycles_leave_nothing_behind() {
         let cycle = |number: u32| {
             let vnic =
                 session.create_vnic(wish(2, &["tcp", "udp"])).unwrap_or_else(|error| panic!("{number}: {error}"));
-            if number % 10 == 0 {
+            if number.is_multiple_of(10) {
                 let _queue: AfXdp = vnic.open_queue(0, PLAN).expect("a queue");
                 let filter = Filter::service("tcp/80".parse().expect("a service"));
                 let filter = session.create_filter_of(Direction::Transmit, vec![filter]).expect("a filter");
