@@ -11,6 +11,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+/// What the descriptors of this process are, for a failure's message.
+fn open_files() -> Vec<String> {
+    let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+    let mut names: Vec<String> = entries
+        .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
+        .collect();
+    names.sort();
+    names
+}
+
 /// Descriptors of this process and the daemon in it, once its thread that prepares injectors has come to rest.
 pub fn descriptors() -> usize {
     let count = || std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
@@ -185,6 +195,9 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         let control = Control::generous();
         let session = control.session();
         let mut times = Vec::new();
+        // The first card brings what the daemon keeps for the next.
+        drop(session.create_vnic(wish(2, &["udp"])).expect("a VNIC"));
+        eventually("it is gone", Duration::from_secs(2), || control.vnics().is_empty());
         // Answered after the session above was taken on: its descriptors are counted.
         assert!(control.vnics().is_empty());
         let (before_links, before_descriptors) = (links(), descriptors());
@@ -203,7 +216,14 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         }
         times.sort();
         println!("VNIC and queue ready: median {:?}, worst {:?}", times[10], times[19]);
-        eventually("no descriptor is left", Duration::from_secs(5), || descriptors() <= before_descriptors);
+        let start = Instant::now();
+        while descriptors() > before_descriptors {
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "of {before_descriptors} descriptors: {:#?}",
+                open_files()
+            );
+        }
     });
 }
 
@@ -239,7 +259,8 @@ fn cycles_leave_nothing_behind() {
         eventually("no descriptor is left", Duration::from_secs(5), || descriptors() <= before_descriptors);
         let Answer::Limits(limits) = session.ask(Request::Limits).expect("limits") else { panic!("limits") };
         assert_eq!((limits.vnics[1], limits.memory_bytes[1]), (0, 0));
-        assert_eq!(files(), before_files, "nothing is written down");
+        // What is charged is written down until the kernel has closed the sockets.
+        eventually("nothing is written down", Duration::from_secs(5), || files() <= before_files);
         let grown_kib = resident().saturating_sub(before_kib);
         println!("{cycles} cycles in {elapsed:?}, {} descriptors, {before_kib} KiB + {grown_kib} KiB", descriptors());
         assert!(grown_kib < 8_192, "{grown_kib} KiB more");
