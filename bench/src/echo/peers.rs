@@ -9,7 +9,6 @@ use crate::load::echo::link::{EchoLink, PairEcho};
 use crate::load::echo::{EchoLoadOptions, EchoReport};
 use qanat::StopHandle;
 use qanat::nic::link::Namespace;
-use qanat_echo::LinkChoice;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -139,20 +138,12 @@ impl Bench<'_> {
         let mut options = EchoLoadOptions::new(target);
         (options.length, options.window) = (length, window);
         (options.duration, options.warm_up) = (self.options.duration(), WARM_UP);
-        let link = EchoLink {
-            choice: LinkChoice::Pair,
-            source: None,
-            peer: None,
-            namespace: None,
-            log2_ring_size: 10,
-            tcp: false,
-            pair: match peer {
-                Peer::Raw => PairEcho::Raw,
-                Peer::Copies => PairEcho::Copies,
-                _ => PairEcho::Native,
-            },
-            pair_cpu: Some(self.options.server_cpu),
+        let echo = match peer {
+            Peer::Raw => PairEcho::Raw,
+            Peer::Copies => PairEcho::Copies,
+            _ => PairEcho::Native,
         };
+        let link = EchoLink::pair(echo, false, Some(self.options.server_cpu));
         let stop = StopHandle::new().map_err(|error| HarnessError::system("make a doorbell", error))?;
         // On a thread of its own: the caller keeps its affinity.
         let loading = || {

@@ -52,6 +52,20 @@ fn memory() -> MemoryPlan {
 }
 
 impl EchoLink {
+    /// A pair, with `echo` at its other end, on processor `cpu` if one is given.
+    pub fn pair(echo: PairEcho, tcp: bool, cpu: Option<usize>) -> EchoLink {
+        EchoLink {
+            choice: LinkChoice::Pair,
+            source: None,
+            peer: None,
+            namespace: None,
+            log2_ring_size: 10,
+            tcp,
+            pair: echo,
+            pair_cpu: cpu,
+        }
+    }
+
     /// Runs the load over this link.
     ///
     /// # Errors
@@ -203,31 +217,13 @@ mod tests {
         for (pair, tcp) in
             [(PairEcho::Raw, false), (PairEcho::Native, false), (PairEcho::Copies, false), (PairEcho::Native, true)]
         {
-            let link = EchoLink {
-                choice: LinkChoice::Pair,
-                source: None,
-                peer: None,
-                namespace: None,
-                log2_ring_size: 10,
-                tcp,
-                pair,
-                pair_cpu: None,
-            };
+            let link = EchoLink::pair(pair, tcp, None);
             let report = link.run(&options, &stop, &mut |_| {}).unwrap();
             assert!(report.received > 8, "{pair:?}, tcp {tcp}: {report}");
             assert_eq!(report.lost, 0, "{pair:?}, tcp {tcp}: {report}");
         }
         options.rate_per_s = Some(5_000.0);
-        let link = EchoLink {
-            choice: LinkChoice::Pair,
-            source: None,
-            peer: None,
-            namespace: None,
-            log2_ring_size: 10,
-            tcp: false,
-            pair: PairEcho::Native,
-            pair_cpu: None,
-        };
+        let link = EchoLink::pair(PairEcho::Native, false, None);
         let report = link.run(&options, &stop, &mut |_| {}).unwrap();
         assert!((1..=1_100).contains(&report.received), "{report}");
     }

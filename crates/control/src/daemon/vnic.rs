@@ -61,6 +61,16 @@ pub(super) struct Vnic {
     pub(super) handles: u32,
 }
 
+/// Makes a card's addresses and devices known to the programs.
+fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+    for (address, _) in &wish.addresses {
+        tables.own(slot, *address)?;
+    }
+    tables.name_card(slot, end.mac.0)?;
+    tables.connect(slot, host.index, end.index)?;
+    tables.open_port(slot, host.index)
+}
+
 impl Vnic {
     /// Makes the device, fenced from its first packet on: until its row says otherwise everything is dropped.
     pub(super) fn make(
@@ -144,12 +154,7 @@ impl Vnic {
             tables.set_limit(Tables::vnic_limit(slot, direction), Rate::UNLIMITED, wish.mtu)?;
         }
         tables.set_vnic(slot, &row)?;
-        for (address, _) in &wish.addresses {
-            tables.own(slot, *address)?;
-        }
-        tables.name_card(slot, end.mac.0)?;
-        tables.connect(slot, host.index, end.index)?;
-        tables.open_port(slot, host.index)?;
+        enter(tables, slot, &wish, &host, &end)?;
         let own = |service: &Service| Steered { filter: Filter::service(*service), queue: None };
         let services = wish.services.iter().map(own).collect();
         let mut vnic = Vnic {
@@ -178,12 +183,7 @@ impl Vnic {
         // What is in the table is what holds: the file may be one change behind.
         let mut row = VnicRow { filters: tables.ranges(slot)?, ..state.row };
         row.generation = row.generation.wrapping_add(1);
-        for (address, _) in &wish.addresses {
-            tables.own(slot, *address)?;
-        }
-        tables.name_card(slot, end.mac.0)?;
-        tables.connect(slot, host.index, end.index)?;
-        tables.open_port(slot, host.index)?;
+        enter(tables, slot, &wish, &host, &end)?;
         let (handles, host, end) = (0, Link { name: state.host.name, ..host }, end);
         let mut vnic = Vnic {
             slot,
