@@ -307,11 +307,11 @@ fn micros(nanos: u64) -> String {
 
 fn finish(printer: &Printer, figures: &Figures) {
     if printer.is_json() {
-        printer.lasting(serde_json::json!({ "event": "stopped", "delay": figures }).to_string());
+        printer.last(serde_json::json!({ "event": "stopped", "delay": figures }).to_string());
         return;
     }
     for (arrow, lane) in [("→", &figures.forward), ("←", &figures.backward)] {
-        printer.lasting(format!(
+        printer.last(format!(
             "{arrow} {} packets in, {} out: {} lost, {} in bursts, {} at the full queue; {} doubled, {} held back, \
              {} damaged; {} dropped for want of room",
             grouped(lane.received),
@@ -326,7 +326,7 @@ fn finish(printer: &Printer, figures: &Figures) {
         ));
     }
     let jitter = figures.jitter;
-    printer.lasting(format!(
+    printer.last(format!(
         "Sent later than due: median {}, 99% {}, 99.9% {}, most {}",
         micros(jitter.median_ns),
         micros(jitter.p99_ns),

@@ -146,9 +146,9 @@ impl Show {
                     "phases_ns": serde_json::Map::from_iter(phases),
                 });
             }
-            self.printer.lasting(line.to_string());
+            self.printer.last(line.to_string());
         } else {
-            self.printer.lasting(format!(
+            self.printer.last(format!(
                 "Echoed {} packets, {} bytes, dropped {}.",
                 grouped(figures.echoed),
                 grouped(figures.bytes),

@@ -13,7 +13,7 @@ enum Line {
     Lasting(String),
 }
 
-/// Prints lines without ever blocking its caller; what the reader is too slow for is skipped.
+/// Prints lines without blocking its caller, save for the last; what the reader is too slow for is skipped.
 pub struct Printer {
     lines: Option<SyncSender<Line>>,
     thread: Option<JoinHandle<()>>,
@@ -42,6 +42,15 @@ impl Printer {
     /// A line that stays.
     pub fn lasting(&self, line: String) {
         self.send(Line::Lasting(line));
+    }
+
+    /// The last line of a service that has stopped: waits until a slow reader has taken those before it, for it is never
+    /// skipped.
+    pub fn last(&self, line: String) {
+        if let Some(lines) = &self.lines {
+            // Fails if nobody reads any more.
+            let _ = lines.send(Line::Lasting(line));
+        }
     }
 
     fn send(&self, line: Line) {

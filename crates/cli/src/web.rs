@@ -240,14 +240,14 @@ impl Meter {
 
     fn finish(&mut self, printer: &Printer, figures: &Figures, runtime: &Runtime) {
         if printer.is_json() {
-            let counters: serde_json::Map<String, serde_json::Value> =
-                runtime.stack().counters().iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+            let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
+            let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
             let line = serde_json::json!({
                 "event": "stopped", "web": figures, "usage": usage(runtime), "vnic": vnic(runtime), "stack": counters,
             });
-            printer.lasting(line.to_string());
+            printer.last(line.to_string());
         } else {
-            printer.lasting(format!(
+            printer.last(format!(
                 "Served {} requests on {} connections, {} bytes.",
                 grouped(figures.requests),
                 grouped(figures.connections_accepted),

@@ -123,10 +123,11 @@ impl Connection {
         news.congestion_echo && self.is.ecn && fresh && self.phase == Phase::Open
     }
 
-    /// Grows the window for an ACK outside PRR.
+    /// Grows the window for an ACK outside PRR, if it advances SND.UNA: what SACK blocks alone report lets a segment go for
+    /// each that left, but "the TCP sender MUST NOT change cwnd to reflect" it (RFC 5681 §3.2).
     #[inline]
     pub(super) fn grow_window(&mut self, news: &AckNews, env: &mut Env<'_>) {
-        if news.delivered == 0 {
+        if !news.advanced || news.delivered == 0 {
             return;
         }
         let in_flight = self.in_flight();
