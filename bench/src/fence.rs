@@ -5,6 +5,7 @@ use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
@@ -24,19 +25,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-/// How the table is made.
-#[derive(Clone, Debug, Default)]
-pub struct FenceOptions {
-    /// One short run each.
-    pub quick: bool,
-    /// Runs of each.
-    pub repetitions: Option<usize>,
-    /// Length of a run.
-    pub duration: Option<Duration>,
-    /// Only cases whose name contains this.
-    pub filter: Option<String>,
-}
 
 const COST: &str = "the gate, for a packet";
 const NEIGHBOUR: &str = "a neighbour at half load";
@@ -85,19 +73,19 @@ fn failed(what: &str) -> impl Fn(std::io::Error) -> HarnessError + '_ {
 ///
 /// # Errors
 /// [`HarnessError`], with what is missing or wrong.
-pub fn run(options: &FenceOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     if cpu::count() < 2 {
         return Err(HarnessError::Option("the flood and its neighbour need a processor each".to_owned()));
     }
-    let wanted = |case: &str| options.filter.as_ref().is_none_or(|filter| case.contains(filter.as_str()));
+    let wanted = |case: &str| options.wants(case);
     let namespace = Namespace::anonymous().map_err(failed("make a network namespace (it needs root: sudo)"))?;
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
     environment.link = "cards of the daemon's, in a namespace of their own; MTU 1500".to_owned();
     environment.pinning = "the neighbour, both its ends, on processor 0; the flood on 1".to_owned();
-    let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { 5 }).clamp(1, 1_000);
-    let duration = options.duration.unwrap_or(Duration::from_millis(if options.quick { 1_000 } else { 3_000 }));
+    let repetitions = options.repetitions();
+    let duration = options.duration(Duration::from_secs(3), Duration::from_secs(1));
     let mut rows = Vec::new();
     if wanted(COST) {
         progress(COST);

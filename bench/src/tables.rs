@@ -1,38 +1,17 @@
 //! Every table there is: whoever adds one registers it here, and has it in `qanat bench`, in its report and in its JSON.
 
+use crate::dns;
 use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
-use crate::fence::{self, FenceOptions};
+use crate::fence;
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
-use crate::paths::{self, PathsOptions};
+use crate::paths;
 use crate::web::{self, WebBenchOptions};
-use std::path::PathBuf;
-use std::time::Duration;
 
-/// What every table understands.
-#[derive(Clone, Debug)]
-pub struct BenchOptions {
-    /// This program: it is started as server and as load.
-    pub program: PathBuf,
-    /// Fewer cases, one short run each: under a minute a table.
-    pub quick: bool,
-    /// Runs of each peer in each case; `None`: the table's choice.
-    pub repetitions: Option<usize>,
-    /// Length of a run; `None`: the table's choice.
-    pub duration: Option<Duration>,
-    /// Only cases whose name contains this.
-    pub filter: Option<String>,
-}
-
-impl BenchOptions {
-    /// Everything as the tables choose.
-    pub fn new(program: PathBuf) -> BenchOptions {
-        BenchOptions { program, quick: false, repetitions: None, duration: None, filter: None }
-    }
-}
+pub use crate::harness::options::BenchOptions;
 
 /// Measures a table; progress goes to the function given.
 pub type Run = fn(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Table, HarnessError>;
@@ -53,76 +32,60 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 7] = [
+pub const TABLES: [Entry; 8] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
-        run: |options, progress| {
-            let mut own = WebBenchOptions::new(options.program.clone());
-            own.quick = options.quick;
-            own.repetitions = options.repetitions;
-            own.duration = options.duration;
-            own.filter.clone_from(&options.filter);
-            web::run(&own, progress)
-        },
+        run: |options, progress| web::run(&WebBenchOptions::new(options.clone()), progress),
         chart: web::chart,
+        missing: None,
+    },
+    Entry {
+        name: "dns",
+        about: "DNS answers: qanat dns, Knot on XDP and on sockets, NSD, on a veth (root)",
+        run: dns::run,
+        chart: dns::chart,
         missing: None,
     },
     Entry {
         name: "echo-memif",
         about: "datagrams echoed over shared memory: driver, stack, DPDK",
-        run: |options, progress| echo::run(&echo_options(BenchLink::Memif, options), progress),
+        run: |options, progress| echo::run(&EchoBenchOptions::new(options.clone(), BenchLink::Memif), progress),
         chart: echo_chart,
         missing: None,
     },
     Entry {
         name: "echo-veth",
         about: "datagrams echoed over a veth: driver, stack, Linux, DPDK (root)",
-        run: |options, progress| echo::run(&echo_options(BenchLink::Veth, options), progress),
+        run: |options, progress| echo::run(&EchoBenchOptions::new(options.clone(), BenchLink::Veth), progress),
         chart: echo_chart,
         missing: None,
     },
     Entry {
         name: "echo-pair",
         about: "datagrams echoed between two threads: driver, stack",
-        run: |options, progress| echo::run(&echo_options(BenchLink::Pair, options), progress),
+        run: |options, progress| echo::run(&EchoBenchOptions::new(options.clone(), BenchLink::Pair), progress),
         chart: echo_chart,
         missing: None,
     },
     Entry {
         name: "breakdown",
         about: "where the time of an echoed packet goes: Linux, ours (root, and a build with the feature `breakdown`)",
-        run: |options, progress| breakdown::run(&echo_options(BenchLink::Veth, options), progress),
+        run: |options, progress| breakdown::run(&EchoBenchOptions::new(options.clone(), BenchLink::Veth), progress),
         chart: |table| bars::stacked(table, &breakdown::PHASES),
         missing: if cfg!(feature = "breakdown") { None } else { Some(breakdown::NOT_BUILT) },
     },
     Entry {
         name: "fence",
         about: "the fence around virtual cards: the gate's cost, a neighbour's latency under a flood (root)",
-        run: |options, progress| {
-            let own = FenceOptions {
-                quick: options.quick,
-                repetitions: options.repetitions,
-                duration: options.duration,
-                filter: options.filter.clone(),
-            };
-            fence::run(&own, progress)
-        },
+        run: fence::run,
         chart: fence::chart,
         missing: None,
     },
     Entry {
         name: "paths",
         about: "TCP over emulated paths: ours and Linux' (root)",
-        run: |options, progress| {
-            let own = PathsOptions {
-                quick: options.quick,
-                repetitions: options.repetitions,
-                duration: options.duration,
-                filter: options.filter.clone(),
-            };
-            paths::run(&own, progress)
-        },
+        run: paths::run,
         chart: |table| {
             let quantities = [
                 Quantity { title: "Goodput of one flow or some, Mbit/s", column: "goodput_mbit", cases: "" },
@@ -137,15 +100,6 @@ pub const TABLES: [Entry; 7] = [
         missing: None,
     },
 ];
-
-fn echo_options(link: BenchLink, options: &BenchOptions) -> EchoBenchOptions {
-    let mut own = EchoBenchOptions::new(options.program.clone(), link);
-    own.quick = options.quick;
-    own.repetitions = options.repetitions;
-    own.duration = options.duration;
-    own.filter.clone_from(&options.filter);
-    own
-}
 
 fn echo_chart(table: &Table) -> Chart {
     let quantities = [
@@ -193,6 +147,7 @@ pub fn run(entries: &[&Entry], options: &BenchOptions, progress: &mut dyn FnMut(
 mod tests {
     use super::*;
     use std::collections::HashSet;
+    use std::path::PathBuf;
 
     #[test]
     fn names_are_found_and_are_one_of_a_kind() {

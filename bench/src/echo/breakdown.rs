@@ -75,11 +75,11 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
     let topology = Topology::new(MTU)?;
     let has_perf = samples::has_perf();
     let mut environment = environment(options, has_perf);
-    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for (link, subjects) in [(BenchLink::Veth, &OVER_VETH[..]), (BenchLink::Memif, &OVER_MEMIF[..])] {
         let case = format!("{LENGTH} bytes over {}, ns a packet", link.name());
-        if options.filter.as_ref().is_some_and(|filter| !case.contains(filter.as_str())) {
+        if !options.common.wants(&case) {
             continue;
         }
         let own = EchoBenchOptions { link, ..options.clone() };
@@ -92,7 +92,7 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
             progress(&format!("{case}: {}", subject.name));
             one(&bench, subject)
         };
-        let runs = alternate(subjects.len(), options.repetitions(), &mut probe, &mut measure)?;
+        let runs = alternate(subjects.len(), options.common.repetitions(), &mut probe, &mut measure)?;
         tally.add(&runs);
         rows.extend(case_rows(&case, &subjects, &runs));
     }
@@ -101,7 +101,7 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         title: "Where the time of an echoed packet goes".to_owned(),
         command: format!(
             "make bench-breakdown, or: qanat bench breakdown{}",
-            if options.quick { " --quick" } else { "" }
+            if options.common.quick { " --quick" } else { "" }
         ),
         environment,
         columns: columns(),

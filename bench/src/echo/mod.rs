@@ -9,12 +9,12 @@ use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::load::echo::EchoReport;
 use peers::{Bench, Peer, peers_of};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// MTU of the veth.
@@ -44,18 +44,10 @@ impl BenchLink {
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
 pub struct EchoBenchOptions {
-    /// This program: runs the children `echo` and `load`.
-    pub program: PathBuf,
+    /// What every table understands; the program runs the children.
+    pub common: BenchOptions,
     /// The link.
     pub link: BenchLink,
-    /// Fewer cases and one short run each: under 50 s.
-    pub quick: bool,
-    /// Runs of each peer in each case; `None`: 5, quick 1.
-    pub repetitions: Option<usize>,
-    /// Length of a run's window; `None`: 1 s, quick 0.4 s.
-    pub duration: Option<Duration>,
-    /// Only cases whose name contains this.
-    pub filter: Option<String>,
     /// Processor of the echo.
     pub server_cpu: usize,
     /// Processor of the load.
@@ -64,25 +56,12 @@ pub struct EchoBenchOptions {
 
 impl EchoBenchOptions {
     /// The full table over `link`, the echo on processor 0, the load on 1.
-    pub fn new(program: PathBuf, link: BenchLink) -> EchoBenchOptions {
-        EchoBenchOptions {
-            program,
-            link,
-            quick: false,
-            repetitions: None,
-            duration: None,
-            filter: None,
-            server_cpu: 0,
-            client_cpu: 1,
-        }
-    }
-
-    fn repetitions(&self) -> usize {
-        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 }).clamp(1, 1_000)
+    pub fn new(common: BenchOptions, link: BenchLink) -> EchoBenchOptions {
+        EchoBenchOptions { common, link, server_cpu: 0, client_cpu: 1 }
     }
 
     fn duration(&self) -> Duration {
-        self.duration.unwrap_or(Duration::from_millis(if self.quick { 400 } else { 1_000 }))
+        self.common.duration(Duration::from_secs(1), Duration::from_millis(400))
     }
 }
 
@@ -111,9 +90,9 @@ const CASES: [Case; 5] = [
 /// [`HarnessError`], with what is missing or wrong.
 pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     check(options)?;
-    let wanted = |case: &&Case| options.filter.as_ref().is_none_or(|filter| case.name.contains(filter.as_str()));
+    let wanted = |case: &&Case| options.common.wants(case.name);
     let there =
-        |case: &&Case| (!options.quick || case.length == 64) && (!case.alike || options.link == BenchLink::Veth);
+        |case: &&Case| (!options.common.quick || case.length == 64) && (!case.alike || options.link == BenchLink::Veth);
     let cases: Vec<&Case> = CASES.iter().filter(there).filter(wanted).collect();
     if cases.is_empty() {
         return Err(HarnessError::Option("no case's name contains that; try '64 bytes' or 'one at a time'".to_owned()));
@@ -125,7 +104,7 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
     let bench = Bench { options, topology: topology.as_ref(), keeps_output: false };
     progress("waiting for a quiet machine");
     let mut environment = environment(options);
-    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for case in cases {
         let peers = peers_of(options.link, case.latency, case.alike);
@@ -140,14 +119,14 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
                 other => other,
             })
         };
-        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        let runs = alternate(peers.len(), options.common.repetitions(), &mut probe, &mut measure)?;
         tally.add(&runs);
         rows.extend(case_rows(options, case, &peers, &runs, &mut environment.warnings));
     }
     environment.placement = tally.to_string();
     Ok(Table {
         title: format!("Echo over {}: driver, stack, kernel", options.link.name()),
-        command: command(options),
+        command: options.common.repeat(&format!("qanat bench echo --link {}", options.link.name())),
         environment,
         columns: columns(),
         rows,
@@ -196,17 +175,6 @@ fn dpdk(driver: &str) -> String {
     }
 }
 
-fn command(options: &EchoBenchOptions) -> String {
-    let mut command = format!("qanat bench echo --link {}", options.link.name());
-    if options.quick {
-        command.push_str(" --quick");
-    }
-    if let Some(filter) = &options.filter {
-        command.push_str(&format!(" --filter '{filter}'"));
-    }
-    command
-}
-
 fn columns() -> Vec<Column> {
     vec![
         Column::new("packets_per_s", "packets/s", 0).with_spread(),
@@ -232,8 +200,8 @@ fn case_rows(
         warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
     }
     let per_packet = |report: &EchoReport, cpus: &[usize]| {
-        let busy: f64 = cpus.iter().filter_map(|cpu| report.cpus.get(*cpu)).map(|times| times.busy_s()).sum();
-        (report.received > 0).then(|| busy * 1e6 / report.received as f64)
+        let busy: f64 = cpus.iter().filter_map(|cpu| report.trips.cpus.get(*cpu)).map(|times| times.busy_s()).sum();
+        (report.trips.received > 0).then(|| busy * 1e6 / report.trips.received as f64)
     };
     let raw = runs.first().and_then(|runs| summarize(runs, placement, |report| Some(report.packets_per_s)));
     let both = [options.server_cpu, options.client_cpu];
@@ -257,9 +225,9 @@ fn case_rows(
                     summarize(runs, placement, |report| Some(report.gbit_per_s)),
                     summarize(runs, placement, |report| per_packet(report, &both[..1])),
                     summarize(runs, placement, |report| per_packet(report, &both)),
-                    summarize(runs, placement, |report| Some(report.round_trip_us.p50)),
-                    summarize(runs, placement, |report| Some(report.round_trip_us.p99)),
-                    summarize(runs, placement, |report| Some(report.lost as f64)),
+                    summarize(runs, placement, |report| Some(report.trips.round_trip_us.p50)),
+                    summarize(runs, placement, |report| Some(report.trips.round_trip_us.p99)),
+                    summarize(runs, placement, |report| Some(report.trips.lost as f64)),
                 ],
                 note: placement.map_or_else(|| "mixed".to_owned(), |placement| placement.to_string()),
             }

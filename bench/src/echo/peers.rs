@@ -136,8 +136,8 @@ impl Bench<'_> {
         let target = format!("{MEMIF_TARGET}:{PORT}");
         let target = target.parse().map_err(|_| HarnessError::Option(format!("{target} is no address")))?;
         let mut options = EchoLoadOptions::new(target);
-        (options.length, options.window) = (length, window);
-        (options.duration, options.warm_up) = (self.options.duration(), WARM_UP);
+        (options.length, options.pace.window) = (length, window);
+        (options.pace.duration, options.pace.warm_up) = (self.options.duration(), WARM_UP);
         let echo = match peer {
             Peer::Raw => PairEcho::Raw,
             Peer::Copies => PairEcho::Copies,
@@ -183,7 +183,7 @@ impl Bench<'_> {
         }
         let client = self.load(&target.to_string(), length, window, echo.id(), &more);
         let arguments: Vec<&str> = client.iter().map(String::as_str).collect();
-        let client = Spec::new("the load generator", &self.options.program, &arguments)
+        let client = Spec::new("the load generator", &self.options.common.program, &arguments)
             .placed(topology.client(), self.options.client_cpu);
         self.report(&client, echo)
     }
@@ -199,7 +199,7 @@ impl Bench<'_> {
             arguments.extend(kernel);
         }
         arguments.extend(mode(peer));
-        let spec = Spec::new("qanat echo", &self.options.program, &arguments)
+        let spec = Spec::new("qanat echo", &self.options.common.program, &arguments)
             .placed(topology.server(), self.options.server_cpu);
         let mut echo = start(&spec)?;
         echo.read_line()?;
@@ -219,7 +219,7 @@ impl Bench<'_> {
             let port = PORT.to_string();
             let mut arguments = vec!["echo", "--json", "--port", &port, "--link", &link];
             arguments.extend(mode(peer));
-            let mut spec = Spec::new("qanat echo", &self.options.program, &arguments);
+            let mut spec = Spec::new("qanat echo", &self.options.common.program, &arguments);
             spec.cpu = Some(self.options.server_cpu);
             let mut echo = start(&spec)?;
             echo.read_line()?;
@@ -231,7 +231,7 @@ impl Bench<'_> {
         let mut client = self.load(MEMIF_TARGET, length, window, echo.id(), &more);
         client.extend(["--link".to_owned(), format!("memif-slave:{}", path.display())]);
         let arguments: Vec<&str> = client.iter().map(String::as_str).collect();
-        let mut spec = Spec::new("the load generator", &self.options.program, &arguments);
+        let mut spec = Spec::new("the load generator", &self.options.common.program, &arguments);
         spec.cpu = Some(self.options.client_cpu);
         let outcome = self.report(&spec, echo);
         let _ = std::fs::remove_file(&path);

@@ -4,6 +4,8 @@
 //! * [`cpu`]: pinning, how far apart two processors are just now, is the machine quiet
 //! * [`topology`]: the namespaces and the veth pair
 //! * [`process`]: children in a namespace, on a processor, gone when we are
+//! * [`scratch`]: a directory for a table's files
+//! * [`options`]: what every table understands
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
 //! * [`statistics`]: medians and spread
 //! * [`environment`]: what it was measured on
@@ -13,8 +15,10 @@ pub mod alternate;
 pub mod bars;
 pub mod cpu;
 pub mod environment;
+pub mod options;
 pub mod page;
 pub mod process;
+pub mod scratch;
 pub mod statistics;
 pub mod svg;
 pub mod table;

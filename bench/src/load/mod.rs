@@ -1,6 +1,8 @@
-//! Load generators. `http`, `echo` (UDP and TCP): closed and open loop, over our own stack or the kernel's.
+//! Load generators. `http`, `echo` (UDP and TCP), `dns`: closed and open loop, over our own stack or the kernel's.
 
 pub mod attach;
+pub mod datagrams;
+pub mod dns;
 pub mod duration;
 pub mod echo;
 pub mod engine;

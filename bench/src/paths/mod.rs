@@ -17,6 +17,7 @@ mod watch;
 
 use crate::harness::alternate::{PlacementTally, Run, alternate};
 use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::{HarnessError, cpu};
@@ -39,19 +40,6 @@ const RATIO_MIN: f64 = 0.95;
 const SHARE_MIN_PERCENT: f64 = 35.0;
 /// The part of a run in which shares settle.
 const SETTLING: f64 = 0.4;
-
-/// What to run.
-#[derive(Clone, Debug)]
-pub struct PathsOptions {
-    /// Fewer paths, one short run each.
-    pub quick: bool,
-    /// Runs of each peer on each path.
-    pub repetitions: Option<usize>,
-    /// Length of a run.
-    pub duration: Option<Duration>,
-    /// Only paths whose name contains this.
-    pub filter: Option<String>,
-}
 
 /// One kind of measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,13 +79,11 @@ impl Kind {
 ///
 /// # Errors
 /// No privileges, a refusal of the system, or a connection that never delivers.
-pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     let all = [Kind::Goodput, Kind::Downloads, Kind::Fairness];
     let all = all.into_iter().flat_map(|kind| kind.cases().iter().map(move |case| (kind, case)));
-    let wanted = |(kind, case): &(Kind, &PathCase)| {
-        (case.is_quick || !options.quick)
-            && options.filter.as_ref().is_none_or(|text| kind.name(case).contains(text.as_str()))
-    };
+    let wanted =
+        |(kind, case): &(Kind, &PathCase)| (case.is_quick || !options.quick) && options.wants(&kind.name(case));
     let cases: Vec<(Kind, &PathCase)> = all.clone().filter(wanted).collect();
     if cases.is_empty() {
         let names: Vec<String> = all.map(|(kind, case)| kind.name(case)).collect();
@@ -113,7 +99,7 @@ pub fn run(options: &PathsOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let repetitions = options.repetitions.unwrap_or(if options.quick { 1 } else { whole }).max(1);
         let quick = Duration::from_secs(if kind == Kind::Fairness { 6 } else { 2 });
         let whole = Duration::from_secs(case.seconds);
-        let duration = options.duration.unwrap_or(if options.quick { quick } else { whole });
+        let duration = options.duration(whole, quick);
         let mut probe = || if cpu::count() > 1 { cpu::round_trip_ns(0, 1) } else { Ok(0.0) };
         let mut measure = |peer: usize, repetition: usize| {
             let name = peers.get(peer).copied().unwrap_or_default();

@@ -9,6 +9,7 @@ pub use servers::{Peer, Server};
 
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
 use crate::harness::process::{Spec, start};
 use crate::harness::statistics::Summary;
 use crate::harness::table::{Column, Row, Table};
@@ -17,7 +18,6 @@ use crate::harness::{HarnessError, cpu};
 use crate::load::Report;
 use crate::load::attach::ADDRESSES_DEFAULT;
 use servers::{Site, nginx_version};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// A processor busier than this was at its limit.
@@ -34,16 +34,8 @@ const ERROR_SHARE_MAX: f64 = 0.001;
 /// What to measure, and how long.
 #[derive(Clone, Debug)]
 pub struct WebBenchOptions {
-    /// This program: runs the children `web` and `load`.
-    pub program: PathBuf,
-    /// Fewer cases and one short run each: under 50 s.
-    pub quick: bool,
-    /// Runs of each peer in each case; `None`: 5, quick 1.
-    pub repetitions: Option<usize>,
-    /// Length of a run's window; `None`: 2 s, quick 0.5 s.
-    pub duration: Option<Duration>,
-    /// Only cases whose name contains this.
-    pub filter: Option<String>,
+    /// What every table understands; the program runs the children.
+    pub common: BenchOptions,
     /// Only peers whose name contains this.
     pub peers: Option<String>,
     /// Processor of the server.
@@ -56,37 +48,23 @@ pub struct WebBenchOptions {
 
 impl WebBenchOptions {
     /// The full table with the program at `program`, server on processor 0, client on 1, MTU 1500.
-    pub fn new(program: PathBuf) -> WebBenchOptions {
-        WebBenchOptions {
-            program,
-            quick: false,
-            repetitions: None,
-            duration: None,
-            filter: None,
-            peers: None,
-            server_cpu: 0,
-            client_cpu: 1,
-            mtu: 1_500,
-        }
-    }
-
-    fn repetitions(&self) -> usize {
-        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 }).clamp(1, 1_000)
+    pub fn new(common: BenchOptions) -> WebBenchOptions {
+        WebBenchOptions { common, peers: None, server_cpu: 0, client_cpu: 1, mtu: 1_500 }
     }
 
     fn duration(&self) -> Duration {
-        self.duration.unwrap_or(Duration::from_millis(if self.quick { 500 } else { 2_000 }))
+        self.common.duration(Duration::from_secs(2), Duration::from_millis(500))
     }
 
     fn warm_up(&self) -> Duration {
-        Duration::from_millis(if self.quick { 200 } else { 500 })
+        Duration::from_millis(if self.common.quick { 200 } else { 500 })
     }
 }
 
 /// One way of loading.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// For people; [`WebBenchOptions::filter`] looks in it.
+    /// For people; [`BenchOptions::filter`] looks in it.
     pub name: String,
     /// Size asked for, bytes; `None`: the mix.
     pub bytes: Option<u64>,
@@ -129,13 +107,11 @@ fn cases(options: &WebBenchOptions) -> Vec<Case> {
         (Some(bytes), true) => bytes == 1 << 10,
         (None, close) => !close,
     };
-    if options.quick {
+    if options.common.quick {
         cases.retain(quick);
         cases.iter_mut().for_each(|case| case.kernel_client = false);
     }
-    if let Some(filter) = &options.filter {
-        cases.retain(|case| case.name.contains(filter.as_str()));
-    }
+    cases.retain(|case| options.common.wants(&case.name));
     cases
 }
 
@@ -221,10 +197,10 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
     let topology = Topology::new(options.mtu)?;
     let site = Site::create()?;
     let mut environment = environment(options, nginx);
-    environment.wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
+    environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
     let cases = cases(options);
     if cases.is_empty() {
-        let filter = options.filter.clone().unwrap_or_default();
+        let filter = options.common.filter.clone().unwrap_or_default();
         return Err(HarnessError::Option(format!(
             "no case's name contains {filter:?}; try '1 KiB' or 'new connection'"
         )));
@@ -243,14 +219,14 @@ pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<
                 other => other,
             })
         };
-        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        let runs = alternate(peers.len(), options.common.repetitions(), &mut probe, &mut measure)?;
         tally.add(&runs);
         rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
     }
     environment.placement = tally.to_string();
     Ok(Table {
         title: "Static files over HTTP/1.1: qanat web and nginx on the same veth, same client".to_owned(),
-        command: command(options),
+        command: options.common.repeat("qanat bench web"),
         environment,
         columns: columns(),
         rows,
@@ -286,17 +262,6 @@ fn environment(options: &WebBenchOptions, nginx: String) -> Environment {
     environment
 }
 
-fn command(options: &WebBenchOptions) -> String {
-    let mut command = "qanat bench web".to_owned();
-    if options.quick {
-        command.push_str(" --quick");
-    }
-    if let Some(filter) = &options.filter {
-        command.push_str(&format!(" --filter '{filter}'"));
-    }
-    command
-}
-
 /// A run, made again if other programs took part of the processors.
 fn undisturbed(
     options: &WebBenchOptions,
@@ -305,7 +270,7 @@ fn undisturbed(
     case: &Case,
     peer: Peer,
 ) -> Result<Measured, HarnessError> {
-    let repeats = if options.quick { 0 } else { DISTURBED_REPEATS_MAX };
+    let repeats = if options.common.quick { 0 } else { DISTURBED_REPEATS_MAX };
     let mut best = measure(options, topology, site, case, peer)?;
     for _ in 0..repeats {
         if best.foreign_share() <= FOREIGN_SHARE_MAX {
@@ -327,11 +292,11 @@ fn measure(
     case: &Case,
     peer: Peer,
 ) -> Result<Measured, HarnessError> {
-    let server = Server::start(peer, &options.program, topology, site, options.server_cpu)?;
+    let server = Server::start(peer, &options.common.program, topology, site, options.server_cpu)?;
     let arguments = client_arguments(options, topology, case, peer, &server);
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let client =
-        Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), options.client_cpu);
+    let client = Spec::new("the load generator", &options.common.program, &arguments)
+        .placed(topology.client(), options.client_cpu);
     let patience = options.warm_up() + options.duration() + Duration::from_secs(20);
     let output = start(&client)?.output(patience);
     let output = match output {
@@ -480,17 +445,18 @@ mod tests {
     use super::*;
     use crate::harness::cpu::Placement;
     use crate::machine::CpuTimes;
+    use std::path::PathBuf;
 
     fn options() -> WebBenchOptions {
-        WebBenchOptions::new(PathBuf::from("/bin/false"))
+        WebBenchOptions::new(BenchOptions::new(PathBuf::from("/bin/false")))
     }
 
     #[test]
     fn quick_fits_its_time() {
-        let options = WebBenchOptions { quick: true, ..options() };
+        let options = WebBenchOptions { common: BenchOptions { quick: true, ..options().common }, ..options() };
         let runs: usize = cases(&options).iter().map(|case| peers(&options, case).len()).sum();
         let each = options.duration() + options.warm_up() + Duration::from_millis(600);
-        assert!(each * runs as u32 * (options.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
+        assert!(each * runs as u32 * (options.common.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
         assert!(
             cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none())
         );
@@ -500,7 +466,10 @@ mod tests {
     fn full_has_every_size_both_ways() {
         let all = cases(&options());
         assert_eq!(all.len(), 13);
-        let filtered = cases(&WebBenchOptions { filter: Some("new connection".to_owned()), ..options() });
+        let filtered = cases(&WebBenchOptions {
+            common: BenchOptions { filter: Some("new connection".to_owned()), ..options().common },
+            ..options()
+        });
         assert_eq!(filtered.len(), 6);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::harness::HarnessError;
 use crate::harness::process::{Running, Spec, start, wait_until};
+use crate::harness::scratch::Scratch;
 use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
 use crate::load::mix::YAHOO;
 use std::fs;
@@ -15,8 +16,6 @@ const NGINX_PATHS: [&str; 3] = ["/usr/sbin/nginx", "/usr/local/sbin/nginx", "/us
 /// How long a server may take to listen.
 const START_PATIENCE: Duration = Duration::from_secs(10);
 const PORT: u16 = 80;
-/// Directories of runs are named by this and their process.
-const DIRECTORY_PREFIX: &str = "qanat-bench-web-";
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Program {
@@ -75,7 +74,7 @@ pub fn nginx_version() -> Result<String, HarnessError> {
 /// The files served, and nginx's configuration, in a directory that is removed with this.
 #[derive(Debug)]
 pub struct Site {
-    directory: PathBuf,
+    directory: Scratch,
 }
 
 impl Site {
@@ -84,9 +83,7 @@ impl Site {
     /// # Errors
     /// What the file system says.
     pub fn create() -> Result<Site, HarnessError> {
-        remove_leftovers();
-        let directory = std::env::temp_dir().join(format!("{DIRECTORY_PREFIX}{}", std::process::id()));
-        let site = Site { directory };
+        let site = Site { directory: Scratch::create("web")? };
         let write = || -> std::io::Result<()> {
             fs::create_dir_all(site.root())?;
             let sizes = [1u64 << 10, 4 << 10, 24 << 10, 128 << 10, 1 << 20];
@@ -96,22 +93,22 @@ impl Site {
             fs::write(site.nginx_configuration_path(), site.nginx_configuration())
         };
         write().map_err(|error| {
-            HarnessError::system(format!("write the files to serve in {:?}", site.directory), error)
+            HarnessError::system(format!("write the files to serve in {:?}", site.directory.path()), error)
         })?;
         Ok(site)
     }
 
     fn root(&self) -> PathBuf {
-        self.directory.join("site")
+        self.directory.path().join("site")
     }
 
     fn nginx_configuration_path(&self) -> PathBuf {
-        self.directory.join("nginx.conf")
+        self.directory.path().join("nginx.conf")
     }
 
     /// nginx as its users tune it for static files: nothing here slows it down.
     fn nginx_configuration(&self) -> String {
-        let directory = self.directory.display();
+        let directory = self.directory.path().display();
         format!(
             "daemon off;\nuser root;\nworker_processes 1;\nworker_rlimit_nofile 65536;\npid {directory}/nginx.pid;\n\
              error_log {directory}/error.log crit;\n\
@@ -127,24 +124,6 @@ impl Site {
                server {{ listen {SERVER_KERNEL}:{PORT} backlog=4096; root {directory}/site; }}\n\
              }}\n"
         )
-    }
-}
-
-impl Drop for Site {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.directory);
-    }
-}
-
-/// Removes directories of runs that were killed.
-fn remove_leftovers() {
-    let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
-    for entry in entries.flatten() {
-        let name = entry.file_name();
-        let process = name.to_str().and_then(|name| name.strip_prefix(DIRECTORY_PREFIX)?.parse::<u32>().ok());
-        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists()) {
-            let _ = fs::remove_dir_all(entry.path());
-        }
     }
 }
 
@@ -215,7 +194,7 @@ impl Server {
 
 fn start_nginx(topology: &Topology, site: &Site, cpu: usize) -> Result<Server, HarnessError> {
     let configuration = site.nginx_configuration_path();
-    let prefix = site.directory.display().to_string();
+    let prefix = site.directory.path().display().to_string();
     let configuration = configuration.display().to_string();
     let spec = Spec::new("nginx", nginx_path()?, &["-p", &prefix, "-c", &configuration, "-e", "stderr"])
         .placed(topology.server(), cpu);
@@ -272,7 +251,7 @@ mod tests {
         assert_eq!(fs::metadata(site.root().join("24576.bin")).unwrap().len(), 24_576);
         let configuration = fs::read_to_string(site.nginx_configuration_path()).unwrap();
         assert!(configuration.contains("sendfile on") && configuration.contains("listen 10.99.7.2:80"));
-        let directory = site.directory.clone();
+        let directory = site.directory.path().to_owned();
         drop(site);
         assert!(!directory.exists());
     }

@@ -62,6 +62,7 @@ struct Common {
 #[derive(Subcommand)]
 enum Table {
     Web(WebArguments),
+    Dns(DnsArguments),
     Echo(EchoArguments),
     Paths(PathsArguments),
     Breakdown(BreakdownArguments),
@@ -82,6 +83,19 @@ struct WebArguments {
     /// Where to write the picture
     #[arg(long, value_name = "FILE", default_value = "bench-web.svg")]
     svg: PathBuf,
+}
+
+/// `qanat dns`, Knot and NSD in turn, under the same clients
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench dns --quick                   under a minute
+  sudo qanat bench dns                           five runs of each, a million names too: a quarter of an hour
+  sudo qanat bench dns --filter kxdpgun          under Knot's own load generator only
+Needs knot, knot-dnsutils and nsd (apt-get install knot knot-dnsutils nsd).")]
+struct DnsArguments {
+    #[command(flatten)]
+    common: Common,
 }
 
 /// Our TCP and Linux' over emulated paths: goodput, many downloads, flows side by side
@@ -163,6 +177,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             draw(&sections, &web.svg)?;
             finish(&sections, &web.common, false)
         }
+        Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),

@@ -1,6 +1,8 @@
 //! Live figures on one line, plain lines or JSON, printed by a thread of its own: a terminal that blocks must not stop
 //! the data path.
 
+use serde::Serialize;
+use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -51,6 +53,18 @@ impl Printer {
             // Fails if nobody reads any more.
             let _ = lines.send(Line::Lasting(line));
         }
+    }
+
+    /// The result of a run: one line of JSON, or as people read it.
+    ///
+    /// # Errors
+    /// It has no JSON.
+    pub fn report<R: Serialize + Display>(&self, report: &R) -> Result<(), String> {
+        self.last(match self.json {
+            true => serde_json::to_string(report).map_err(|error| error.to_string())?,
+            false => report.to_string(),
+        });
+        Ok(())
     }
 
     fn send(&self, line: Line) {

@@ -2,7 +2,8 @@
 
 use crate::attach::namespace;
 use crate::live::{Printer, grouped};
-use crate::load_echo;
+use crate::load_pace::stop_handle;
+use crate::{load_dns, load_echo};
 use clap::{Args, Subcommand};
 use qanat::StopHandle;
 use qanat_bench::load::{Figures, HttpLoadOptions, HttpPlan, Report, attach, duration, kernel, native};
@@ -21,6 +22,7 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Protocol {
     Http(Box<HttpArguments>),
+    Dns(Box<load_dns::Arguments>),
     Udp(Box<load_echo::UdpArguments>),
     Tcp(Box<load_echo::TcpArguments>),
 }
@@ -111,6 +113,7 @@ impl HttpArguments {
 pub fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.protocol {
         Protocol::Http(http) => run_http(&http),
+        Protocol::Dns(dns) => load_dns::run(&dns),
         Protocol::Udp(udp) => load_echo::run_udp(&udp),
         Protocol::Tcp(tcp) => load_echo::run_tcp(&tcp),
     }
@@ -135,8 +138,7 @@ fn run_http(arguments: &HttpArguments) -> Result<(), String> {
         watch_process: arguments.watch_process,
         ..HttpLoadOptions::default()
     };
-    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    stop_on_signals(stop.clone())?;
+    let stop = stop_handle()?;
     let printer = Printer::new(arguments.json);
     let mut observe = |figures: &Figures| show(&printer, figures);
     let mut plan = HttpPlan::new(&options).map_err(|error| error.to_string())?;
@@ -176,11 +178,7 @@ fn show(printer: &Printer, figures: &Figures) {
 }
 
 fn finish(printer: &Printer, report: &Report) -> Result<(), String> {
-    if printer.is_json() {
-        printer.lasting(serde_json::to_string(report).map_err(|error| error.to_string())?);
-    } else {
-        printer.lasting(report.to_string());
-    }
+    printer.report(report)?;
     if report.requests == 0 {
         return Err(format!("no request was answered by {}; is it serving?", report.peer));
     }

@@ -1,16 +1,13 @@
 //! `qanat load udp` and `qanat load tcp`: round trips to an echo.
 
-use crate::attach::namespace;
-use crate::live::{Printer, grouped};
-use crate::load::stop_on_signals;
+use crate::live::Printer;
+use crate::load_pace::{PaceArguments, show, stop_handle};
 use clap::{Args, ValueEnum};
-use qanat::StopHandle;
 use qanat::wire::ethernet::MacAddress;
 use qanat_bench::load::duration;
 use qanat_bench::load::echo::link::{EchoLink, PairEcho};
-use qanat_bench::load::echo::{EchoFigures, EchoLoadOptions, EchoReport, kernel};
-use qanat_echo::LinkChoice;
-use std::net::{Ipv4Addr, SocketAddr};
+use qanat_bench::load::echo::{EchoLoadOptions, EchoReport, over_kernel};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// What both have.
@@ -18,39 +15,14 @@ use std::time::Duration;
 struct Common {
     /// The echo's address and port
     target: SocketAddr,
-    /// Link: veth, memif:SOCKET (this end listens), memif-slave:SOCKET (it connects), pair (with an echo of its own)
-    #[arg(long, value_name = "LINK", default_value = "veth")]
-    link: LinkChoice,
-    /// Open loop: packets (or messages) per second, due at even intervals
-    #[arg(long, value_name = "PER_SECOND")]
-    rate: Option<f64>,
-    /// How long to measure, for example 10s or 500ms
-    #[arg(short, long, value_name = "TIME", default_value = "3s", value_parser = duration::parse)]
-    duration: Duration,
-    /// How long to load before measuring
-    #[arg(long, value_name = "TIME", default_value = "300ms", value_parser = duration::parse)]
-    warm_up: Duration,
     /// What isn't back by then is lost
     #[arg(long, value_name = "TIME", default_value = "200ms", value_parser = duration::parse)]
     timeout: Duration,
-    /// Send from this address
-    #[arg(long, value_name = "ADDRESS")]
-    source: Option<Ipv4Addr>,
     /// The pair's echo: raw, native, copies
     #[arg(long, value_enum, default_value_t)]
     echo: Echo,
-    /// Descriptors of a memif ring, as a power of two (the slave's choice)
-    #[arg(long, value_name = "LOG2", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=14))]
-    ring: u8,
-    /// Network namespace to load from: a name of `ip netns`, or a path
-    #[arg(long, value_name = "NAME")]
-    netns: Option<String>,
-    /// Report the CPU time of this process too (the echo)
-    #[arg(long, value_name = "PID")]
-    watch_process: Option<u32>,
-    /// The report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pace: PaceArguments,
 }
 
 /// What echoes at the other end of a pair.
@@ -121,76 +93,36 @@ fn parse_mac(text: &str) -> Result<MacAddress, String> {
 
 impl Common {
     fn options(&self, length: usize, window: usize) -> EchoLoadOptions {
-        EchoLoadOptions {
-            target: self.target,
-            length,
-            window,
-            rate_per_s: self.rate,
-            duration: self.duration,
-            warm_up: self.warm_up,
-            timeout: self.timeout,
-            watch_process: self.watch_process,
-            sleeps: false,
-        }
+        EchoLoadOptions { target: self.target, length, pace: self.pace.pace(window, self.timeout) }
     }
 
     fn link(&self, peer: Option<MacAddress>, tcp: bool) -> Result<EchoLink, String> {
-        Ok(EchoLink {
-            choice: self.link.clone(),
-            source: self.source,
-            peer,
-            namespace: namespace(self.netns.as_deref())?,
-            log2_ring_size: self.ring,
-            tcp,
-            pair: match self.echo {
-                Echo::Raw => PairEcho::Raw,
-                Echo::Native => PairEcho::Native,
-                Echo::Copies => PairEcho::Copies,
-            },
-            pair_cpu: None,
-        })
-    }
-}
-
-fn show(printer: &Printer, figures: &EchoFigures) {
-    if !printer.is_json() {
-        printer.live(format!(
-            "{} packets/s  p50 {:.1} µs  p99 {:.1} µs  {} lost",
-            grouped(figures.packets_per_s as u64),
-            figures.p50_us,
-            figures.p99_us,
-            grouped(figures.lost),
-        ));
+        let pair = match self.echo {
+            Echo::Raw => PairEcho::Raw,
+            Echo::Native => PairEcho::Native,
+            Echo::Copies => PairEcho::Copies,
+        };
+        Ok(EchoLink { link: self.pace.link(peer)?, tcp, pair, pair_cpu: None })
     }
 }
 
 fn finish(printer: &Printer, report: &EchoReport) -> Result<(), String> {
-    if printer.is_json() {
-        printer.lasting(serde_json::to_string(report).map_err(|error| error.to_string())?);
-    } else {
-        printer.lasting(report.to_string());
+    printer.report(report)?;
+    match report.trips.received {
+        0 => Err(format!("nothing came back from {}; is the echo running?", report.target)),
+        _ => Ok(()),
     }
-    if report.received == 0 {
-        return Err(format!("nothing came back from {}; is the echo running?", report.target));
-    }
-    Ok(())
-}
-
-fn begin() -> Result<StopHandle, String> {
-    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    stop_on_signals(stop.clone())?;
-    Ok(stop)
 }
 
 /// Loads by datagrams.
 pub fn run_udp(arguments: &UdpArguments) -> Result<(), String> {
-    let stop = begin()?;
-    let printer = Printer::new(arguments.common.json);
+    let stop = stop_handle()?;
+    let printer = Printer::new(arguments.common.pace.json);
     let mut options = arguments.common.options(arguments.size, arguments.window);
-    options.sleeps = arguments.sleep;
-    let mut observe = |figures: &EchoFigures| show(&printer, figures);
+    options.pace.sleeps = arguments.sleep;
+    let mut observe = |figures: &_| show(&printer, "packets", figures);
     let report = if arguments.kernel {
-        kernel::run(&options, &stop, &mut observe)
+        over_kernel(&options, &stop, &mut observe)
     } else {
         arguments.common.link(arguments.peer_mac, false)?.run(&options, &stop, &mut observe)
     };
@@ -199,10 +131,10 @@ pub fn run_udp(arguments: &UdpArguments) -> Result<(), String> {
 
 /// Loads by messages over TCP.
 pub fn run_tcp(arguments: &TcpArguments) -> Result<(), String> {
-    let stop = begin()?;
-    let printer = Printer::new(arguments.common.json);
+    let stop = stop_handle()?;
+    let printer = Printer::new(arguments.common.pace.json);
     let options = arguments.common.options(arguments.size, arguments.connections);
     let link = arguments.common.link(None, true)?;
-    let report = link.run(&options, &stop, &mut |figures| show(&printer, figures));
+    let report = link.run(&options, &stop, &mut |figures| show(&printer, "packets", figures));
     finish(&printer, &report.map_err(|error| error.to_string())?)
 }

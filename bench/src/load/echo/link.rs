@@ -1,20 +1,14 @@
-//! The link to send over.
+//! Who echoes on a pair; the client put on a link.
 
-use super::udp::{self, Ends};
-use super::{EchoFigures, EchoLoadOptions, EchoReport, tcp};
+use super::packet::Marked;
+use super::{EchoLoadOptions, EchoReport, tcp};
+use crate::load::datagrams::link::{Client, FarEnd, Link, Near, PREFIX_LENGTH, memory};
+use crate::load::datagrams::{TripFigures, native};
 use crate::load::http::LoadError;
-use qanat::nic::link::Namespace;
-use qanat::nic::{MemoryPlan, PairConfig, Vnic, pair};
-use qanat::wire::ethernet::MacAddress;
-use qanat::{Attachment, Config, Runtime, SpinPolicy, StopHandle};
-use qanat_echo::{EchoConfig, EchoService, LinkChoice, OpenLink, RawEcho, own_mac};
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
-
-/// Own address on a link that has none.
-const OWN_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-const PREFIX_LENGTH: u8 = 24;
-const ACCEPT_INTERVAL: Duration = Duration::from_millis(100);
+use qanat::nic::Vnic;
+use qanat::{Config, Runtime, SpinPolicy, StopHandle};
+use qanat_echo::{EchoConfig, EchoService, RawEcho};
+use std::net::SocketAddr;
 
 /// What echoes at the other end of a pair, which is this process too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,18 +21,33 @@ pub enum PairEcho {
     Copies,
 }
 
+impl PairEcho {
+    /// The far end: echoes at `target`, on processor `cpu` if one is given.
+    pub fn far_end(self, target: SocketAddr, cpu: Option<usize>) -> FarEnd {
+        Box::new(move |port, stop| {
+            if let Some(cpu) = cpu {
+                crate::harness::cpu::pin(cpu).map_err(|error| error.to_string())?;
+            }
+            let vnic = port.open(memory()).map_err(|error| error.to_string())?;
+            if self == PairEcho::Raw {
+                let mut raw = RawEcho::new(vnic);
+                let outcome = raw.run(&stop, SpinPolicy::Always, &|_| true, &mut |_| {});
+                return outcome.map_err(|error| error.to_string());
+            }
+            let config = EchoConfig { port: target.port(), copies: self == PairEcho::Copies, ..EchoConfig::default() };
+            let mut service = EchoService::new(config);
+            let seed = qanat::entropy().map_err(|error| error.to_string())?;
+            let mut runtime = Runtime::new(Box::new(vnic), Config::new(target.ip(), PREFIX_LENGTH), seed);
+            let options = qanat::RuntimeOptions { spin: SpinPolicy::Always, ..qanat::RuntimeOptions::default() };
+            runtime.run(&mut service, &stop, options, &mut |_, _| {}).map_err(|error| error.to_string())
+        })
+    }
+}
+
 /// How to reach the echo.
 pub struct EchoLink {
-    /// Which link.
-    pub choice: LinkChoice,
-    /// Own address; `None`: an unused one of a veth's prefix, 10.77.0.1 on other links.
-    pub source: Option<Ipv4Addr>,
-    /// The echo's Ethernet address; `None`: ask.
-    pub peer: Option<MacAddress>,
-    /// Where the interface is.
-    pub namespace: Option<Namespace>,
-    /// Descriptors of a memif ring, as a power of two.
-    pub log2_ring_size: u8,
+    /// The link.
+    pub link: Link,
     /// Over TCP instead of UDP.
     pub tcp: bool,
     /// What echoes on a pair.
@@ -47,23 +56,10 @@ pub struct EchoLink {
     pub pair_cpu: Option<usize>,
 }
 
-fn memory() -> MemoryPlan {
-    MemoryPlan { frame_size: 2_048, receive_frames: 4_096, transmit_frames: 4_096, prepared_frames: 0 }
-}
-
 impl EchoLink {
     /// A pair, with `echo` at its other end, on processor `cpu` if one is given.
     pub fn pair(echo: PairEcho, tcp: bool, cpu: Option<usize>) -> EchoLink {
-        EchoLink {
-            choice: LinkChoice::Pair,
-            source: None,
-            peer: None,
-            namespace: None,
-            log2_ring_size: 10,
-            tcp,
-            pair: echo,
-            pair_cpu: cpu,
-        }
+        EchoLink { link: Link::pair(), tcp, pair: echo, pair_cpu: cpu }
     }
 
     /// Runs the load over this link.
@@ -74,128 +70,46 @@ impl EchoLink {
         &self,
         options: &EchoLoadOptions,
         stop: &StopHandle,
-        observe: &mut dyn FnMut(&EchoFigures),
+        observe: &mut dyn FnMut(&TripFigures),
     ) -> Result<EchoReport, LoadError> {
         options.check()?;
-        match &self.choice {
-            LinkChoice::Veth => self.over_veth(options, stop, observe),
-            LinkChoice::Memif { socket, master } => {
-                let mac = own_mac(false);
-                let link = OpenLink::memif(socket.clone(), *master, mac, 1_500, self.log2_ring_size, memory());
-                let link = link.map_err(LoadError::Option)?;
-                let mut said = None;
-                let device = loop {
-                    if let Some(device) =
-                        link.next(ACCEPT_INTERVAL, &mut |text| said = Some(text)).map_err(LoadError::Option)?
-                    {
-                        break device;
-                    }
-                    if stop.is_requested() {
-                        return Err(LoadError::Option(said.unwrap_or_else(|| "nobody came".to_owned())));
-                    }
-                };
-                let fate = device.link().clone();
-                let vnic = device.open().map_err(|error| LoadError::Option(error.to_string()))?;
-                let report = self.over(vnic, options, "memif", stop, observe);
-                match fate.reason() {
-                    Some(reason) if report.as_ref().map_or(true, |report| report.received == 0) => {
-                        Err(LoadError::Option(format!("memif: {reason}")))
-                    }
-                    _ => report,
-                }
-            }
-            LinkChoice::Pair => self.over_pair(options, stop, observe),
-        }
-    }
-
-    fn over_veth(
-        &self,
-        options: &EchoLoadOptions,
-        stop: &StopHandle,
-        observe: &mut dyn FnMut(&EchoFigures),
-    ) -> Result<EchoReport, LoadError> {
-        let sources: Vec<IpAddr> = self.source.map(IpAddr::V4).into_iter().collect();
-        let attachment = Attachment::towards(options.target.ip(), &sources, 1, self.namespace.as_ref())?;
-        let vnic = attachment.open_queue(0, memory())?;
-        if self.tcp {
-            let mut runtime = runtime(vnic, attachment.config().clone(), options)?;
-            return tcp::run(&mut runtime, options, "veth", stop, observe);
-        }
-        let source = attachment.addresses().into_iter().find_map(|address| match address {
-            IpAddr::V4(v4) => Some(v4),
-            IpAddr::V6(_) => None,
-        });
-        let gateway = attachment.config().gateways.first().copied();
-        let next_hop = match (gateway, options.target.ip()) {
-            (Some(IpAddr::V4(gateway)), _) => gateway,
-            (_, IpAddr::V4(target)) => target,
-            _ => return Err(LoadError::Option("IPv4 only".to_owned())),
-        };
-        let ends = Ends { source: source.unwrap_or(OWN_ADDRESS), peer: self.peer, next_hop };
-        udp::run(vnic, options, ends, "veth", stop, observe)
-    }
-
-    fn over<V: Vnic + 'static>(
-        &self,
-        vnic: V,
-        options: &EchoLoadOptions,
-        client: &str,
-        stop: &StopHandle,
-        observe: &mut dyn FnMut(&EchoFigures),
-    ) -> Result<EchoReport, LoadError> {
-        let source = self.source.unwrap_or(OWN_ADDRESS);
-        if self.tcp {
-            let mut runtime = runtime(vnic, Config::new(IpAddr::V4(source), PREFIX_LENGTH), options)?;
-            return tcp::run(&mut runtime, options, client, stop, observe);
-        }
-        let IpAddr::V4(next_hop) = options.target.ip() else {
-            return Err(LoadError::Option("IPv4 only".to_owned()));
-        };
-        udp::run(vnic, options, Ends { source, peer: self.peer, next_hop }, client, stop, observe)
-    }
-
-    /// Both ends in this process, a thread each.
-    fn over_pair(
-        &self,
-        options: &EchoLoadOptions,
-        stop: &StopHandle,
-        observe: &mut dyn FnMut(&EchoFigures),
-    ) -> Result<EchoReport, LoadError> {
-        let failed = |error| LoadError::System { what: "make a pair".to_owned(), error };
-        let (near, far) = pair(PairConfig::default()).map_err(failed)?;
-        let end = StopHandle::new().map_err(failed)?;
-        let (handle, target, echo, cpu) = (end.clone(), options.target, self.pair, self.pair_cpu);
-        let server = std::thread::spawn(move || -> Result<(), String> {
-            if let Some(cpu) = cpu {
-                crate::harness::cpu::pin(cpu).map_err(|error| error.to_string())?;
-            }
-            let vnic = far.open(memory()).map_err(|error| error.to_string())?;
-            if echo == PairEcho::Raw {
-                let mut raw = RawEcho::new(vnic);
-                let outcome = raw.run(&handle, SpinPolicy::Always, &|_| true, &mut |_| {});
-                return outcome.map_err(|error| error.to_string());
-            }
-            let config = EchoConfig { port: target.port(), copies: echo == PairEcho::Copies, ..EchoConfig::default() };
-            let mut service = EchoService::new(config);
-            let seed = qanat::entropy().map_err(|error| error.to_string())?;
-            let mut runtime = Runtime::new(Box::new(vnic), Config::new(target.ip(), PREFIX_LENGTH), seed);
-            let options = qanat::RuntimeOptions { spin: SpinPolicy::Always, ..qanat::RuntimeOptions::default() };
-            runtime.run(&mut service, &handle, options, &mut |_, _| {}).map_err(|error| error.to_string())
-        });
-        let vnic = near.open(memory()).map_err(failed)?;
-        let report = self.over(vnic, options, "pair", stop, observe);
-        end.request();
-        match server.join() {
-            Ok(Ok(())) => report,
-            Ok(Err(message)) => Err(LoadError::Runtime(message)),
-            Err(_) => Err(LoadError::Runtime("the echo's thread panicked".to_owned())),
-        }
+        let far = self.pair.far_end(options.target, self.pair_cpu);
+        self.link.run(options.target, EchoClient { options, tcp: self.tcp, stop, observe }, far, stop)
     }
 }
 
-fn runtime<V: Vnic + 'static>(vnic: V, config: Config, options: &EchoLoadOptions) -> Result<Runtime, LoadError> {
-    let mut config = config;
-    config.connections_max = options.window + 64;
+struct EchoClient<'a> {
+    options: &'a EchoLoadOptions,
+    tcp: bool,
+    stop: &'a StopHandle,
+    observe: &'a mut dyn FnMut(&TripFigures),
+}
+
+impl Client for EchoClient<'_> {
+    type Report = EchoReport;
+
+    fn over<V: Vnic + 'static>(self, vnic: V, near: Near) -> Result<EchoReport, LoadError> {
+        let options = self.options;
+        let trips = if self.tcp {
+            let mut runtime = runtime(vnic, near.config, options)?;
+            tcp::run(&mut runtime, options, self.stop, self.observe)?
+        } else {
+            let SocketAddr::V4(target) = options.target else {
+                return Err(LoadError::Option("IPv4 only".to_owned()));
+            };
+            let mut traffic = Marked::new(options.length);
+            native::run(vnic, &mut traffic, (target, near.ends), &options.pace, self.stop, self.observe)?
+        };
+        Ok(EchoReport::new(options, near.kind, trips))
+    }
+
+    fn is_empty(report: &EchoReport) -> bool {
+        report.trips.received == 0
+    }
+}
+
+fn runtime<V: Vnic + 'static>(vnic: V, mut config: Config, options: &EchoLoadOptions) -> Result<Runtime, LoadError> {
+    config.connections_max = options.pace.window + 64;
     let seed = qanat::entropy()
         .map_err(|error| LoadError::System { what: "ask the kernel for random bytes".to_owned(), error })?;
     Ok(Runtime::new(Box::new(vnic), config, seed))
@@ -204,27 +118,28 @@ fn runtime<V: Vnic + 'static>(vnic: V, config: Config, options: &EchoLoadOptions
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn every_echo_of_a_pair() {
         let mut options = EchoLoadOptions::new("10.77.0.2:7".parse().unwrap());
-        options.duration = Duration::from_millis(200);
-        options.warm_up = Duration::from_millis(50);
-        options.window = 8;
+        options.pace.duration = Duration::from_millis(200);
+        options.pace.warm_up = Duration::from_millis(50);
+        options.pace.window = 8;
         // Two polling threads on a machine that may be busy: slow is not lost.
-        options.timeout = Duration::from_secs(5);
+        options.pace.timeout = Duration::from_secs(5);
         let stop = StopHandle::new().unwrap();
         for (pair, tcp) in
             [(PairEcho::Raw, false), (PairEcho::Native, false), (PairEcho::Copies, false), (PairEcho::Native, true)]
         {
             let link = EchoLink::pair(pair, tcp, None);
             let report = link.run(&options, &stop, &mut |_| {}).unwrap();
-            assert!(report.received > 8, "{pair:?}, tcp {tcp}: {report}");
-            assert_eq!(report.lost, 0, "{pair:?}, tcp {tcp}: {report}");
+            assert!(report.trips.received > 8, "{pair:?}, tcp {tcp}: {report}");
+            assert_eq!(report.trips.lost, 0, "{pair:?}, tcp {tcp}: {report}");
         }
-        options.rate_per_s = Some(5_000.0);
+        options.pace.rate_per_s = Some(5_000.0);
         let link = EchoLink::pair(PairEcho::Native, false, None);
         let report = link.run(&options, &stop, &mut |_| {}).unwrap();
-        assert!((1..=1_100).contains(&report.received), "{report}");
+        assert!((1..=1_100).contains(&report.trips.received), "{report}");
     }
 }

@@ -1,107 +1,56 @@
-//! A datagram as a whole frame: built once, then only its mark and checksum change.
+//! A payload that carries its mark: an echo gives it back.
 
-use super::window::Mark;
-use qanat::wire::ethernet::{self, EtherType, MacAddress};
-use qanat::wire::ip::{Ecn, Protocol};
-use qanat::wire::{checksum, ipv4, udp};
-use std::net::{Ipv4Addr, SocketAddrV4};
+use crate::load::datagrams::frame::HEADERS_LENGTH;
+use crate::load::datagrams::window::Mark;
+use crate::load::datagrams::{Incoming, Traffic};
+use qanat::wire::checksum;
 
-const PAYLOAD_OFFSET: usize = ethernet::HEADER_LENGTH + ipv4::HEADER_LENGTH + udp::HEADER_LENGTH;
-const CHECKSUM_AT: usize = ethernet::HEADER_LENGTH + ipv4::HEADER_LENGTH + udp::CHECKSUM_OFFSET;
 /// Bytes of a mark: the first of the payload.
 pub const MARK_LENGTH: usize = 8;
+const FILLING: u8 = 0x5a;
 
-/// The frame all packets are copies of.
-pub struct Template {
-    bytes: Vec<u8>,
-    /// Sum of pseudo-header, header and payload, the mark being zero.
+/// Datagrams of one length, told by their mark.
+pub struct Marked {
+    /// Where the mark goes, zeros.
+    payload: Vec<u8>,
     sum: u16,
-    source: SocketAddrV4,
-    target: SocketAddrV4,
 }
 
-impl Template {
-    /// Frames of `length` bytes from `source` to `target`.
-    pub fn new(macs: (MacAddress, MacAddress), source: SocketAddrV4, target: SocketAddrV4, length: usize) -> Template {
-        let mut bytes = vec![0x5a; length.max(PAYLOAD_OFFSET + MARK_LENGTH)];
-        if let Some(mark) = bytes.get_mut(PAYLOAD_OFFSET..PAYLOAD_OFFSET + MARK_LENGTH) {
+impl Marked {
+    /// Frames of `length` bytes, headers included.
+    pub fn new(length: usize) -> Marked {
+        let mut payload = vec![FILLING; length.saturating_sub(HEADERS_LENGTH).max(MARK_LENGTH)];
+        if let Some(mark) = payload.get_mut(..MARK_LENGTH) {
             mark.fill(0);
         }
-        let payload_length = bytes.len() - PAYLOAD_OFFSET;
-        let ethernet = ethernet::Header { destination: macs.1, source: macs.0, ethertype: EtherType::IPV4 };
-        let ip = ipv4::Header {
-            source: *source.ip(),
-            destination: *target.ip(),
-            protocol: Protocol::UDP,
-            payload_length: udp::HEADER_LENGTH + payload_length,
-            ttl: 64,
-            identification: 0,
-            dont_fragment: true,
-            ecn: Ecn::NotCapable,
-            dscp: 0,
-        };
-        let header = udp::Header { source_port: source.port(), destination_port: target.port(), payload_length };
-        // Lengths were made to fit.
-        let (head, rest) = bytes.split_at_mut(ethernet::HEADER_LENGTH);
-        let _ = ethernet.emit(head);
-        let (head, rest) = rest.split_at_mut(ipv4::HEADER_LENGTH);
-        let _ = ip.emit(head);
-        let _ = header.emit(rest);
-        let pseudo = checksum::pseudo_header_v4(*source.ip(), *target.ip(), Protocol::UDP, rest.len());
-        let sum = checksum::combine(pseudo, checksum::sum(rest));
-        Template { bytes, sum, source, target }
+        Marked { sum: checksum::sum(&payload), payload }
     }
+}
 
-    /// Bytes of a frame.
-    pub fn length(&self) -> usize {
-        self.bytes.len()
-    }
-
-    /// Writes the packet of `mark` into `target`, which is [`length`](Template::length) bytes long.
+impl Traffic for Marked {
     #[inline]
-    pub fn write(&self, mark: Mark, target: &mut [u8]) {
-        target.copy_from_slice(&self.bytes);
+    fn prepare(&mut self, _mark: Mark) -> usize {
+        self.payload.len()
+    }
+
+    #[inline]
+    fn write(&mut self, mark: Mark, payload: &mut [u8]) -> u16 {
+        payload.copy_from_slice(&self.payload);
         let mut bytes = [0; MARK_LENGTH];
         bytes[..4].copy_from_slice(&mark.slot.to_be_bytes());
         bytes[4..].copy_from_slice(&mark.uses.to_be_bytes());
-        let sum = checksum::combine(self.sum, checksum::sum(&bytes));
-        let field = match checksum::finish(sum) {
-            0 => 0xffff,
-            field => field,
-        };
-        if let Some(place) = target.get_mut(PAYLOAD_OFFSET..PAYLOAD_OFFSET + MARK_LENGTH) {
-            place.copy_from_slice(&bytes);
+        if let Some(place) = payload.first_chunk_mut() {
+            *place = bytes;
         }
-        if let Some(place) = target.get_mut(CHECKSUM_AT..CHECKSUM_AT + 2) {
-            place.copy_from_slice(&field.to_be_bytes());
-        }
+        checksum::combine(self.sum, checksum::sum(&bytes))
     }
 
-    /// The mark of an answer; `None`: it is none.
     #[inline]
-    pub fn mark_of(&self, bytes: &[u8]) -> Option<Mark> {
-        let headers = bytes.get(12..PAYLOAD_OFFSET)?;
-        let is_udp = headers.starts_with(&[8, 0, 0x45]) && headers.get(11) == Some(&17);
-        let ports = headers.get(22..26)?;
-        let (from, to) = (self.target.port().to_be_bytes(), self.source.port().to_be_bytes());
-        if !is_udp || ports.get(..2)? != from || ports.get(2..)? != to {
-            return None;
-        }
-        parse_mark(bytes.get(PAYLOAD_OFFSET..)?)
+    fn read(&mut self, payload: &[u8]) -> Incoming {
+        let Some(bytes) = payload.first_chunk::<MARK_LENGTH>() else { return Incoming::Foreign };
+        let [a, b, c, d, e, f, g, h] = *bytes;
+        Incoming::Answer(Mark { slot: u32::from_be_bytes([a, b, c, d]), uses: u32::from_be_bytes([e, f, g, h]) })
     }
-
-    /// Own address.
-    pub fn source(&self) -> Ipv4Addr {
-        *self.source.ip()
-    }
-}
-
-/// The mark at the start of a payload.
-#[inline]
-pub fn parse_mark(payload: &[u8]) -> Option<Mark> {
-    let bytes: [u8; MARK_LENGTH] = payload.get(..MARK_LENGTH)?.try_into().ok()?;
-    let [a, b, c, d, e, f, g, h] = bytes;
-    Some(Mark { slot: u32::from_be_bytes([a, b, c, d]), uses: u32::from_be_bytes([e, f, g, h]) })
 }
 
 #[cfg(test)]
@@ -109,24 +58,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_are_valid_and_know_their_answers() {
-        let (source, target) = ("10.0.0.1:4000".parse().unwrap(), "10.0.0.2:7".parse().unwrap());
-        let own = MacAddress([2, 0, 0, 0, 0, 2]);
+    fn payloads_are_summed_and_known_again() {
         for length in [60, 61, 64, 1_514] {
-            let template = Template::new((MacAddress([2; 6]), own), source, target, length);
+            let mut marked = Marked::new(length);
             for mark in [Mark { slot: 0, uses: 0 }, Mark { slot: 65_535, uses: u32::MAX }, Mark { slot: 7, uses: 1 }] {
-                let mut bytes = vec![0; template.length()];
-                template.write(mark, &mut bytes);
-                let packet = ipv4::Packet::parse(&bytes[14..]).unwrap();
-                assert!(packet.checksum_is_valid() && packet.total_length() == length - 14);
-                let datagram = udp::Datagram::parse(packet.payload()).unwrap();
-                let pseudo =
-                    checksum::pseudo_header_v4(packet.source(), packet.destination(), Protocol::UDP, datagram.length());
-                assert!(datagram.checksum_is_valid(pseudo));
-                assert_eq!(template.mark_of(&bytes), None, "a packet of ours is no answer");
-                qanat_echo::turn_around(&mut bytes, own).unwrap();
-                assert_eq!(template.mark_of(&bytes), Some(mark));
-                assert_eq!(template.mark_of(&bytes[..45]), None);
+                let mut payload = vec![0; marked.prepare(mark)];
+                assert_eq!(payload.len(), length - HEADERS_LENGTH);
+                let sum = marked.write(mark, &mut payload);
+                assert_eq!(sum, checksum::sum(&payload));
+                assert_eq!(marked.read(&payload), Incoming::Answer(mark));
+                assert_eq!(marked.read(&payload[..7]), Incoming::Foreign);
             }
         }
     }

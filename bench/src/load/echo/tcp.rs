@@ -1,7 +1,8 @@
 //! Messages over our TCP: each connection sends one, waits until all of it is back, and sends the next.
 
-use super::window::{Mark, Window};
-use super::{EchoFigures, EchoLoadOptions, EchoReport};
+use super::EchoLoadOptions;
+use crate::load::datagrams::window::{Mark, Phase, Window};
+use crate::load::datagrams::{Pace, RoundTrips, TripFigures};
 use crate::load::http::LoadError;
 use qanat::{Bytes, CommandError, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
 use std::net::SocketAddr;
@@ -92,23 +93,22 @@ impl Service for Messages {
     }
 }
 
-/// Sends messages over `options.window` connections and times their echoes.
+/// Sends messages over `options.pace.window` connections and times their echoes.
 ///
 /// # Errors
 /// [`LoadError::Runtime`] if no connection comes about.
 pub fn run(
     runtime: &mut Runtime,
     options: &EchoLoadOptions,
-    client: &str,
     stop: &StopHandle,
-    observe: &mut dyn FnMut(&EchoFigures),
-) -> Result<EchoReport, LoadError> {
+    observe: &mut dyn FnMut(&TripFigures),
+) -> Result<RoundTrips, LoadError> {
     options.check()?;
     // A connection's answer may wait for a retransmission: not lost while the connection lives.
-    let patient = EchoLoadOptions { timeout: options.timeout.max(PATIENCE), ..options.clone() };
+    let patient = Pace { timeout: options.pace.timeout.max(PATIENCE), ..options.pace.clone() };
     let mut messages = Messages {
         target: options.target,
-        connections: options.window,
+        connections: options.pace.window,
         message: Bytes::from(vec![0x5a; options.length]),
         window: Window::new(&patient, runtime.now()),
         exchanges: Vec::new(),
@@ -119,10 +119,10 @@ pub fn run(
     loop {
         runtime.turn(&mut messages);
         let now: Time = runtime.now();
-        if !messages.window.tick(now) || stop.is_requested() {
+        if messages.window.tick(now) == Phase::Over || stop.is_requested() {
             break;
         }
-        if options.rate_per_s.is_some() {
+        if options.pace.rate_per_s.is_some() {
             runtime.with_context(|context| messages.send_due(context));
         }
         if let Some(figures) = messages.window.observe(now) {
@@ -133,7 +133,7 @@ pub fn run(
             return Err(LoadError::Runtime(format!("no connection to {}: is the echo running there?", options.target)));
         }
     }
-    let report = messages.window.report(runtime.now(), client, options.target.to_string());
+    let report = messages.window.report(runtime.now());
     let open: Vec<ConnectionId> = messages.exchanges.iter().flatten().map(|exchange| exchange.connection).collect();
     runtime.with_context(|context| {
         for connection in open {

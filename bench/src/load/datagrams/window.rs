@@ -1,7 +1,7 @@
 //! What is on its way. A packet carries the number of its slot and how often that slot was used; what comes back with
 //! another use count is late or foreign.
 
-use super::{EchoFigures, EchoLoadOptions, EchoReport};
+use super::{Pace, RoundTrips, TripFigures};
 use crate::load::figures::{LatencyHistogram, OpenLoop};
 use crate::load::schedule::Schedule;
 use crate::machine::MachineSample;
@@ -28,6 +28,17 @@ struct Slot {
     sent: Time,
 }
 
+/// Where a run is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Going on.
+    Going,
+    /// Counting begins now.
+    Begun,
+    /// Over.
+    Over,
+}
+
 /// The phases and counts of a run.
 pub struct Window {
     slots: Vec<Slot>,
@@ -44,7 +55,6 @@ pub struct Window {
     received: u64,
     lost: u64,
     strange: u64,
-    length: usize,
     duration: Duration,
     watch: Option<u32>,
     before: Option<MachineSample>,
@@ -53,7 +63,7 @@ pub struct Window {
 
 impl Window {
     /// A run that begins now.
-    pub fn new(options: &EchoLoadOptions, now: Time) -> Window {
+    pub fn new(options: &Pace, now: Time) -> Window {
         let window = options.window as u32;
         Window {
             slots: vec![Slot::default(); options.window],
@@ -70,7 +80,6 @@ impl Window {
             received: 0,
             lost: 0,
             strange: 0,
-            length: options.length,
             duration: options.duration,
             watch: options.watch_process,
             before: None,
@@ -121,8 +130,8 @@ impl Window {
         self.strange += 1;
     }
 
-    /// Moves time on: what is due, what is lost, which phase it is. Whether the run goes on.
-    pub fn tick(&mut self, now: Time) -> bool {
+    /// Moves time on: what is due, what is lost, which phase it is.
+    pub fn tick(&mut self, now: Time) -> Phase {
         if now.since(self.swept) * 4 >= self.timeout {
             self.swept = now;
             for (number, slot) in self.slots.iter_mut().enumerate() {
@@ -133,7 +142,8 @@ impl Window {
                 }
             }
         }
-        if !self.counting && now >= self.window_start {
+        let begins = !self.counting && now >= self.window_start;
+        if begins {
             self.counting = true;
             self.histogram.clear();
             (self.sent, self.received, self.lost, self.strange) = (0, 0, 0, 0);
@@ -149,11 +159,15 @@ impl Window {
         if let Some(schedule) = &mut self.schedule {
             schedule.advance(now);
         }
-        now < self.window_end
+        match (begins, now < self.window_end) {
+            (_, false) => Phase::Over,
+            (true, true) => Phase::Begun,
+            (false, true) => Phase::Going,
+        }
     }
 
     /// Figures, once a second.
-    pub fn observe(&mut self, now: Time) -> Option<EchoFigures> {
+    pub fn observe(&mut self, now: Time) -> Option<TripFigures> {
         let elapsed = now.since(self.observed.0);
         if elapsed < Duration::from_secs(1) {
             return None;
@@ -161,32 +175,26 @@ impl Window {
         let packets = self.received - self.observed.1.min(self.received);
         self.observed = (now, self.received);
         let latency = self.histogram.summary();
-        Some(EchoFigures {
-            packets_per_s: packets as f64 / elapsed.as_secs_f64(),
+        Some(TripFigures {
+            per_s: packets as f64 / elapsed.as_secs_f64(),
             lost: self.lost,
             p50_us: latency.p50,
             p99_us: latency.p99,
         })
     }
 
-    /// The report of what the window saw.
-    pub fn report(&self, now: Time, client: &str, target: String) -> EchoReport {
-        let duration_s = now.since(self.window_start).as_secs_f64().max(1e-9);
+    /// What the window saw.
+    pub fn report(&self, now: Time) -> RoundTrips {
         let after = MachineSample::take(self.watch);
         let before = self.before.clone().unwrap_or_else(|| after.clone());
         let counts = self.schedule.as_ref().map(Schedule::counts);
-        EchoReport {
-            client: client.to_owned(),
-            target,
-            length: self.length,
+        RoundTrips {
             window: self.slots.len(),
-            duration_s,
+            duration_s: now.since(self.window_start).as_secs_f64().max(1e-9),
             sent: self.sent,
             received: self.received,
             lost: self.lost,
             strange: self.strange,
-            packets_per_s: self.received as f64 / duration_s,
-            gbit_per_s: self.received as f64 * self.length as f64 * 8e-9 / duration_s,
             round_trip_us: self.histogram.summary(),
             open_loop: counts.map(|counts| OpenLoop {
                 rate_per_s: self.rate_per_s,
@@ -206,31 +214,28 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn options() -> EchoLoadOptions {
-        let mut options = EchoLoadOptions::new("10.0.0.2:7".parse().unwrap());
-        options.window = 2;
-        options.warm_up = Duration::ZERO;
-        options
+    fn options() -> Pace {
+        Pace { window: 2, warm_up: Duration::ZERO, ..Pace::default() }
     }
 
     #[test]
     fn each_packet_counts_once() {
         let mut window = Window::new(&options(), Time::ZERO);
-        assert!(window.tick(Time::ZERO));
+        assert_eq!(window.tick(Time::ZERO), Phase::Begun);
         let first = window.next(Time::ZERO).unwrap();
         let second = window.next(Time::ZERO).unwrap();
         assert!(window.next(Time::ZERO).is_none(), "all slots are in use");
         window.back(first, Time::from_micros(5));
         window.back(first, Time::from_micros(6));
         window.back(Mark { slot: 99, uses: 1 }, Time::from_micros(6));
-        assert!(window.tick(Time::from_millis(300)), "the second is lost by now");
+        assert_eq!(window.tick(Time::from_millis(300)), Phase::Going, "the second is lost by now");
         let again = window.next(Time::from_millis(300)).unwrap();
         assert_ne!(again, second);
         window.back(second, Time::from_millis(301));
-        let report = window.report(Time::from_millis(301), "test", String::new());
+        let report = window.report(Time::from_millis(301));
         assert_eq!((report.sent, report.received, report.lost, report.strange), (3, 1, 1, 3));
         assert_eq!(report.round_trip_us.count, 1);
-        assert!(!window.tick(Time::from_millis(3_001)));
+        assert_eq!(window.tick(Time::from_millis(3_001)), Phase::Over);
     }
 
     #[test]
@@ -245,6 +250,6 @@ mod tests {
         window.tick(Time::from_millis(3));
         let mark = window.next(Time::from_millis(3)).unwrap();
         window.back(mark, Time::from_millis(4));
-        assert!(window.report(Time::from_millis(4), "", String::new()).round_trip_us.max >= 3_000.0);
+        assert!(window.report(Time::from_millis(4)).round_trip_us.max >= 3_000.0);
     }
 }

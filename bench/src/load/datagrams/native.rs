@@ -1,14 +1,14 @@
-//! Datagrams over a virtual card, without a stack: frames made from a template, answers told by their mark.
+//! Datagrams over a virtual card, without a stack: headers from a template, the payload as the traffic has it.
 
-use super::packet::Template;
-use super::window::Window;
-use super::{EchoFigures, EchoLoadOptions, EchoReport};
+use super::frame::{HEADERS_LENGTH, Headers};
+use super::window::{Phase, Window};
+use super::{Incoming, Pace, RoundTrips, Traffic, TripFigures};
 use crate::load::http::LoadError;
 use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;
 use qanat::wire::ethernet::{self, EtherType, MacAddress};
 use qanat::{StopHandle, WaitSet};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
 
 /// Frames taken, and sent, at once.
@@ -32,9 +32,10 @@ pub struct Ends {
     pub next_hop: Ipv4Addr,
 }
 
-struct Sender<V> {
+struct Sender<'a, V, T> {
     vnic: V,
-    template: Template,
+    headers: Headers,
+    traffic: &'a mut T,
     frames: Vec<Frame>,
     own: MacAddress,
 }
@@ -98,12 +99,12 @@ fn ask<V: Vnic>(vnic: &mut V, ends: Ends, stop: &StopHandle) -> Result<MacAddres
         std::thread::yield_now();
     }
     Err(LoadError::Option(format!(
-        "{} does not answer ARP: is the echo running, on this link? (--peer-mac skips the question)",
+        "{} does not answer ARP: is the server running, on this link? (--peer-mac skips the question)",
         ends.next_hop
     )))
 }
 
-impl<V: Vnic> Sender<V> {
+impl<V: Vnic, T: Traffic> Sender<'_, V, T> {
     #[inline]
     fn receive(&mut self, window: &mut Window, clock: &MonotonicClock) -> bool {
         let count = self.vnic.receive(&mut self.frames, BATCH);
@@ -113,10 +114,14 @@ impl<V: Vnic> Sender<V> {
         // Once for all that were there: they had come by now.
         let now = clock.now();
         for frame in self.frames.drain(..) {
-            if let Some(mark) = self.template.mark_of(frame.bytes()) {
-                window.back(mark, now);
+            if let Some(payload) = self.headers.payload_of(frame.bytes()) {
+                match self.traffic.read(payload) {
+                    Incoming::Answer(mark) => window.back(mark, now),
+                    Incoming::Foreign => window.foreign(),
+                    Incoming::Wrong => {}
+                }
             } else if let Some(packet) = arp_in(frame.bytes()) {
-                if packet.operation == arp::Operation::REQUEST && packet.target_protocol == self.template.source() {
+                if packet.operation == arp::Operation::REQUEST && packet.target_protocol == self.headers.source() {
                     send_arp(&mut self.vnic, packet.reply(self.own), packet.sender_hardware);
                 }
             } else {
@@ -137,8 +142,12 @@ impl<V: Vnic> Sender<V> {
                 window.not_sent(mark);
                 break;
             };
-            if let Some(bytes) = frame.append(self.template.length()) {
-                self.template.write(mark, bytes);
+            let length = self.traffic.prepare(mark);
+            if let Some(bytes) = frame.append(HEADERS_LENGTH + length)
+                && let Some((head, payload)) = bytes.split_at_mut_checked(HEADERS_LENGTH)
+            {
+                let sum = self.traffic.write(mark, payload);
+                self.headers.write(length, sum, head);
             }
             if self.vnic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).is_err() {
                 window.not_sent(mark);
@@ -152,32 +161,28 @@ impl<V: Vnic> Sender<V> {
     }
 }
 
-/// Sends datagrams over `vnic` and times their echoes, polling all the while. `client` names the link.
+/// Sends datagrams to `target` over `vnic` and times their answers, polling all the while.
 ///
 /// # Errors
 /// [`LoadError::Option`] if nobody answers ARP, or for options that make no sense.
 pub fn run<V: Vnic>(
     mut vnic: V,
-    options: &EchoLoadOptions,
-    ends: Ends,
-    client: &str,
+    traffic: &mut impl Traffic,
+    (target, ends): (SocketAddrV4, Ends),
+    pace: &Pace,
     stop: &StopHandle,
-    observe: &mut dyn FnMut(&EchoFigures),
-) -> Result<EchoReport, LoadError> {
-    options.check()?;
-    let SocketAddr::V4(target) = options.target else {
-        return Err(LoadError::Option("IPv4 only".to_owned()));
-    };
+    observe: &mut dyn FnMut(&TripFigures),
+) -> Result<RoundTrips, LoadError> {
+    pace.check()?;
     let peer = match ends.peer {
         Some(peer) => peer,
         None => ask(&mut vnic, ends, stop)?,
     };
     let own = vnic.capabilities().mac;
-    let source = SocketAddrV4::new(ends.source, SOURCE_PORT);
-    let template = Template::new((own, peer), source, target, options.length);
-    let mut sender = Sender { vnic, template, frames: Vec::with_capacity(BATCH), own };
+    let headers = Headers::new((own, peer), SocketAddrV4::new(ends.source, SOURCE_PORT), target);
+    let mut sender = Sender { vnic, headers, traffic, frames: Vec::with_capacity(BATCH), own };
     let clock = MonotonicClock::new();
-    let mut window = Window::new(options, clock.now());
+    let mut window = Window::new(pace, clock.now());
     let waits = WaitSet::new();
     let mut turns = 0u32;
     loop {
@@ -185,16 +190,20 @@ pub fn run<V: Vnic>(
         sender.send(&mut window, &clock);
         turns = turns.wrapping_add(1);
         // Time is looked at often enough for arrivals of an open loop, seldom enough not to cost.
-        if options.rate_per_s.is_some() || options.sleeps || turns.is_multiple_of(16) {
+        if pace.rate_per_s.is_some() || pace.sleeps || turns.is_multiple_of(16) {
             let now = clock.now();
-            if !window.tick(now) || stop.is_requested() {
-                return Ok(window.report(now, client, options.target.to_string()));
+            let phase = window.tick(now);
+            if phase == Phase::Over || stop.is_requested() {
+                return Ok(window.report(now));
+            }
+            if phase == Phase::Begun {
+                sender.traffic.begin();
             }
             if let Some(figures) = window.observe(now) {
                 observe(&figures);
             }
         }
-        if !busy && options.sleeps {
+        if !busy && pace.sleeps {
             sender.vnic.flush();
             if let Some(doorbell) = sender.vnic.doorbell() {
                 let outcome = waits.wait(Some(doorbell), Some(SLEEP_MAX), |_| {});

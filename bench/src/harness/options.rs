@@ -1,0 +1,53 @@
+//! What every table understands.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// How a table is made.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// This program: it is started as server and as load.
+    pub program: PathBuf,
+    /// Fewer cases, one short run each: under a minute a table.
+    pub quick: bool,
+    /// Runs of each peer in each case; `None`: the table's choice.
+    pub repetitions: Option<usize>,
+    /// Length of a run; `None`: the table's choice.
+    pub duration: Option<Duration>,
+    /// Only cases whose name contains this.
+    pub filter: Option<String>,
+}
+
+impl BenchOptions {
+    /// Everything as the tables choose.
+    pub fn new(program: PathBuf) -> BenchOptions {
+        BenchOptions { program, quick: false, repetitions: None, duration: None, filter: None }
+    }
+
+    /// Runs of each peer in each case: 5, or 1 if it should be quick, unless told otherwise.
+    pub fn repetitions(&self) -> usize {
+        self.repetitions.unwrap_or(if self.quick { 1 } else { 5 }).clamp(1, 1_000)
+    }
+
+    /// Length of a run: `full`, or `quick`, unless told otherwise.
+    pub fn duration(&self, full: Duration, quick: Duration) -> Duration {
+        self.duration.unwrap_or(if self.quick { quick } else { full })
+    }
+
+    /// Whether the case of this name is wanted.
+    pub fn wants(&self, case: &str) -> bool {
+        self.filter.as_ref().is_none_or(|filter| case.contains(filter.as_str()))
+    }
+
+    /// The words that make `command` do this again.
+    pub fn repeat(&self, command: &str) -> String {
+        let mut command = command.to_owned();
+        if self.quick {
+            command.push_str(" --quick");
+        }
+        if let Some(filter) = &self.filter {
+            command.push_str(&format!(" --filter '{filter}'"));
+        }
+        command
+    }
+}
