@@ -8,6 +8,7 @@ mod attach;
 mod bench;
 mod control;
 mod delay;
+mod dns;
 mod doctor;
 mod down;
 mod echo;
@@ -16,7 +17,9 @@ mod hello;
 mod limits;
 mod live;
 mod load;
+mod load_dns;
 mod load_echo;
+mod load_pace;
 mod rate;
 mod report;
 mod status;
@@ -55,6 +58,7 @@ enum Command {
     Hello(hello::Arguments),
     Web(web::Arguments),
     Delay(Box<delay::Arguments>),
+    Dns(Box<dns::Arguments>),
     Echo(Box<echo::Arguments>),
     Load(load::Arguments),
     Bench(bench::Arguments),
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),
         Command::Delay(arguments) => delay::run(&arguments),
+        Command::Dns(arguments) => dns::run(&arguments),
         Command::Echo(arguments) => echo::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Bench(arguments) => bench::run(&arguments),

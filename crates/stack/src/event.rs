@@ -108,6 +108,26 @@ impl Chunk {
         self.sum = 0;
     }
 
+    /// Makes it `length` bytes long, what is new at the end as its last user left it, and gives them to be written: an
+    /// answer in the frame its question came in. `None`: the frame is too small, and nothing has changed.
+    #[inline]
+    pub fn resize(&mut self, length: usize) -> Option<&mut [u8]> {
+        match length.checked_sub(self.frame.len()) {
+            Some(more) => {
+                self.frame.append(more)?;
+            }
+            None => self.frame.truncate(length),
+        }
+        self.sum = 0;
+        Some(self.frame.bytes_mut())
+    }
+
+    /// Free bytes after the bytes: what [`resize`](Chunk::resize) may add.
+    #[inline]
+    pub fn room(&self) -> usize {
+        self.frame.tailroom()
+    }
+
     /// The frame, for headers to be written before the bytes.
     #[inline(always)]
     pub(crate) fn frame_mut(&mut self) -> &mut Frame {

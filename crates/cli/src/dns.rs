@@ -1,0 +1,367 @@
+//! `qanat dns`: zones, answered from ready-made packets.
+
+use crate::addresses::AddressWatch;
+use crate::attach::AttachArguments;
+use crate::live::{Printer, grouped};
+use crate::report::stack_report;
+use clap::{Args, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use qanat::nic::MemoryPlan;
+use qanat::nic::af_xdp::PortRange;
+use qanat::{Attachment, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat_dns::image::{Catalog, ZoneImage};
+use qanat_dns::name::Name;
+use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService, Figures};
+use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
+use qanat_dns::zone::{Problem, Zone, check};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const DOORBELL_TOKEN: u64 = 1;
+const RECEIVE_FRAMES: u32 = 8_192;
+const TRANSMIT_FRAMES: u32 = 8_192;
+
+/// Answer for zones: an authoritative name server
+#[derive(Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    after_help = "\
+Examples:
+  sudo qanat dns --zone example.com=./example.com.zone          at 10.77.0.2:53, UDP and TCP, on an interface of its own
+  sudo qanat dns --zone example.com=a.zone --zone example.net=b.zone --interface eth1 --address 192.0.2.7/24
+  qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
+Signals: INT, TERM: answer what is here and stop. HUP: read the zones again; answers go on from the old ones meanwhile.
+         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause."
+)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<DnsCommand>,
+    #[command(flatten)]
+    serve: ServeArguments,
+}
+
+#[derive(Subcommand)]
+enum DnsCommand {
+    Check(CheckArguments),
+}
+
+/// Serving.
+#[derive(Args)]
+struct ServeArguments {
+    /// A zone and its master file; may be repeated
+    #[arg(long, value_name = "NAME=FILE", value_parser = parse_zone, required = true)]
+    zone: Vec<ZoneFile>,
+    /// Port
+    #[arg(long, default_value_t = 53)]
+    port: u16,
+    #[command(flatten)]
+    attach: AttachArguments,
+    /// Figures as JSON, a line each second
+    #[arg(long)]
+    json: bool,
+}
+
+/// Read a zone, and say what is wrong with it
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat dns check example.com.zone                    the zone's name is the SOA record's
+  qanat dns check db.example --name example.com       or given, where the file leaves it open
+Exit code 1 if the zone cannot be served; warnings alone are no failure.")]
+struct CheckArguments {
+    /// Master file
+    file: PathBuf,
+    /// The zone's name, if the file does not say
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    name: Option<Name>,
+    /// As JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Debug)]
+struct ZoneFile {
+    apex: Name,
+    path: PathBuf,
+}
+
+fn parse_name(text: &str) -> Result<Name, String> {
+    Name::absolute(text).map_err(|error| error.to_string())
+}
+
+fn parse_zone(text: &str) -> Result<ZoneFile, String> {
+    let (name, path) = text.split_once('=').ok_or("write it as NAME=FILE, as in example.com=./example.com.zone")?;
+    Ok(ZoneFile { apex: parse_name(name)?, path: path.into() })
+}
+
+/// A progress bar on standard error, if that is a terminal.
+fn progress_bar(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent}% {eta}").expect("the template is constant");
+    bar.set_style(style.progress_chars("=> "));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Reads a zone with a bar that shows how far it is.
+fn read(apex: &Name, path: &Path) -> Result<(Zone, Vec<Problem>), Vec<Problem>> {
+    let bar = progress_bar("reading");
+    let mut report = |progress: Progress| {
+        bar.set_length(progress.bytes_total);
+        bar.set_position(progress.bytes);
+    };
+    let outcome = read_file(apex, path, &mut report);
+    bar.finish_and_clear();
+    outcome.map_err(|error| error.0)
+}
+
+fn compile(zone: &Zone) -> Result<ZoneImage, String> {
+    let bar = progress_bar("compiling");
+    bar.set_length(zone.record_count() as u64);
+    let outcome = ZoneImage::compile(zone, &mut |records| bar.set_position(records));
+    bar.finish_and_clear();
+    outcome.map_err(|error| format!("{}: {error}", zone.apex()))
+}
+
+/// Runs the command.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    match &arguments.command {
+        Some(DnsCommand::Check(arguments)) => run_check(arguments),
+        None => serve(&arguments.serve),
+    }
+}
+
+fn run_check(arguments: &CheckArguments) -> Result<(), String> {
+    let path = &arguments.file;
+    let apex = match &arguments.name {
+        Some(name) => name.clone(),
+        None => guess_apex(path).ok_or_else(|| {
+            format!("{}: there is no telling which zone it is; give its name with --name", path.display())
+        })?,
+    };
+    let started = Instant::now();
+    let (zone, mut problems) = match read(&apex, path) {
+        Ok(outcome) => outcome,
+        Err(problems) => {
+            print_check(arguments, &apex, None, &problems);
+            return Err(format!("{}: the zone {apex} cannot be served", path.display()));
+        }
+    };
+    let reading = started.elapsed();
+    problems.extend(check::check(&zone));
+    let started = Instant::now();
+    let image = compile(&zone)?;
+    let figures = CheckFigures { reading, compiling: started.elapsed(), zone: &zone, image: &image };
+    print_check(arguments, &apex, Some(&figures), &problems);
+    Ok(())
+}
+
+struct CheckFigures<'a> {
+    reading: Duration,
+    compiling: Duration,
+    zone: &'a Zone,
+    image: &'a ZoneImage,
+}
+
+fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFigures<'_>>, problems: &[Problem]) {
+    if arguments.json {
+        let problems: Vec<serde_json::Value> = problems
+            .iter()
+            .map(|problem| {
+                serde_json::json!({
+                    "file": problem.place.file.as_ref().map(|file| file.display().to_string()),
+                    "line": problem.place.line,
+                    "kind": if problem.is_warning { "warning" } else { "error" },
+                    "message": problem.message,
+                })
+            })
+            .collect();
+        let mut report =
+            serde_json::json!({ "zone": apex.to_string(), "usable": figures.is_some(), "problems": problems });
+        if let Some(figures) = figures {
+            report["serial"] = figures.zone.serial().into();
+            report["names"] = figures.image.name_count().into();
+            report["records"] = figures.zone.record_count().into();
+            report["image_bytes"] = figures.image.memory_bytes().into();
+            report["reading_s"] = figures.reading.as_secs_f64().into();
+            report["compiling_s"] = figures.compiling.as_secs_f64().into();
+        }
+        println!("{report}");
+        return;
+    }
+    for problem in problems {
+        println!("{problem}");
+    }
+    if let Some(figures) = figures {
+        println!(
+            "{apex} serial {}: {} names, {} records; image {:.1} MiB; read in {:.2} s, compiled in {:.2} s",
+            figures.zone.serial(),
+            grouped(figures.image.name_count() as u64),
+            grouped(figures.zone.record_count() as u64),
+            figures.image.memory_bytes() as f64 / f64::from(1 << 20),
+            figures.reading.as_secs_f64(),
+            figures.compiling.as_secs_f64(),
+        );
+    }
+}
+
+/// Reads and compiles every zone; warnings go to standard error.
+fn load(zones: &[ZoneFile]) -> Result<Catalog, String> {
+    let mut images = Vec::with_capacity(zones.len());
+    for zone in zones {
+        let (read, problems) = read(&zone.apex, &zone.path).map_err(|problems| {
+            let mut text: Vec<String> =
+                problems.iter().filter(|problem| !problem.is_warning).take(5).map(Problem::to_string).collect();
+            text.push(format!("`qanat dns check {}` lists everything", zone.path.display()));
+            text.join("\n")
+        })?;
+        for problem in problems {
+            eprintln!("qanat: {problem}");
+        }
+        images.push(Arc::new(compile(&read)?));
+    }
+    Ok(Catalog::new(images))
+}
+
+fn serve(arguments: &ServeArguments) -> Result<(), String> {
+    // What can be wrong with the zones is said before anything is made.
+    let publisher = CatalogPublisher::new(load(&arguments.zone)?);
+    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
+    let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
+    let frame_size = if attachment.mtu() > 1_700 { 4_096 } else { 2_048 };
+    let plan =
+        MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
+    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
+    let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let mut runtime = Runtime::new(Box::new(vnic), attachment.config().clone(), seed);
+    let config = DnsConfig { port: arguments.port, ..DnsConfig::default() };
+    let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
+    runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
+    let mut service = DnsService::new(config, reader);
+    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+    let report = Arc::new(AtomicBool::new(false));
+    handle_signals(stop.clone(), publisher.clone(), arguments.zone.clone(), Arc::clone(&report))?;
+
+    let printer = Printer::new(arguments.json);
+    announce(&printer, arguments, &publisher.latest(), &attachment);
+    let mut meter = Meter { before: Figures::default(), at: Instant::now() };
+    let mut watch = AddressWatch::new(&attachment.addresses());
+    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
+    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
+        meter.show(&printer, service.figures());
+        watch.show(&printer, runtime);
+        if report.swap(false, Ordering::Acquire) {
+            // By a thread of its own: standard error may block, the data path must not.
+            let text = stack_report(runtime, Some(&attachment));
+            std::thread::spawn(move || eprint!("{text}"));
+        }
+    });
+    finish(&printer, service.figures());
+    outcome.map_err(|error| error.to_string())
+}
+
+/// INT and TERM stop gracefully, a second time at once; HUP reads the zones again, on this thread.
+fn handle_signals(
+    stop: StopHandle,
+    publisher: CatalogPublisher,
+    zones: Vec<ZoneFile>,
+    report: Arc<AtomicBool>,
+) -> Result<(), String> {
+    let mut signals =
+        Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
+    std::thread::spawn(move || {
+        for signal in signals.forever() {
+            if signal == SIGHUP {
+                match load(&zones) {
+                    Ok(catalog) => publisher.update(|_| catalog),
+                    Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
+                }
+            } else if signal == SIGUSR1 {
+                report.store(true, Ordering::Release);
+            } else if stop.is_requested() {
+                std::process::exit(128 + signal);
+            } else {
+                stop.request();
+            }
+        }
+    });
+    Ok(())
+}
+
+fn announce(printer: &Printer, arguments: &ServeArguments, catalog: &Catalog, attachment: &Attachment) {
+    let addresses: Vec<String> =
+        attachment.addresses().iter().map(|address| format!("{address}#{}", arguments.port)).collect();
+    if printer.is_json() {
+        let zones: Vec<serde_json::Value> = catalog
+            .zones()
+            .iter()
+            .map(|zone| {
+                serde_json::json!({
+                    "name": zone.apex().to_string(), "serial": zone.serial(), "names": zone.name_count(),
+                    "records": zone.record_count(), "image_bytes": zone.memory_bytes(),
+                })
+            })
+            .collect();
+        let line = serde_json::json!({
+            "event": "serving", "addresses": addresses, "zones": zones,
+            "interface": attachment.interface(), "driver": attachment.driver(),
+        });
+        printer.lasting(line.to_string());
+        return;
+    }
+    for zone in catalog.zones() {
+        printer.lasting(format!(
+            "{} serial {}: {} names, {} records, {:.1} MiB",
+            zone.apex(),
+            zone.serial(),
+            grouped(zone.name_count() as u64),
+            grouped(zone.record_count() as u64),
+            zone.memory_bytes() as f64 / f64::from(1 << 20),
+        ));
+    }
+    printer.lasting(format!("Answering at {}  (Ctrl-C stops)", addresses.join(" ")));
+}
+
+/// Turns counters into rates.
+struct Meter {
+    before: Figures,
+    at: Instant,
+}
+
+impl Meter {
+    fn show(&mut self, printer: &Printer, figures: &Figures) {
+        let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
+        let answers_per_s = (figures.answers - self.before.answers) as f64 / elapsed_s;
+        if printer.is_json() {
+            let line = serde_json::json!({ "event": "figures", "answers_per_s": answers_per_s, "dns": figures });
+            printer.live(line.to_string());
+        } else if answers_per_s > 0.0 || self.before == Figures::default() {
+            printer.live(format!(
+                "{} answers/s  {} requests  {} truncated",
+                grouped(answers_per_s as u64),
+                grouped(figures.requests),
+                grouped(figures.truncated),
+            ));
+        }
+        self.before = *figures;
+        self.at = Instant::now();
+    }
+}
+
+fn finish(printer: &Printer, figures: &Figures) {
+    if printer.is_json() {
+        printer.lasting(serde_json::json!({ "event": "stopped", "dns": figures }).to_string());
+    } else {
+        printer.lasting(format!(
+            "Answered {} of {} requests, {} bytes.",
+            grouped(figures.answers),
+            grouped(figures.requests),
+            grouped(figures.answer_bytes),
+        ));
+    }
+}

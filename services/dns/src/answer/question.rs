@@ -1,0 +1,66 @@
+//! A request's header and question (RFC 1035 section 4.1), in one pass.
+
+use crate::message::HEADER_LENGTH;
+
+/// A question whose name is whole at byte 12.
+pub struct Question {
+    /// Where labels begin, without the root's.
+    starts: [u8; 128],
+    labels: usize,
+    /// After the root's label.
+    pub name_end: usize,
+    /// Its type.
+    pub qtype: u16,
+    /// Its class.
+    pub class: u16,
+}
+
+impl Question {
+    /// Reads it; `None`: not whole, or the name is compressed (there is nothing it could point to).
+    #[inline(always)]
+    pub fn parse(message: &[u8]) -> Option<Question> {
+        let mut starts = [0u8; 128];
+        let mut labels = 0;
+        let mut at = HEADER_LENGTH;
+        loop {
+            let length = *message.get(at)?;
+            if length == 0 {
+                break;
+            }
+            // A name has at most 255 bytes: its labels begin before byte 267, the last that fits before 266.
+            *starts.get_mut(labels)? = (at - HEADER_LENGTH) as u8;
+            labels += 1;
+            at += usize::from(length) + 1;
+            if length > 63 || at > HEADER_LENGTH + 254 {
+                return None;
+            }
+        }
+        let name_end = at + 1;
+        let rest = message.get(name_end..)?.first_chunk::<4>()?;
+        let (qtype, class) = (u16::from_be_bytes([rest[0], rest[1]]), u16::from_be_bytes([rest[2], rest[3]]));
+        Some(Question { starts, labels, name_end, qtype, class })
+    }
+
+    /// Where the question ends.
+    #[inline(always)]
+    pub fn end(&self) -> usize {
+        self.name_end + 4
+    }
+
+    /// Where labels begin, from the name's beginning, without the root's.
+    pub fn starts(&self) -> &[u8] {
+        self.starts.get(..self.labels).unwrap_or_default()
+    }
+}
+
+/// The flags of a header (RFC 1035 section 4.1.1, RFC 4035 section 3).
+pub mod flags {
+    #![expect(missing_docs, reason = "they are named as the RFCs name them")]
+    pub const QR: u8 = 0x80;
+    pub const OPCODE: u8 = 0x78;
+    pub const AA: u8 = 0x04;
+    pub const TC: u8 = 0x02;
+    pub const RD: u8 = 0x01;
+    /// Of the second byte.
+    pub const CD: u8 = 0x10;
+}

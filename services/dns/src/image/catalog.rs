@@ -1,0 +1,114 @@
+//! Several zones: which one is a name in?
+
+use super::{ZoneImage, hash};
+use crate::name::{self, Name};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Zones to answer from; the longest match is the one. Immutable: a change makes a new one that shares what stayed.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    zones: Vec<Arc<ZoneImage>>,
+    /// Hash of the zone's name, and its place in `zones` plus one; at most half full.
+    table: Vec<(u64, u32)>,
+    /// Bit `n`: there is a zone whose name has `n` labels.
+    depths: u128,
+}
+
+impl Catalog {
+    /// Of these zones; of two with the same name the later holds.
+    pub fn new(zones: impl IntoIterator<Item = Arc<ZoneImage>>) -> Catalog {
+        let unique: BTreeMap<Name, Arc<ZoneImage>> =
+            zones.into_iter().map(|zone| (zone.apex().clone(), zone)).collect();
+        let zones: Vec<Arc<ZoneImage>> = unique.into_values().collect();
+        let mut table = vec![(0, 0); (zones.len() * 2).next_power_of_two().max(2)];
+        let mask = table.len() - 1;
+        let mut depths = 0u128;
+        for (index, zone) in zones.iter().enumerate() {
+            let wire = zone.apex().wire();
+            let mut message = vec![0; hash::BEFORE];
+            message.extend_from_slice(wire);
+            let hash = hash::hash(&message, hash::BEFORE, message.len());
+            let mut slot = hash as usize & mask;
+            while table.get(slot).is_some_and(|(_, place)| *place != 0) {
+                slot = (slot + 1) & mask;
+            }
+            if let Some(entry) = table.get_mut(slot) {
+                *entry = (hash, index as u32 + 1);
+            }
+            depths |= 1 << name::label_count(wire).min(127);
+        }
+        Catalog { zones, table, depths }
+    }
+
+    /// The same with this zone new or replaced.
+    #[must_use]
+    pub fn with(&self, zone: Arc<ZoneImage>) -> Catalog {
+        Catalog::new(self.zones.iter().cloned().chain([zone]))
+    }
+
+    /// The same without the zone called `apex`.
+    #[must_use]
+    pub fn without(&self, apex: &Name) -> Catalog {
+        let apex = apex.to_lowercase();
+        Catalog::new(self.zones.iter().filter(|zone| *zone.apex() != apex).cloned())
+    }
+
+    /// The zones in order of their names.
+    pub fn zones(&self) -> &[Arc<ZoneImage>] {
+        &self.zones
+    }
+
+    /// The zone called `apex`.
+    pub fn zone(&self, apex: &Name) -> Option<&Arc<ZoneImage>> {
+        let apex = apex.to_lowercase();
+        self.zones.iter().find(|zone| *zone.apex() == apex)
+    }
+
+    /// The only zone, if there is but one.
+    #[inline(always)]
+    pub fn only(&self) -> Option<&ZoneImage> {
+        match self.zones.as_slice() {
+            [only] => Some(only),
+            _ => None,
+        }
+    }
+
+    /// The zone of the name in `message` whose labels start at `starts` and whose root label ends at `end`; with
+    /// `above`, that one is left out (a question for DS belongs to the parent's zone).
+    pub fn zone_of(&self, message: &[u8], starts: &[u8], end: usize, above: bool) -> Option<&Arc<ZoneImage>> {
+        let labels = starts.len();
+        let skip = usize::from(above);
+        let depths = if labels >= 127 { self.depths } else { self.depths & ((1 << (labels + 1)) - 1) };
+        let mut depths = if above { depths & !(1 << labels.min(127)) } else { depths };
+        while depths != 0 {
+            let depth = 127 - depths.leading_zeros() as usize;
+            depths &= !(1 << depth);
+            let start = match (labels - depth.min(labels)).max(skip) {
+                index if index < labels => usize::from(*starts.get(index)?),
+                _ => end - 1,
+            };
+            if let Some(zone) = self.probe(message, start, end) {
+                return Some(zone);
+            }
+        }
+        None
+    }
+
+    fn probe(&self, message: &[u8], start: usize, end: usize) -> Option<&Arc<ZoneImage>> {
+        let hash = hash::hash(message, start, end);
+        let mask = self.table.len().checked_sub(1)?;
+        let mut slot = hash as usize & mask;
+        loop {
+            let (own, place) = *self.table.get(slot)?;
+            let index = (place as usize).checked_sub(1)?;
+            if own == hash {
+                let zone = self.zones.get(index)?;
+                if zone.apex_node().is_called(message, start, end) {
+                    return Some(zone);
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+}

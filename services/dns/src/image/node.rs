@@ -1,0 +1,210 @@
+//! A name's place in the arena.
+//!
+//! ```text
+//!    0 length of the name   1 flags   2 rows of the directory (2)   4 child `*` (4)   8 the cut above (4)
+//!   12 labels   13 NSEC3 record proving … (see `nsec3`)   16 own NSEC3 (4)   20 NSEC3 covering `*` below (4)
+//!   24 name, filled up with zeros to whole words
+//!      directory: per type 24 bytes:
+//!        0 type (2)  2 records (2)  4 signatures (2)  6 bytes of records (2)  8 bytes of signatures (2)
+//!       10 bytes of plain records (2)  12 place of records (4)  16 place of plain records (4)  20 TTL (4)
+//! ```
+//! All numbers as the processor has them; places count from the node's start.
+
+use super::hash;
+
+/// What is special about a name.
+pub mod flag {
+    /// The zone's own name.
+    pub const APEX: u8 = 1;
+    /// NS records, and not the apex: another zone begins here.
+    pub const CUT: u8 = 2;
+    /// A DNAME record.
+    pub const DNAME: u8 = 4;
+    /// Below a cut or a DNAME record: glue at most.
+    pub const OCCLUDED: u8 = 8;
+    /// A CNAME record.
+    pub const CNAME: u8 = 16;
+    /// No records of its own.
+    pub const EMPTY: u8 = 32;
+}
+
+pub(super) const HEADER: usize = 24;
+pub(super) const ROW: usize = 24;
+
+/// Where a node is: its place in the arena by eight. 0: nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct NodeReference(pub(super) u32);
+
+/// A name of a zone.
+#[derive(Clone, Copy)]
+pub struct Node<'a> {
+    bytes: &'a [u8],
+    header: &'a [u8; HEADER],
+    reference: NodeReference,
+}
+
+static NOTHING: [u8; HEADER] = [0; HEADER];
+
+#[inline(always)]
+fn u16_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u16 {
+    const { assert!(AT + 2 <= N) };
+    u16::from_le_bytes([bytes[AT], bytes[AT + 1]])
+}
+
+#[inline(always)]
+fn u32_at<const AT: usize, const N: usize>(bytes: &[u8; N]) -> u32 {
+    const { assert!(AT + 4 <= N) };
+    u32::from_le_bytes([bytes[AT], bytes[AT + 1], bytes[AT + 2], bytes[AT + 3]])
+}
+
+impl<'a> Node<'a> {
+    #[inline(always)]
+    pub(super) fn new(bytes: &'a [u8], reference: NodeReference) -> Node<'a> {
+        Node { bytes, header: bytes.first_chunk().unwrap_or(&NOTHING), reference }
+    }
+
+    /// Where it is.
+    pub fn reference(&self) -> NodeReference {
+        self.reference
+    }
+
+    /// Different for different names of a zone, mostly.
+    #[inline(always)]
+    pub fn source_hash(&self) -> u32 {
+        self.reference.0.wrapping_mul(0x9e37_79b1)
+    }
+
+    #[inline(always)]
+    fn name_length(&self) -> usize {
+        usize::from(self.header[0])
+    }
+
+    /// The name in wire format, small letters.
+    #[inline]
+    pub fn name(&self) -> &'a [u8] {
+        self.bytes.get(HEADER..HEADER + self.name_length()).unwrap_or_default()
+    }
+
+    /// Whether its name is the one at `start..end` of `message`.
+    #[inline(always)]
+    pub(super) fn is_called(&self, message: &[u8], start: usize, end: usize) -> bool {
+        self.name_length() == end - start
+            && self
+                .bytes
+                .get(HEADER..HEADER + self.name_length().next_multiple_of(8))
+                .is_some_and(|stored| hash::equals(message, start, end, stored))
+    }
+
+    /// What is special about it: see [`flag`].
+    #[inline(always)]
+    pub fn flags(&self) -> u8 {
+        self.header[1]
+    }
+
+    /// Labels of the name without the root's.
+    pub fn labels(&self) -> usize {
+        usize::from(self.header[12])
+    }
+
+    #[inline(always)]
+    fn row_count(&self) -> usize {
+        usize::from(u16_at::<2, _>(self.header))
+    }
+
+    #[inline(always)]
+    fn directory(&self) -> &'a [[u8; ROW]] {
+        let start = HEADER + self.name_length().next_multiple_of(8);
+        self.bytes.get(start..start + self.row_count() * ROW).unwrap_or_default().as_chunks().0
+    }
+
+    /// Its child `*`.
+    pub fn wildcard(&self) -> Option<NodeReference> {
+        Some(NodeReference(u32_at::<4, _>(self.header))).filter(|reference| reference.0 != 0)
+    }
+
+    /// The cut or DNAME it is below.
+    pub fn cut(&self) -> NodeReference {
+        NodeReference(u32_at::<8, _>(self.header))
+    }
+
+    /// The set of a type.
+    #[inline(always)]
+    pub fn set(&self, rtype: u16) -> Option<Set<'a>> {
+        let row = self.directory().iter().find(|row| u16_at::<0, _>(row) == rtype)?;
+        Some(Set { node: self.bytes, row })
+    }
+
+    /// All sets in order of their types.
+    pub fn sets(&self) -> impl Iterator<Item = Set<'a>> + use<'a> {
+        let node = self.bytes;
+        self.directory().iter().map(move |row| Set { node, row })
+    }
+}
+
+/// The records of one name and type, and the signatures over them.
+#[derive(Clone, Copy)]
+pub struct Set<'a> {
+    node: &'a [u8],
+    row: &'a [u8; ROW],
+}
+
+impl<'a> Set<'a> {
+    /// Their type.
+    pub fn rtype(&self) -> u16 {
+        u16_at::<0, _>(self.row)
+    }
+
+    /// How many records.
+    #[inline(always)]
+    pub fn count(&self) -> u16 {
+        u16_at::<2, _>(self.row)
+    }
+
+    /// How many signatures.
+    #[inline(always)]
+    pub fn signature_count(&self) -> u16 {
+        u16_at::<4, _>(self.row)
+    }
+
+    /// TTL of the records, seconds.
+    pub fn ttl(&self) -> u32 {
+        u32_at::<20, _>(self.row)
+    }
+
+    /// The records as they are sent for a question of this name at byte 12; with the signatures after them if `signed`.
+    #[inline(always)]
+    pub fn ready(&self, signed: bool) -> &'a [u8] {
+        let start = u32_at::<12, _>(self.row) as usize;
+        let signatures = if signed { u16_at::<8, _>(self.row) } else { 0 };
+        let length = usize::from(u16_at::<6, _>(self.row)) + usize::from(signatures);
+        self.node.get(start..start + length).unwrap_or_default()
+    }
+
+    fn signatures_ready(&self) -> &'a [u8] {
+        let start = u32_at::<12, _>(self.row) as usize + usize::from(u16_at::<6, _>(self.row));
+        self.node.get(start..start + usize::from(u16_at::<8, _>(self.row))).unwrap_or_default()
+    }
+
+    /// The data of each record, names in it whole.
+    pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let start = u32_at::<16, _>(self.row) as usize;
+        let plain = self.node.get(start..start + usize::from(u16_at::<10, _>(self.row)));
+        records(plain.unwrap_or_default()).map(|(_, data)| data)
+    }
+
+    /// TTL and data of each signature (RRSIG).
+    pub fn signatures(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        records(self.signatures_ready())
+    }
+}
+
+/// TTL and data of records whose owners are pointers.
+fn records(bytes: &[u8]) -> impl Iterator<Item = (u32, &[u8])> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        let (fixed, after) = rest.split_first_chunk::<12>()?;
+        let (data, after) = after.split_at_checked(usize::from(u16::from_be_bytes([fixed[10], fixed[11]])))?;
+        rest = after;
+        Some((u32::from_be_bytes([fixed[6], fixed[7], fixed[8], fixed[9]]), data))
+    })
+}

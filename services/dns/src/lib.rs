@@ -1,0 +1,16 @@
+//! An authoritative name server whose answers are ready before they are asked for: the thesis's Namestorm, grown up.
+//!
+//! ```text
+//!   master file ──zone──▶ Zone ──image──▶ ZoneImage ──┐
+//!                                                     ├─ Catalog ──answer──▶ request bytes in, answer bytes out
+//!                                  other zones ───────┘                        (service: UDP, TCP, reload, limits)
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod image;
+pub mod layout;
+pub mod message;
+pub mod name;
+pub mod service;
+pub mod zone;

@@ -1,0 +1,83 @@
+//! A new catalog for running services: given by any thread, taken by each between two requests.
+
+use crate::image::Catalog;
+use qanat::Doorbell;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+struct Shared {
+    catalog: Mutex<Arc<Catalog>>,
+    doorbells: Mutex<Vec<Doorbell>>,
+}
+
+impl Shared {
+    fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.catalog.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Gives catalogs. Clones give to the same readers.
+#[derive(Clone)]
+pub struct CatalogPublisher {
+    shared: Arc<Shared>,
+}
+
+impl CatalogPublisher {
+    /// Starts with `catalog`.
+    pub fn new(catalog: Catalog) -> CatalogPublisher {
+        let shared = Shared { catalog: Mutex::new(Arc::new(catalog)), doorbells: Mutex::default() };
+        CatalogPublisher { shared: Arc::new(shared) }
+    }
+
+    /// A reader, for one service.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn reader(&self) -> io::Result<CatalogReader> {
+        let doorbell = Doorbell::new()?;
+        self.shared.doorbells.lock().unwrap_or_else(PoisonError::into_inner).push(doorbell.clone());
+        Ok(CatalogReader { shared: Arc::clone(&self.shared), doorbell })
+    }
+
+    /// The catalog given last.
+    pub fn latest(&self) -> Arc<Catalog> {
+        self.shared.catalog()
+    }
+
+    /// Replaces the catalog by what `change` makes of it: no change of another thread is lost. The former is freed here,
+    /// or by the last service to leave it.
+    pub fn update(&self, change: impl FnOnce(&Catalog) -> Catalog) {
+        {
+            let mut catalog = self.shared.catalog.lock().unwrap_or_else(PoisonError::into_inner);
+            *catalog = Arc::new(change(&catalog));
+        }
+        for doorbell in self.shared.doorbells.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            doorbell.ring();
+        }
+    }
+}
+
+/// Takes catalogs.
+pub struct CatalogReader {
+    shared: Arc<Shared>,
+    doorbell: Doorbell,
+}
+
+impl CatalogReader {
+    /// The catalog given last.
+    pub fn latest(&self) -> Arc<Catalog> {
+        self.shared.catalog()
+    }
+
+    /// Readable when there is a new one: watch it with the runtime.
+    pub fn doorbell_fd(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    /// The new one, if the doorbell rang.
+    pub fn take_new(&self) -> Option<Arc<Catalog>> {
+        self.doorbell.take();
+        Some(self.latest())
+    }
+}

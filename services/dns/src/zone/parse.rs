@@ -1,0 +1,359 @@
+//! Master files (RFC 1035 section 5, RFC 2308 section 4), with `$INCLUDE` and BIND's `$GENERATE`.
+
+use super::lexer::{EntryStart, Lexer, Token};
+use super::scanner::scan_data;
+use super::{Place, Problem, Zone, ZoneBuilder, ZoneError, builder, generate, rtype};
+use crate::name::{self, Name};
+use domain::base::iana::Rtype;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Files within files.
+const INCLUDE_DEPTH_MAX: usize = 10;
+/// Entries between two reports of progress.
+const REPORT_ENTRIES: usize = 16_384;
+/// RFC 2181 section 8.
+const TTL_MAX: u64 = (1 << 31) - 1;
+
+/// How far reading has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Bytes of the zone's file read.
+    pub bytes: u64,
+    /// Bytes it has.
+    pub bytes_total: u64,
+    /// Records found.
+    pub records: u64,
+}
+
+/// Reads the zone `apex` from the file at `path`. Gives it with what is odd about it; `report` hears how far it is.
+///
+/// # Errors
+/// Every problem found (the first hundred), each with its place and remedy.
+pub fn read_file(
+    apex: &Name,
+    path: &Path,
+    report: &mut dyn FnMut(Progress),
+) -> Result<(Zone, Vec<Problem>), ZoneError> {
+    let mut parser = Parser::new(apex, report);
+    parser.file(path, 0);
+    parser.builder.finish()
+}
+
+/// The same from text; files it includes are looked for beside `path`.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read_text(apex: &Name, path: &Path, text: &str) -> Result<(Zone, Vec<Problem>), ZoneError> {
+    let mut report = |_| {};
+    let mut parser = Parser::new(apex, &mut report);
+    let file = Arc::new(path.to_owned());
+    parser.text(&file, text, 0);
+    parser.builder.finish()
+}
+
+/// The name a file's SOA record has, if it can be told without knowing the zone's: written whole, or by `$ORIGIN`.
+pub fn guess_apex(path: &Path) -> Option<Name> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut lexer = Lexer::new(&text);
+    let mut tokens = Vec::new();
+    let mut origin: Option<Name> = None;
+    for _ in 0..1_000 {
+        lexer.next_entry(&mut tokens).ok()??;
+        match tokens.as_slice() {
+            [directive, name, ..] if directive.text.eq_ignore_ascii_case("$ORIGIN") => {
+                origin = Name::parse(name.text, origin.as_ref()).ok();
+            }
+            [owner, rest @ ..] if rest.iter().take(3).any(|token| token.text.eq_ignore_ascii_case("SOA")) => {
+                return Name::parse(owner.text, origin.as_ref()).ok().map(|name| name.to_lowercase());
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+struct Parser<'r> {
+    builder: ZoneBuilder,
+    report: &'r mut dyn FnMut(Progress),
+    origin: Vec<u8>,
+    owner: Vec<u8>,
+    default_ttl: Option<u32>,
+    last_ttl: Option<u32>,
+    file: u16,
+    path: Arc<PathBuf>,
+    line: u32,
+    data: Vec<u8>,
+    entries: usize,
+}
+
+impl<'r> Parser<'r> {
+    fn new(apex: &Name, report: &'r mut dyn FnMut(Progress)) -> Parser<'r> {
+        Parser {
+            builder: ZoneBuilder::new(apex),
+            report,
+            origin: apex.wire().to_vec(),
+            owner: Vec::new(),
+            default_ttl: None,
+            last_ttl: None,
+            file: 0,
+            path: Arc::default(),
+            line: 0,
+            data: Vec::new(),
+            entries: 0,
+        }
+    }
+
+    fn error(&mut self, message: String) {
+        let place = Place { file: Some(Arc::clone(&self.path)), line: self.line };
+        self.builder.problem(place, message, false);
+    }
+
+    fn warning(&mut self, message: String) {
+        let place = Place { file: Some(Arc::clone(&self.path)), line: self.line };
+        self.builder.problem(place, message, true);
+    }
+
+    fn file(&mut self, path: &Path, depth: usize) {
+        match std::fs::read(path) {
+            Ok(bytes) => {
+                let file = Arc::new(path.to_owned());
+                match String::from_utf8(bytes) {
+                    Ok(text) => self.text(&file, &text, depth),
+                    // Bytes that are not UTF-8 stand for themselves, as Latin-1 does it.
+                    Err(error) => {
+                        let text: String =
+                            error
+                                .into_bytes()
+                                .into_iter()
+                                .map(|byte| {
+                                    if byte.is_ascii() { char::from(byte).to_string() } else { format!("\\{byte:03}") }
+                                })
+                                .collect();
+                        self.text(&file, &text, depth);
+                    }
+                }
+            }
+            Err(error) if depth == 0 => {
+                let place = Place { file: Some(Arc::new(path.to_owned())), line: 0 };
+                let text = format!("{error}: name a file that this user may read");
+                self.builder.problem(place, text, false);
+            }
+            Err(error) => self.error(format!("{}: {error}; a relative path starts at this file's", path.display())),
+        }
+    }
+
+    fn text(&mut self, file: &Arc<PathBuf>, text: &str, depth: usize) {
+        self.path = Arc::clone(file);
+        self.file = self.builder.add_file(file);
+        let mut lexer = Lexer::new(text);
+        let mut tokens = Vec::new();
+        loop {
+            match lexer.next_entry(&mut tokens) {
+                Ok(None) => break,
+                Ok(Some(start)) => self.entry(start, &tokens, depth),
+                Err(error) => {
+                    self.line = error.line;
+                    self.error(error.what.to_owned());
+                }
+            }
+            self.entries += 1;
+            if self.entries.is_multiple_of(REPORT_ENTRIES) && depth == 0 {
+                self.report(lexer.offset(), text.len());
+            }
+            if self.builder.error_count() >= builder::PROBLEMS_MAX {
+                self.error("too many errors: is this a master file at all?".to_owned());
+                break;
+            }
+        }
+        if depth == 0 {
+            self.report(text.len(), text.len());
+        }
+    }
+
+    fn report(&mut self, bytes: usize, total: usize) {
+        let records = self.builder.record_count() as u64;
+        (self.report)(Progress { bytes: bytes as u64, bytes_total: total as u64, records });
+    }
+
+    fn entry(&mut self, start: EntryStart, tokens: &[Token<'_>], depth: usize) {
+        self.line = start.line;
+        let outcome = match tokens.first() {
+            Some(first) if !start.indented && !first.quoted && first.text.starts_with('$') => {
+                self.directive(tokens, depth)
+            }
+            _ => self.record(start.indented, tokens),
+        };
+        if let Err(message) = outcome {
+            self.error(message);
+        }
+    }
+
+    fn directive(&mut self, tokens: &[Token<'_>], depth: usize) -> Result<(), String> {
+        let words: Vec<&str> = tokens.iter().map(|token| token.text).collect();
+        match (words.first().map(|word| word.to_ascii_uppercase()).as_deref(), words.get(1..).unwrap_or_default()) {
+            (Some("$ORIGIN"), [name]) => self.origin = self.name(name)?,
+            (Some("$TTL"), [ttl]) => {
+                self.default_ttl =
+                    Some(time(ttl).ok_or_else(|| format!("`{ttl}` is no TTL: write seconds, or as 1h30m"))?);
+            }
+            (Some("$INCLUDE"), [path]) => self.include(path, None, depth)?,
+            (Some("$INCLUDE"), [path, origin]) => {
+                let origin = self.name(origin)?;
+                self.include(path, Some(origin), depth)?;
+            }
+            (Some("$GENERATE"), [range, pattern, rest @ ..]) if rest.len() >= 2 => {
+                self.generate(range, pattern, rest)?
+            }
+            (Some(word), _) => {
+                return Err(format!(
+                    "`{word}` like this is no directive: there are $ORIGIN NAME, $TTL TIME, $INCLUDE FILE [ORIGIN], \
+                     $GENERATE RANGE OWNER TYPE DATA"
+                ));
+            }
+            (None, _) => {}
+        }
+        Ok(())
+    }
+
+    fn name(&self, text: &str) -> Result<Vec<u8>, String> {
+        let mut wire = Vec::new();
+        name::parse_into(text, Some(&self.origin), &mut wire).map_err(|error| format!("`{text}`: {error}"))?;
+        Ok(wire)
+    }
+
+    fn include(&mut self, path: &str, origin: Option<Vec<u8>>, depth: usize) -> Result<(), String> {
+        if depth >= INCLUDE_DEPTH_MAX {
+            return Err(format!("files included more than {INCLUDE_DEPTH_MAX} deep: is this a circle?"));
+        }
+        let whole = self.path.parent().map_or_else(|| PathBuf::from(path), |directory| directory.join(path));
+        // RFC 1035 section 5.1: what a file sets is over with it.
+        let (own_origin, own_owner) = (self.origin.clone(), self.owner.clone());
+        let (own_path, own_file, own_line) = (Arc::clone(&self.path), self.file, self.line);
+        if let Some(origin) = origin {
+            self.origin = origin;
+        }
+        self.file(&whole, depth + 1);
+        (self.origin, self.owner, self.path) = (own_origin, own_owner, own_path);
+        (self.file, self.line) = (own_file, own_line);
+        Ok(())
+    }
+
+    fn generate(&mut self, range: &str, pattern: &str, rest: &[&str]) -> Result<(), String> {
+        let mut owner = String::new();
+        let mut texts: Vec<String> = vec![String::new(); rest.len()];
+        for value in generate::range(range)? {
+            generate::substitute(pattern, value, &mut owner)?;
+            for (text, pattern) in texts.iter_mut().zip(rest) {
+                generate::substitute(pattern, value, text)?;
+            }
+            let mut tokens = vec![Token { text: &owner, quoted: false }];
+            tokens.extend(texts.iter().map(|text| Token { text, quoted: false }));
+            self.record(false, &tokens)?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, indented: bool, tokens: &[Token<'_>]) -> Result<(), String> {
+        let mut rest = tokens;
+        if !indented && let [first, after @ ..] = rest {
+            self.owner.clear();
+            name::parse_into(first.text, Some(&self.origin), &mut self.owner)
+                .map_err(|error| format!("`{}`: {error}", first.text))?;
+            rest = after;
+        }
+        if self.owner.is_empty() {
+            return Err("the first record has no owner: begin its line with a name".to_owned());
+        }
+        let mut ttl = None;
+        let mut class_given = false;
+        let rtype = loop {
+            let [word, after @ ..] = rest else {
+                return Err("no type: write OWNER [TTL] [IN] TYPE DATA".to_owned());
+            };
+            rest = after;
+            if !class_given && word.text.eq_ignore_ascii_case("IN") {
+                class_given = true;
+            } else if ttl.is_none() && word.text.starts_with(|first: char| first.is_ascii_digit()) {
+                let seconds = time(word.text);
+                ttl = Some(seconds.ok_or_else(|| format!("`{}` is no TTL: 0 to {TTL_MAX} seconds", word.text))?);
+            } else if let Some(rtype) = type_of(word.text) {
+                break rtype;
+            } else if ["CH", "HS", "CS"].iter().any(|class| word.text.eq_ignore_ascii_case(class)) {
+                return Err(format!("class {}: only IN is served; take the record out", word.text));
+            } else {
+                return Err(format!(
+                    "`{}` is no type: is the owner missing, or the type unknown? (RFC 3597: TYPE123 \\# LENGTH HEX)",
+                    word.text
+                ));
+            }
+        };
+        self.add(rtype, ttl, rest)
+    }
+
+    fn add(&mut self, rtype: u16, ttl: Option<u32>, tokens: &[Token<'_>]) -> Result<(), String> {
+        if matches!(rtype, 0 | rtype::OPT | 128..=255) {
+            return Err(format!("{} is no type of data: take the record out", super::type_name(rtype)));
+        }
+        let mut data = std::mem::take(&mut self.data);
+        let scanned = scan_data(rtype, tokens, &self.origin, &mut data);
+        let outcome = scanned.map_err(|error| format!("{}: {error}", super::type_name(rtype))).and_then(|()| {
+            if let Some(explicit) = ttl {
+                self.last_ttl = Some(explicit);
+            }
+            // RFC 2308 section 4; before $TTL there was the last one's, and for the SOA record its own minimum.
+            let minimum = || (rtype == rtype::SOA).then(|| data.last_chunk().map(|last| u32::from_be_bytes(*last)));
+            let ttl = ttl.or(self.default_ttl).or(self.last_ttl).or_else(|| minimum().flatten());
+            let ttl = ttl.ok_or("no TTL: write one, or $TTL at the file's beginning")?;
+            if !name::is_within(&self.owner, self.builder.apex().wire()) {
+                let owner = name::Presentation(&self.owner).to_string();
+                let apex = self.builder.apex().to_string();
+                self.warning(format!("{owner} is outside of the zone {apex}, and left out: does its name lack a dot?"));
+                return Ok(());
+            }
+            let owner = std::mem::take(&mut self.owner);
+            let outcome = self.builder.add_at(&owner, rtype, ttl, &data, (self.file, self.line));
+            self.owner = owner;
+            outcome
+        });
+        self.data = data;
+        outcome
+    }
+}
+
+fn type_of(word: &str) -> Option<u16> {
+    Some(match word {
+        "A" => rtype::A,
+        "AAAA" => rtype::AAAA,
+        "NS" => rtype::NS,
+        "RRSIG" => rtype::RRSIG,
+        "NSEC3" => rtype::NSEC3,
+        word => Rtype::from_bytes(word.as_bytes())?.to_int(),
+    })
+}
+
+/// Seconds, or sums as `1w2d3h4m5s`.
+fn time(text: &str) -> Option<u32> {
+    let mut total = 0u64;
+    let mut number: Option<u64> = None;
+    for character in text.chars() {
+        if let Some(digit) = character.to_digit(10) {
+            number = Some(number.unwrap_or(0).checked_mul(10)?.checked_add(u64::from(digit))?);
+            continue;
+        }
+        let unit = match character.to_ascii_lowercase() {
+            's' => 1,
+            'm' => 60,
+            'h' => 3_600,
+            'd' => 86_400,
+            'w' => 604_800,
+            _ => return None,
+        };
+        total = total.checked_add(number.take()?.checked_mul(unit)?)?;
+    }
+    total = total.checked_add(number.unwrap_or(0))?;
+    (!text.is_empty() && total <= TTL_MAX).then_some(total as u32)
+}
+
+#[cfg(test)]
+mod tests;

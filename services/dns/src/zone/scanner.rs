@@ -1,0 +1,275 @@
+//! The data of a record, from tokens to wire format: `domain` knows every type's presentation; names end at our origin.
+
+use super::lexer::Token;
+use crate::layout;
+use crate::name::{self, NAME_BYTES_MAX};
+use domain::base::Name;
+use domain::base::charstr::{CharStr, CharStrBuilder};
+use domain::base::iana::Rtype;
+use domain::base::rdata::ComposeRecordData;
+use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, StrError, Symbol, Symbols};
+use domain::dep::octseq::str::Str;
+use domain::rdata::ZoneRecordData;
+
+/// Writes the data of a record of `rtype` in `tokens` to `data`.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
+    data.clear();
+    if let [marker, rest @ ..] = tokens
+        && marker.text == "\\#"
+        && !marker.quoted
+    {
+        return scan_unknown(rtype, rest, data);
+    }
+    if let Some(fields) = layout::presented_fields(rtype) {
+        return scan_fields(fields, tokens, origin, data);
+    }
+    let mut scanner = DataScanner { tokens, at: 0, origin };
+    let parsed = ZoneRecordData::<Vec<u8>, Name<Vec<u8>>>::scan(Rtype::from_int(rtype), &mut scanner);
+    let parsed = parsed.map_err(|error| {
+        let text = error.to_string();
+        if text.contains("unknown record type") {
+            "a type without a presentation format here: write its data as \\# LENGTH HEX (RFC 3597)".to_owned()
+        } else {
+            text
+        }
+    })?;
+    if scanner.at < tokens.len() {
+        let text = tokens.get(scanner.at).map_or("", |token| token.text);
+        return Err(format!("`{text}` is more than this type has: take it out"));
+    }
+    parsed.compose_rdata(data).map_err(|_| "data of more than 65,535 bytes".to_owned())?;
+    if data.len() > usize::from(u16::MAX) { Err("data of more than 65,535 bytes".to_owned()) } else { Ok(()) }
+}
+
+/// RFC 3597 section 5: `\# LENGTH HEX…`, for any type.
+fn scan_unknown(rtype: u16, tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), String> {
+    let [length, digits @ ..] = tokens else { return Err("\\# without a length: write \\# LENGTH HEX".to_owned()) };
+    let length: u16 = length.text.parse().map_err(|_| format!("`{}` is no length: 0 to 65535", length.text))?;
+    let mut high = None;
+    for digit in digits.iter().flat_map(|token| token.text.chars()) {
+        let value = digit.to_digit(16).ok_or_else(|| format!("`{digit}` is no hexadecimal digit"))? as u8;
+        match high.take() {
+            None => high = Some(value << 4),
+            Some(high) => data.push(high | value),
+        }
+    }
+    if high.is_some() || data.len() != usize::from(length) {
+        return Err(format!("{} bytes where {length} are announced: correct one of them", data.len()));
+    }
+    if layout::is_well_formed(rtype, data) {
+        Ok(())
+    } else {
+        Err(format!("these bytes are no data of type {}", super::type_name(rtype)))
+    }
+}
+
+/// Types that `domain` cannot read, of simple fields.
+fn scan_fields(
+    fields: &[layout::Field],
+    tokens: &[Token<'_>],
+    origin: &[u8],
+    data: &mut Vec<u8>,
+) -> Result<(), String> {
+    let mut scanner = DataScanner { tokens, at: 0, origin };
+    for field in fields {
+        match field {
+            layout::Field::U8 => data.push(number::<u8>(&mut scanner)?),
+            layout::Field::U16 => data.extend_from_slice(&number::<u16>(&mut scanner)?.to_be_bytes()),
+            layout::Field::Name => {
+                let name = scanner.scan_name().map_err(|error| error.to_string())?;
+                data.extend_from_slice(name.as_slice());
+            }
+            layout::Field::Text => {
+                let text = scanner.scan_charstr().map_err(|error| error.to_string())?;
+                data.push(text.len() as u8);
+                data.extend_from_slice(text.as_slice());
+            }
+            layout::Field::LongText => {
+                data.extend_from_slice(&scanner.scan_octets().map_err(|error| error.to_string())?);
+            }
+            layout::Field::Hex => {
+                let rest = tokens.get(scanner.at..).unwrap_or_default();
+                let digits: String = rest.iter().map(|token| token.text).collect();
+                scanner.at = tokens.len();
+                let length = Token { text: &(digits.len() / 2).to_string(), quoted: false };
+                let mut bytes = Vec::new();
+                scan_unknown(0, &[length, Token { text: &digits, quoted: false }], &mut bytes)?;
+                data.extend_from_slice(&bytes);
+            }
+            layout::Field::Bytes(_) | layout::Field::Rest => {}
+        }
+    }
+    if scanner.at < tokens.len() { Err("more than this type has: take it out".to_owned()) } else { Ok(()) }
+}
+
+fn number<T: std::str::FromStr>(scanner: &mut DataScanner<'_>) -> Result<T, String> {
+    let token = scanner.token().map_err(|error| error.to_string())?;
+    token.text.parse().map_err(|_| format!("`{}` is no number of this field", token.text))
+}
+
+struct DataScanner<'a> {
+    tokens: &'a [Token<'a>],
+    at: usize,
+    origin: &'a [u8],
+}
+
+impl<'a> DataScanner<'a> {
+    fn token(&mut self) -> Result<Token<'a>, StrError> {
+        let token = self.tokens.get(self.at).copied().ok_or_else(StrError::end_of_entry)?;
+        self.at += 1;
+        Ok(token)
+    }
+
+    fn octets(&mut self) -> Result<Vec<u8>, StrError> {
+        let token = self.token()?;
+        let mut bytes = Vec::with_capacity(token.text.len());
+        if !token.text.contains('\\') {
+            bytes.extend_from_slice(token.text.as_bytes());
+            return Ok(bytes);
+        }
+        for symbol in Symbols::new(token.text.chars()) {
+            match symbol {
+                // What is not ASCII stands for its bytes, as other servers take it.
+                Symbol::Char(character) => bytes.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes()),
+                symbol => bytes.push(symbol.into_octet().map_err(|_| StrError::custom("a character that is no byte"))?),
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+impl Scanner for DataScanner<'_> {
+    type Octets = Vec<u8>;
+    type OctetsBuilder = Vec<u8>;
+    type Name = Name<Vec<u8>>;
+    type Error = StrError;
+
+    fn has_space(&self) -> bool {
+        false
+    }
+
+    fn continues(&mut self) -> bool {
+        self.at < self.tokens.len()
+    }
+
+    fn scan_symbols<F>(&mut self, mut op: F) -> Result<(), StrError>
+    where
+        F: FnMut(Symbol) -> Result<(), StrError>,
+    {
+        for symbol in Symbols::new(self.token()?.text.chars()) {
+            op(symbol)?;
+        }
+        Ok(())
+    }
+
+    fn scan_entry_symbols<F>(&mut self, mut op: F) -> Result<(), StrError>
+    where
+        F: FnMut(EntrySymbol) -> Result<(), StrError>,
+    {
+        while self.continues() {
+            for symbol in Symbols::new(self.token()?.text.chars()) {
+                op(symbol.into())?;
+            }
+            op(EntrySymbol::EndOfToken)?;
+        }
+        Ok(())
+    }
+
+    fn convert_token<C: ConvertSymbols<Symbol, StrError>>(&mut self, mut convert: C) -> Result<Vec<u8>, StrError> {
+        let mut bytes = Vec::new();
+        for symbol in Symbols::new(self.token()?.text.chars()) {
+            if let Some(data) = convert.process_symbol(symbol)? {
+                bytes.extend_from_slice(data);
+            }
+        }
+        if let Some(data) = convert.process_tail()? {
+            bytes.extend_from_slice(data);
+        }
+        Ok(bytes)
+    }
+
+    fn convert_entry<C: ConvertSymbols<EntrySymbol, StrError>>(&mut self, mut convert: C) -> Result<Vec<u8>, StrError> {
+        let mut bytes = Vec::new();
+        while self.continues() {
+            for symbol in Symbols::new(self.token()?.text.chars()) {
+                if let Some(data) = convert.process_symbol(symbol.into())? {
+                    bytes.extend_from_slice(data);
+                }
+            }
+            if let Some(data) = convert.process_symbol(EntrySymbol::EndOfToken)? {
+                bytes.extend_from_slice(data);
+            }
+        }
+        if let Some(data) = convert.process_tail()? {
+            bytes.extend_from_slice(data);
+        }
+        Ok(bytes)
+    }
+
+    fn scan_octets(&mut self) -> Result<Vec<u8>, StrError> {
+        self.octets()
+    }
+
+    fn scan_ascii_str<F, T>(&mut self, op: F) -> Result<T, StrError>
+    where
+        F: FnOnce(&str) -> Result<T, StrError>,
+    {
+        let bytes = self.octets()?;
+        match std::str::from_utf8(&bytes) {
+            Ok(text) if text.is_ascii() => op(text),
+            _ => Err(StrError::custom("a character that is not ASCII")),
+        }
+    }
+
+    fn scan_name(&mut self) -> Result<Name<Vec<u8>>, StrError> {
+        let token = self.token()?;
+        let mut wire = Vec::with_capacity(NAME_BYTES_MAX);
+        name::parse_into(token.text, Some(self.origin), &mut wire).map_err(|error| match error {
+            name::NameError::EmptyLabel => StrError::custom("a name with an empty label"),
+            name::NameError::LabelTooLong => StrError::custom("a name with a label of more than 63 bytes"),
+            name::NameError::TooLong => StrError::custom("a name of more than 255 bytes"),
+            name::NameError::Escape => StrError::custom("a name with a bad escape"),
+            name::NameError::NoOrigin => StrError::custom("a relative name without an origin"),
+        })?;
+        Name::from_octets(wire).map_err(|_| StrError::custom("not a name"))
+    }
+
+    fn scan_charstr(&mut self) -> Result<CharStr<Vec<u8>>, StrError> {
+        let bytes = self.octets()?;
+        if bytes.len() > 255 {
+            return Err(StrError::custom("a text of more than 255 bytes: split it into several in quotes"));
+        }
+        let mut text = CharStrBuilder::<Vec<u8>>::new_vec();
+        text.append_slice(&bytes).map_err(|_| StrError::custom("a text of more than 255 bytes"))?;
+        Ok(text.finish())
+    }
+
+    fn scan_string(&mut self) -> Result<Str<Vec<u8>>, StrError> {
+        let bytes = self.octets()?;
+        Str::from_utf8(bytes).map_err(|_| StrError::custom("a text that is not UTF-8"))
+    }
+
+    fn scan_charstr_entry(&mut self) -> Result<Vec<u8>, StrError> {
+        let mut bytes = Vec::new();
+        while self.continues() {
+            let text = self.scan_charstr()?;
+            bytes.push(text.len() as u8);
+            bytes.extend_from_slice(text.as_slice());
+        }
+        Ok(bytes)
+    }
+
+    fn scan_opt_unknown_marker(&mut self) -> Result<bool, StrError> {
+        // Handled before.
+        Ok(false)
+    }
+
+    fn octets_builder(&mut self) -> Result<Vec<u8>, StrError> {
+        Ok(Vec::new())
+    }
+}
+
+use domain::dep::octseq::builder::OctetsBuilder;
