@@ -11,6 +11,10 @@ pub enum Field {
     U8,
     /// Two bytes.
     U16,
+    /// Four bytes.
+    U32,
+    /// Four bytes, written as seconds or as `1h30m`.
+    Time,
     /// So many bytes.
     Bytes(usize),
     /// A name.
@@ -25,7 +29,7 @@ pub enum Field {
     Rest,
 }
 
-use Field::{Bytes, Hex, LongText, Name, Rest, Text, U8, U16};
+use Field::{Bytes, Hex, LongText, Name, Rest, Text, Time, U8, U16, U32};
 
 /// The parts of the data of a type; `[Rest]` if nothing is known about it.
 pub fn fields(rtype: u16) -> &'static [Field] {
@@ -58,6 +62,8 @@ pub fn fields(rtype: u16) -> &'static [Field] {
 /// The parts of types that `domain` does not read from master files.
 pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
     Some(match rtype {
+        // Its times may have units.
+        rtype::SOA => &[Name, Name, U32, Time, Time, Time, Time],
         // AFSDB, RT, KX, LP
         18 | 21 | 36 | 107 => &[U16, Name],
         26 => &[U16, Name, Name],
@@ -94,6 +100,7 @@ pub fn length(field: Field, data: &[u8]) -> Option<usize> {
     let length = match field {
         U8 => 1,
         U16 => 2,
+        U32 | Time => 4,
         Bytes(count) => count,
         Name => name::wire_length(data)?,
         Text => usize::from(*data.first()?) + 1,

@@ -173,7 +173,7 @@ fn names_that_are_there() {
     expect(
         "example.com",
         2,
-        &["aa rcode 0", "an example.com. 60 NS ns.example.com.", "an example.com. 60 NS ns.sub.example.com."],
+        &["aa rcode 0", "an example.com. 60 NS ns.sub.example.com.", "an example.com. 60 NS ns.example.com."],
     );
     expect("www.example.com", 28, &["aa rcode 0", &soa()]);
     expect(

@@ -74,19 +74,20 @@ impl Catalog {
         }
     }
 
-    /// The zone of the name in `message` whose labels start at `starts` and whose root label ends at `end`; with
+    /// The zone of the name at byte 12 of `message` whose labels start at `starts` from there, and which ends at `end`; with
     /// `above`, that one is left out (a question for DS belongs to the parent's zone).
     pub fn zone_of(&self, message: &[u8], starts: &[u8], end: usize, above: bool) -> Option<&Arc<ZoneImage>> {
         let labels = starts.len();
-        let skip = usize::from(above);
-        let depths = if labels >= 127 { self.depths } else { self.depths & ((1 << (labels + 1)) - 1) };
-        let mut depths = if above { depths & !(1 << labels.min(127)) } else { depths };
+        let mut depths = if labels >= 127 { self.depths } else { self.depths & ((1 << (labels + 1)) - 1) };
+        if above {
+            depths &= !(1 << labels.min(127));
+        }
         while depths != 0 {
             let depth = 127 - depths.leading_zeros() as usize;
             depths &= !(1 << depth);
-            let start = match (labels - depth.min(labels)).max(skip) {
-                index if index < labels => usize::from(*starts.get(index)?),
-                _ => end - 1,
+            let start = match starts.get(labels - depth.min(labels)) {
+                Some(start) => hash::BEFORE + usize::from(*start),
+                None => end - 1,
             };
             if let Some(zone) = self.probe(message, start, end) {
                 return Some(zone);

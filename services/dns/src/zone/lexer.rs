@@ -5,6 +5,8 @@
 pub(super) struct Token<'a> {
     pub(super) text: &'a str,
     pub(super) quoted: bool,
+    /// It follows the one before without white space.
+    pub(super) joined: bool,
 }
 
 /// Where an entry begins.
@@ -147,7 +149,9 @@ impl<'a> Lexer<'a> {
         while !self.text.is_char_boundary(end) && end < self.text.len() {
             end += 1;
         }
-        Token { text: self.text.get(start..end).unwrap_or_default(), quoted }
+        let before = start.checked_sub(if quoted { 2 } else { 1 }).and_then(|at| self.text.as_bytes().get(at));
+        let joined = before.is_some_and(|byte| !matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b'(' | b')'));
+        Token { text: self.text.get(start..end).unwrap_or_default(), quoted, joined }
     }
 }
 

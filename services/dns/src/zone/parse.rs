@@ -247,8 +247,8 @@ impl<'r> Parser<'r> {
             for (text, pattern) in texts.iter_mut().zip(rest) {
                 generate::substitute(pattern, value, text)?;
             }
-            let mut tokens = vec![Token { text: &owner, quoted: false }];
-            tokens.extend(texts.iter().map(|text| Token { text, quoted: false }));
+            let mut tokens = vec![Token { text: &owner, quoted: false, joined: false }];
+            tokens.extend(texts.iter().map(|text| Token { text, quoted: false, joined: false }));
             self.record(false, &tokens)?;
         }
         Ok(())
@@ -333,7 +333,7 @@ fn type_of(word: &str) -> Option<u16> {
 }
 
 /// Seconds, or sums as `1w2d3h4m5s`.
-fn time(text: &str) -> Option<u32> {
+pub(super) fn time(text: &str) -> Option<u32> {
     let mut total = 0u64;
     let mut number: Option<u64> = None;
     for character in text.chars() {

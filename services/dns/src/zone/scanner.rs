@@ -78,6 +78,12 @@ fn scan_fields(
         match field {
             layout::Field::U8 => data.push(number::<u8>(&mut scanner)?),
             layout::Field::U16 => data.extend_from_slice(&number::<u16>(&mut scanner)?.to_be_bytes()),
+            layout::Field::U32 => data.extend_from_slice(&number::<u32>(&mut scanner)?.to_be_bytes()),
+            layout::Field::Time => {
+                let token = scanner.token().map_err(|error| error.to_string())?;
+                let time = super::parse::time(token.text).ok_or_else(|| format!("`{}` is no time", token.text))?;
+                data.extend_from_slice(&time.to_be_bytes());
+            }
             layout::Field::Name => {
                 let name = scanner.scan_name().map_err(|error| error.to_string())?;
                 data.extend_from_slice(name.as_slice());
@@ -94,9 +100,9 @@ fn scan_fields(
                 let rest = tokens.get(scanner.at..).unwrap_or_default();
                 let digits: String = rest.iter().map(|token| token.text).collect();
                 scanner.at = tokens.len();
-                let length = Token { text: &(digits.len() / 2).to_string(), quoted: false };
+                let length = Token { text: &(digits.len() / 2).to_string(), quoted: false, joined: false };
                 let mut bytes = Vec::new();
-                scan_unknown(0, &[length, Token { text: &digits, quoted: false }], &mut bytes)?;
+                scan_unknown(0, &[length, Token { text: &digits, quoted: false, joined: false }], &mut bytes)?;
                 data.extend_from_slice(&bytes);
             }
             layout::Field::Bytes(_) | layout::Field::Rest => {}
@@ -211,6 +217,15 @@ impl Scanner for DataScanner<'_> {
 
     fn scan_octets(&mut self) -> Result<Vec<u8>, StrError> {
         self.octets()
+    }
+
+    fn scan_svcb_octets(&mut self) -> Result<Vec<u8>, StrError> {
+        let mut bytes = self.octets()?;
+        // `key="value"` is two tokens, and one parameter.
+        if self.tokens.get(self.at).is_some_and(|token| token.quoted && token.joined) {
+            bytes.extend_from_slice(&self.octets()?);
+        }
+        Ok(bytes)
     }
 
     fn scan_ascii_str<F, T>(&mut self, op: F) -> Result<T, StrError>

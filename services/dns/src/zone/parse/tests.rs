@@ -46,7 +46,7 @@ fn directives_defaults_and_order() {
     assert_eq!(owners.len(), 5, "{owners:#?}");
     assert!(owners[0].starts_with("example.com. 3600 NS "));
     assert!(owners[1].starts_with("example.com. 3600 SOA "));
-    assert_eq!(owners[2], "sub.example.com. 3600 TXT 03612062036320 64".replace(' ', " ").replace("20 64", "2064"));
+    assert_eq!(owners[2], "sub.example.com. 3600 TXT 0361206203632064");
     assert!(owners[3].starts_with("a.sub.example.com. 3600 CNAME 03575757"), "case of data stays: {}", owners[3]);
     assert_eq!(owners[4], "www.example.com. 300 A c0000201");
 }
