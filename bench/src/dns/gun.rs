@@ -3,10 +3,9 @@
 use super::servers::find;
 use crate::harness::HarnessError;
 use crate::harness::process::{Spec, start};
-use crate::harness::topology::Topology;
+use crate::harness::topology::{Topology, detach_xdp};
 use crate::machine::{CpuTimes, MachineSample};
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 const BATCH: usize = 32;
@@ -49,22 +48,11 @@ pub fn fire(
     let before = MachineSample::take(None);
     let output = start(&spec)?.output(duration + PATIENCE);
     let after = MachineSample::take(None);
-    detach(topology);
+    // It leaves its program on the interface.
+    detach_xdp(topology.client(), topology.client_interface());
     let output = output?;
     let cpus = after.cpus.iter().zip(&before.cpus).map(|(after, before)| after.since(before)).collect();
     parse(&output, cpus).ok_or_else(|| HarnessError::Child(format!("kxdpgun printed no figures: {output:?}")))
-}
-
-/// It leaves its program on the interface.
-fn detach(topology: &Topology) {
-    let interface = topology.client_interface().to_owned();
-    let run = move || {
-        let mut command = Command::new("ip");
-        command.args(["link", "set", "dev", &interface, "xdp", "off"]).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status()
-    };
-    // If that can't be done, the next server's run says so by its figures only: nothing else hangs on it.
-    let _ = topology.client().within(run);
 }
 
 fn parse(output: &str, cpus: Vec<CpuTimes>) -> Option<GunReport> {

@@ -187,7 +187,13 @@ fn measure(
             gun::fire(topology, &zone.questions(), &target, rate, duration, CLIENT_CPU).map(Measured::gun)
         }
     };
-    outcome.map_err(|error| server.explain(error))
+    match outcome {
+        Ok(measured) => {
+            server.stop(topology);
+            Ok(measured)
+        }
+        Err(error) => Err(server.explain(error)),
+    }
 }
 
 fn own_load(
@@ -206,7 +212,7 @@ fn own_load(
         ("--warm-up", format!("{}ms", WARM_UP.as_millis())),
         // What isn't answered within that is lost, not waited for.
         ("--timeout", "200ms".to_owned()),
-        ("--watch-process", server.worker_id().to_string()),
+        ("--watch-process", server.id().to_string()),
         ("--source", topology.client_addresses(1).first().map_or_else(String::new, ToString::to_string)),
     ] {
         arguments.extend([name.to_owned(), value]);

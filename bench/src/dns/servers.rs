@@ -4,7 +4,7 @@ use super::zone::{APEX, BenchZone};
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
 use crate::harness::process::{Running, Spec, start, wait_until};
-use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
+use crate::harness::topology::{Offloads, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology, detach_xdp};
 use crate::load::dns::PORT;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -165,9 +165,15 @@ impl Server {
         Ok(Server { running, address: peer.address() })
     }
 
-    /// The process that answers: NSD's and ours have children.
-    pub fn worker_id(&self) -> u32 {
+    /// Its first process.
+    pub fn id(&self) -> u32 {
         self.running.id()
+    }
+
+    /// Ends it, and takes away what it leaves on the interface.
+    pub fn stop(self, topology: &Topology) {
+        drop(self.running);
+        detach_xdp(topology.server(), topology.server_interface());
     }
 
     /// A client failed with `error`: if that is because the server died, says so instead.

@@ -15,6 +15,7 @@ use qanat::nic::link::{self, Feature, Namespace};
 use qanat::nic::veth::{self, Veth, VethConfig};
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr};
+use std::process::{Command, Stdio};
 
 /// The kernel's address on the client's side.
 pub const CLIENT_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 1);
@@ -125,4 +126,15 @@ impl Topology {
         let result = self.server().within(work).and_then(|result| result);
         result.map_err(|error| HarnessError::system("configure the server's end of the veth", error))
     }
+}
+
+/// Takes an XDP program off an interface that somebody left there: Knot does so at either end.
+pub fn detach_xdp(namespace: &Namespace, interface: &str) {
+    let run = || {
+        let mut command = Command::new("ip");
+        command.args(["link", "set", "dev", interface, "xdp", "off"]).stdout(Stdio::null()).stderr(Stdio::null());
+        command.status()
+    };
+    // If it can't be done, the next program that attaches says so.
+    let _ = namespace.within(run);
 }

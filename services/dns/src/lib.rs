@@ -13,4 +13,5 @@ pub mod layout;
 pub mod message;
 pub mod name;
 pub mod service;
+pub mod transfer;
 pub mod zone;

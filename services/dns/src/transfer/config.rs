@@ -175,7 +175,9 @@ fn parse_remote(text: &str, keys: &Keyring) -> Result<Remote, String> {
     let (address, key) = split_key(text, keys)?;
     let with_port = address.parse::<IpAddr>().map(|address| SocketAddr::new(address, PORT));
     let address = with_port.or_else(|_| address.parse()).map_err(|_| {
-        format!("{text:?}: write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT, and `key:NAME` after it if messages are signed")
+        format!(
+            "{text:?}: write ADDRESS, ADDRESS:PORT or [ADDRESS]:PORT, and `key:NAME` after it if messages are signed"
+        )
     })?;
     Ok(Remote { address, key })
 }

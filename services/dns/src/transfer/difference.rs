@@ -141,7 +141,8 @@ pub(crate) mod tests {
     use std::path::Path;
 
     pub(crate) fn zone(serial: u32, records: &str) -> Zone {
-        let text = format!("$TTL 60\n@ SOA ns hostmaster {serial} 3600 900 1209600 300\n@ NS ns\nns A 10.0.0.1\n{records}");
+        let text =
+            format!("$TTL 60\n@ SOA ns hostmaster {serial} 3600 900 1209600 300\n@ NS ns\nns A 10.0.0.1\n{records}");
         let apex = Name::absolute("example").unwrap();
         read_text(&apex, Path::new("test"), &text).unwrap_or_else(|error| panic!("{error}: {text}")).0
     }

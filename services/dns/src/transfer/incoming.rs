@@ -204,9 +204,7 @@ fn apply(builder: &mut ZoneBuilder, base: &Zone, steps: Vec<Step>) -> Result<(),
     for record in base.records().filter(|record| record.rtype != rtype::SOA) {
         let identity = (record.owner.to_vec(), record.rtype, record.data.to_vec());
         if !removed.remove(&identity) {
-            builder
-                .add(record.owner, record.rtype, record.ttl, record.data)
-                .map_err(IncomingError::Zone)?;
+            builder.add(record.owner, record.rtype, record.ttl, record.data).map_err(IncomingError::Zone)?;
         }
     }
     if !removed.is_empty() {

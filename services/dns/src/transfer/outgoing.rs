@@ -212,7 +212,8 @@ mod tests {
 
     fn versions() -> Versions {
         let versions = Versions::default();
-        let many: String = (0..3_000).map(|number| format!("n{number} A 10.1.{}.{}\n", number >> 8, number & 255)).collect();
+        let many: String =
+            (0..3_000).map(|number| format!("n{number} A 10.1.{}.{}\n", number >> 8, number & 255)).collect();
         versions.put(Arc::new(zone(1, &many)));
         versions.put(Arc::new(zone(2, &format!("{many}new A 10.0.0.7\n"))));
         versions

@@ -73,7 +73,9 @@ impl Key {
     /// What is wrong, and what may be.
     pub fn new(name: &str, algorithm: &str, secret: &str) -> Result<Key, String> {
         let algorithm = Algorithm::named(algorithm).ok_or_else(|| {
-            format!("key {name}: algorithm {algorithm:?} is unknown; hmac-sha256, hmac-sha384 and hmac-sha512 are known")
+            format!(
+                "key {name}: algorithm {algorithm:?} is unknown; hmac-sha256, hmac-sha384 and hmac-sha512 are known"
+            )
         })?;
         let secret: Vec<u8> = domain::utils::base64::decode(secret)
             .map_err(|error| format!("key {name}: the secret is not base 64: {error}"))?;
@@ -182,7 +184,9 @@ impl fmt::Display for TsigError {
             TsigError::BadKey => f.write_str("a key or algorithm not known here (BADKEY)"),
             TsigError::BadTime => f.write_str("a signature out of time: compare the clocks (BADTIME)"),
             TsigError::BadTruncation => f.write_str("a signature cut short (BADTRUNC)"),
-            TsigError::Refused(16) => f.write_str("the other end finds our signature wrong (BADSIG): compare the secrets"),
+            TsigError::Refused(16) => {
+                f.write_str("the other end finds our signature wrong (BADSIG): compare the secrets")
+            }
             TsigError::Refused(17) => f.write_str("the other end does not know our key (BADKEY)"),
             TsigError::Refused(18) => f.write_str("the other end's clock differs too much (BADTIME)"),
             TsigError::Refused(code) => write!(f, "the other end refuses our signature (TSIG error {code})"),
@@ -321,7 +325,13 @@ fn strip(message: &mut Vec<u8>, start: usize, identifier: u16) {
 }
 
 /// Appends a TSIG record; returns its code.
-fn append(message: &mut Vec<u8>, key: &Key, mut digest: Digest, fields: (u64, u16, u16, &[u8]), later: bool) -> Vec<u8> {
+fn append(
+    message: &mut Vec<u8>,
+    key: &Key,
+    mut digest: Digest,
+    fields: (u64, u16, u16, &[u8]),
+    later: bool,
+) -> Vec<u8> {
     digest.update(message);
     cover_variables(&mut digest, key, fields, later);
     let mac = digest.finish();
@@ -385,7 +395,8 @@ impl Keyring {
     /// The signature does not hold; [`refusal`] makes the answer that says so.
     pub fn verify_request(&self, message: &mut Vec<u8>, now_s: u64) -> Result<Option<Signer>, TsigError> {
         let Some(signature) = locate(message)? else { return Ok(None) };
-        let known = |key: &&Arc<Key>| key.name.wire() == signature.key_name && key.algorithm.wire() == signature.algorithm;
+        let known =
+            |key: &&Arc<Key>| key.name.wire() == signature.key_name && key.algorithm.wire() == signature.algorithm;
         let key = self.0.iter().find(known).ok_or(TsigError::BadKey)?;
         let mut digest = Digest::new(key, &[]);
         cover_message(&mut digest, message, signature.start, signature.original_identifier);

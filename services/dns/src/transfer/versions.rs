@@ -7,6 +7,9 @@ use crate::zone::Zone;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// History worth keeping however small the zone.
+const HISTORY_BYTES_MIN: usize = 64 << 10;
+
 /// A version of a zone.
 #[derive(Debug)]
 pub struct Version {
@@ -44,7 +47,7 @@ impl Versions {
             .filter(|before| super::difference::is_newer(zone.serial(), before.zone.serial()))
             .and_then(|before| Some((Difference::between(&before.zone, &zone)?, before)));
         let history = match (step, &before) {
-            (Some((step, before)), _) => before.history.with(step, zone.memory_bytes()),
+            (Some((step, before)), _) => before.history.with(step, zone.memory_bytes().max(HISTORY_BYTES_MIN)),
             // The same again: the way to it is the same.
             (None, Some(before)) if before.zone.serial() == zone.serial() => before.history.clone(),
             _ => History::default(),

@@ -221,6 +221,11 @@ impl Zone {
         self.records.iter().map(|record| self.view(record))
     }
 
+    /// The record of number `index` in that order.
+    pub fn record(&self, index: usize) -> Option<RecordView<'_>> {
+        self.records.get(index).map(|record| self.view(record))
+    }
+
     /// Every record set in order.
     pub fn sets(&self) -> impl Iterator<Item = SetView<'_>> {
         let mut at = 0;

@@ -1,0 +1,408 @@
+//! Life with other servers: zones out (AXFR, IXFR, NOTIFY) and in (secondary), signed (TSIG) where configured.
+//!
+//! ```text
+//!   request by TCP or UDP ─ tsig ─┬─ outgoing: AXFR, IXFR ◀── versions: newest zone, differences ◀── reload, worker
+//!                                 ├─ notify in ─▶ secondary: refresh, retry, expire; its own connections
+//!                                 └─ any other question, answered and signed       │ incoming: what came
+//!   versions ─ notify out                                                          └▶ worker: makes zones, publishes
+//! ```
+//! All of it is off the path of ordinary answers, which never look here.
+
+pub mod config;
+pub mod difference;
+pub mod incoming;
+mod notify;
+pub mod outgoing;
+mod secondary;
+pub mod tsig;
+pub mod versions;
+pub mod walk;
+mod worker;
+
+pub use config::TransferConfig;
+pub use outgoing::Outgoing;
+pub use versions::Versions;
+
+use crate::name::Name;
+use crate::service::CatalogPublisher;
+use crate::zone::rtype;
+use notify::Notifier;
+use outgoing::Kind;
+use qanat::{ConnectionId, Context, Event, UdpSocketId};
+use secondary::{Secondary, Tools};
+use serde::Serialize;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tsig::Signer;
+use worker::Worker;
+
+/// Timers of ours have this bit in their token.
+pub const TIMER_BIT: u64 = 1 << 63;
+const TIMER_NOTIFY: u64 = TIMER_BIT;
+const TIMER_SECONDARY: u64 = TIMER_BIT | 1 << 62;
+const TIMER_INDEX: u64 = (1 << 32) - 1;
+/// Messages to the operator kept until somebody reads them.
+const LOG_MAX: usize = 256;
+const OPCODE_NOTIFY: u8 = 4 << 3;
+const NOTAUTH: u8 = 9;
+const REFUSED: u8 = 5;
+const FORMERR: u8 = 1;
+
+/// Seconds since 1970: what signatures are dated by.
+fn wall_clock_s() -> u64 {
+    // No system call: the kernel's page of the clock. And only for signed messages and transfers.
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+/// Numbers nobody else can guess, good enough for identifiers.
+struct Random(u64);
+
+impl Random {
+    fn identifier(&mut self) -> u16 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 48) as u16
+    }
+}
+
+/// What the operator should know, until it is read.
+#[derive(Default)]
+struct Log(VecDeque<String>);
+
+impl Log {
+    fn say(&mut self, text: String) {
+        if self.0.len() == LOG_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(text);
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct TransferFigures {
+    /// Zones sent whole.
+    pub whole_out: u64,
+    /// Differences sent.
+    pub steps_out: u64,
+    /// Clients that had the newest version.
+    pub current_out: u64,
+    /// Transfers not allowed.
+    pub refused: u64,
+    /// Requests whose signature did not hold.
+    pub bad_signatures: u64,
+    /// NOTIFY taken.
+    pub notified: u64,
+    /// NOTIFY from somebody who is no primary.
+    pub notify_refused: u64,
+    /// Zones received.
+    pub received: u64,
+    /// Zones received that could not be served.
+    pub unusable: u64,
+}
+
+/// How a request came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// By TCP.
+    Tcp,
+    /// By UDP; an answer may be so long.
+    Udp(usize),
+}
+
+/// What to send back.
+pub enum Reply {
+    /// Nothing.
+    Nothing,
+    /// One message.
+    Message(Vec<u8>),
+    /// The messages of a transfer, over TCP.
+    Stream(Box<Outgoing>),
+}
+
+/// See the [module](self).
+pub struct Transfers {
+    config: TransferConfig,
+    versions: Versions,
+    notifier: Notifier,
+    secondaries: Vec<Secondary>,
+    worker: Option<Worker>,
+    sockets: Option<[UdpSocketId; 2]>,
+    random: Random,
+    log: Log,
+    figures: TransferFigures,
+}
+
+impl Transfers {
+    /// Of `config`. `versions` has the zones this server is primary of; the others are fetched, and given to `publisher`.
+    ///
+    /// # Errors
+    /// A message: no thread can be had, or no random numbers.
+    pub fn new(config: TransferConfig, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, String> {
+        let seed = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let seed = seed.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+        let zones = config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()).enumerate();
+        let secondaries: Vec<Secondary> =
+            zones.map(|(index, (apex, zone))| Secondary::new(apex.clone(), index, zone.primaries.clone())).collect();
+        let worker = if secondaries.is_empty() {
+            None
+        } else {
+            let apexes = secondaries.iter().map(|secondary| secondary.apex().clone()).collect();
+            let worker = Worker::start(apexes, versions.clone(), publisher.clone());
+            Some(worker.map_err(|error| format!("start the thread that makes zones: {error}"))?)
+        };
+        Ok(Transfers {
+            config,
+            versions,
+            notifier: Notifier::default(),
+            secondaries,
+            worker,
+            sockets: None,
+            random: Random(seed),
+            log: Log::default(),
+            figures: TransferFigures::default(),
+        })
+    }
+
+    /// What was done.
+    pub fn figures(&self) -> TransferFigures {
+        self.figures
+    }
+
+    /// What the operator should know, once.
+    pub fn take_log(&mut self) -> impl Iterator<Item = String> + '_ {
+        self.log.0.drain(..)
+    }
+
+    /// The service starts; `sockets` are its own, for IPv4 and IPv6.
+    pub fn start(&mut self, sockets: [UdpSocketId; 2], context: &mut Context<'_>) {
+        self.sockets = Some(sockets);
+        self.notify(context);
+        for index in 0..self.secondaries.len() {
+            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+        }
+    }
+
+    fn with(&mut self, index: usize, work: impl FnOnce(&mut Secondary, &mut Tools<'_>)) {
+        let (Some(secondary), Some(worker)) = (self.secondaries.get_mut(index), &self.worker) else { return };
+        let mut tools = Tools { worker, random: &mut self.random, log: &mut self.log, now_s: wall_clock_s() };
+        work(secondary, &mut tools);
+    }
+
+    fn notify(&mut self, context: &mut Context<'_>) {
+        let Some(sockets) = &self.sockets else { return };
+        let tools = (sockets, &mut self.random, &mut self.log);
+        self.notifier.look(self.versions.serials(), &self.config, tools, wall_clock_s(), context);
+    }
+
+    /// There is a new catalog: by a reload, or because a zone came.
+    pub fn catalog_changed(&mut self, context: &mut Context<'_>) {
+        let results: Vec<_> = self.worker.as_ref().map(|worker| worker.results().collect()).unwrap_or_default();
+        for (index, outcome) in results {
+            self.figures.received += u64::from(outcome.is_ok());
+            self.figures.unusable += u64::from(outcome.is_err());
+            self.with(index, |secondary, tools| secondary.built(outcome, tools, context));
+        }
+        self.notify(context);
+    }
+
+    /// Whether `event` is of a connection or timer of ours; then it is taken care of.
+    pub fn takes(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Connected { connection }
+            | Event::Data { connection, .. }
+            | Event::Acked { connection, .. }
+            | Event::PeerClosed { connection }
+            | Event::Closed { connection, .. } => self.owner(*connection).is_some(),
+            Event::Timer { token, .. } => token & TIMER_BIT != 0,
+            _ => false,
+        }
+    }
+
+    fn owner(&self, connection: ConnectionId) -> Option<usize> {
+        self.secondaries.iter().position(|secondary| secondary.owns(connection))
+    }
+
+    /// An event that [is ours](Transfers::takes).
+    pub fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Connected { connection } => {
+                if let Some(index) = self.owner(connection) {
+                    self.with(index, |secondary, tools| secondary.connected(tools, context));
+                }
+            }
+            Event::Data { connection, chunk } => {
+                if let Some(index) = self.owner(connection) {
+                    self.with(index, |secondary, tools| secondary.data(chunk.bytes(), tools, context));
+                }
+                context.consume(connection, chunk);
+            }
+            Event::PeerClosed { connection } => {
+                if let Some(index) = self.owner(connection) {
+                    self.with(index, |secondary, tools| secondary.closed("the primary closed it", tools, context));
+                }
+                let _ = context.close(connection);
+            }
+            Event::Closed { connection, why } => {
+                if let Some(index) = self.owner(connection) {
+                    self.with(index, |secondary, tools| secondary.closed(&format!("{why:?}"), tools, context));
+                }
+            }
+            Event::Timer { token, .. } => {
+                let index = (token & TIMER_INDEX) as usize;
+                if token & TIMER_SECONDARY == TIMER_SECONDARY {
+                    self.with(index, |secondary, tools| secondary.timer(tools, context));
+                } else if let Some(sockets) = &self.sockets {
+                    self.notifier.send(index, (sockets, &mut self.log), wall_clock_s(), context);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A message that is itself an answer came by UDP.
+    pub fn answered(&mut self, message: &[u8], peer: SocketAddr) {
+        self.notifier.answered(message, peer, wall_clock_s(), &mut self.log);
+    }
+
+    /// A request that is not an ordinary unsigned question: a transfer, a NOTIFY, or signed. `answer` answers ordinary
+    /// questions: it is given the request without its signature.
+    pub fn request(
+        &mut self,
+        message: &[u8],
+        (peer, way): (SocketAddr, Way),
+        context: &mut Context<'_>,
+        answer: &mut dyn FnMut(&[u8], usize) -> Vec<u8>,
+    ) -> Reply {
+        let now_s = wall_clock_s();
+        let mut request = message.to_vec();
+        let signer = match self.config.keys.verify_request(&mut request, now_s) {
+            Ok(signer) => signer,
+            Err(error) => {
+                self.figures.bad_signatures += 1;
+                self.log.say(format!("{peer}: {error}"));
+                return message_or_nothing(tsig::refusal(message, error));
+            }
+        };
+        let Some((apex, qtype)) = question(&request) else { return message_or_nothing(refuse(&request, FORMERR)) };
+        let is_notify = request.get(2).is_some_and(|flags| flags & 0x78 == OPCODE_NOTIFY);
+        let is_transfer = matches!(qtype, rtype::AXFR | rtype::IXFR);
+        if is_transfer && !is_notify {
+            return self.transfer(&request, (&apex, qtype), (peer, way), signer, now_s);
+        }
+        let mut reply = if is_notify {
+            self.take_notify(&request, &apex, (peer, signer.as_ref()), context)
+        } else {
+            let room = match way {
+                Way::Tcp => 65_535,
+                Way::Udp(room) => room,
+            };
+            answer(&request, room.saturating_sub(signer.as_ref().map_or(0, |signer| tsig::overhead(signer.key()))))
+        };
+        if let Some(mut signer) = signer
+            && !reply.is_empty()
+        {
+            signer.sign(&mut reply, now_s);
+        }
+        message_or_nothing(reply)
+    }
+
+    fn take_notify(
+        &mut self,
+        request: &[u8],
+        apex: &Name,
+        (peer, signer): (SocketAddr, Option<&Signer>),
+        context: &mut Context<'_>,
+    ) -> Vec<u8> {
+        // A primary is known by its address, and by its key if it has one.
+        let is_primary = |zone: &config::ZoneTransfers| {
+            zone.primaries.iter().any(|primary| {
+                let key = primary.key.as_ref().map(|key| key.name());
+                primary.address.ip() == peer.ip() && (key.is_none() || key == signer.map(|signer| signer.key().name()))
+            })
+        };
+        if !self.config.zone(apex).is_some_and(is_primary) {
+            self.figures.notify_refused += 1;
+            return refuse(request, NOTAUTH);
+        }
+        self.figures.notified += 1;
+        if let Some(index) = self.secondaries.iter().position(|secondary| secondary.apex() == apex) {
+            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+        }
+        // The question back, authoritative (RFC 1996, section 4.7).
+        let mut reply = refuse(request, 0);
+        if let Some(flags) = reply.get_mut(2) {
+            *flags |= 0x04;
+        }
+        reply
+    }
+
+    fn transfer(
+        &mut self,
+        request: &[u8],
+        (apex, qtype): (&Name, u16),
+        (peer, way): (SocketAddr, Way),
+        mut signer: Option<Signer>,
+        now_s: u64,
+    ) -> Reply {
+        let key = signer.as_ref().map(Signer::key);
+        let allowed =
+            self.config.zone(apex).is_some_and(|zone| zone.allow.iter().any(|who| who.allows(peer.ip(), key)));
+        let version = self.versions.newest(apex).filter(|_| allowed);
+        let code = match (&version, way) {
+            (None, _) if allowed => NOTAUTH,
+            (None, _) => REFUSED,
+            // AXFR is TCP's (RFC 5936, section 4.2).
+            (Some(_), Way::Udp(_)) if qtype == rtype::AXFR => FORMERR,
+            (Some(_), _) => 0,
+        };
+        let Some(version) = version.filter(|_| code == 0) else {
+            self.figures.refused += 1;
+            self.log.say(format!("{apex}: transfer to {peer} refused"));
+            let mut reply = refuse(request, code);
+            if let Some(signer) = &mut signer {
+                signer.sign(&mut reply, now_s);
+            }
+            return message_or_nothing(reply);
+        };
+        let Some(outgoing) = Outgoing::new(version, request, qtype, signer) else {
+            return message_or_nothing(refuse(request, FORMERR));
+        };
+        match outgoing.kind() {
+            Kind::Whole => self.figures.whole_out += 1,
+            Kind::Steps => self.figures.steps_out += 1,
+            Kind::Current => self.figures.current_out += 1,
+        }
+        match way {
+            Way::Tcp => Reply::Stream(Box::new(outgoing)),
+            Way::Udp(room) => message_or_nothing(outgoing.single_message(room, now_s).unwrap_or_default()),
+        }
+    }
+}
+
+fn message_or_nothing(message: Vec<u8>) -> Reply {
+    if message.is_empty() { Reply::Nothing } else { Reply::Message(message) }
+}
+
+/// The name (small letters) and type of a request's only question.
+fn question(request: &[u8]) -> Option<(Name, u16)> {
+    if request.get(4..6)? != [0, 1] {
+        return None;
+    }
+    let (name, at) = walk::read_name(request, walk::HEADER_LENGTH).ok()?;
+    let qtype = request.get(at..at + 2)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))?;
+    request.get(at + 2..at + 4)?;
+    Some((Name::from_wire(&name)?.to_lowercase(), qtype))
+}
+
+/// The request's question with response code `code`.
+fn refuse(request: &[u8], code: u8) -> Vec<u8> {
+    let end = walk::question_end(request).unwrap_or(walk::HEADER_LENGTH);
+    let mut reply = request.get(..end).unwrap_or_default().to_vec();
+    if let Some(header) = reply.first_chunk_mut::<{ walk::HEADER_LENGTH }>() {
+        header[2] = 0x80 | header[2] & 0x79;
+        header[3] = code;
+        header[4..].copy_from_slice(&[0, u8::from(end > walk::HEADER_LENGTH), 0, 0, 0, 0, 0, 0]);
+    }
+    reply
+}

@@ -1,0 +1,379 @@
+//! A zone that comes from elsewhere: when to ask (SOA's refresh, retry and expire, RFC 1034 section 4.3.5; NOTIFY), whom,
+//! and the transfer over our own TCP. Refreshes ask for differences straight away: a primary with nothing newer answers
+//! with its SOA record, as it would to a question for that (RFC 1995, section 4).
+
+use super::config::Remote;
+use super::incoming::{Incoming, Progress};
+use super::notify::soa_question;
+use super::tsig::{Signer, Verifier};
+use super::worker::{Built, Job, Worker};
+use super::{Log, Random, TIMER_SECONDARY, walk};
+use crate::name::Name;
+use crate::zone::rtype;
+use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Time, TimerId};
+use std::time::Duration;
+
+/// No byte for so long: the transfer is broken off.
+const SILENCE_MAX: Duration = Duration::from_secs(20);
+/// Before the next try while there is no zone yet, doubled to the longest.
+const FIRST_RETRY: Duration = Duration::from_secs(2);
+const FIRST_RETRY_MAX: Duration = Duration::from_secs(600);
+/// However small a zone's SOA record says.
+const TIMER_MIN_S: u32 = 1;
+
+/// A SOA record's times, seconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Timing {
+    pub(super) serial: u32,
+    refresh_s: u32,
+    retry_s: u32,
+    expire_s: u32,
+}
+
+impl Timing {
+    /// Of a SOA record's data.
+    pub(super) fn of(data: &[u8]) -> Option<Timing> {
+        let (numbers, []) = data.get(data.len().checked_sub(20)?..)?.as_chunks::<4>() else { return None };
+        let number = |index: usize| numbers.get(index).map(|bytes| u32::from_be_bytes(*bytes));
+        Some(Timing {
+            serial: number(0)?,
+            refresh_s: number(1)?.max(TIMER_MIN_S),
+            retry_s: number(2)?.max(TIMER_MIN_S),
+            expire_s: number(3)?,
+        })
+    }
+}
+
+struct Transfer {
+    connection: ConnectionId,
+    identifier: u16,
+    buffer: Vec<u8>,
+    incoming: Incoming,
+    verifier: Option<Verifier>,
+    progress_at: Time,
+}
+
+enum State {
+    Idle,
+    Transferring(Box<Transfer>),
+    /// The zone is being made of what came, elsewhere.
+    Building,
+}
+
+/// See the [module](self).
+pub(super) struct Secondary {
+    apex: Name,
+    index: usize,
+    primaries: Vec<Remote>,
+    /// The primary asked next.
+    which: usize,
+    had: Option<Timing>,
+    /// The last time a primary answered.
+    fresh_at: Option<Time>,
+    has_expired: bool,
+    /// A NOTIFY came meanwhile.
+    again: bool,
+    /// Differences did not fit: ask for everything.
+    whole: bool,
+    failures: u32,
+    state: State,
+    timer: Option<TimerId>,
+}
+
+/// What a secondary works with.
+pub(super) struct Tools<'a> {
+    pub(super) worker: &'a Worker,
+    pub(super) random: &'a mut Random,
+    pub(super) log: &'a mut Log,
+    pub(super) now_s: u64,
+}
+
+impl Secondary {
+    pub(super) fn new(apex: Name, index: usize, primaries: Vec<Remote>) -> Secondary {
+        Secondary {
+            apex,
+            index,
+            primaries,
+            which: 0,
+            had: None,
+            fresh_at: None,
+            has_expired: false,
+            again: false,
+            whole: false,
+            failures: 0,
+            state: State::Idle,
+            timer: None,
+        }
+    }
+
+    pub(super) fn apex(&self) -> &Name {
+        &self.apex
+    }
+
+    /// Whether `connection` is this one's.
+    pub(super) fn owns(&self, connection: ConnectionId) -> bool {
+        matches!(&self.state, State::Transferring(transfer) if transfer.connection == connection)
+    }
+
+    fn set_timer(&mut self, after: Duration, log: &mut Log, context: &mut Context<'_>) {
+        if let Some(timer) = self.timer.take() {
+            context.cancel_timer(timer);
+        }
+        match context.set_timer(after, TIMER_SECONDARY | self.index as u64) {
+            Ok(timer) => self.timer = Some(timer),
+            Err(error) => log.say(format!("{}: no timer is left ({error}): it is refreshed by NOTIFY only", self.apex)),
+        }
+    }
+
+    /// A NOTIFY came, or the server starts.
+    pub(super) fn refresh(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        match self.state {
+            State::Idle => self.begin(tools, context),
+            _ => self.again = true,
+        }
+    }
+
+    fn begin(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        self.again = false;
+        let Some(remote) = self.primaries.get(self.which % self.primaries.len().max(1)) else { return };
+        let address = remote.address;
+        match context.connect(address, ConnectOptions::default()) {
+            Ok(connection) => {
+                let had = self.had.filter(|_| !self.whole).map(|timing| timing.serial);
+                self.state = State::Transferring(Box::new(Transfer {
+                    connection,
+                    identifier: tools.random.identifier(),
+                    buffer: Vec::new(),
+                    incoming: Incoming::new(&self.apex, had),
+                    verifier: None,
+                    progress_at: context.now(),
+                }));
+                self.set_timer(SILENCE_MAX, tools.log, context);
+            }
+            Err(error) => self.failed(&format!("connecting to {address}: {error}"), tools, context),
+        }
+    }
+
+    /// The connection is there: ask.
+    pub(super) fn connected(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        let key = self.primaries.get(self.which % self.primaries.len().max(1)).and_then(|remote| remote.key.clone());
+        let had = self.had.filter(|_| !self.whole).map(|timing| timing.serial);
+        let State::Transferring(transfer) = &mut self.state else { return };
+        let qtype = if had.is_some() { rtype::IXFR } else { rtype::AXFR };
+        let mut message = soa_question(transfer.identifier, [0, 0], &self.apex, qtype);
+        if let Some(serial) = had {
+            append_soa(&mut message, serial);
+        }
+        if let Some(key) = key {
+            let mut signer = Signer::for_request(&key);
+            signer.sign(&mut message, tools.now_s);
+            transfer.verifier = Some(signer.into_verifier());
+        }
+        let mut bytes = (message.len() as u16).to_be_bytes().to_vec();
+        bytes.extend_from_slice(&message);
+        // A connection just made takes a request; one that is gone already will say so.
+        let _ = context.send(transfer.connection, Bytes::from(bytes));
+    }
+
+    /// Bytes came.
+    pub(super) fn data(&mut self, bytes: &[u8], tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        let State::Transferring(transfer) = &mut self.state else { return };
+        transfer.progress_at = context.now();
+        transfer.buffer.extend_from_slice(bytes);
+        let outcome = transfer.messages(tools.now_s);
+        match outcome {
+            Ok(Progress::More) => {}
+            Ok(Progress::Done) => self.arrived(tools, context),
+            Err(error) => {
+                if self.had.is_some() {
+                    self.whole = true;
+                }
+                self.failed(&error, tools, context);
+            }
+        }
+    }
+
+    fn arrived(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        let State::Transferring(transfer) = std::mem::replace(&mut self.state, State::Idle) else { return };
+        // Whatever becomes of the connection's end.
+        let _ = context.close(transfer.connection);
+        if transfer.incoming.is_current() {
+            self.fresh(context.now());
+            self.wait(tools, context);
+            return;
+        }
+        self.state = State::Building;
+        if !tools.worker.give(Job::Build { index: self.index, incoming: transfer.incoming }) {
+            self.state = State::Idle;
+            self.failed("the thread that makes zones is gone", tools, context);
+        }
+    }
+
+    /// The zone was made, or not.
+    pub(super) fn built(&mut self, outcome: Built, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        self.state = State::Idle;
+        match outcome {
+            Ok(timing) => {
+                tools.log.say(format!("{}: serial {} transferred", self.apex, timing.serial));
+                self.had = Some(timing);
+                self.whole = false;
+                self.fresh(context.now());
+                self.wait(tools, context);
+            }
+            Err(error) => {
+                // Once more, all of it, unless that is what it was.
+                let first = !self.whole && self.had.is_some();
+                self.whole = true;
+                if first {
+                    tools.log.say(format!("{}: {error}; asking for the whole zone", self.apex));
+                    self.begin(tools, context);
+                } else {
+                    self.failed(&error, tools, context);
+                }
+            }
+        }
+    }
+
+    fn fresh(&mut self, now: Time) {
+        self.fresh_at = Some(now);
+        self.has_expired = false;
+        self.failures = 0;
+    }
+
+    fn wait(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        if self.again {
+            self.begin(tools, context);
+            return;
+        }
+        let refresh_s = self.had.map_or(TIMER_MIN_S, |timing| timing.refresh_s);
+        self.set_timer(Duration::from_secs(refresh_s.into()), tools.log, context);
+    }
+
+    /// The connection is gone.
+    pub(super) fn closed(&mut self, why: &str, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        if matches!(self.state, State::Transferring(_)) {
+            self.state = State::Idle;
+            self.failed(&format!("the connection ended: {why}"), tools, context);
+        }
+    }
+
+    fn failed(&mut self, why: &str, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        if let State::Transferring(transfer) = std::mem::replace(&mut self.state, State::Idle) {
+            // It may be gone already.
+            let _ = context.abort(transfer.connection);
+        }
+        let count = self.primaries.len().max(1);
+        if let Some(remote) = self.primaries.get(self.which % count) {
+            tools.log.say(format!("{}: transfer from {}: {why}", self.apex, remote.address));
+        }
+        self.which = (self.which + 1) % count;
+        self.failures = self.failures.saturating_add(1);
+        let retry = match self.had {
+            Some(timing) => Duration::from_secs(timing.retry_s.into()),
+            None => (FIRST_RETRY * (1 << self.failures.min(16).saturating_sub(1))).min(FIRST_RETRY_MAX),
+        };
+        // The other primaries are asked at once, before it is waited.
+        let next = if self.failures as usize % count == 0 { retry } else { Duration::from_millis(10) };
+        self.set_timer(next, tools.log, context);
+    }
+
+    /// The timer expired.
+    pub(super) fn timer(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        self.timer = None;
+        let now = context.now();
+        match &self.state {
+            State::Idle => {
+                self.expire(tools, now);
+                self.begin(tools, context);
+            }
+            State::Transferring(transfer) if now.since(transfer.progress_at) >= SILENCE_MAX => {
+                self.failed("nothing came for 20 s", tools, context);
+            }
+            State::Transferring(_) => self.set_timer(SILENCE_MAX, tools.log, context),
+            State::Building => {}
+        }
+    }
+
+    /// A zone no primary has spoken of for its SOA record's expire time is not served any more.
+    fn expire(&mut self, tools: &mut Tools<'_>, now: Time) {
+        let Some((timing, fresh_at)) = self.had.zip(self.fresh_at) else { return };
+        if self.has_expired || now.since(fresh_at) < Duration::from_secs(timing.expire_s.into()) {
+            return;
+        }
+        self.has_expired = true;
+        self.had = None;
+        tools.log.say(format!("{}: expired: no primary answered for {} s", self.apex, timing.expire_s));
+        tools.worker.give(Job::Expire { index: self.index });
+    }
+}
+
+impl Transfer {
+    /// Takes the whole messages of the buffer.
+    fn messages(&mut self, now_s: u64) -> Result<Progress, String> {
+        let mut at = 0;
+        let mut progress = Progress::More;
+        while let Some(length) = self.buffer.get(at..at + 2).and_then(|bytes| bytes.first_chunk().copied()) {
+            let end = at + 2 + usize::from(u16::from_be_bytes(length));
+            let Some(message) = self.buffer.get(at + 2..end) else { break };
+            let mut message = message.to_vec();
+            at = end;
+            progress = self.message(&mut message, now_s)?;
+            if progress == Progress::Done {
+                break;
+            }
+        }
+        self.buffer.drain(..at.min(self.buffer.len()));
+        Ok(progress)
+    }
+
+    fn message(&mut self, message: &mut Vec<u8>, now_s: u64) -> Result<Progress, String> {
+        let header = message.first_chunk::<{ walk::HEADER_LENGTH }>().ok_or("a message without a header")?;
+        let [high, low, flags, code, ..] = *header;
+        if u16::from_be_bytes([high, low]) != self.identifier || flags & 0x80 == 0 {
+            return Err("an answer to another question".to_owned());
+        }
+        let signed = match &mut self.verifier {
+            Some(verifier) => verifier.verify(message, now_s).map_err(|error| error.to_string())?,
+            None => true,
+        };
+        match code & 0xf {
+            0 => {}
+            5 => return Err("refused: does the primary allow it (allow-transfer, acl)?".to_owned()),
+            9 => return Err("the primary has no such zone, or not our key (NOTAUTH)".to_owned()),
+            code => return Err(format!("response code {code}")),
+        }
+        let records = walk::answers(message).map_err(|_| "a malformed message".to_owned())?;
+        let progress = self.incoming.take(records).map_err(|error| error.to_string())?;
+        if progress == Progress::Done && !signed {
+            return Err("the last message is not signed".to_owned());
+        }
+        Ok(progress)
+    }
+}
+
+/// Adds the SOA record of the version had to an IXFR request: only its serial number counts.
+fn append_soa(message: &mut Vec<u8>, serial: u32) {
+    if let Some(count) = message.get_mut(9) {
+        *count = 1;
+    }
+    // Owner: the question's name. Names in it: the root.
+    message.extend_from_slice(&[0xc0, 12, 0, 6, 0, 1, 0, 0, 0, 0, 0, 22, 0, 0]);
+    message.extend_from_slice(&serial.to_be_bytes());
+    message.extend_from_slice(&[0; 16]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_of_a_soa_record() {
+        let mut data = vec![0, 0];
+        for number in [7u32, 0, 900, 1_209_600, 300] {
+            data.extend_from_slice(&number.to_be_bytes());
+        }
+        let timing = Timing::of(&data).unwrap();
+        assert_eq!((timing.serial, timing.refresh_s, timing.retry_s, timing.expire_s), (7, 1, 900, 1_209_600));
+        assert!(Timing::of(&data[..19]).is_none());
+    }
+}
