@@ -11,19 +11,23 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::{Attachment, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
-use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService, Figures};
+use qanat_dns::service::metrics::{self, SharedFigures};
+use qanat_dns::service::{CatalogPublisher, DnsService, Figures, FileConfig, ZoneFile};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 const DOORBELL_TOKEN: u64 = 1;
 const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
+/// Connections the stack takes beyond the service's limit, for the service to reset at once.
+const REFUSALS: usize = 256;
 
 /// Answer for zones: an authoritative name server
 #[derive(Args)]
@@ -34,7 +38,17 @@ const TRANSMIT_FRAMES: u32 = 8_192;
 Examples:
   sudo qanat dns --zone example.com=./example.com.zone          at 10.77.0.2:53, UDP and TCP, on an interface of its own
   sudo qanat dns --zone example.com=a.zone --zone example.net=b.zone --interface eth1 --address 192.0.2.7/24
+  sudo qanat dns --config dns.toml --metrics 127.0.0.1:9153     zones, limits and log from a file, figures for Prometheus
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
+A file, all of it optional (names of files start at its directory):
+  identity = \"ns1\"                                            NSID and id.server; version = … for version.bind
+  udp_payload_max = 1232
+  metrics = \"127.0.0.1:9153\"
+  zone = [{ name = \"example.com\", file = \"example.com.zone\" }]
+  [tcp]         connections_max = 4096, idle_timeout_s = 10
+  [rate_limit]  answers_per_s = 0 (off), slip = 2, ipv4_prefix = 24, ipv6_prefix = 56, exempt = [\"192.0.2.1\"]
+  [cookies]     secret = \"32 hexadecimal digits\", former = [], off = false
+  [log]         file = \"queries.json\", sample_every = 100
 Signals: INT, TERM: answer what is here and stop. HUP: read the zones again; answers go on from the old ones meanwhile.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause."
 )]
@@ -54,11 +68,20 @@ enum DnsCommand {
 #[derive(Args)]
 struct ServeArguments {
     /// A zone and its master file; may be repeated
-    #[arg(long, value_name = "NAME=FILE", value_parser = parse_zone, required = true)]
+    #[arg(long, value_name = "NAME=FILE", value_parser = parse_zone, required_unless_present = "config")]
     zone: Vec<ZoneFile>,
-    /// Port
-    #[arg(long, default_value_t = 53)]
-    port: u16,
+    /// Zones, limits, log and all else from a file (see below); what is given here comes on top
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Port (53)
+    #[arg(long)]
+    port: Option<u16>,
+    /// Name of this server, for NSID and id.server
+    #[arg(long, value_name = "TEXT")]
+    identity: Option<String>,
+    /// Figures in Prometheus' format, at this address of the kernel's
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     #[command(flatten)]
     attach: AttachArguments,
     /// Figures as JSON, a line each second
@@ -82,12 +105,6 @@ struct CheckArguments {
     /// As JSON
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Clone, Debug)]
-struct ZoneFile {
-    apex: Name,
-    path: PathBuf,
 }
 
 fn parse_name(text: &str) -> Result<Name, String> {
@@ -228,40 +245,76 @@ fn load(zones: &[ZoneFile]) -> Result<Catalog, String> {
     Ok(Catalog::new(images))
 }
 
+/// Sixteen unpredictable bytes.
+fn random() -> Result<[u8; 16], String> {
+    let bytes = entropy().map_err(|error| format!("no entropy: {error}"))?;
+    Ok(bytes.first_chunk().copied().unwrap_or_default())
+}
+
+impl ServeArguments {
+    fn file_config(&self) -> Result<FileConfig, String> {
+        let mut config = match &self.config {
+            Some(path) => FileConfig::read(path, random()?).map_err(|error| error.to_string())?,
+            None => FileConfig::with_cookies(random()?),
+        };
+        config.zones.extend(self.zone.iter().cloned());
+        if config.zones.is_empty() {
+            return Err("no zones: give one with --zone NAME=FILE, or in the file".to_owned());
+        }
+        config.dns.port = self.port.unwrap_or(config.dns.port);
+        if let Some(identity) = &self.identity {
+            config.dns.settings.identity = identity.clone().into_bytes();
+        }
+        config.metrics = self.metrics.or(config.metrics);
+        Ok(config)
+    }
+}
+
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
     // What can be wrong with the zones is said before anything is made.
-    let publisher = CatalogPublisher::new(load(&arguments.zone)?);
-    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
+    let file = arguments.file_config()?;
+    let publisher = CatalogPublisher::new(load(&file.zones)?);
+    let port = file.dns.port;
+    let range = |protocol| PortRange { protocol, first: port, last: port };
     let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
     let frame_size = if attachment.mtu() > 1_700 { 4_096 } else { 2_048 };
     let plan =
         MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
-    let mut runtime = Runtime::new(Box::new(vnic), attachment.config().clone(), seed);
-    let config = DnsConfig { port: arguments.port, ..DnsConfig::default() };
+    let mut config = attachment.config().clone();
+    config.connections_max = file.dns.tcp.connections_max + REFUSALS;
+    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
     let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
     runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
-    let mut service = DnsService::new(config, reader);
+    let mut service = DnsService::new(file.dns.clone(), reader, random()?)?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     let report = Arc::new(AtomicBool::new(false));
-    handle_signals(stop.clone(), publisher.clone(), arguments.zone.clone(), Arc::clone(&report))?;
+    let figures = SharedFigures::default();
+    if let Some(address) = file.metrics {
+        let publisher = publisher.clone();
+        metrics::serve(address, Arc::clone(&figures), move || publisher.latest())
+            .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
+    }
+    handle_signals(stop.clone(), publisher.clone(), file.zones, Arc::clone(&report))?;
 
     let printer = Printer::new(arguments.json);
-    announce(&printer, arguments, &publisher.latest(), &attachment);
+    announce(&printer, port, &publisher.latest(), &attachment);
     let mut meter = Meter { before: Figures::default(), at: Instant::now() };
     let mut watch = AddressWatch::new(&attachment.addresses());
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
-        meter.show(&printer, service.figures());
+        let now = service.figures();
+        *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        meter.show(&printer, &now);
         watch.show(&printer, runtime);
         if report.swap(false, Ordering::Acquire) {
             // By a thread of its own: standard error may block, the data path must not.
-            let text = stack_report(runtime, Some(&attachment));
+            let text = metrics::text(&now, &publisher.latest()) + &stack_report(runtime, Some(&attachment));
             std::thread::spawn(move || eprint!("{text}"));
         }
     });
-    finish(&printer, service.figures());
+    finish(&printer, &service.figures());
     outcome.map_err(|error| error.to_string())
 }
 
@@ -278,7 +331,10 @@ fn handle_signals(
         for signal in signals.forever() {
             if signal == SIGHUP {
                 match load(&zones) {
-                    Ok(catalog) => publisher.update(|_| catalog),
+                    Ok(catalog) => {
+                        publisher.update(|_| catalog);
+                        eprintln!("qanat: the zones are read again");
+                    }
                     Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
                 }
             } else if signal == SIGUSR1 {
@@ -293,9 +349,9 @@ fn handle_signals(
     Ok(())
 }
 
-fn announce(printer: &Printer, arguments: &ServeArguments, catalog: &Catalog, attachment: &Attachment) {
+fn announce(printer: &Printer, port: u16, catalog: &Catalog, attachment: &Attachment) {
     let addresses: Vec<String> =
-        attachment.addresses().iter().map(|address| format!("{address}#{}", arguments.port)).collect();
+        attachment.addresses().iter().map(|address| SocketAddr::new(*address, port).to_string()).collect();
     if printer.is_json() {
         let zones: Vec<serde_json::Value> = catalog
             .zones()
@@ -342,10 +398,12 @@ impl Meter {
             printer.live(line.to_string());
         } else if answers_per_s > 0.0 || self.before == Figures::default() {
             printer.live(format!(
-                "{} answers/s  {} requests  {} truncated",
+                "{} answers/s  {} requests  {} truncated  {} limited  {} open",
                 grouped(answers_per_s as u64),
                 grouped(figures.requests),
                 grouped(figures.truncated),
+                grouped(figures.limited),
+                grouped(figures.connections_open),
             ));
         }
         self.before = *figures;

@@ -1,6 +1,38 @@
-//! What a server is told.
+//! What a server is told: by options, or by a file (`dns.toml`).
 
+use super::rate_limit::RateLimits;
 use crate::answer::Settings;
+use crate::answer::cookies::CookieSecrets;
+use crate::name::Name;
+use serde::Deserialize;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Limits on streams.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TcpLimits {
+    /// Connections open at most.
+    pub connections_max: usize,
+    /// How long one may be unused.
+    pub idle_timeout: Duration,
+}
+
+impl Default for TcpLimits {
+    fn default() -> TcpLimits {
+        TcpLimits { connections_max: 4_096, idle_timeout: Duration::from_secs(10) }
+    }
+}
+
+/// Where and how often queries are logged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogConfig {
+    /// A file, appended to: a JSON object a line.
+    pub file: PathBuf,
+    /// Each so manieth query.
+    pub sample_every: u32,
+}
 
 /// What a server is told.
 #[derive(Clone, Debug)]
@@ -9,10 +41,208 @@ pub struct DnsConfig {
     pub port: u16,
     /// What answers say beyond the zones.
     pub settings: Settings,
+    /// Limits on streams.
+    pub tcp: TcpLimits,
+    /// Limits on equal answers.
+    pub rate_limits: RateLimits,
+    /// Query log.
+    pub log: Option<LogConfig>,
 }
 
 impl Default for DnsConfig {
     fn default() -> DnsConfig {
-        DnsConfig { port: 53, settings: Settings::default() }
+        DnsConfig {
+            port: 53,
+            settings: Settings::default(),
+            tcp: TcpLimits::default(),
+            rate_limits: RateLimits::default(),
+            log: None,
+        }
+    }
+}
+
+/// A zone and its master file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ZoneFile {
+    /// Its name.
+    pub apex: Name,
+    /// Its file.
+    pub path: PathBuf,
+}
+
+/// What a configuration file says.
+#[derive(Clone, Debug)]
+pub struct FileConfig {
+    /// How to serve.
+    pub dns: DnsConfig,
+    /// Zones.
+    pub zones: Vec<ZoneFile>,
+    /// Where figures can be fetched in Prometheus' format.
+    pub metrics: Option<SocketAddr>,
+}
+
+/// Why a configuration file can't be used.
+#[derive(Debug)]
+pub struct ConfigError {
+    path: PathBuf,
+    message: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.message)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RawFile {
+    port: Option<u16>,
+    identity: Option<String>,
+    version: Option<String>,
+    udp_payload_max: Option<u16>,
+    metrics: Option<SocketAddr>,
+    zone: Vec<RawZone>,
+    tcp: RawTcp,
+    rate_limit: RawRateLimit,
+    cookies: RawCookies,
+    log: Option<RawLog>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawZone {
+    name: String,
+    file: PathBuf,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RawTcp {
+    connections_max: Option<usize>,
+    idle_timeout_s: Option<u64>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RawRateLimit {
+    answers_per_s: Option<u32>,
+    slip: Option<u32>,
+    ipv4_prefix: Option<u8>,
+    ipv6_prefix: Option<u8>,
+    places: Option<usize>,
+    exempt: Vec<IpAddr>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields, default)]
+struct RawCookies {
+    /// Sixteen bytes in hexadecimal digits.
+    secret: Option<String>,
+    former: Vec<String>,
+    off: bool,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLog {
+    file: PathBuf,
+    sample_every: Option<u32>,
+}
+
+/// Sixteen bytes in hexadecimal digits.
+fn secret(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || "a cookie secret that is not 32 hexadecimal digits: `openssl rand -hex 16` makes one".to_owned();
+    let digits: Option<Vec<u8>> = text.chars().map(|digit| digit.to_digit(16).map(|digit| digit as u8)).collect();
+    let digits = digits.filter(|digits| digits.len() == 32).ok_or_else(wrong)?;
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        *byte = pair.iter().fold(0, |value, digit| value << 4 | digit);
+    }
+    Ok(bytes)
+}
+
+impl FileConfig {
+    /// No zones yet, nothing but defaults; cookies made by `secret`.
+    pub fn with_cookies(secret: [u8; 16]) -> FileConfig {
+        let mut dns = DnsConfig::default();
+        dns.settings.cookies = Some(CookieSecrets::new(secret, []));
+        FileConfig { dns, zones: Vec::new(), metrics: None }
+    }
+
+    /// Reads `path`; relative names of files in it start at its directory. `random`: the cookie secret if none is given.
+    ///
+    /// # Errors
+    /// What is wrong, and where.
+    pub fn read(path: &Path, random: [u8; 16]) -> Result<FileConfig, ConfigError> {
+        let wrong = |message: String| ConfigError { path: path.to_owned(), message };
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| wrong(format!("{error}; name a file that this user may read")))?;
+        FileConfig::parse(&text, path.parent().unwrap_or(Path::new("")), random).map_err(wrong)
+    }
+
+    fn parse(text: &str, directory: &Path, random: [u8; 16]) -> Result<FileConfig, String> {
+        let raw: RawFile = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut dns = DnsConfig::default();
+        dns.port = raw.port.unwrap_or(dns.port);
+        let settings = &mut dns.settings;
+        settings.udp_payload_max = raw.udp_payload_max.unwrap_or(settings.udp_payload_max);
+        if !(512..=4_096).contains(&settings.udp_payload_max) {
+            return Err("udp_payload_max: 512 to 4096 bytes; 1232 is usual".to_owned());
+        }
+        settings.identity = raw.identity.unwrap_or_default().into_bytes();
+        settings.version = raw.version.unwrap_or_default().into_bytes();
+        if settings.identity.len() > 255 || settings.version.len() > 255 {
+            return Err("identity, version: at most 255 bytes".to_owned());
+        }
+        if !raw.cookies.off {
+            let current = raw.cookies.secret.as_deref().map_or(Ok(random), secret)?;
+            let former: Vec<[u8; 16]> = raw.cookies.former.iter().map(|text| secret(text)).collect::<Result<_, _>>()?;
+            settings.cookies = Some(CookieSecrets::new(current, former));
+        }
+        dns.tcp.connections_max = raw.tcp.connections_max.unwrap_or(dns.tcp.connections_max);
+        dns.tcp.idle_timeout = raw.tcp.idle_timeout_s.map_or(dns.tcp.idle_timeout, Duration::from_secs);
+        let limits = &mut dns.rate_limits;
+        limits.answers_per_s = raw.rate_limit.answers_per_s.unwrap_or(limits.answers_per_s);
+        limits.slip = raw.rate_limit.slip.unwrap_or(limits.slip);
+        limits.ipv4_prefix = raw.rate_limit.ipv4_prefix.unwrap_or(limits.ipv4_prefix);
+        limits.ipv6_prefix = raw.rate_limit.ipv6_prefix.unwrap_or(limits.ipv6_prefix);
+        limits.places = raw.rate_limit.places.unwrap_or(limits.places);
+        limits.exempt = raw.rate_limit.exempt;
+        if limits.ipv4_prefix > 32 || limits.ipv6_prefix > 128 {
+            return Err("rate_limit: prefixes have at most 32 (IPv4) or 128 bits".to_owned());
+        }
+        dns.log = raw.log.map(|log| LogConfig {
+            file: directory.join(log.file),
+            sample_every: log.sample_every.unwrap_or(1).max(1),
+        });
+        let zones = raw.zone.into_iter().map(|zone| {
+            let apex = Name::absolute(&zone.name).map_err(|error| format!("zone {}: {error}", zone.name))?;
+            Ok(ZoneFile { apex, path: directory.join(zone.file) })
+        });
+        Ok(FileConfig { dns, zones: zones.collect::<Result<_, String>>()?, metrics: raw.metrics })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_read_and_mistakes_named() {
+        let text = "identity = \"here\"\nmetrics = \"127.0.0.1:9153\"\n[tcp]\nidle_timeout_s = 3\n[rate_limit]\n\
+                    answers_per_s = 20\n[log]\nfile = \"log\"\n[[zone]]\nname = \"example.com\"\nfile = \"a.zone\"\n";
+        let config = FileConfig::parse(text, Path::new("/etc"), [7; 16]).unwrap();
+        assert_eq!(config.zones[0].path, Path::new("/etc/a.zone"));
+        assert_eq!(config.dns.tcp.idle_timeout, Duration::from_secs(3));
+        assert_eq!(config.dns.log.unwrap().file, Path::new("/etc/log"));
+        assert!(config.dns.settings.cookies.is_some());
+        let wrong = |text: &str| FileConfig::parse(text, Path::new(""), [7; 16]).unwrap_err();
+        assert!(wrong("prot = 1").contains("prot"));
+        assert!(wrong("udp_payload_max = 100").contains("512"));
+        assert!(wrong("[cookies]\nsecret = \"12\"").contains("openssl"));
+        assert!(wrong("[[zone]]\nname = \"a..b\"\nfile = \"x\"").contains("empty label"));
     }
 }

@@ -55,6 +55,22 @@ pub struct Figures {
     pub cookies_valid: u64,
     /// Answers that could not be given to the network.
     pub not_sent: u64,
+    /// Answers not sent: too many equal ones to one network.
+    pub limited: u64,
+    /// The same, sent with TC set instead.
+    pub slipped: u64,
+    /// TCP connections accepted.
+    pub connections: u64,
+    /// TCP connections open now.
+    pub connections_open: u64,
+    /// TCP connections refused: too many.
+    pub connections_refused: u64,
+    /// TCP connections ended because nothing happened.
+    pub connections_timed_out: u64,
+    /// TCP connections ended because what came was no request.
+    pub connections_broken: u64,
+    /// Lines of the query log lost.
+    pub log_drops: u64,
     /// Answers by response code, in the order of [`RCODES`].
     #[serde(serialize_with = "by_rcode")]
     pub rcodes: [u64; RCODES.len()],

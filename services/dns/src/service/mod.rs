@@ -2,18 +2,30 @@
 
 mod config;
 mod figures;
+pub mod metrics;
 mod publish;
+mod query_log;
+mod rate_limit;
+mod stream;
 
-pub use config::DnsConfig;
-pub use figures::Figures;
+pub use config::{ConfigError, DnsConfig, FileConfig, LogConfig, TcpLimits, ZoneFile};
+pub use figures::{Figures, RCODES, TYPES};
 pub use publish::{CatalogPublisher, CatalogReader};
+pub use rate_limit::{Decision, RateLimiter, RateLimits};
 
+use crate::answer::question::flags;
 use crate::answer::{Fate, Origin, Outcome, Responder, Transport};
 use crate::image::Catalog;
 use crate::message::{HEADER_LENGTH, rcode};
-use qanat::{Chunk, Context, Event, Service, UdpSocketId};
+use qanat::{Chunk, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
+use query_log::QueryLog;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Between two looks at clocks and idle connections.
+const TICK: Duration = Duration::from_millis(250);
+const TICK_TOKEN: u64 = 0;
 
 /// The service: one instance per queue, all reading from one publisher.
 pub struct DnsService {
@@ -22,44 +34,96 @@ pub struct DnsService {
     reader: CatalogReader,
     catalog: Arc<Catalog>,
     figures: Figures,
+    limiter: Option<RateLimiter>,
+    log: Option<QueryLog>,
+    streams: stream::Streams,
+    listeners: Vec<ListenerId>,
+    /// For one message of a stream.
+    buffer: Vec<u8>,
     /// Largest UDP payload that fits the link.
     payload_max: usize,
+    /// Seconds since 1970, as of the last tick.
     now_s: u32,
+    stopping: bool,
 }
 
 impl DnsService {
-    /// Not yet listening; answers from what `reader` was given last.
-    pub fn new(config: DnsConfig, reader: CatalogReader) -> DnsService {
-        let catalog = reader.latest();
-        DnsService {
-            responder: Responder { settings: config.settings.clone() },
+    /// Not yet listening; answers from what `reader` was given last. `secret`, unpredictable, is the rate limiter's.
+    ///
+    /// # Errors
+    /// The query log cannot be opened.
+    pub fn new(config: DnsConfig, reader: CatalogReader, secret: [u8; 16]) -> Result<DnsService, String> {
+        let log = match &config.log {
+            Some(log) => Some(QueryLog::open(log).map_err(|error| {
+                format!("query log {}: {error}; name a file that this user may write", log.file.display())
+            })?),
+            None => None,
+        };
+        let mut settings = config.settings.clone();
+        settings.keepalive = u16::try_from(config.tcp.idle_timeout.as_millis() / 100).ok();
+        Ok(DnsService {
+            responder: Responder { settings },
+            catalog: reader.latest(),
             reader,
-            catalog,
             figures: Figures::default(),
+            limiter: RateLimiter::new(&config.rate_limits, secret),
+            log,
+            streams: stream::Streams::default(),
+            listeners: Vec::new(),
+            buffer: Vec::with_capacity(stream::MESSAGE_BYTES),
             payload_max: 1_232,
             now_s: 0,
+            stopping: false,
             config,
-        }
+        })
     }
 
     /// What it has done.
-    pub fn figures(&self) -> &Figures {
-        &self.figures
+    pub fn figures(&self) -> Figures {
+        Figures {
+            connections_open: self.streams.open() as u64,
+            log_drops: self.log.as_ref().map_or(0, |log| log.drops),
+            ..self.figures
+        }
+    }
+
+    fn now_s(&self) -> u32 {
+        self.now_s
     }
 
     #[inline]
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
         let length = chunk.len();
         let whole = length.saturating_add(chunk.room()).min(self.payload_max.max(length));
-        let origin =
-            Origin { transport: Transport::Udp { payload_max: self.payload_max }, peer: peer.ip(), now_s: self.now_s };
+        let transport = Transport::Udp { payload_max: self.payload_max };
+        let origin = Origin { transport, peer: peer.ip(), now_s: self.now_s };
         let Some(message) = chunk.resize(whole) else { return };
         let outcome = self.responder.answer_in_place(&self.catalog, message, length, &origin);
-        let outcome = match outcome.fate {
+        let mut outcome = match outcome.fate {
             Fate::Answered | Fate::Silence => outcome,
             fate => self.elsewhere(fate, message),
         };
+        if let Some(limiter) = &mut self.limiter
+            && outcome.length > 0
+        {
+            let now_ms = (context.now().since(Time::ZERO).as_millis() & u128::from(u32::MAX)) as u32;
+            match limiter.decide(&outcome, peer.ip(), now_ms) {
+                Decision::Send => {}
+                Decision::Slip => {
+                    truncate(message, &mut outcome);
+                    self.figures.slipped += 1;
+                }
+                Decision::Drop => {
+                    self.figures.limited += 1;
+                    self.figures.requests += 1;
+                    return;
+                }
+            }
+        }
         self.figures.count(&outcome, length);
+        if let Some(log) = &mut self.log {
+            log.query(&outcome, message, peer, transport);
+        }
         if outcome.length == 0 {
             return;
         }
@@ -68,32 +132,72 @@ impl DnsService {
         }
     }
 
+    fn count(&mut self, outcome: &Outcome, length: usize, message: &[u8], peer: SocketAddr, transport: Transport) {
+        self.figures.count(outcome, length);
+        if let Some(log) = &mut self.log {
+            log.query(outcome, message, peer, transport);
+        }
+    }
+
     /// Transfers, notifications and signed requests.
+    #[cold]
     fn elsewhere(&self, fate: Fate, message: &mut [u8]) -> Outcome {
         match fate {
             Fate::Notify => self.responder.refuse(message, None, rcode::NOTAUTH),
             _ => self.responder.refuse(message, None, rcode::REFUSED),
         }
     }
+
+    fn tick(&mut self, context: &mut Context<'_>) {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        // Modulo 2³², as cookies have it.
+        self.now_s = (since.as_secs() & u64::from(u32::MAX)) as u32;
+        if self.streams.open() > 0 {
+            self.sweep(context);
+        }
+        // No timer left: idle connections stay until there is one again.
+        let _ = context.set_timer(TICK, TICK_TOKEN);
+    }
+}
+
+/// Takes the records out of an answer and sets TC: the client is to come by TCP.
+fn truncate(message: &mut [u8], outcome: &mut Outcome) {
+    if let Some(header) = message.first_chunk_mut::<HEADER_LENGTH>() {
+        header[2] |= flags::TC;
+        header[6..].fill(0);
+    }
+    outcome.length = outcome.question_end.min(outcome.length);
+    outcome.truncated = true;
 }
 
 impl Service for DnsService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let port = self.config.port;
-        let capabilities = context.capabilities();
+        let failed = |error: qanat::CommandError| format!("port {port}: {error}");
         // Headers of IPv6 are the larger ones.
-        self.payload_max = usize::from(capabilities.mtu).saturating_sub(48).max(HEADER_LENGTH);
+        self.payload_max = usize::from(context.capabilities().mtu).saturating_sub(48).max(HEADER_LENGTH);
+        // The stack's unspecified addresses stand for one family each.
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let local = SocketAddr::new(address, port);
-            context.bind_udp(local).map_err(|error| format!("port {port}: {error}"))?;
+            context.bind_udp(local).map_err(failed)?;
+            self.listeners.push(context.listen(local, ListenOptions::default()).map_err(failed)?);
         }
+        self.tick(context);
         Ok(())
     }
 
     #[inline]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        if let Event::Datagram { socket, peer, chunk } = event {
-            self.datagram(socket, peer, chunk, context);
+        match event {
+            Event::Datagram { socket, peer, chunk } => self.datagram(socket, peer, chunk, context),
+            Event::Data { connection, chunk } => self.data(connection, chunk, context),
+            Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
+            Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
+            Event::PeerClosed { connection } => self.peer_closed(connection, context),
+            Event::Closed { connection, .. } => self.closed(connection),
+            Event::Timer { token: TICK_TOKEN, .. } => self.tick(context),
+            // Nothing else was asked for.
+            _ => {}
         }
     }
 
@@ -101,5 +205,17 @@ impl Service for DnsService {
         if let Some(catalog) = self.reader.take_new() {
             self.catalog = catalog;
         }
+    }
+
+    fn stop(&mut self, context: &mut Context<'_>) {
+        self.stopping = true;
+        for listener in self.listeners.drain(..) {
+            let _ = context.close_listener(listener);
+        }
+        self.close_idle(context);
+    }
+
+    fn is_finished(&self) -> bool {
+        self.streams.open() == 0
     }
 }

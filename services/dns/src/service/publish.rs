@@ -5,6 +5,11 @@ use qanat::Doorbell;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often, and how many times, it is looked whether all services have left a catalog.
+const LEAVING_INTERVAL: Duration = Duration::from_millis(5);
+const LEAVING_LOOKS: u32 = 100;
 
 struct Shared {
     catalog: Mutex<Arc<Catalog>>,
@@ -45,15 +50,22 @@ impl CatalogPublisher {
         self.shared.catalog()
     }
 
-    /// Replaces the catalog by what `change` makes of it: no change of another thread is lost. The former is freed here,
-    /// or by the last service to leave it.
+    /// Replaces the catalog by what `change` makes of it: no change of another thread is lost. Waits a moment for the
+    /// services to leave the former, so that it is freed here: a large one takes a while.
     pub fn update(&self, change: impl FnOnce(&Catalog) -> Catalog) {
-        {
+        let former = {
             let mut catalog = self.shared.catalog.lock().unwrap_or_else(PoisonError::into_inner);
-            *catalog = Arc::new(change(&catalog));
-        }
+            let new = Arc::new(change(&catalog));
+            std::mem::replace(&mut *catalog, new)
+        };
         for doorbell in self.shared.doorbells.lock().unwrap_or_else(PoisonError::into_inner).iter() {
             doorbell.ring();
+        }
+        for _ in 0..LEAVING_LOOKS {
+            if Arc::strong_count(&former) == 1 {
+                break;
+            }
+            std::thread::sleep(LEAVING_INTERVAL);
         }
     }
 }

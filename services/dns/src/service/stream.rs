@@ -1,0 +1,255 @@
+//! Streams (RFC 7766): messages with their length before them, any number under way, answered in order.
+//!
+//! A client that does not read holds no more than [`PIPELINE_BYTES`] of answers and its receive window of requests: while
+//! answers are not acknowledged, received bytes are not given back, which keeps the window shut.
+
+use super::{DnsService, TcpLimits};
+use crate::answer::{Fate, Origin, Transport};
+use qanat::{Bytes, Chunk, ConnectionId, Context, Time};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+/// Unacknowledged answers beyond which a connection waits.
+const PIPELINE_BYTES: usize = 256 * 1_024;
+/// Answers given to the stack at once.
+const BATCH_BYTES: usize = 64 * 1_024;
+/// A length and the longest message.
+pub(super) const MESSAGE_BYTES: usize = 2 + 65_535;
+
+/// A connection's state.
+#[derive(Debug, Default)]
+pub(super) struct Stream {
+    /// Who; `None`: the slot is free.
+    peer: Option<SocketAddr>,
+    generation: u32,
+    /// The start of a message that came in several chunks, its length first.
+    gathered: Vec<u8>,
+    /// Chunks not looked at yet, each from an offset on. Bounded by the receive window, which they keep shut.
+    held: VecDeque<(Chunk, usize)>,
+    unacknowledged: usize,
+    /// When something last came, or was acknowledged.
+    active: Time,
+    /// The client sends no more: close when all is answered.
+    ending: bool,
+}
+
+/// All streams, by [`ConnectionId::index`].
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    slots: Vec<Stream>,
+    open: usize,
+}
+
+impl Streams {
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+
+    fn get(&mut self, id: ConnectionId) -> Option<&mut Stream> {
+        self.slots.get_mut(id.index()).filter(|stream| stream.peer.is_some() && stream.generation == id.generation())
+    }
+
+    fn insert(&mut self, id: ConnectionId, peer: SocketAddr, now: Time) {
+        if self.slots.len() <= id.index() {
+            self.slots.resize_with(id.index() + 1, Stream::default);
+        }
+        if let Some(slot) = self.slots.get_mut(id.index()) {
+            self.open += usize::from(slot.peer.is_none());
+            *slot = Stream { peer: Some(peer), generation: id.generation(), active: now, ..Stream::default() };
+        }
+    }
+
+    fn remove(&mut self, id: ConnectionId) {
+        if let Some(stream) = self.get(id) {
+            *stream = Stream::default();
+            self.open -= 1;
+        }
+    }
+
+    fn ids(&self) -> Vec<ConnectionId> {
+        let open = self.slots.iter().enumerate().filter(|(_, stream)| stream.peer.is_some());
+        open.map(|(index, stream)| ConnectionId::new(index as u32, stream.generation)).collect()
+    }
+}
+
+/// What a message was.
+enum Taken {
+    /// Answered, or nothing to answer.
+    Yes,
+    /// No message of a client: the connection ends.
+    Nonsense,
+}
+
+impl DnsService {
+    pub(super) fn accepted(&mut self, id: ConnectionId, peer: SocketAddr, context: &mut Context<'_>) {
+        if self.stopping || self.streams.open() >= self.config.tcp.connections_max {
+            self.figures.connections_refused += 1;
+            let _ = context.refuse(id);
+            return;
+        }
+        self.figures.connections += 1;
+        // Answers of one batch are one write: waiting for more to fill a segment gains nothing.
+        let _ = context.set_no_delay(id, true);
+        self.streams.insert(id, peer, context.now());
+    }
+
+    pub(super) fn data(&mut self, id: ConnectionId, chunk: Chunk, context: &mut Context<'_>) {
+        let now = context.now();
+        match self.streams.get(id) {
+            Some(stream) => {
+                stream.active = now;
+                stream.held.push_back((chunk, 0));
+                self.pump(id, context);
+            }
+            None => context.consume(id, chunk),
+        }
+    }
+
+    pub(super) fn acknowledged(&mut self, id: ConnectionId, bytes: usize, context: &mut Context<'_>) {
+        let now = context.now();
+        if let Some(stream) = self.streams.get(id) {
+            stream.unacknowledged = stream.unacknowledged.saturating_sub(bytes);
+            stream.active = now;
+            self.pump(id, context);
+        }
+    }
+
+    pub(super) fn peer_closed(&mut self, id: ConnectionId, context: &mut Context<'_>) {
+        if let Some(stream) = self.streams.get(id) {
+            stream.ending = true;
+            self.pump(id, context);
+        }
+    }
+
+    pub(super) fn closed(&mut self, id: ConnectionId) {
+        self.streams.remove(id);
+    }
+
+    /// Answers what is held while there is room for answers.
+    fn pump(&mut self, id: ConnectionId, context: &mut Context<'_>) {
+        loop {
+            let Some(stream) = self.streams.get(id) else { return };
+            if stream.unacknowledged >= PIPELINE_BYTES {
+                return;
+            }
+            let Some((chunk, offset)) = stream.held.pop_front() else {
+                if stream.ending {
+                    // What was given to send goes out first.
+                    let _ = context.close(id);
+                }
+                return;
+            };
+            // Bytes lent to the stack must outlive this call: one allocation a batch.
+            let mut out = Vec::new();
+            let (offset, nonsense) = self.feed(id, chunk.bytes(), offset, &mut out);
+            if nonsense {
+                self.figures.connections_broken += 1;
+                context.consume(id, chunk);
+                let _ = context.abort(id);
+                return;
+            }
+            let Some(stream) = self.streams.get(id) else { return };
+            if offset < chunk.len() {
+                stream.held.push_front((chunk, offset));
+            } else {
+                context.consume(id, chunk);
+            }
+            if !out.is_empty() {
+                stream.unacknowledged += out.len();
+                if context.send(id, Bytes::from(out)).is_err() {
+                    self.figures.not_sent += 1;
+                    let _ = context.abort(id);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Answers messages in `bytes` from `offset` on into `out`, about [`BATCH_BYTES`] of it; gives how far it came, and
+    /// whether the connection should end.
+    fn feed(&mut self, id: ConnectionId, bytes: &[u8], offset: usize, out: &mut Vec<u8>) -> (usize, bool) {
+        let mut at = offset;
+        while at < bytes.len() && out.len() < BATCH_BYTES {
+            let Some(stream) = self.streams.get(id) else { return (bytes.len(), false) };
+            let Some(peer) = stream.peer else { return (bytes.len(), false) };
+            let rest = bytes.get(at..).unwrap_or_default();
+            let length_of = |two: &[u8; 2]| usize::from(u16::from_be_bytes(*two)) + 2;
+            let taken = if stream.gathered.is_empty() {
+                match rest.first_chunk().map(length_of).and_then(|length| rest.get(2..length)) {
+                    Some(message) => {
+                        at += message.len() + 2;
+                        self.message(message, peer, out)
+                    }
+                    None => {
+                        stream.gathered.extend_from_slice(rest);
+                        at = bytes.len();
+                        Taken::Yes
+                    }
+                }
+            } else {
+                let whole = stream.gathered.first_chunk().map_or(2, length_of);
+                let more = rest.get(..whole.saturating_sub(stream.gathered.len()).min(rest.len())).unwrap_or_default();
+                stream.gathered.extend_from_slice(more);
+                at += more.len();
+                if stream.gathered.len() >= 2
+                    && stream.gathered.first_chunk().map(length_of) == Some(stream.gathered.len())
+                {
+                    let gathered = std::mem::take(&mut stream.gathered);
+                    self.message(gathered.get(2..).unwrap_or_default(), peer, out)
+                } else {
+                    Taken::Yes
+                }
+            };
+            if matches!(taken, Taken::Nonsense) {
+                return (at, true);
+            }
+        }
+        (at, false)
+    }
+
+    fn message(&mut self, request: &[u8], peer: SocketAddr, out: &mut Vec<u8>) -> Taken {
+        let origin = Origin { transport: Transport::Tcp, peer: peer.ip(), now_s: self.now_s() };
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.resize(MESSAGE_BYTES, 0);
+        let (length_field, message) = buffer.split_at_mut(2);
+        let outcome = self.responder.answer(&self.catalog, request, &origin, message);
+        let outcome = match outcome.fate {
+            Fate::Answered | Fate::Silence => outcome,
+            fate => self.elsewhere(fate, message),
+        };
+        self.count(&outcome, request.len(), message, peer, Transport::Tcp);
+        let taken = if outcome.length == 0 {
+            Taken::Nonsense
+        } else {
+            length_field.copy_from_slice(&(outcome.length as u16).to_be_bytes());
+            out.extend_from_slice(buffer.get(..outcome.length + 2).unwrap_or_default());
+            Taken::Yes
+        };
+        self.buffer = buffer;
+        taken
+    }
+
+    /// Ends connections on which nothing has happened for long.
+    pub(super) fn sweep(&mut self, context: &mut Context<'_>) {
+        let (now, TcpLimits { idle_timeout, .. }) = (context.now(), self.config.tcp);
+        for id in self.streams.ids() {
+            let Some(stream) = self.streams.get(id) else { continue };
+            if now.since(stream.active) < idle_timeout {
+                continue;
+            }
+            self.figures.connections_timed_out += 1;
+            // Who does not read answers would keep them, and us, for ever.
+            let _ = if stream.unacknowledged > 0 { context.abort(id) } else { context.close(id) };
+        }
+    }
+
+    /// Ends connections with nothing under way.
+    pub(super) fn close_idle(&mut self, context: &mut Context<'_>) {
+        for id in self.streams.ids() {
+            if let Some(stream) = self.streams.get(id) {
+                stream.ending = true;
+                self.pump(id, context);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! `qanat dns` as its users run it: over veth, asked by `dig` and `kdig`, by UDP and TCP, over IPv4 and IPv6.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{Outcome, Program, Running, eventually, qanat, scenario};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::path::Path;
+use std::time::Duration;
+
+const SERVER: &str = "10.77.0.2";
+const SERVER_6: &str = "fd77::2";
+const GRACE: Duration = Duration::from_secs(15);
+const ZONE: &str = "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS ns\nns A 10.77.0.2\nwww A 192.0.2.1\nalias CNAME www\n\
+                    *.wild TXT star\nsub NS ns.sub\nns.sub A 192.0.2.2\n$GENERATE 1-200 many A 192.0.2.$\n";
+
+struct Server {
+    running: Running,
+    directory: tempfile::TempDir,
+}
+
+impl Server {
+    fn start(config: &str, more: &[&str]) -> Server {
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("zone"), ZONE).expect("a file");
+        let text = format!("{config}\n[[zone]]\nname = \"example.test\"\nfile = \"zone\"\n");
+        fs::write(directory.path().join("dns.toml"), text).expect("a file");
+        let config = directory.path().join("dns.toml");
+        let words = ["dns", "--json", "--also", "fd77::2/64", "--config", config.to_str().expect("a path")];
+        let running = Program::new(qanat()).arguments(words).arguments(more).start();
+        let server = Server { running, directory };
+        eventually("an answer", GRACE, || {
+            dig(&["+tries=1", "+time=1", "+short", "www.example.test"]).text().trim() == "192.0.2.1"
+        });
+        server
+    }
+
+    fn file(&self, name: &str) -> std::path::PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn signal(&self, signal: Signal) {
+        let id = i32::try_from(self.running.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(id, signal).expect("a signal");
+    }
+
+    fn stop(self) -> (Value, String) {
+        let group = i32::try_from(self.running.id()).ok().and_then(Pid::from_raw).expect("a process group");
+        kill_process_group(group, Signal::INT).expect("Ctrl-C");
+        let outcome = self.running.wait(GRACE);
+        assert_eq!(outcome.code, Some(0), "{}\n{}{}", outcome.line, outcome.text(), outcome.stderr);
+        let text = outcome.text();
+        let last = text.lines().last().unwrap_or_default();
+        (serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {text}")), outcome.stderr)
+    }
+}
+
+fn dig(words: &[&str]) -> Outcome {
+    Program::new("dig").arguments([&format!("@{SERVER}")]).arguments(words).run()
+}
+
+/// Whether what `dig` shows has all of these in it.
+fn shows(words: &[&str], expected: &[&str]) {
+    let outcome = dig(words);
+    let text = outcome.text();
+    for part in expected {
+        assert!(text.contains(part), "{words:?} lacks `{part}`: {text}{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn dig_and_kdig_get_answers() {
+    scenario(|| {
+        let server = Server::start("identity = \"here\"\nversion = \"qanat\"", &[]);
+        shows(&["www.example.test"], &["status: NOERROR", "flags: qr aa rd", "192.0.2.1", "COOKIE", "(good)"]);
+        shows(&["alias.example.test"], &["CNAME\twww.example.test.", "192.0.2.1"]);
+        shows(&["nothing.example.test"], &["status: NXDOMAIN", "SOA"]);
+        shows(&["a.b.sub.example.test"], &["NS\tns.sub.example.test.", "192.0.2.2", "AUTHORITY: 1"]);
+        shows(&["x.wild.example.test", "TXT"], &["\"star\""]);
+        shows(&["elsewhere.test"], &["status: REFUSED"]);
+        shows(&["+nsid", "www.example.test"], &["NSID: 68 65 72 65"]);
+        shows(&["+edns=1", "+noednsneg", "www.example.test"], &["status: BADVERS"]);
+        shows(&["ch", "txt", "version.bind"], &["\"qanat\""]);
+        shows(&["+opcode=status", "www.example.test"], &["status: NOTIMP"]);
+        // Too large for a datagram: by TCP at once, or after TC.
+        shows(&["+ignore", "many.example.test"], &["flags: qr aa tc"]);
+        shows(&["many.example.test"], &["Truncated, retrying in TCP mode", "ANSWER: 200", "192.0.2.200"]);
+        shows(&["+tcp", "+keepopen", "www.example.test", "alias.example.test"], &["192.0.2.1", "CNAME"]);
+        let six = Program::new("kdig").arguments([&format!("@{SERVER_6}"), "+short", "www.example.test"]).run();
+        assert_eq!(six.text().trim(), "192.0.2.1", "{}", six.stderr);
+        let six = Program::new("kdig").arguments([&format!("@{SERVER_6}"), "+tcp", "+short", "www.example.test"]).run();
+        assert_eq!(six.text().trim(), "192.0.2.1", "{}", six.stderr);
+        let (report, _) = server.stop();
+        let figures = &report["dns"];
+        assert!(figures["rcodes"]["NXDOMAIN"].as_u64() >= Some(1), "{report}");
+        assert!(figures["rcodes"]["BADVERS"].as_u64() == Some(1), "{report}");
+        assert!(figures["connections"].as_u64() >= Some(3), "{report}");
+        assert_eq!(figures["connections_open"].as_u64(), Some(0), "{report}");
+    });
+}
+
+fn question(name: &[u8]) -> Vec<u8> {
+    let mut message = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(name);
+    message.extend_from_slice(&[0, 1, 0, 1]);
+    message
+}
+
+const WWW: &[u8] = b"\x03www\x07example\x04test\0";
+const MANY: &[u8] = b"\x04many\x07example\x04test\0";
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+fn read_message(stream: &mut TcpStream) -> Vec<u8> {
+    let mut length = [0; 2];
+    stream.read_exact(&mut length).expect("a length");
+    let mut message = vec![0; usize::from(u16::from_be_bytes(length))];
+    stream.read_exact(&mut message).expect("a message");
+    message
+}
+
+fn connect() -> TcpStream {
+    let stream = TcpStream::connect((SERVER, 53)).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    stream
+}
+
+#[test]
+fn streams_are_pipelined_bounded_and_ended() {
+    scenario(|| {
+        let server = Server::start("[tcp]\nidle_timeout_s = 1\nconnections_max = 8", &[]);
+        // Many questions in one write, some cut anywhere: as many answers, in order.
+        let mut stream = connect();
+        let mut writer = stream.try_clone().expect("its other half");
+        let sending = std::thread::spawn(move || {
+            let all: Vec<u8> = (0..500u16)
+                .flat_map(|id| {
+                    let mut message = question(if id % 2 == 0 { WWW } else { MANY });
+                    message[..2].copy_from_slice(&id.to_be_bytes());
+                    framed(&message)
+                })
+                .collect();
+            for part in all.chunks(701) {
+                writer.write_all(part).expect("writing");
+            }
+            writer.shutdown(std::net::Shutdown::Write).expect("closing");
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        for id in 0..500u16 {
+            let message = read_message(&mut stream);
+            assert_eq!(message[..2], id.to_be_bytes());
+            assert_eq!(message[7], if id % 2 == 0 { 1 } else { 200 });
+        }
+        sending.join().expect("the writer");
+        assert_eq!(stream.read(&mut [0]).expect("the end"), 0, "closed after the last answer");
+        // Nonsense ends a connection.
+        let mut stream = connect();
+        stream.write_all(&framed(&[1, 2, 3])).expect("writing");
+        assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "no answer to that");
+        // Unused ones end too, and there are not too many.
+        let mut idle: Vec<TcpStream> = (0..8).map(|_| connect()).collect();
+        std::thread::sleep(Duration::from_millis(200));
+        let mut ninth = connect();
+        assert!(!matches!(ninth.read(&mut [0]), Ok(1..)));
+        for stream in &mut idle {
+            assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
+        }
+        let (report, _) = server.stop();
+        assert!(report["dns"]["connections_refused"].as_u64() >= Some(1), "{report}");
+        assert!(report["dns"]["connections_timed_out"].as_u64() >= Some(8), "{report}");
+        assert_eq!(report["dns"]["connections_broken"].as_u64(), Some(1), "{report}");
+    });
+}
+
+fn http_get(address: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the metrics");
+    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("writing");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("reading");
+    text
+}
+
+#[test]
+fn reloads_limits_log_and_figures() {
+    scenario(|| {
+        let config = "metrics = \"127.0.0.1:9153\"\n[rate_limit]\nanswers_per_s = 50\n[log]\nfile = \"log\"\nsample_every = 2";
+        let server = Server::start(config, &[]);
+        // A reload that fails changes nothing; one that does not is seen, and nothing is lost meanwhile.
+        fs::write(server.file("zone"), "nonsense\n").expect("a file");
+        server.signal(Signal::HUP);
+        std::thread::sleep(Duration::from_millis(300));
+        shows(&["+short", "www.example.test"], &["192.0.2.1"]);
+        fs::write(server.file("zone"), ZONE.replace("192.0.2.1\n", "192.0.2.77\n").replace("host 1", "host 2"))
+            .expect("a file");
+        server.signal(Signal::HUP);
+        eventually("the new zone", GRACE, || dig(&["+short", "www.example.test"]).text().trim() == "192.0.2.77");
+        // A flood of equal questions without cookies is limited; some are told to come by TCP.
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+        let (mut whole, mut cut) = (0, 0);
+        for _ in 0..300 {
+            socket.send_to(&question(WWW), (SERVER, 53)).expect("sending");
+        }
+        let mut bytes = [0; 512];
+        while let Ok(length) = socket.recv(&mut bytes) {
+            if bytes[2] & 2 == 0 { whole += 1 } else { cut += 1 }
+            assert!(length >= 33);
+        }
+        assert!((50..150).contains(&whole) && cut > 20 && whole + cut < 300, "{whole} whole, {cut} cut");
+        // Whoever has a cookie is not.
+        shows(&["www.example.test"], &["192.0.2.77"]);
+        server.signal(Signal::USR1);
+        eventually("figures", GRACE, || http_get("127.0.0.1:9153").contains("qanat_dns_zone_serial{zone=\"example.test.\"} 2"));
+        eventually("counts", GRACE, || {
+            let text = http_get("127.0.0.1:9153");
+            let slipped = text.lines().find_map(|line| line.strip_prefix("qanat_dns_slipped_total "));
+            slipped.and_then(|count| count.parse::<u64>().ok()) == Some(cut)
+        });
+        let log = server.file("log");
+        let copy = Path::new(server.directory.path()).join("copy");
+        eventually("the log", GRACE, || fs::read_to_string(&log).is_ok_and(|text| text.lines().count() > 10));
+        fs::copy(&log, &copy).expect("a copy");
+        let text = fs::read_to_string(&copy).expect("the log");
+        let line: Value = serde_json::from_str(text.lines().nth(3).unwrap_or_default()).expect("JSON");
+        assert_eq!((line["type"].as_str(), line["transport"].as_str()), (Some("A"), Some("udp")), "{line}");
+        let (report, stderr) = server.stop();
+        assert!(report["dns"]["limited"].as_u64() > Some(0), "{report}");
+        assert!(stderr.contains("the zones stay as they were") && stderr.contains("qanat_dns_queries_total"), "{stderr}");
+    });
+}
+
+#[test]
+fn check_names_places_and_remedies() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("zone");
+    let path = path.to_str().expect("a path");
+    let check = |more: &[&str]| Program::new(qanat()).arguments(["dns", "check", path]).arguments(more).run();
+    fs::write(path, ZONE).expect("a file");
+    let outcome = check(&[]);
+    assert!(outcome.code == Some(1) && outcome.stderr.contains("--name"), "{outcome:?}");
+    let outcome = check(&["--name", "example.test", "--json"]);
+    let report: Value = serde_json::from_str(outcome.text().trim()).expect("JSON");
+    assert_eq!((outcome.code, report["names"].as_u64(), report["usable"].as_bool()), (Some(0), Some(9), Some(true)), "{report}");
+    fs::write(path, format!("{ZONE}a A 1.2.3\nb CNAME c\nb A 192.0.2.1\n")).expect("a file");
+    let outcome = check(&["--name", "example.test"]);
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.text().contains("zone:11: error: A: "), "{outcome:?}");
+}

@@ -1,0 +1,357 @@
+//! Every answer of ours beside NSD's and Knot's: for each name, type and DO bit of several zones the same flags, response
+//! code and record sets; where servers differ, the RFC's words.
+#![forbid(unsafe_code)]
+
+use qanat_dns::answer::{Origin, Responder, Transport};
+use qanat_dns::image::{Catalog, ZoneImage};
+use qanat_dns::layout::{self, Field};
+use qanat_dns::name::Name;
+use qanat_dns::zone::parse::read_file;
+use qanat_dns::zone::{rtype, type_name};
+use qanat_tests::e2e::{Program, Running, eventually, scenario, workspace};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::net::UdpSocket;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NSD: &str = "127.0.0.1:5301";
+const KNOT: &str = "127.0.0.1:5302";
+/// Types asked for, at every name.
+const TYPES: [u16; 15] = [1, 2, 5, 6, 15, 16, 28, 33, 39, 43, 47, 48, 51, 65, 65_280];
+
+/// An answer without what may differ: order, case of letters, compression.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+struct Answer {
+    flags: String,
+    answer: BTreeSet<String>,
+    authority: BTreeSet<String>,
+    additional: BTreeSet<String>,
+}
+
+fn u16_at(message: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([message[at], message[at + 1]])
+}
+
+/// A name, decompressed and in small letters, and where it ends.
+fn name_at(message: &[u8], start: usize) -> (String, usize) {
+    let (mut at, mut end, mut wire) = (start, None, Vec::new());
+    loop {
+        match message[at] {
+            0 => {
+                wire.push(0);
+                let name = Name::from_wire(&wire).expect("a name").to_lowercase();
+                return (name.to_string(), end.unwrap_or(at + 1));
+            }
+            high @ 0xc0.. => {
+                end = end.or(Some(at + 2));
+                let to = usize::from(high & 0x3f) << 8 | usize::from(message[at + 1]);
+                assert!(to < at, "pointers lead back");
+                at = to;
+            }
+            length => {
+                wire.extend_from_slice(&message[at..=at + usize::from(length)]);
+                at += usize::from(length) + 1;
+            }
+        }
+    }
+}
+
+fn parse(message: &[u8]) -> Answer {
+    let mut answer = Answer::default();
+    for (mask, name) in [(0x80, "QR"), (0x04, "AA"), (0x02, "TC"), (0x01, "RD")] {
+        if message[2] & mask != 0 {
+            answer.flags += name;
+            answer.flags += " ";
+        }
+    }
+    answer.flags += &format!("rcode {}", message[3] & 0xf);
+    let mut at = 12;
+    for _ in 0..u16_at(message, 4) {
+        at = name_at(message, at).1 + 4;
+    }
+    for (section, count) in [u16_at(message, 6), u16_at(message, 8), u16_at(message, 10)].into_iter().enumerate() {
+        for _ in 0..count {
+            let (owner, after) = name_at(message, at);
+            let rtype = u16_at(message, after);
+            let ttl = u32::from_be_bytes(message[after + 4..after + 8].try_into().expect("four bytes"));
+            let start = after + 10;
+            let end = start + usize::from(u16_at(message, after + 8));
+            let mut record = format!("{owner} {ttl} {}", type_name(rtype));
+            let mut place = start;
+            for field in layout::fields(rtype) {
+                if *field == Field::Name {
+                    let (name, after) = name_at(message, place);
+                    record += &format!(" {name}");
+                    place = after;
+                } else {
+                    let length = layout::length(*field, &message[place..end]).expect("whole data");
+                    let hex: String = message[place..place + length].iter().map(|byte| format!("{byte:02x}")).collect();
+                    record += &format!(" {hex}");
+                    place += length;
+                }
+            }
+            assert_eq!(place, end, "{record}");
+            at = end;
+            if rtype != rtype::OPT {
+                [&mut answer.answer, &mut answer.authority, &mut answer.additional][section].insert(record);
+            }
+        }
+    }
+    assert_eq!(at, message.len(), "nothing after the last record");
+    answer
+}
+
+fn query(name: &[u8], qtype: u16, dnssec: bool) -> Vec<u8> {
+    let mut message = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1];
+    message.extend_from_slice(name);
+    message.extend_from_slice(&qtype.to_be_bytes());
+    message.extend_from_slice(&[0, 1, 0, 0, 41, 0x10, 0, 0, 0, if dnssec { 0x80 } else { 0 }, 0, 0, 0]);
+    message
+}
+
+struct Peer {
+    name: &'static str,
+    socket: UdpSocket,
+}
+
+impl Peer {
+    fn new(name: &'static str, address: &str) -> Peer {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.connect(address).expect("an address");
+        socket.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+        Peer { name, socket }
+    }
+
+    fn ask(&self, request: &[u8]) -> Option<Answer> {
+        let mut bytes = [0; 65_535];
+        self.socket.send(request).ok()?;
+        let length = self.socket.recv(&mut bytes).ok()?;
+        Some(parse(&bytes[..length]))
+    }
+}
+
+/// The three servers with the same zones.
+struct Bench {
+    responder: Responder,
+    catalog: Catalog,
+    peers: Vec<Peer>,
+    _running: Vec<Running>,
+}
+
+impl Bench {
+    fn new(directory: &Path, zones: &[(&str, PathBuf)]) -> Bench {
+        let images = zones.iter().map(|(apex, path)| {
+            let apex = Name::absolute(apex).expect("a name");
+            let (zone, _) = read_file(&apex, path, &mut |_| {}).unwrap_or_else(|error| panic!("{:#?}", error.0));
+            Arc::new(ZoneImage::compile(&zone, &mut |_| {}).expect("an image"))
+        });
+        let mut settings = qanat_dns::answer::Settings::default();
+        settings.udp_payload_max = 4_096;
+        let (responder, catalog) = (Responder { settings }, Catalog::new(images));
+        let at = directory.display();
+        let mut nsd = format!(
+            "server:\n ip-address: 127.0.0.1@5301\n username: \"\"\n chroot: \"\"\n zonesdir: {at}\n pidfile: {at}/nsd.pid\n \
+             xfrdfile: {at}/xfrd\n zonelistfile: {at}/zonelist\n xfrdir: {at}\n server-count: 1\n rrl-ratelimit: 0\n \
+             minimal-responses: yes\n refuse-any: no\n ipv4-edns-size: 4096\nremote-control:\n control-enable: no\n"
+        );
+        let mut knot = format!(
+            "server:\n  rundir: {at}\n  listen: 127.0.0.1@5302\n  udp-max-payload: 4096\n  automatic-acl: off\n\
+             log:\n  - target: stderr\n    any: warning\ndatabase:\n  storage: {at}/knot\ntemplate:\n  - id: default\n    \
+             semantic-checks: off\n    zonefile-sync: -1\n    journal-content: none\nzone:\n"
+        );
+        for (apex, path) in zones {
+            nsd += &format!("zone:\n name: {apex}\n zonefile: {}\n", path.display());
+            knot += &format!("  - domain: {apex}\n    file: {}\n", path.display());
+        }
+        fs::write(directory.join("nsd.conf"), nsd).expect("a file");
+        fs::write(directory.join("knot.conf"), knot).expect("a file");
+        let start = |program: &str, arguments: &[&str], config: &str| {
+            Program::new(program).arguments(arguments).arguments([directory.join(config)]).start()
+        };
+        let running = vec![start("nsd", &["-d", "-c"], "nsd.conf"), start("knotd", &["-c"], "knot.conf")];
+        let peers = vec![Peer::new("NSD", NSD), Peer::new("Knot", KNOT)];
+        for peer in &peers {
+            for (apex, _) in zones {
+                let apex = Name::absolute(apex).expect("a name");
+                eventually(&format!("{} with {apex}", peer.name), Duration::from_secs(20), || {
+                    peer.ask(&query(apex.wire(), 6, false)).is_some_and(|answer| answer.answer.len() == 1)
+                });
+            }
+        }
+        Bench { responder, catalog, peers, _running: running }
+    }
+
+    fn ours(&self, request: &[u8]) -> Answer {
+        let origin = Origin {
+            transport: Transport::Udp { payload_max: 4_096 },
+            peer: "127.0.0.1".parse().expect("an address"),
+            now_s: 0,
+        };
+        let mut out = vec![0; 4_096];
+        let outcome = self.responder.answer(&self.catalog, request, &origin, &mut out);
+        parse(&out[..outcome.length])
+    }
+
+    /// Names worth asking for: all there are, above, below and beside them.
+    fn names(&self, path: &Path, apex: &str) -> BTreeSet<Vec<u8>> {
+        let apex = Name::absolute(apex).expect("a name");
+        let (zone, _) = read_file(&apex, path, &mut |_| {}).expect("a zone");
+        let mut names = BTreeSet::new();
+        let mut add = |first: &[u8], rest: &[u8]| {
+            let whole = [first, rest].concat();
+            names.extend(Name::from_wire(&whole).map(|name| name.wire().to_vec()));
+        };
+        for record in zone.records() {
+            // Hashed names are asked for in a test of their own.
+            if record.rtype == rtype::NSEC3 {
+                continue;
+            }
+            let mut owner = record.owner;
+            while owner.len() >= apex.wire().len() {
+                for first in [&b""[..], b"\x01*", b"\x09something", b"\x01\0", b"\x01a\x01b", b"\x01x", b"\x03www"] {
+                    add(first, owner);
+                }
+                match qanat_dns::name::parent(owner) {
+                    Some(parent) => owner = parent,
+                    None => break,
+                }
+            }
+        }
+        let long = [1u8, b'a'].repeat(100);
+        add(&long, &[b"\x05dname", apex.wire()].concat());
+        add(&long, &[b"\x09dnamelong", apex.wire()].concat());
+        add(&long, apex.wire());
+        names
+    }
+
+    /// Asks everything; gives how many questions, and every disagreement that is not explained.
+    fn compare(&self, zones: &[(&str, PathBuf)]) -> (usize, Vec<String>, BTreeMap<&'static str, usize>) {
+        let (mut asked, mut wrong, mut explained) = (0, Vec::new(), BTreeMap::new());
+        for (apex, path) in zones {
+            for name in self.names(path, apex) {
+                for qtype in TYPES {
+                    for dnssec in [false, true] {
+                        let request = query(&name, qtype, dnssec);
+                        let ours = self.ours(&request);
+                        for peer in &self.peers {
+                            asked += 1;
+                            let Some(theirs) = peer.ask(&request) else {
+                                wrong.push(format!("{} is silent", peer.name));
+                                continue;
+                            };
+                            let (mut ours, theirs) = (ours.clone(), reduced(theirs));
+                            ours = reduced(ours);
+                            if ours == theirs {
+                                continue;
+                            }
+                            let shown = Name::from_wire(&name).expect("a name");
+                            match explanation(peer.name, qtype, &ours, &theirs) {
+                                Some(reason) => *explained.entry(reason).or_default() += 1,
+                                None => wrong.push(format!(
+                                    "{shown} {} DO={dnssec}\n  ours {ours:#?}\n  {} {theirs:#?}",
+                                    type_name(qtype),
+                                    peer.name
+                                )),
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        (asked, wrong, explained)
+    }
+}
+
+/// The additional section matters for referrals only (glue); signatures in it are anyone's choice, as is whatever a server
+/// adds to complete answers (RFC 1034 section 4.3.2 step 6 "may be useful"; we are minimal).
+fn reduced(mut answer: Answer) -> Answer {
+    let referral = !answer.flags.contains("AA") && answer.authority.iter().any(|record| record.contains(" NS "));
+    answer.additional.retain(|record| referral && !record.contains(" RRSIG "));
+    answer
+}
+
+/// Disagreements that are to be, by the RFC's words.
+fn explanation(_peer: &str, _qtype: u16, _ours: &Answer, _theirs: &Answer) -> Option<&'static str> {
+    None
+}
+
+fn corners(directory: &Path) -> Vec<(&'static str, PathBuf)> {
+    let corners = directory.join("corners.zone");
+    fs::copy(workspace().join("tests/data/dns/corners.zone"), &corners).expect("the zone");
+    vec![("corners.test", corners)]
+}
+
+fn check(directory: &Path, zones: &[(&'static str, PathBuf)]) {
+    let bench = Bench::new(directory, zones);
+    let (asked, wrong, explained) = bench.compare(zones);
+    println!("{asked} questions, {} disagreements, explained: {explained:#?}", wrong.len());
+    for disagreement in wrong.iter().take(40) {
+        println!("{disagreement}");
+    }
+    assert!(wrong.is_empty(), "{} of {asked} answers differ", wrong.len());
+}
+
+#[test]
+fn unsigned_zones() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let zones = corners(directory.path());
+        check(directory.path(), &zones);
+    });
+}
+
+/// Signs a zone by `ldns-signzone`.
+fn sign(directory: &Path, apex: &str, zone: &Path, options: &[&str]) -> PathBuf {
+    let key = |more: &[&str]| {
+        let outcome = Program::new("ldns-keygen")
+            .directory(directory)
+            .arguments(["-a", "ECDSAP256SHA256", "-r", "/dev/urandom"])
+            .arguments(more)
+            .arguments([apex])
+            .succeeds();
+        outcome.text().trim().to_owned()
+    };
+    let (zone_key, key_key) = (key(&[]), key(&["-k"]));
+    let signed = zone.with_extension("signed");
+    Program::new("ldns-signzone")
+        .directory(directory)
+        .arguments(["-o", apex, "-f"])
+        .arguments([&signed])
+        .arguments(options)
+        .arguments([zone])
+        .arguments([&zone_key, &key_key])
+        .succeeds();
+    signed
+}
+
+#[test]
+fn zones_signed_with_nsec() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let zones = corners(directory.path());
+        let signed = sign(directory.path(), "corners.test", &zones[0].1, &[]);
+        check(directory.path(), &[("corners.test", signed)]);
+    });
+}
+
+#[test]
+fn zones_signed_with_nsec3() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let zones = corners(directory.path());
+        let signed = sign(directory.path(), "corners.test", &zones[0].1, &["-n", "-t", "2", "-s", "aabb"]);
+        check(directory.path(), &[("corners.test", signed)]);
+    });
+}
+
+#[test]
+fn zones_signed_with_opt_out() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let zones = corners(directory.path());
+        let signed = sign(directory.path(), "corners.test", &zones[0].1, &["-n", "-p"]);
+        check(directory.path(), &[("corners.test", signed)]);
+    });
+}
