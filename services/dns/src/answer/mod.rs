@@ -106,7 +106,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    fn of(fate: Fate) -> Outcome {
+    pub(crate) fn of(fate: Fate) -> Outcome {
         Outcome {
             fate,
             length: 0,

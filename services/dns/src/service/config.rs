@@ -4,6 +4,8 @@ use super::rate_limit::RateLimits;
 use crate::answer::Settings;
 use crate::answer::cookies::CookieSecrets;
 use crate::name::Name;
+use crate::transfer::TransferConfig;
+use crate::transfer::config::{KeyTable, ZoneTable};
 use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -47,6 +49,8 @@ pub struct DnsConfig {
     pub rate_limits: RateLimits,
     /// Query log.
     pub log: Option<LogConfig>,
+    /// Zones to and from other servers.
+    pub transfers: TransferConfig,
 }
 
 impl Default for DnsConfig {
@@ -57,6 +61,7 @@ impl Default for DnsConfig {
             tcp: TcpLimits::default(),
             rate_limits: RateLimits::default(),
             log: None,
+            transfers: TransferConfig::default(),
         }
     }
 }
@@ -104,6 +109,7 @@ struct RawFile {
     version: Option<String>,
     udp_payload_max: Option<u16>,
     metrics: Option<SocketAddr>,
+    key: Vec<KeyTable>,
     zone: Vec<RawZone>,
     tcp: RawTcp,
     rate_limit: RawRateLimit,
@@ -115,7 +121,25 @@ struct RawFile {
 #[serde(deny_unknown_fields)]
 struct RawZone {
     name: String,
-    file: PathBuf,
+    /// A secondary has none.
+    file: Option<PathBuf>,
+    #[serde(default)]
+    allow_transfer: Vec<String>,
+    #[serde(default)]
+    also_notify: Vec<String>,
+    #[serde(default)]
+    primary: Vec<String>,
+}
+
+impl RawZone {
+    fn transfers(&self) -> Option<ZoneTable> {
+        let table = ZoneTable {
+            allow_transfer: self.allow_transfer.clone(),
+            also_notify: self.also_notify.clone(),
+            primary: self.primary.clone(),
+        };
+        Some(table).filter(|table| *table != ZoneTable::default())
+    }
 }
 
 #[derive(Deserialize, Default)]
@@ -218,11 +242,23 @@ impl FileConfig {
             file: directory.join(log.file),
             sample_every: log.sample_every.unwrap_or(1).max(1),
         });
-        let zones = raw.zone.into_iter().map(|zone| {
+        let (mut zones, mut tables) = (Vec::new(), Vec::new());
+        for zone in &raw.zone {
             let apex = Name::absolute(&zone.name).map_err(|error| format!("zone {}: {error}", zone.name))?;
-            Ok(ZoneFile { apex, path: directory.join(zone.file) })
-        });
-        Ok(FileConfig { dns, zones: zones.collect::<Result<_, String>>()?, metrics: raw.metrics })
+            tables.extend(zone.transfers().map(|table| (apex.clone(), table)));
+            match &zone.file {
+                Some(_) if !zone.primary.is_empty() => {
+                    return Err(format!("zone {apex}: it has a file and a primary: one of them is where it comes from"));
+                }
+                Some(file) => zones.push(ZoneFile { apex, path: directory.join(file) }),
+                None if zone.primary.is_empty() => {
+                    return Err(format!("zone {apex}: neither a file nor a primary: where does it come from?"));
+                }
+                None => {}
+            }
+        }
+        dns.transfers = TransferConfig::new(&raw.key, tables.iter().map(|(apex, table)| (apex, table)))?;
+        Ok(FileConfig { dns, zones, metrics: raw.metrics })
     }
 }
 

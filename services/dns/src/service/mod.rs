@@ -16,7 +16,8 @@ pub use rate_limit::{Decision, RateLimiter, RateLimits};
 use crate::answer::question::flags;
 use crate::answer::{Fate, Origin, Outcome, Responder, Transport};
 use crate::image::Catalog;
-use crate::message::{HEADER_LENGTH, rcode};
+use crate::message::HEADER_LENGTH;
+use crate::transfer::{Reply, Transfers, Way};
 use qanat::{Chunk, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
 use query_log::QueryLog;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -37,6 +38,7 @@ pub struct DnsService {
     limiter: Option<RateLimiter>,
     log: Option<QueryLog>,
     streams: stream::Streams,
+    transfers: Transfers,
     listeners: Vec<ListenerId>,
     /// For one message of a stream.
     buffer: Vec<u8>,
@@ -69,6 +71,7 @@ impl DnsService {
             limiter: RateLimiter::new(&config.rate_limits, secret),
             log,
             streams: stream::Streams::default(),
+            transfers: Transfers::none(),
             listeners: Vec::new(),
             buffer: Vec::with_capacity(stream::MESSAGE_BYTES),
             payload_max: 1_232,
@@ -76,6 +79,17 @@ impl DnsService {
             stopping: false,
             config,
         })
+    }
+
+    /// With zones that come from and go to other servers. For one instance of a server only.
+    #[must_use]
+    pub fn with_transfers(self, transfers: Transfers) -> DnsService {
+        DnsService { transfers, ..self }
+    }
+
+    /// Transfers: their figures, and what the operator should know.
+    pub fn transfers(&mut self) -> &mut Transfers {
+        &mut self.transfers
     }
 
     /// What it has done.
@@ -100,8 +114,17 @@ impl DnsService {
         let Some(message) = chunk.resize(whole) else { return };
         let outcome = self.responder.answer_in_place(&self.catalog, message, length, &origin);
         let mut outcome = match outcome.fate {
-            Fate::Answered | Fate::Silence => outcome,
-            fate => self.elsewhere(fate, message),
+            Fate::Answered => outcome,
+            Fate::Silence => {
+                self.transfers.answered(message.get(..length).unwrap_or_default(), peer);
+                outcome
+            }
+            _ => {
+                let request = message.get(..length).unwrap_or_default().to_vec();
+                let reply = self.elsewhere(&request, peer, Way::Udp(self.payload_max));
+                self.transfers.poll(context);
+                written(reply, message)
+            }
         };
         if let Some(limiter) = &mut self.limiter
             && outcome.length > 0
@@ -140,12 +163,19 @@ impl DnsService {
     }
 
     /// Transfers, notifications and signed requests.
-    #[cold]
-    fn elsewhere(&self, fate: Fate, message: &mut [u8]) -> Outcome {
-        match fate {
-            Fate::Notify => self.responder.refuse(message, None, rcode::NOTAUTH),
-            _ => self.responder.refuse(message, None, rcode::REFUSED),
-        }
+    fn elsewhere(&mut self, request: &[u8], peer: SocketAddr, way: Way) -> Reply {
+        let (responder, catalog, now_s) = (&self.responder, &self.catalog, self.now_s);
+        let mut answer = |request: &[u8], room: usize| {
+            let transport = match way {
+                Way::Tcp => Transport::Tcp,
+                Way::Udp(_) => Transport::Udp { payload_max: room },
+            };
+            let mut out = vec![0; room];
+            let outcome = responder.answer(catalog, request, &Origin { transport, peer: peer.ip(), now_s }, &mut out);
+            out.truncate(outcome.length);
+            out
+        };
+        self.transfers.request(request, (peer, way), &mut answer)
     }
 
     fn tick(&mut self, context: &mut Context<'_>) {
@@ -158,6 +188,16 @@ impl DnsService {
         // No timer left: idle connections stay until there is one again.
         let _ = context.set_timer(TICK, TICK_TOKEN);
     }
+}
+
+/// An outcome for counting of a reply made elsewhere, which goes into `message`.
+fn written(reply: Reply, message: &mut [u8]) -> Outcome {
+    let nothing = Outcome::of(Fate::Silence);
+    let Reply::Message(bytes) = reply else { return nothing };
+    let Some(target) = message.get_mut(..bytes.len()) else { return nothing };
+    target.copy_from_slice(&bytes);
+    let rcode = bytes.get(3).map_or(0, |flags| flags & 0xf);
+    Outcome { length: bytes.len(), rcode, question_end: HEADER_LENGTH, ..Outcome::of(Fate::Answered) }
 }
 
 /// Takes the records out of an answer and sets TC: the client is to come by TCP.
@@ -177,12 +217,16 @@ impl Service for DnsService {
         // Headers of IPv6 are the larger ones.
         self.payload_max = usize::from(context.capabilities().mtu).saturating_sub(48).max(HEADER_LENGTH);
         // The stack's unspecified addresses stand for one family each.
+        let mut sockets = Vec::with_capacity(2);
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let local = SocketAddr::new(address, port);
-            context.bind_udp(local).map_err(failed)?;
+            sockets.push(context.bind_udp(local).map_err(failed)?);
             self.listeners.push(context.listen(local, ListenOptions::default()).map_err(failed)?);
         }
         self.tick(context);
+        if let [v4, v6] = *sockets {
+            self.transfers.start([v4, v6], context);
+        }
         Ok(())
     }
 
@@ -190,7 +234,11 @@ impl Service for DnsService {
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
             Event::Datagram { socket, peer, chunk } => self.datagram(socket, peer, chunk, context),
-            Event::Data { connection, chunk } => self.data(connection, chunk, context),
+            event if self.transfers.takes(&event) => self.transfers.handle(event, context),
+            Event::Data { connection, chunk } => {
+                self.data(connection, chunk, context);
+                self.transfers.poll(context);
+            }
             Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
             Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
             Event::PeerClosed { connection } => self.peer_closed(connection, context),
@@ -201,10 +249,11 @@ impl Service for DnsService {
         }
     }
 
-    fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {
+    fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
         if let Some(catalog) = self.reader.take_new() {
             self.catalog = catalog;
         }
+        self.transfers.catalog_changed(context);
     }
 
     fn stop(&mut self, context: &mut Context<'_>) {

@@ -5,6 +5,7 @@
 
 use super::{DnsService, TcpLimits};
 use crate::answer::{Fate, Origin, Transport};
+use crate::transfer::{Outgoing, Reply, Way};
 use qanat::{Bytes, Chunk, ConnectionId, Context, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -17,7 +18,7 @@ const BATCH_BYTES: usize = 64 * 1_024;
 pub(super) const MESSAGE_BYTES: usize = 2 + 65_535;
 
 /// A connection's state.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Stream {
     /// Who; `None`: the slot is free.
     peer: Option<SocketAddr>,
@@ -31,10 +32,12 @@ pub(super) struct Stream {
     active: Time,
     /// The client sends no more: close when all is answered.
     ending: bool,
+    /// A zone on its way: what the client asks meanwhile waits.
+    outgoing: Option<Box<Outgoing>>,
 }
 
 /// All streams, by [`ConnectionId::index`].
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Streams {
     slots: Vec<Stream>,
     open: usize,
@@ -76,6 +79,8 @@ impl Streams {
 enum Taken {
     /// Answered, or nothing to answer.
     Yes,
+    /// A zone is to be sent first.
+    Transfer(Box<Outgoing>),
     /// No message of a client: the connection ends.
     Nonsense,
 }
@@ -132,6 +137,12 @@ impl DnsService {
             if stream.unacknowledged >= PIPELINE_BYTES {
                 return;
             }
+            if stream.outgoing.is_some() {
+                if !self.send_zone(id, context) {
+                    return;
+                }
+                continue;
+            }
             let Some((chunk, offset)) = stream.held.pop_front() else {
                 if stream.ending {
                     // What was given to send goes out first.
@@ -163,6 +174,32 @@ impl DnsService {
                 }
             }
         }
+    }
+
+    /// Sends the next message of a zone on its way; false: the connection is over.
+    fn send_zone(&mut self, id: ConnectionId, context: &mut Context<'_>) -> bool {
+        let now_s = self.now_s().into();
+        let Some(stream) = self.streams.get(id) else { return false };
+        let Some(outgoing) = &mut stream.outgoing else { return true };
+        let Some(message) = outgoing.next_message(now_s) else {
+            let broken = outgoing.is_broken();
+            stream.outgoing = None;
+            if broken {
+                let _ = context.abort(id);
+            }
+            return !broken;
+        };
+        // One allocation and copy a message of some 16 KiB, on a path that is not that of answers.
+        let mut bytes = Vec::with_capacity(message.len() + 2);
+        bytes.extend_from_slice(&(message.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(&message);
+        stream.unacknowledged += bytes.len();
+        let sent = context.send(id, Bytes::from(bytes)).is_ok();
+        if !sent {
+            self.figures.not_sent += 1;
+            let _ = context.abort(id);
+        }
+        sent
     }
 
     /// Answers messages in `bytes` from `offset` on into `out`, about [`BATCH_BYTES`] of it; gives how far it came, and
@@ -200,8 +237,15 @@ impl DnsService {
                     Taken::Yes
                 }
             };
-            if matches!(taken, Taken::Nonsense) {
-                return (at, true);
+            match taken {
+                Taken::Yes => {}
+                Taken::Nonsense => return (at, true),
+                Taken::Transfer(outgoing) => {
+                    if let Some(stream) = self.streams.get(id) {
+                        stream.outgoing = Some(outgoing);
+                    }
+                    return (at, false);
+                }
             }
         }
         (at, false)
@@ -215,7 +259,13 @@ impl DnsService {
         let outcome = self.responder.answer(&self.catalog, request, &origin, message);
         let outcome = match outcome.fate {
             Fate::Answered | Fate::Silence => outcome,
-            fate => self.elsewhere(fate, message),
+            _ => match self.elsewhere(request, peer, Way::Tcp) {
+                Reply::Stream(outgoing) => {
+                    self.buffer = buffer;
+                    return Taken::Transfer(outgoing);
+                }
+                reply => super::written(reply, message),
+            },
         };
         self.count(&outcome, request.len(), message, peer, Transport::Tcp);
         let taken = if outcome.length == 0 {

@@ -9,8 +9,8 @@
 //! [[zone]]
 //! name = "example.com"
 //! file = "example.com.zone"
-//! allow-transfer = ["10.77.0.0/24", "10.78.0.5 key:transfer.example.com", "key:transfer.example.com"]
-//! also-notify = ["10.77.0.5", "10.78.0.5:5353 key:transfer.example.com"]
+//! allow_transfer = ["10.77.0.0/24", "10.78.0.5 key:transfer.example.com", "key:transfer.example.com"]
+//! also_notify = ["10.77.0.5", "10.78.0.5:5353 key:transfer.example.com"]
 //!
 //! [[zone]]
 //! name = "example.net"
@@ -40,8 +40,7 @@ pub struct KeyTable {
 }
 
 /// What a `[[zone]]` says about transfers.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ZoneTable {
     /// Who may have the zone: `PREFIX`, `PREFIX key:NAME` or `key:NAME`. Nobody else may.
     pub allow_transfer: Vec<String>,
@@ -138,9 +137,9 @@ impl TransferConfig {
             let allow = table.allow_transfer.iter();
             let transfers = ZoneTransfers {
                 allow: allow
-                    .map(|text| parse_access(text, &config.keys).map_err(wrong("allow-transfer")))
+                    .map(|text| parse_access(text, &config.keys).map_err(wrong("allow_transfer")))
                     .collect::<Result<_, _>>()?,
-                notify: remotes("also-notify", &table.also_notify)?,
+                notify: remotes("also_notify", &table.also_notify)?,
                 primaries: remotes("primary", &table.primary)?,
             };
             config.zones.insert(name.to_lowercase(), transfers);
@@ -233,11 +232,11 @@ mod tests {
         assert_eq!((ports, zone.primaries[1].key.is_some()), (vec![53, 5_353, 54, 53], true));
         for (word, part) in [("here", "ADDRESS:PORT"), ("10.0.0.1 key:none", "no [[key]] called \"none\"")] {
             let error = config(&ZoneTable { also_notify: strings(&[word]), ..ZoneTable::default() }).unwrap_err();
-            assert!(error.contains(part) && error.contains("also-notify"), "{error}");
+            assert!(error.contains(part) && error.contains("also_notify"), "{error}");
         }
         for word in ["10.0.0.0/33", "x/8", ""] {
             let error = config(&ZoneTable { allow_transfer: strings(&[word]), ..ZoneTable::default() }).unwrap_err();
-            assert!(error.contains("allow-transfer"), "{error}");
+            assert!(error.contains("allow_transfer"), "{error}");
         }
     }
 }

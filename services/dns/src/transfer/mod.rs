@@ -44,6 +44,8 @@ const TIMER_SECONDARY: u64 = TIMER_BIT | 1 << 62;
 const TIMER_INDEX: u64 = (1 << 32) - 1;
 /// Messages to the operator kept until somebody reads them.
 const LOG_MAX: usize = 256;
+/// An answer over UDP to a client without EDNS (RFC 1035, section 4.2.1).
+const UDP_ROOM_MIN: usize = 512;
 const OPCODE_NOTIFY: u8 = 4 << 3;
 const NOTAUTH: u8 = 9;
 const REFUSED: u8 = 5;
@@ -106,7 +108,7 @@ pub struct TransferFigures {
 pub enum Way {
     /// By TCP.
     Tcp,
-    /// By UDP; an answer may be so long.
+    /// By UDP; no datagram can be longer.
     Udp(usize),
 }
 
@@ -126,6 +128,8 @@ pub struct Transfers {
     versions: Versions,
     notifier: Notifier,
     secondaries: Vec<Secondary>,
+    /// Of them, those told of a change: see [`Transfers::poll`].
+    wanted: Vec<usize>,
     worker: Option<Worker>,
     sockets: Option<[UdpSocketId; 2]>,
     random: Random,
@@ -134,6 +138,22 @@ pub struct Transfers {
 }
 
 impl Transfers {
+    /// Nothing is transferred.
+    pub fn none() -> Transfers {
+        Transfers {
+            config: TransferConfig::default(),
+            versions: Versions::default(),
+            notifier: Notifier::default(),
+            secondaries: Vec::new(),
+            wanted: Vec::new(),
+            worker: None,
+            sockets: None,
+            random: Random(1),
+            log: Log::default(),
+            figures: TransferFigures::default(),
+        }
+    }
+
     /// Of `config`. `versions` has the zones this server is primary of; the others are fetched, and given to `publisher`.
     ///
     /// # Errors
@@ -151,17 +171,7 @@ impl Transfers {
             let worker = Worker::start(apexes, versions.clone(), publisher.clone());
             Some(worker.map_err(|error| format!("start the thread that makes zones: {error}"))?)
         };
-        Ok(Transfers {
-            config,
-            versions,
-            notifier: Notifier::default(),
-            secondaries,
-            worker,
-            sockets: None,
-            random: Random(seed),
-            log: Log::default(),
-            figures: TransferFigures::default(),
-        })
+        Ok(Transfers { config, versions, secondaries, worker, random: Random(seed), ..Transfers::none() })
     }
 
     /// What was done.
@@ -204,6 +214,13 @@ impl Transfers {
             self.with(index, |secondary, tools| secondary.built(outcome, tools, context));
         }
         self.notify(context);
+    }
+
+    /// Goes after what requests taken meanwhile ask for.
+    pub fn poll(&mut self, context: &mut Context<'_>) {
+        while let Some(index) = self.wanted.pop() {
+            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+        }
     }
 
     /// Whether `event` is of a connection or timer of ours; then it is taken care of.
@@ -271,7 +288,6 @@ impl Transfers {
         &mut self,
         message: &[u8],
         (peer, way): (SocketAddr, Way),
-        context: &mut Context<'_>,
         answer: &mut dyn FnMut(&[u8], usize) -> Vec<u8>,
     ) -> Reply {
         let now_s = wall_clock_s();
@@ -291,12 +307,9 @@ impl Transfers {
             return self.transfer(&request, (&apex, qtype), (peer, way), signer, now_s);
         }
         let mut reply = if is_notify {
-            self.take_notify(&request, &apex, (peer, signer.as_ref()), context)
+            self.take_notify(&request, &apex, (peer, signer.as_ref()))
         } else {
-            let room = match way {
-                Way::Tcp => 65_535,
-                Way::Udp(room) => room,
-            };
+            let room = room(&request, way);
             answer(&request, room.saturating_sub(signer.as_ref().map_or(0, |signer| tsig::overhead(signer.key()))))
         };
         if let Some(mut signer) = signer
@@ -312,7 +325,6 @@ impl Transfers {
         request: &[u8],
         apex: &Name,
         (peer, signer): (SocketAddr, Option<&Signer>),
-        context: &mut Context<'_>,
     ) -> Vec<u8> {
         // A primary is known by its address, and by its key if it has one.
         let is_primary = |zone: &config::ZoneTransfers| {
@@ -327,7 +339,9 @@ impl Transfers {
         }
         self.figures.notified += 1;
         if let Some(index) = self.secondaries.iter().position(|secondary| secondary.apex() == apex) {
-            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+            if !self.wanted.contains(&index) {
+                self.wanted.push(index);
+            }
         }
         // The question back, authoritative (RFC 1996, section 4.7).
         let mut reply = refuse(request, 0);
@@ -375,9 +389,19 @@ impl Transfers {
         }
         match way {
             Way::Tcp => Reply::Stream(Box::new(outgoing)),
-            Way::Udp(room) => message_or_nothing(outgoing.single_message(room, now_s).unwrap_or_default()),
+            Way::Udp(_) => message_or_nothing(outgoing.single_message(room(request, way), now_s).unwrap_or_default()),
         }
     }
+}
+
+/// How long an answer may be: over UDP what the client's EDNS says, or 512 bytes.
+fn room(request: &[u8], way: Way) -> usize {
+    let Way::Udp(longest) = way else { return usize::from(u16::MAX) };
+    let opt = walk::records(request).ok().and_then(|records| {
+        let mut known = records.filter_map(Result::ok);
+        known.find(|record| record.rtype == rtype::OPT)
+    });
+    opt.map_or(UDP_ROOM_MIN, |opt| usize::from(opt.class).max(UDP_ROOM_MIN)).min(longest)
 }
 
 fn message_or_nothing(message: Vec<u8>) -> Reply {

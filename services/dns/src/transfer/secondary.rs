@@ -338,7 +338,7 @@ impl Transfer {
         };
         match code & 0xf {
             0 => {}
-            5 => return Err("refused: does the primary allow it (allow-transfer, acl)?".to_owned()),
+            5 => return Err("refused: does the primary allow it (allow_transfer, acl)?".to_owned()),
             9 => return Err("the primary has no such zone, or not our key (NOTAUTH)".to_owned()),
             code => return Err(format!("response code {code}")),
         }
