@@ -13,6 +13,7 @@ use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
 use qanat_dns::service::{CatalogPublisher, DnsService, Figures, FileConfig, ZoneFile};
+use qanat_dns::transfer::{TransferConfig, Transfers, Versions};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -49,6 +50,10 @@ A file, all of it optional (names of files start at its directory):
   [rate_limit]  answers_per_s = 0 (off), slip = 2, ipv4_prefix = 24, ipv6_prefix = 56, exempt = [\"192.0.2.1\"]
   [cookies]     secret = \"32 hexadecimal digits\", former = [], off = false
   [log]         file = \"queries.json\", sample_every = 100
+  [[key]]       name = \"transfer.example.com\", algorithm = \"hmac-sha256\", secret = \"base 64\": as `keymgr -t` makes it
+  [[zone]]      name = \"example.com\", file = \"example.com.zone\", allow_transfer = [\"192.0.2.0/24\",
+                \"key:transfer.example.com\"], also_notify = [\"192.0.2.9\", \"192.0.2.10:5353 key:transfer.example.com\"]
+  [[zone]]      name = \"example.net\", primary = [\"192.0.2.9 key:transfer.example.com\"]: a secondary, without a file
 Signals: INT, TERM: answer what is here and stop. HUP: read the zones again; answers go on from the old ones meanwhile.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause."
 )]
@@ -228,9 +233,10 @@ fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFi
 }
 
 /// Reads and compiles every zone; warnings go to standard error.
-fn load(zones: &[ZoneFile]) -> Result<Catalog, String> {
-    let mut images = Vec::with_capacity(zones.len());
-    for zone in zones {
+fn load(sources: &Sources) -> Result<Vec<Arc<ZoneImage>>, String> {
+    let mut images = Vec::with_capacity(sources.files.len());
+    let mut records = Vec::new();
+    for zone in &sources.files {
         let (read, problems) = read(&zone.apex, &zone.path).map_err(|problems| {
             let mut text: Vec<String> =
                 problems.iter().filter(|problem| !problem.is_warning).take(5).map(Problem::to_string).collect();
@@ -241,8 +247,22 @@ fn load(zones: &[ZoneFile]) -> Result<Catalog, String> {
             eprintln!("qanat: {problem}");
         }
         images.push(Arc::new(compile(&read)?));
+        if sources.transfers.zone(&zone.apex.to_lowercase()).is_some() {
+            records.push(Arc::new(read));
+        }
     }
-    Ok(Catalog::new(images))
+    // None unless all are good. Before they are served: who asks for a change told of must find it.
+    records.into_iter().for_each(|zone| sources.versions.put(zone));
+    Ok(images)
+}
+
+/// Where zones come from.
+#[derive(Clone)]
+struct Sources {
+    files: Vec<ZoneFile>,
+    transfers: TransferConfig,
+    /// Those that are transferred, as they are transferred.
+    versions: Versions,
 }
 
 /// Sixteen unpredictable bytes.
@@ -258,7 +278,8 @@ impl ServeArguments {
             None => FileConfig::with_cookies(random()?),
         };
         config.zones.extend(self.zone.iter().cloned());
-        if config.zones.is_empty() {
+        let transferred = config.dns.transfers.zones.values().any(|zone| !zone.primaries.is_empty());
+        if config.zones.is_empty() && !transferred {
             return Err("no zones: give one with --zone NAME=FILE, or in the file".to_owned());
         }
         config.dns.port = self.port.unwrap_or(config.dns.port);
@@ -273,7 +294,9 @@ impl ServeArguments {
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
     // What can be wrong with the zones is said before anything is made.
     let file = arguments.file_config()?;
-    let publisher = CatalogPublisher::new(load(&file.zones)?);
+    let transfers = file.dns.transfers.clone();
+    let sources = Sources { files: file.zones, transfers: transfers.clone(), versions: Versions::default() };
+    let publisher = CatalogPublisher::new(Catalog::new(load(&sources)?));
     let port = file.dns.port;
     let range = |protocol| PortRange { protocol, first: port, last: port };
     let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
@@ -288,6 +311,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
     runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
     let mut service = DnsService::new(file.dns.clone(), reader, random()?)?;
+    if !transfers.is_empty() {
+        service = service.with_transfers(Transfers::new(transfers, sources.versions.clone(), &publisher)?);
+    }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     let report = Arc::new(AtomicBool::new(false));
     let figures = SharedFigures::default();
@@ -296,7 +322,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         metrics::serve(address, Arc::clone(&figures), move || publisher.latest())
             .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
     }
-    handle_signals(stop.clone(), publisher.clone(), file.zones, Arc::clone(&report))?;
+    handle_signals(stop.clone(), publisher.clone(), sources, Arc::clone(&report))?;
 
     let printer = Printer::new(arguments.json);
     announce(&printer, port, &publisher.latest(), &attachment);
@@ -307,6 +333,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         let now = service.figures();
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
         meter.show(&printer, &now);
+        service.transfers().take_log().for_each(|text| say(&printer, text));
         watch.show(&printer, runtime);
         if report.swap(false, Ordering::Acquire) {
             // By a thread of its own: standard error may block, the data path must not.
@@ -318,11 +345,19 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     outcome.map_err(|error| error.to_string())
 }
 
+/// Something about transfers.
+fn say(printer: &Printer, text: String) {
+    printer.lasting(match printer.is_json() {
+        true => serde_json::json!({ "event": "transfer", "text": text }).to_string(),
+        false => text,
+    });
+}
+
 /// INT and TERM stop gracefully, a second time at once; HUP reads the zones again, on this thread.
 fn handle_signals(
     stop: StopHandle,
     publisher: CatalogPublisher,
-    zones: Vec<ZoneFile>,
+    sources: Sources,
     report: Arc<AtomicBool>,
 ) -> Result<(), String> {
     let mut signals =
@@ -330,9 +365,10 @@ fn handle_signals(
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
-                match load(&zones) {
-                    Ok(catalog) => {
-                        publisher.update(|_| catalog);
+                match load(&sources) {
+                    Ok(images) => {
+                        // Zones of other servers stay.
+                        publisher.update(|catalog| Catalog::new(catalog.zones().iter().cloned().chain(images)));
                         eprintln!("qanat: the zones are read again");
                     }
                     Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),

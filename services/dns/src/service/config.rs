@@ -248,7 +248,9 @@ impl FileConfig {
             tables.extend(zone.transfers().map(|table| (apex.clone(), table)));
             match &zone.file {
                 Some(_) if !zone.primary.is_empty() => {
-                    return Err(format!("zone {apex}: it has a file and a primary: one of them is where it comes from"));
+                    return Err(format!(
+                        "zone {apex}: it has a file and a primary: one of them is where it comes from"
+                    ));
                 }
                 Some(file) => zones.push(ZoneFile { apex, path: directory.join(file) }),
                 None if zone.primary.is_empty() => {

@@ -320,12 +320,7 @@ impl Transfers {
         message_or_nothing(reply)
     }
 
-    fn take_notify(
-        &mut self,
-        request: &[u8],
-        apex: &Name,
-        (peer, signer): (SocketAddr, Option<&Signer>),
-    ) -> Vec<u8> {
+    fn take_notify(&mut self, request: &[u8], apex: &Name, (peer, signer): (SocketAddr, Option<&Signer>)) -> Vec<u8> {
         // A primary is known by its address, and by its key if it has one.
         let is_primary = |zone: &config::ZoneTransfers| {
             zone.primaries.iter().any(|primary| {

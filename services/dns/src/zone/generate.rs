@@ -1,7 +1,7 @@
 //! `$GENERATE` (BIND's): a range of numbers put into a pattern.
 
 /// Records one line may stand for.
-const COUNT_MAX: u64 = 1 << 24;
+const COUNT_MAX: u64 = 1 << 20;
 
 /// `START-STOP[/STEP]`.
 pub(super) fn range(text: &str) -> Result<impl Iterator<Item = u64> + use<>, String> {
