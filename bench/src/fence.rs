@@ -2,8 +2,9 @@
 //! with 1,024, and the latency of a neighbour while another card floods it, policed and not.
 
 use crate::harness::HarnessError;
+use crate::harness::alternate::{PlacementTally, Run, alternate};
 use crate::harness::bars::{self, Quantity};
-use crate::harness::cpu;
+use crate::harness::cpu::{self, Placement};
 use crate::harness::environment::Environment;
 use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
@@ -50,6 +51,9 @@ const COLUMNS: [(&str, &str, usize); 8] = [
     ("passed_mbit", "flood passes Mbit/s", 2),
     ("p99_ratio", "p99 / quiet", 2),
 ];
+
+const P99: usize = 3;
+const P99_RATIO: usize = 7;
 
 type Values = [Option<f64>; COLUMNS.len()];
 
@@ -104,26 +108,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         }
     }
     if wanted(NEIGHBOUR) {
-        let mut runs: [Vec<Values>; FLOODS.len()] = Default::default();
-        for _ in 0..repetitions {
-            progress("a neighbour: how much it can at most");
-            let full = within(&namespace, || neighbour(duration / 3, Flood::Quiet, None))?;
-            let full = full[1].unwrap_or(2.0);
-            let mut quiet = None;
-            for ((peer, flood), runs) in FLOODS.iter().zip(&mut runs) {
-                progress(&format!("{NEIGHBOUR}: {peer}"));
-                let mut values = within(&namespace, || neighbour(duration, *flood, Some(full / 2.0)))?;
-                quiet = quiet.or(values[3]);
-                values[7] = values[3].zip(quiet).map(|(p99, quiet)| p99 / quiet);
-                runs.push(values);
-            }
-        }
-        for ((peer, _), runs) in FLOODS.iter().zip(&runs) {
-            let value =
-                |column: usize| Summary::of(runs.iter().filter_map(|values| values.get(column).copied().flatten()));
-            let values = (0..COLUMNS.len()).map(value).collect();
-            rows.push(Row { case: NEIGHBOUR.to_owned(), peer: (*peer).to_owned(), values, note: String::new() });
-        }
+        let (found, tally) = neighbour_rows(&namespace, repetitions, duration, progress)?;
+        rows.extend(found);
+        environment.placement = tally.to_string();
     }
     if rows.is_empty() {
         return Err(HarnessError::Option(format!("no case's name contains that; try '{COST}' or '{NEIGHBOUR}'")));
@@ -143,6 +130,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             "neighbour: 64-byte datagrams to a card and back by a schedule, at half of what it can; latency from the \
              time a datagram was due"
                 .to_owned(),
+            "p99 / quiet: by the quiet run of the same turn; median of turns. On processors that share a core (near) a \
+             flood takes part of it from its neighbour, whatever the fence does"
+                .to_owned(),
             "flood: another card, 1,000-byte frames to the neighbour's server as fast as can be; its rate counts 24 \
              bytes of overhead a frame, and is taken after the burst"
                 .to_owned(),
@@ -157,6 +147,49 @@ pub fn chart(table: &Table) -> Chart {
         Quantity { title: "A neighbour's latency, 99th percentile, µs", column: "p99_us", cases: "neighbour" },
     ];
     bars::chart(table, &quantities)
+}
+
+/// The neighbour's rows: quiet, policed, free, in turn.
+fn neighbour_rows(
+    namespace: &Namespace,
+    repetitions: usize,
+    duration: Duration,
+    progress: &mut dyn FnMut(&str),
+) -> Result<(Vec<Row>, PlacementTally), HarnessError> {
+    let mut full = 0.0;
+    let mut probe = || cpu::round_trip_ns(0, 1);
+    let mut measure = |peer: usize, _: usize| {
+        if peer == 0 {
+            progress("a neighbour: how much it can at most");
+            full = within(namespace, || neighbour(duration / 3, Flood::Quiet, None))?[1].unwrap_or(2.0);
+        }
+        let (name, flood) = FLOODS.get(peer).copied().unwrap_or(FLOODS[0]);
+        progress(&format!("a neighbour: {name}"));
+        within(namespace, || neighbour(duration, flood, Some(full / 2.0)))
+    };
+    let runs = alternate(FLOODS.len(), repetitions, &mut probe, &mut measure)?;
+    let mut tally = PlacementTally::default();
+    tally.add(&runs);
+    let quiet = runs.first().map(Vec::as_slice).unwrap_or_default();
+    let row = |((peer, _), runs): (&(&str, Flood), &Vec<Run<Values>>)| {
+        let value = |column: usize| match column {
+            // Of the quiet run of the same turn.
+            P99_RATIO => {
+                let p99 = |run: &Run<Values>| run.result.get(P99).copied().flatten();
+                Summary::of(runs.iter().zip(quiet).filter_map(|(run, quiet)| Some(p99(run)? / p99(quiet)?)))
+            }
+            _ => Summary::of(runs.iter().filter_map(|run| run.result.get(column).copied().flatten())),
+        };
+        let far = |run: &&Run<Values>| run.placement == Some(Placement::Far);
+        let far = runs.iter().filter(far).count();
+        Row {
+            case: NEIGHBOUR.to_owned(),
+            peer: (*peer).to_owned(),
+            values: (0..COLUMNS.len()).map(value).collect(),
+            note: format!("{} runs near, {far} far", runs.len() - far),
+        }
+    };
+    Ok((FLOODS.iter().zip(&runs).map(row).collect(), tally))
 }
 
 fn within<T: Send>(namespace: &Namespace, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, HarnessError> {
@@ -226,14 +259,14 @@ fn datagram(
 fn quiet(_: &Event) {}
 
 /// A daemon on a thread of its own, gone when dropped.
-struct Control {
+pub(crate) struct Control {
     directory: PathBuf,
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<Result<Ending, String>>>,
 }
 
 impl Control {
-    fn start() -> Result<Control, String> {
+    pub(crate) fn start() -> Result<Control, String> {
         let directory = std::env::temp_dir().join(format!("qanat-bench-fence-{}", std::process::id()));
         let policy = "[[rule]]\nusers = [\"root\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any\"]\n";
         let policy = Policy { socket: directory.join("control.sock"), ..Policy::parse(policy)? };
@@ -243,8 +276,12 @@ impl Control {
         Ok(Control { directory, stop: Some(stop), thread })
     }
 
+    pub(crate) fn socket(&self) -> PathBuf {
+        self.directory.join("control.sock")
+    }
+
     fn session(&self) -> Result<Session, String> {
-        Session::connect(&self.directory.join("control.sock")).map_err(|error| error.to_string())
+        Session::connect(&self.socket()).map_err(|error| error.to_string())
     }
 }
 

@@ -5,6 +5,7 @@
 pub mod dns;
 pub mod echo;
 pub mod fence;
+pub mod gate;
 pub mod harness;
 pub mod load;
 pub mod machine;

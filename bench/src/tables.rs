@@ -3,6 +3,7 @@
 use crate::dns;
 use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
 use crate::fence;
+use crate::gate;
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::page::Section;
@@ -32,7 +33,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 8] = [
+pub const TABLES: [Entry; 9] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -80,6 +81,13 @@ pub const TABLES: [Entry; 8] = [
         about: "the fence around virtual cards: the gate's cost, a neighbour's latency under a flood (root)",
         run: fence::run,
         chart: fence::chart,
+        missing: None,
+    },
+    Entry {
+        name: "gate",
+        about: "qanat web on a device of its own and on a card of the daemon's (root)",
+        run: gate::run,
+        chart: gate::chart,
         missing: None,
     },
     Entry {

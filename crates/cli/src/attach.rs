@@ -113,6 +113,12 @@ pub struct AttachArguments {
     /// Make the device here, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
+    /// Use this card of yours, made by `qanat vnic create`, with the addresses it has
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["interface", "direct", "also", "mtu"])]
+    pub vnic: Option<u32>,
+    /// Have the daemon give this queue of --interface, without privileges; for those its policy trusts
+    #[arg(long, value_name = "NUMBER", requires = "interface", conflicts_with_all = ["direct", "vnic", "vlan"])]
+    pub queue: Option<u32>,
     /// When to sleep
     #[arg(long, value_enum, default_value_t)]
     pub spin: Spin,
@@ -151,6 +157,12 @@ impl AttachArguments {
         });
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
         options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
+        (options.vnic, options.queue) = (self.vnic, self.queue);
+        if self.vnic.is_some() || self.queue.is_some() {
+            // There is no other way to these.
+            options.control = Some(default_socket());
+            return Attachment::open(&options).map_err(|error| error.to_string());
+        }
         // A daemon that may not be asked is one more reason to do without it, for who can.
         let unreachable = |error: &AttachError| matches!(error, AttachError::Control(ClientError::Unreachable(..)));
         match Attachment::open(&options) {

@@ -67,6 +67,7 @@ enum Table {
     Paths(PathsArguments),
     Breakdown(BreakdownArguments),
     Fence(FenceArguments),
+    Gate(GateArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -148,6 +149,18 @@ struct FenceArguments {
     common: Common,
 }
 
+/// `qanat web` on a device of its own and on a card of the daemon's, in turn, under the same client
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench gate --quick                      under 20 s
+  sudo qanat bench gate                              five pairs of each: three minutes
+  sudo qanat bench gate --filter 'kernel client'     some of its rows")]
+struct GateArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum EchoLink {
     /// Two network namespaces joined by a veth pair
@@ -180,6 +193,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Dns(dns)) => run_one("dns", &dns.common),
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
+        Some(Table::Gate(gate)) => run_one("gate", &gate.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
         Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
         None if arguments.list => {

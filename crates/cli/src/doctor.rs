@@ -3,8 +3,9 @@
 use crate::control::DaemonArguments;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
-use qanat::control::daemon::leftovers;
+use qanat::control::daemon::{is_left_program, leftovers};
 use qanat::control::policy::Policy;
+use qanat::control::protocol::{Provider, VnicStatus};
 use qanat::nic::link::{self, Link};
 use serde_json::json;
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Finding {
 
 /// Looks at everything, fixes what it may, and reports.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let mut findings = vec![kernel(), bpf_setting(), memory_lock(), group()];
+    let mut findings = vec![kernel(), bpf_setting(), bpf_files(), memory_lock(), group()];
     findings.extend(capabilities());
     findings.push(daemon(&arguments.daemon));
     findings.extend(cards(&arguments.daemon));
@@ -139,6 +140,21 @@ fn bpf_setting() -> Finding {
         ]),
         "" => bad(Grade::Note, "whether BPF programs are compiled can't be seen", "run with sudo"),
         _ => good("BPF programs are compiled to machine code"),
+    }
+}
+
+/// A daemon that takes cards back puts this version's programs over the tables of the last; the kernel passes these on by
+/// names in a file system.
+fn bpf_files() -> Finding {
+    let is_there = |line: &str| line.split(' ').nth(1) == Some("/sys/fs/bpf") && line.split(' ').nth(2) == Some("bpf");
+    match read("/proc/mounts").lines().any(is_there) {
+        true => good("BPF file system: mounted"),
+        false => bad(
+            Grade::Note,
+            "BPF file system: not mounted; cards would outlive a daemon's crash, but not its upgrade",
+            "mount -t bpf bpf /sys/fs/bpf",
+        )
+        .fixed_by(&["mount", "-t", "bpf", "bpf", "/sys/fs/bpf"]),
     }
 }
 
@@ -233,28 +249,51 @@ fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
     };
     let status = Session::connect(&arguments.path()).and_then(|session| session.status());
     // Only root is told of all.
-    let known: Option<Vec<String>> = status
-        .ok()
-        .filter(|_| rustix::process::geteuid().is_root())
-        .map(|status| status.vnics.into_iter().map(|vnic| vnic.interface).collect());
-    links.iter().filter(|link| link.name != "lo").map(|link| card(link, known.as_deref())).collect()
+    let known: Option<Known> = status.ok().filter(|_| rustix::process::geteuid().is_root()).map(|status| {
+        let is_queue = |vnic: &&VnicStatus| matches!(vnic.provider, Provider::Queue { .. });
+        Known {
+            nics: status.vnics.iter().filter(is_queue).map(|vnic| vnic.interface.clone()).collect(),
+            cards: status.vnics.iter().filter(|vnic| !is_queue(vnic)).map(|vnic| vnic.interface.clone()).collect(),
+            uplink: status.uplink,
+        }
+    });
+    links.iter().filter(|link| link.name != "lo").map(|link| card(link, known.as_ref())).collect()
 }
 
-fn card(link: &Link, known: Option<&[String]>) -> Finding {
+/// Interfaces the control plane has to do with.
+struct Known {
+    cards: Vec<String>,
+    /// Of which cards have queues.
+    nics: Vec<String>,
+    uplink: Option<String>,
+}
+
+fn card(link: &Link, known: Option<&Known>) -> Finding {
     let name = &link.name;
     let driver = link::driver(name).unwrap_or_else(|_| "no driver".to_owned());
     let is_physical = Path::new(&format!("/sys/class/net/{name}/device")).exists();
-    let ours = known.is_some_and(|known| known.contains(name));
+    let ours = known.and_then(|known| {
+        let uplink = || (known.uplink.as_ref() == Some(name)).then_some("the control plane's uplink");
+        let nic = || known.nics.contains(name).then_some("some of its queues are cards of the control plane");
+        known.cards.contains(name).then_some("a card of the control plane").or_else(uplink).or_else(nic)
+    });
     let mut what = format!("{name}: {driver}, MTU {}, {} queues", link.mtu, link.receive_queues);
     match (link.xdp_program, ours) {
-        (_, true) => good(format!("{what}, a card of the control plane")),
-        (Some(program), false) if name.starts_with("qanat") && known.is_some() => bad(
+        (_, Some(ours)) => good(format!("{what}, {ours}")),
+        // With cards left it is told of with them.
+        (Some(program), None) if known.is_some() && is_left_program(program) => bad(
+            Grade::Note,
+            format!("{what}, XDP program {program} of a control plane that is no more"),
+            format!("ip link set {name} xdp off"),
+        )
+        .fixed_by(&["ip", "link", "set", name, "xdp", "off"]),
+        (Some(program), None) if name.starts_with("qanat") && known.is_some() => bad(
             Grade::Note,
             format!("{what}, XDP program {program}, and no control plane that knows it"),
             format!("if no server uses it: ip link delete {name}"),
         )
         .fixed_by(&["ip", "link", "delete", name]),
-        (Some(program), false) if !name.starts_with("qanat") => bad(
+        (Some(program), None) if !name.starts_with("qanat") => bad(
             Grade::Note,
             format!("{what}, occupied by XDP program {program}"),
             format!("`bpftool prog show id {program}` says whose; `ip link set {name} xdp off` removes it"),

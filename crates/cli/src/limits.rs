@@ -4,7 +4,7 @@ use crate::control::DaemonArguments;
 use crate::status::rate_text;
 use clap::Args;
 
-/// Show what you may have of the control plane: cards, queues, memory, addresses, services
+/// Show what you may have of the control plane: cards, queues, memory, addresses, services, VLANs, providers
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -31,6 +31,12 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     println!("peers      {}", limits.peers.join(", "));
     println!("transmit   {}", rate_text(limits.transmit));
     println!("receive    {}", rate_text(limits.receive));
+    let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+    println!("VLANs      {}", list(&limits.vlans));
+    println!("EtherTypes {}", list(&limits.ethertypes));
+    println!("MACs       {}", list(&limits.macs));
+    println!("reach      {}", list(&limits.reach));
+    println!("providers  {}", list(&limits.providers));
     println!("offloads   {}", limits.offloads.join(", "));
     Ok(())
 }

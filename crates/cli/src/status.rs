@@ -4,7 +4,7 @@ use crate::control::{DaemonArguments, short};
 use crate::live::grouped;
 use clap::Args;
 use qanat::control::filter::Rate;
-use qanat::control::protocol::{Answer, DirectionStatus, Request, Status, VnicStatus};
+use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
 use std::fmt::Write as _;
 
 /// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause
@@ -56,6 +56,9 @@ fn table(status: &Status) -> String {
         grouped(refused),
         grouped(cut_off),
     );
+    if let Some(uplink) = &status.uplink {
+        let _ = writeln!(text, "Uplink {uplink}: cards of its prefixes are on its wire");
+    }
     for vnic in &status.vnics {
         text += &vnic_text(vnic);
     }
@@ -79,17 +82,35 @@ pub fn vnic_text(vnic: &VnicStatus) -> String {
     let mac: Vec<String> = vnic.mac.iter().map(|byte| format!("{byte:02x}")).collect();
     let _ = writeln!(
         text,
-        "  {} {} MTU {} on {}, {} of {} queues open, {} MiB",
+        "  {} {} MTU {} on {}, {} of {} queues open, {} MiB{}",
         addresses.join(" "),
         mac.join(":"),
         vnic.mtu,
         vnic.interface,
         vnic.queues_open,
         vnic.queues,
-        vnic.memory_bytes >> 20
+        vnic.memory_bytes >> 20,
+        place_text(vnic),
     );
     for (name, direction) in [("transmit", &vnic.transmit), ("receive", &vnic.receive)] {
         text += &direction_text(name, direction);
+    }
+    text
+}
+
+/// What is special about where a card is.
+fn place_text(vnic: &VnicStatus) -> String {
+    let mut text = String::new();
+    if let Provider::Queue { first, .. } = vnic.provider {
+        let last = first + vnic.queues.max(1) - 1;
+        let which = if first == last { format!("queue {first}") } else { format!("queues {first} to {last}") };
+        let _ = write!(text, "; the NIC's own {which}: nothing fences or counts what it sends");
+    }
+    if vnic.uplink {
+        text.push_str("; on the uplink's wire");
+    }
+    if vnic.shared {
+        text.push_str("; the address is the kernel's too");
     }
     text
 }

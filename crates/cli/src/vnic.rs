@@ -3,12 +3,18 @@
 use crate::attach::Prefixed;
 use crate::control::DaemonArguments;
 use crate::status::vnic_text;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 use qanat::control::filter::Service;
-use qanat::control::protocol::{Request, VnicWish};
+use qanat::control::protocol::{Provider, Request, VnicWish};
 
 /// Make, delete and list virtual cards
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat vnic create blog --address 10.77.0.20/24 --service tcp/80    then: qanat web ./site --vnic 0
+  qanat vnic create dns --address 10.77.0.53/24 --service udp/53 --queues 3 --priority-queues 1
+  qanat vnic create fast --provider queue --device eth1 --queue 4 --address 192.0.2.7/24 --service tcp/80
+A NIC's own queue has no fence in front of the wire: the policy must name the queue ([[nic]]) and say `trusted = true`.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
@@ -34,9 +40,18 @@ enum Action {
         /// Of these the last so many are high-priority: they receive only what filters give them (`qanat filter --queue`)
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
         priority_queues: u32,
-        /// The address is the kernel's, on the uplink: only the services are the card's
+        /// The address is the kernel's, on the uplink or the device: only the services are the card's
         #[arg(long)]
         shared: bool,
+        /// Where it comes from
+        #[arg(long, value_enum, default_value_t)]
+        provider: ProviderName,
+        /// With `--provider queue`: the NIC
+        #[arg(long, value_name = "INTERFACE", required_if_eq("provider", "queue"))]
+        device: Option<String>,
+        /// With `--provider queue`: the first of its queues that are to be the card's (--queues: how many)
+        #[arg(long, value_name = "NUMBER", required_if_eq("provider", "queue"))]
+        queue: Option<u32>,
         /// Largest packet
         #[arg(long, default_value_t = 1_500)]
         mtu: u32,
@@ -54,13 +69,32 @@ enum Action {
     },
 }
 
+/// Where a card comes from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum ProviderName {
+    /// A virtual device with a fence around it
+    #[default]
+    Veth,
+    /// Queues of a NIC's own, for those the policy trusts
+    Queue,
+    /// An SR-IOV function: not built yet
+    Vf,
+}
+
 /// Does it.
 pub fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.action {
-        Action::Create { name, address, service, queues, priority_queues, shared, mtu } => {
+        Action::Create { name, address, service, queues, priority_queues, shared, mtu, provider, device, queue } => {
             let addresses = address.iter().map(|address| (address.address, address.length)).collect();
-            let services = service;
-            let wish = VnicWish { name, addresses, queues, mtu, services, persistent: true, priority_queues, shared };
+            let (services, persistent) = (service, true);
+            let provider = match (provider, device, queue) {
+                (ProviderName::Veth, None, None) => Provider::Veth,
+                (ProviderName::Queue, Some(interface), Some(first)) => Provider::Queue { interface, first },
+                (ProviderName::Vf, ..) => Provider::Vf,
+                _ => return Err("--device and --queue go with --provider queue".to_owned()),
+            };
+            let wish =
+                VnicWish { name, addresses, queues, mtu, services, persistent, priority_queues, shared, provider };
             let vnic = arguments.daemon.session()?.create_vnic(wish).map_err(|error| error.to_string())?;
             print!("{}", vnic_text(vnic.status()));
             Ok(())

@@ -62,6 +62,7 @@ enum direction { TRANSMIT, RECEIVE, DIRECTIONS };
 #define FLAG_FILTERED 8 // receives what its filters cover; else everything that is IP and untagged
 #define FLAG_UPLINK 16  // may reach, and be reached from, the uplink
 #define FLAG_SHARED 32  // its addresses are the kernel's too: on the wire it goes by the uplink's Ethernet address
+#define FLAG_QUEUE 64   // has queues of a NIC's: nothing but `own_queue` sees its packets
 
 struct vnic {
     __u8 mac[6];       // the application's end
@@ -221,6 +222,13 @@ struct {
     __type(value, __u32);
     __uint(max_entries, VNICS_MAX * QUEUES_MAX);
 } sockets SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH); // a NIC's interface << 32 | queue → VNIC × QUEUES_MAX + queue
+    __type(key, __u64);
+    __type(value, __u32);
+    __uint(max_entries, VNICS_MAX * QUEUES_MAX);
+} nic_queues SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_DEVMAP); // 0 → the uplink

@@ -8,7 +8,7 @@
 // another VNIC or the uplink straight to it. `deliver` sees what is about to reach a VNIC: it drops what is not addressed
 // to it or what no receive filter allows, throttles, counts, and puts the rest into the right queue's ring. `relay` and
 // `deliver_queue` are the two ends of a further queue. `uplink` sees what comes from the wire: what is for a VNIC leaves
-// the kernel's path there.
+// the kernel's path there. `own_queue` sees what comes by a NIC some of whose queues belong to VNICs.
 //
 // Nothing here trusts a byte of a frame.
 #include "read.h"
@@ -202,6 +202,33 @@ static __always_inline enum cause route(const struct vnic *vnic, __u32 slot, con
     return ethernet->h_dest[0] & 1 ? PASSED_TO_KERNEL : DESTINATION_MAC;
 }
 
+// A checksum with six bytes at an even place replaced (RFC 1624).
+static __always_inline __be16 replaced(__be16 checksum, const __u8 *before, const __u8 *after) {
+    const __u16 *old = (const void *)before, *new = (const void *)after;
+    __u32 sum = (__u16)~checksum;
+#pragma unroll
+    for (int i = 0; i < 3; i++)
+        sum += (__u16)~old[i] + new[i];
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return ~sum;
+}
+
+// A solicitation for a neighbour; for duplicates of the kernel's address the kernel looks.
+static __always_inline enum cause disguise_solicitation(const struct packet *packet, struct ethhdr *ethernet, const __u8 *mac, void *end) {
+    struct ipv6hdr *ip = (void *)(ethernet + 1);
+    struct icmp *icmp = (void *)(ip + 1);
+    __u8 *option = (__u8 *)icmp + 24;
+    if (packet->key.vlan != UNTAGGED || (void *)(option + 8) > end || ip->payload_len != bpf_htons(32) || option[0] != 1)
+        return ND_FORGED;
+    struct address source = from_v6(&ip->saddr);
+    if (is_unspecified(&source))
+        return ND_FORGED;
+    icmp->checksum = replaced(icmp->checksum, option + 2, mac);
+    __builtin_memcpy(option + 2, mac, 6);
+    return TO_UPLINK;
+}
+
 // On the wire a shared address is at the uplink's Ethernet address, which the kernel tells to who asks.
 static __always_inline enum cause disguise(__u32 slot, const struct packet *packet, struct ethhdr *ethernet, void *end) {
     __u32 row = 0;
@@ -212,9 +239,16 @@ static __always_inline enum cause disguise(__u32 slot, const struct packet *pack
     if (!packet->is_neighbour)
         return TO_UPLINK;
     struct arp_ipv4 *arp = (void *)(ethernet + 1);
-    if (packet->key.type != ETH_P_ARP || packet->key.vlan != UNTAGGED || packet->is_answer || (void *)(arp + 1) > end)
-        return ARP_FORGED;
-    __builtin_memcpy(arp->sender_mac, uplink->mac, 6);
+    int is_arp = packet->key.type == ETH_P_ARP;
+    if (packet->is_answer)
+        return is_arp ? ARP_FORGED : ND_FORGED;
+    if (is_arp) {
+        if (packet->key.vlan != UNTAGGED || (void *)(arp + 1) > end)
+            return ARP_FORGED;
+        __builtin_memcpy(arp->sender_mac, uplink->mac, 6);
+    } else if (disguise_solicitation(packet, ethernet, uplink->mac, end) != TO_UPLINK) {
+        return ND_FORGED;
+    }
     bpf_map_update_elem(&asked, &packet->key.peer, &slot, BPF_ANY);
     return TO_UPLINK;
 }
@@ -414,6 +448,42 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     return bpf_redirect_map(&ports, slot, XDP_PASS);
 }
 
+// A NIC's queue that is a VNIC's: what is for it there goes to the application, and all else is the kernel's. What the
+// application sends is seen by nobody: it is trusted.
+static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length) {
+    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+    struct packet packet = {};
+    struct vnic none = {};
+    enum cause cause = read(&packet, KERNEL, &none, 0, data, end, length);
+    struct ethhdr *ethernet = data;
+    if ((void *)(ethernet + 1) > end || (cause != PASSED_TO_KERNEL && !is_unfilterable(cause)) || packet.key.protocol == NOT_IP)
+        return XDP_PASS;
+    __u32 *owner = bpf_map_lookup_elem(&owners, &packet.key.local);
+    if (!owner || *owner == KERNEL)
+        return XDP_PASS;
+    __u32 slot = *owner, verdict = 0;
+    struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
+    if (!vnic || !(vnic->flags & FLAG_QUEUE) || (!same_mac(ethernet->h_dest, vnic->mac) && !(ethernet->h_dest[0] & 1)))
+        return XDP_PASS;
+    if (cause == PASSED_TO_KERNEL)
+        cause = accept(slot, vnic, &packet, ethernet, &verdict);
+    else
+        cause = vnic->flags & FLAG_FILTERED ? NO_FILTER : DELIVERED;
+    // Of a shared address the kernel answers for its link, and hears of errors.
+    if (cause != DELIVERED || (vnic->flags & FLAG_SHARED && packet.key.is_link_only))
+        return XDP_PASS;
+    __u64 place = (__u64)context->ingress_ifindex << 32 | context->rx_queue_index;
+    __u32 *row = bpf_map_lookup_elem(&nic_queues, &place);
+    int action = XDP_PASS;
+    if (row && *row / QUEUES_MAX == slot) {
+        cause = police(vnic, RECEIVE, length, DELIVERED);
+        action = cause == DELIVERED ? bpf_redirect_map(&sockets, *row, XDP_PASS) : XDP_DROP;
+    }
+    // By another queue than its own: the NIC has not been told which flows are for which.
+    count(slot, RECEIVE, action == XDP_PASS ? NO_QUEUE : cause, length);
+    return action;
+}
+
 // veth knows packets of several buffers; their headers are in the first.
 SEC("xdp.frags")
 int gate(struct xdp_md *context) {
@@ -438,6 +508,11 @@ int deliver_queue(struct xdp_md *context) {
 SEC("xdp.frags")
 int uplink(struct xdp_md *context) {
     return uplink_frame(context, bpf_xdp_get_buff_len(context));
+}
+
+SEC("xdp.frags")
+int own_queue(struct xdp_md *context) {
+    return own_queue_frame(context, bpf_xdp_get_buff_len(context));
 }
 
 char _license[] SEC("license") = "Apache-2.0";

@@ -2,8 +2,8 @@
 
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::protocol::{
-    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VnicStatus, VnicWish, receive,
-    send,
+    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VERSION, VnicStatus, VnicWish,
+    mismatch, receive, send,
 };
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::{AfXdp, MemoryPlan};
@@ -48,8 +48,9 @@ impl fmt::Display for ClientError {
                 write!(f, "{}: {error}; start the daemon with `sudo qanat up`", path.display())
             }
             ClientError::Refused(why) => write!(f, "the control plane refuses: {why}"),
+            ClientError::Fault(Fault::Version(daemon)) => f.write_str(&mismatch(*daemon, VERSION)),
             ClientError::Fault(fault) => write!(f, "the control plane: {fault}"),
-            ClientError::Unexpected => f.write_str("the control plane's answer is of another version: restart it"),
+            ClientError::Unexpected => f.write_str("the control plane's answer makes no sense: restart it"),
             ClientError::Device(error) => error.fmt(f),
         }
     }
@@ -305,7 +306,8 @@ impl VnicHandle {
         };
         let (metadata_bytes, scatter) = (status.metadata_bytes, status.scatter);
         let handed = HandedQueue { socket, rings, metadata_bytes, scatter, injector };
-        let card = HandedCard { mac: MacAddress(self.status.mac), mtu: self.status.mtu, queue, is_veth: true };
+        let is_veth = self.status.driver == "veth";
+        let card = HandedCard { mac: MacAddress(self.status.mac), mtu: self.status.mtu, queue, is_veth };
         handed.open(memory, card).map_err(ClientError::Device)
     }
 

@@ -35,6 +35,8 @@ pub struct Policy {
     pub metrics: Option<SocketAddr>,
     /// A NIC, the wire of which VNICs may be on.
     pub uplink: Option<UplinkPolicy>,
+    /// NICs whose own queues may be given to whom a rule trusts.
+    pub nic: Vec<NicPolicy>,
     /// Who may have what.
     pub rule: Vec<Rule>,
 }
@@ -49,6 +51,16 @@ pub struct UplinkPolicy {
     pub prefixes: Vec<Addresses>,
     /// Their next hops to elsewhere. None: the kernel's, if it has one there.
     pub gateways: Vec<IpAddr>,
+}
+
+/// A NIC whose own queues may be given away.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NicPolicy {
+    /// Its name.
+    pub interface: String,
+    /// Those queues: first and last. The rest stay the kernel's.
+    pub queues: [u32; 2],
 }
 
 /// What some users may have.
@@ -85,6 +97,8 @@ pub struct Rule {
     pub switch: bool,
     /// On the uplink's wire too, with addresses of its prefixes.
     pub uplink: bool,
+    /// May have queues of NICs: what is sent by one passes no filter, no rate and no count.
+    pub trusted: bool,
     /// Ceiling of one user's VNICs together.
     pub transmit: Rate,
     /// Ceiling of one user's VNICs together.
@@ -108,6 +122,7 @@ impl Default for Policy {
             host: vec![(Ipv4Addr::new(10, 77, 0, 1).into(), 24), (IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, 1]), 64)],
             metrics: None,
             uplink: None,
+            nic: Vec::new(),
             rule: vec![everything],
         }
     }
@@ -131,6 +146,7 @@ impl Default for Rule {
             icmp: true,
             switch: true,
             uplink: false,
+            trusted: false,
             transmit: Rate::UNLIMITED,
             receive: Rate::UNLIMITED,
         }
@@ -169,6 +185,18 @@ impl Policy {
         }
         if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface.is_empty()) {
             return Err("uplink: name the interface, as in interface = \"eth1\"".to_owned());
+        }
+        for NicPolicy { interface, queues: [first, last] } in &policy.nic {
+            if interface.is_empty() || first > last || *last == u32::MAX {
+                return Err(
+                    "nic: name the interface, and its queues from first to last, as in interface = \"eth1\" and \
+                            queues = [4, 7]"
+                        .to_owned(),
+                );
+            }
+            if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface == *interface) {
+                return Err(format!("nic {interface}: it is the uplink; it can't be both"));
+            }
         }
         if policy.host.is_empty() {
             return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());
@@ -255,6 +283,20 @@ impl Rule {
         Ok(())
     }
 
+    /// Whether queues of a NIC may be had.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub fn check_trusted(&self) -> Result<(), String> {
+        match self.trusted {
+            true => Ok(()),
+            false => Err(format!(
+                "rule \"{}\" does not allow a NIC's own queue, which nothing would fence: it needs `trusted = true`",
+                self.name
+            )),
+        }
+    }
+
     /// Whether a count stays within the rule.
     ///
     /// # Errors
@@ -334,6 +376,8 @@ mod tests {
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),
             ("[[rule]]\ntransmit = { bits = 1 }", "bits"),
+            ("[[nic]]\ninterface = \"eth1\"\nqueues = [3, 2]", "from first to last"),
+            ("[uplink]\ninterface = \"eth1\"\n[[nic]]\ninterface = \"eth1\"\nqueues = [1, 2]", "uplink"),
         ] {
             let error = Policy::parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

@@ -16,8 +16,9 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Version of this protocol. A daemon answers requests of its own version only.
-pub const VERSION: u16 = 1;
+/// Version of this protocol: 2 since filters are ranges and masks, and cards have providers. A daemon answers requests of
+/// its own version only; others it tells so, in their version, which is all that versions have in common.
+pub const VERSION: u16 = 2;
 /// Bytes of a message at most.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer at most: a status of many VNICs is long.
@@ -174,9 +175,41 @@ pub struct VnicWish {
     /// Of its queues the last so many are high-priority: they receive nothing but what filters give them.
     #[serde(default)]
     pub priority_queues: u32,
-    /// Its addresses are the kernel's, on the uplink: it has its services of them, and the kernel the rest.
+    /// Its addresses are the kernel's, on the uplink or the NIC: it has its services of them, and the kernel the rest.
     #[serde(default)]
     pub shared: bool,
+    /// Where it comes from.
+    #[serde(default)]
+    pub provider: Provider,
+}
+
+/// Where a VNIC comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Provider {
+    /// A virtual device, fenced in both directions.
+    #[default]
+    Veth,
+    /// Queues of a NIC's own: nothing sees what it sends, so it is for those the policy trusts.
+    Queue {
+        /// The NIC.
+        interface: String,
+        /// The first of its queues.
+        first: u32,
+    },
+    /// An SR-IOV function: not built.
+    Vf,
+}
+
+impl Provider {
+    /// Its name in listings and policies.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Provider::Veth => "veth",
+            Provider::Queue { .. } => "queue",
+            Provider::Vf => "vf",
+        }
+    }
 }
 
 /// A filter and the queue that receives what it covers.
@@ -310,6 +343,12 @@ pub struct VnicStatus {
     pub priority_queues: u32,
     /// May reach, and be reached from, the uplink.
     pub uplink: bool,
+    /// Where it comes from.
+    pub provider: Provider,
+    /// What drives the device its frames come from: with `veth` their checksums may be partial.
+    pub driver: String,
+    /// Its addresses are the kernel's too.
+    pub shared: bool,
     /// What it sends.
     pub transmit: DirectionStatus,
     /// What it receives.
@@ -329,6 +368,8 @@ pub struct Status {
     pub vnics: Vec<VnicStatus>,
     /// Requests served, refused, and peers cut off.
     pub requests: [u64; 3],
+    /// The uplink's interface.
+    pub uplink: Option<String>,
 }
 
 /// What a user may have, and has.
@@ -354,6 +395,16 @@ pub struct Limits {
     pub transmit: Rate,
     /// Ceiling of all VNICs together.
     pub receive: Rate,
+    /// VLANs that filters may name.
+    pub vlans: Vec<String>,
+    /// EtherTypes that they may name.
+    pub ethertypes: Vec<String>,
+    /// Ethernet addresses of peers, or of next hops.
+    pub macs: Vec<String>,
+    /// ICMP echo and errors, the machine's other cards, the uplink's wire.
+    pub reach: Vec<String>,
+    /// Where cards may come from; of a NIC's queues those that are free.
+    pub providers: Vec<String>,
     /// What the cards offer.
     pub offloads: Vec<String>,
 }
@@ -367,6 +418,8 @@ pub enum Fault {
     Closed,
     /// The other side does not keep to the protocol.
     Broken(String),
+    /// The other side speaks this version of it.
+    Version(u16),
     /// What the system says.
     System(std::io::Error),
 }
@@ -377,9 +430,21 @@ impl std::fmt::Display for Fault {
             Fault::Empty => f.write_str("no message"),
             Fault::Closed => f.write_str("closed by the other side"),
             Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
+            Fault::Version(told) => write!(f, "version {told} of the control protocol, not {VERSION}"),
             Fault::System(error) => error.fmt(f),
         }
     }
+}
+
+/// What is wrong if daemon and program speak different versions, and the remedy. Cards are not affected: they go on.
+pub fn mismatch(daemon: u16, program: u16) -> String {
+    let remedy = match daemon < program {
+        true => {
+            "restart the daemon with the program's version of qanat: `systemctl reload qanatd`, or HUP; cards go on"
+        }
+        false => "start the program anew with the daemon's version of qanat",
+    };
+    format!("the daemon speaks version {daemon} of the control protocol, the program {program}: {remedy}")
 }
 
 /// Sends one message. Never blocks if the socket does not.
@@ -387,7 +452,20 @@ impl std::fmt::Display for Fault {
 /// # Errors
 /// [`Fault`].
 pub fn send<T: Serialize>(socket: BorrowedFd<'_>, body: T, descriptors: &[BorrowedFd<'_>]) -> Result<(), Fault> {
-    let text = serde_json::to_vec(&Envelope { version: VERSION, body }).map_err(|e| Fault::Broken(e.to_string()))?;
+    send_in(VERSION, socket, body, descriptors)
+}
+
+/// As [`send`], to one who speaks another version.
+///
+/// # Errors
+/// [`Fault`].
+pub fn send_in<T: Serialize>(
+    version: u16,
+    socket: BorrowedFd<'_>,
+    body: T,
+    descriptors: &[BorrowedFd<'_>],
+) -> Result<(), Fault> {
+    let text = serde_json::to_vec(&Envelope { version, body }).map_err(|e| Fault::Broken(e.to_string()))?;
     if text.len() > ANSWER_BYTES_MAX {
         return Err(Fault::Broken(format!("{} bytes in one message", text.len())));
     }
@@ -410,10 +488,16 @@ pub fn send<T: Serialize>(socket: BorrowedFd<'_>, body: T, descriptors: &[Borrow
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<(T, Vec<OwnedFd>), Fault> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let received = recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC);
+    let received = loop {
+        match recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC) {
+            // A process stopped and continued while it waits.
+            Err(Errno::INTR) => {}
+            other => break other,
+        }
+    };
     let received = match received {
         Ok(received) => received,
-        Err(Errno::AGAIN | Errno::INTR) => return Err(Fault::Empty),
+        Err(Errno::AGAIN) => return Err(Fault::Empty),
         Err(Errno::CONNRESET | Errno::NOTCONN) => return Err(Fault::Closed),
         Err(error) => return Err(Fault::System(error.into())),
     };
@@ -443,10 +527,7 @@ pub fn understand<T: DeserializeOwned>(text: &[u8]) -> Result<T, Fault> {
     let envelope: Envelope<serde_json::Value> =
         serde_json::from_slice(text).map_err(|error| Fault::Broken(error.to_string()))?;
     if envelope.version != VERSION {
-        let told = envelope.version;
-        return Err(Fault::Broken(format!(
-            "version {told}; this side speaks {VERSION}: use matching versions of qanat"
-        )));
+        return Err(Fault::Version(envelope.version));
     }
     let body = serde_json::from_value(envelope.body).map_err(|error| Fault::Broken(error.to_string()))?;
     Ok(body)

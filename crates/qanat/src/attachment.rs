@@ -9,7 +9,7 @@
 
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::{Addresses, Ports, Service};
-use qanat_control::protocol::VnicWish;
+use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
@@ -138,6 +138,10 @@ pub struct AttachOptions {
     pub duplicate_address_detection: Option<DuplicateAddressDetection>,
     /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
     pub control: Option<PathBuf>,
+    /// With a daemon: use this VNIC of the same user, which is there already, with its addresses.
+    pub vnic: Option<u32>,
+    /// With a daemon: the first queue of the interface that is to be had from it.
+    pub queue: Option<u32>,
 }
 
 impl AttachOptions {
@@ -159,6 +163,8 @@ impl AttachOptions {
             router_advertisements: RouterAdvertisements::default(),
             duplicate_address_detection: None,
             control: None,
+            vnic: None,
+            queue: None,
         }
     }
 }
@@ -212,7 +218,7 @@ impl Attachment {
             mode: options.mode,
             ..AttachConfig::default()
         };
-        if let Some(name) = &options.interface {
+        if let Some(name) = options.interface.as_ref().filter(|_| options.queue.is_none()) {
             let (kernel, gateway) = kernel_view(name, options);
             // As the kernel would go, unless told otherwise.
             if config.gateways.is_empty() {
@@ -296,14 +302,32 @@ impl Attachment {
         }
         let name = std::env::args().take(2).skip(1).collect::<String>();
         let (queues, mtu) = (options.queues, options.mtu);
-        let wish = VnicWish { name, addresses, queues, mtu, services, ..VnicWish::default() };
-        let vnic = Session::connect(socket)?.create_vnic(wish)?;
+        let mut wish = VnicWish { name, addresses, queues, mtu, services, ..VnicWish::default() };
+        if let (Some(interface), Some(first)) = (&options.interface, options.queue) {
+            let (kernel, _) = kernel_view(interface, options);
+            wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);
+            wish.provider = Provider::Queue { interface: interface.clone(), first };
+        }
+        let session = Session::connect(socket)?;
+        let vnic = match options.vnic {
+            Some(number) => session.open_vnic(number)?,
+            None => session.create_vnic(wish)?,
+        };
         let status = vnic.status();
+        if options.vnic.is_some() {
+            config.addresses.clone_from(&status.addresses);
+        }
+        if status.provider != Provider::Veth && options.duplicate_address_detection.is_none() {
+            // Somebody else may be on that link.
+            config.duplicate_address_detection = DuplicateAddressDetection::On;
+        }
+        config.shared_address = status.shared;
         if config.gateways.is_empty() {
             config.gateways.clone_from(&status.gateways);
         }
         let (interface, mtu) = (status.interface.clone(), status.mtu);
-        Ok(Attachment { device: Device::Handed(vnic), config, interface, driver: "veth".to_owned(), mtu })
+        let driver = status.driver.clone();
+        Ok(Attachment { device: Device::Handed(vnic), config, interface, driver, mtu })
     }
 
     /// Attaches a client to the interface that leads to `target`, beside the kernel, with addresses of its own:

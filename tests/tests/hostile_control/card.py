@@ -14,6 +14,7 @@ AF_XDP = 44
 PAGES = {"receive": 0, "transmit": 0x80000000, "fill": 0x100000000, "completion": 0x180000000}
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 2, 4
 FRAME = 2048
+VERSION = 2  # of the protocol
 CONTROL_GROUP = 65534
 
 
@@ -34,7 +35,7 @@ def as_user(user, work):
 
 def ask(endpoint, body, descriptors=(), raw=None):
     """Asks one thing; returns the answer and the descriptors beside it."""
-    text = raw if raw is not None else json.dumps({"version": 1, "body": body}).encode()
+    text = raw if raw is not None else json.dumps({"version": VERSION, "body": body}).encode()
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
     try:
         endpoint.sendmsg([text], rights)

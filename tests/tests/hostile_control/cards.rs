@@ -51,10 +51,15 @@ impl Control {
 
     /// Starts a daemon where the last one was.
     pub fn resume(&mut self) {
+        self.try_resume().expect("the daemon starts");
+    }
+
+    pub fn try_resume(&mut self) -> Result<(), String> {
         let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-        let mut daemon = Daemon::start(self.policy.clone(), stopped.into(), quiet).expect("the daemon starts");
+        let mut daemon = Daemon::start(self.policy.clone(), stopped.into(), quiet)?;
         self.stop = Some(stop);
         self.thread = Some(std::thread::spawn(move || daemon.run()));
+        Ok(())
     }
 
     /// One with a rule that lets everybody have anything of 10.77.0.0/24.

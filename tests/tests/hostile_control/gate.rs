@@ -373,7 +373,7 @@ fn flags_are_kept() {
         let by_kernel = [&HOST_MAC, &to_victim[6..]].concat();
         assert_eq!(fence.gate(&by_kernel), (true, "not_switched".to_owned()), "not by way of the kernel either");
         // What is not connected is nobody's.
-        fence.tables.disconnect(ATTACKER, LOOPBACK, LOOPBACK, &[]);
+        fence.tables.disconnect(ATTACKER, Some((LOOPBACK, LOOPBACK)), &[]);
         let verdict = fence.tables.judge(ATTACKER, Direction::Transmit, &echo, 1).expect("a test run");
         assert!(verdict.dropped && verdict.cause.is_empty());
     });

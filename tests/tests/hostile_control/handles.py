@@ -9,7 +9,7 @@ import sys
 import time
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import FRAME, Card, Queue, Refused, Session, ask, memory_file, wish
+from card import VERSION, FRAME, Card, Queue, Refused, Session, ask, memory_file, wish
 
 
 def by_number(name, request):
@@ -260,7 +260,7 @@ def dies_at(stage):
         try:
             session = Session(PATH, ATTACKER)
             reach("connected")
-            session.socket.send(json.dumps({"version": 1, "body": {"create-vnic": wish(60)}}).encode())
+            session.socket.send(json.dumps({"version": VERSION, "body": {"create-vnic": wish(60)}}).encode())
             reach("asked")
             data, beside, _, _ = socket.recv_fds(session.socket, 1 << 16, 4)
             card = Card(json.loads(data)["body"], beside)
@@ -277,7 +277,7 @@ def dies_at(stage):
             reach("rings unmapped")
             queue.socket.close()
             reach("socket closed")
-            session.socket.send(json.dumps({"version": 1, "body": {"delete-vnic": {"vnic": card.number}}}).encode())
+            session.socket.send(json.dumps({"version": VERSION, "body": {"delete-vnic": {"vnic": card.number}}}).encode())
             reach("deleting")
             os.close(file)
         finally:

@@ -6,6 +6,7 @@ mod attacks;
 mod cards;
 mod frames;
 mod gate;
+mod nic;
 mod policing;
 mod protocol;
 mod running;

@@ -44,29 +44,30 @@ fn say(socket: &OwnedFd, bytes: &[u8], descriptors: usize) -> String {
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
-const STATUS: &[u8] = br#"{"version":1,"body":"status"}"#;
+const STATUS: &[u8] = br#"{"version":2,"body":"status"}"#;
 
 #[test]
 fn nonsense_is_cut_off() {
     scenario(|| {
         let control = Control::generous();
         assert!(say(&raw(&control), STATUS, 0).contains("uptime_s"), "the positive control");
-        let deep = [b"{\"version\":1,\"body\":".as_slice(), &vec![b'['; 20_000]].concat();
+        let deep = [b"{\"version\":2,\"body\":".as_slice(), &vec![b'['; 20_000]].concat();
         let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
         let padded = [STATUS, &vec![b' '; MESSAGE_BYTES_MAX]].concat();
-        let nonsense: [(&str, &[u8], usize); 15] = [
+        let nonsense: [(&str, &[u8], usize); 16] = [
             ("zeros", &[0; 64], 0),
             ("all ones", &[0xff; 64], 0),
-            ("not UTF-8", b"{\"version\":1,\"body\":\"\xff\xfe\"}", 0),
+            ("not UTF-8", b"{\"version\":2,\"body\":\"\xff\xfe\"}", 0),
             ("half a message", &STATUS[..STATUS.len() / 2], 0),
             ("two messages", &[STATUS, STATUS].concat(), 0),
             ("no version", b"{\"body\":\"status\"}", 0),
             ("version 0", b"{\"version\":0,\"body\":\"status\"}", 0),
-            ("version 2", b"{\"version\":2,\"body\":\"status\"}", 0),
+            ("version 1", b"{\"version\":1,\"body\":\"status\"}", 0),
+            ("version 3", b"{\"version\":3,\"body\":\"status\"}", 0),
             ("a version beyond numbers", b"{\"version\":99999999999999999999,\"body\":\"status\"}", 0),
-            ("an unknown request", b"{\"version\":1,\"body\":\"format-disk\"}", 0),
-            ("an unknown field", b"{\"version\":1,\"body\":{\"delete-vnic\":{\"vnic\":0,\"all\":true}}}", 0),
-            ("a negative number", b"{\"version\":1,\"body\":{\"delete-vnic\":{\"vnic\":-1}}}", 0),
+            ("an unknown request", b"{\"version\":2,\"body\":\"format-disk\"}", 0),
+            ("an unknown field", b"{\"version\":2,\"body\":{\"delete-vnic\":{\"vnic\":0,\"all\":true}}}", 0),
+            ("a negative number", b"{\"version\":2,\"body\":{\"delete-vnic\":{\"vnic\":-1}}}", 0),
             ("very deep", &deep, 0),
             ("too long", &long, 0),
             ("a request with too long a tail", &padded, 0),
@@ -87,6 +88,38 @@ fn nonsense_is_cut_off() {
         }
         eventually("descriptors sent along are closed", Duration::from_secs(5), || descriptors() <= before);
         assert!(control.vnics().is_empty());
+    });
+}
+
+#[test]
+fn other_versions_are_told_the_remedy() {
+    scenario(|| {
+        let control = Control::generous();
+        for (version, remedy) in [(1, "start the program anew"), (3, "restart the daemon")] {
+            let answer = say(&raw(&control), format!("{{\"version\":{version},\"body\":\"status\"}}").as_bytes(), 0);
+            // In its own version, or it would understand nothing.
+            let words = [
+                format!("{{\"version\":{version},\"body\":{{\"refused\":"),
+                format!("daemon speaks version 2 of the control protocol, the program {version}"),
+                remedy.to_owned(),
+            ];
+            assert!(words.iter().all(|word| answer.contains(word)), "{version}: {answer}");
+        }
+        // And our client by daemons of other versions, whatever they answer.
+        for (version, remedy) in [(1, "restart the daemon"), (3, "start the program anew")] {
+            let path = control.socket.with_file_name(format!("{version}.sock"));
+            let flags = SocketFlags::CLOEXEC;
+            let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+            rustix::net::bind(&listener, &SocketAddrUnix::new(&path).expect("an address")).expect("bound");
+            rustix::net::listen(&listener, 1).expect("listening");
+            let session = Session::connect(&path).expect("a session");
+            let theirs = rustix::net::accept(&listener).expect("a connection");
+            let text = format!("{{\"version\":{version},\"body\":{{\"whatever\":[1,2]}}}}");
+            rustix::net::send(&theirs, text.as_bytes(), SendFlags::empty()).expect("sent");
+            let error = session.status().expect_err("no status").to_string();
+            let words = [format!("daemon speaks version {version}"), "the program 2".to_owned(), remedy.to_owned()];
+            assert!(words.iter().all(|word| error.contains(word)), "{version}: {error}");
+        }
     });
 }
 

@@ -194,6 +194,60 @@ fn handles_outlive_their_daemon() {
     });
 }
 
+/// Notes of an older version are read; of one that can't be, cards are neither taken nor touched.
+#[test]
+fn cards_of_another_version_are_left_alone() {
+    scenario(|| {
+        let mut control = Control::generous();
+        let before = links();
+        let (vnic, mut queue) = card(&control, 2, &["udp/7"]);
+        let (other, mut seen) = card(&control, 3, &[]);
+        let packet = Ipv4 { destination: [10, 77, 0, 3], ..Ipv4::own(17) }.with(&udp(7, 9));
+        let frame = ethernet(other.status().mac, vnic.status().mac, 0x0800, &packet);
+        let mut passes = |when: &str| {
+            send(&mut queue, std::slice::from_ref(&frame));
+            assert_eq!(arrivals(&mut seen).len(), 1, "{when}");
+        };
+        control.crash();
+        let state = control.socket.with_extension("state");
+        let change = |name: &str, change: &dyn Fn(&mut serde_json::Value)| {
+            let path = state.join(name);
+            let mut notes = serde_json::from_slice(&std::fs::read(&path).expect("notes")).expect("JSON");
+            change(&mut notes);
+            std::fs::write(path, notes.to_string()).expect("written");
+        };
+        for version in [0, 99] {
+            change("fence.json", &|notes| notes["version"] = version.into());
+            let error = control.try_resume().expect_err("not its cards");
+            let words = ["2 cards", &format!("version {version}"), "1 to 2", "qanat down"];
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+            passes("they go on");
+            let left = leftovers(&control.socket).expect("what is left");
+            assert!(left.len() == 2 && left.iter().all(|card| card.in_use), "{left:?}");
+        }
+        // Version 1 knew no providers.
+        change("fence.json", &|notes| notes["version"] = 1.into());
+        for name in ["vnic-0.json", "vnic-1.json"] {
+            change(name, &|notes| drop(notes["wish"].as_object_mut().expect("a wish").remove("provider")));
+        }
+        control.resume();
+        passes("taken back");
+        // Programs of another text: this version's are put in their place, over the same tables.
+        control.crash();
+        change("fence.json", &|notes| notes["fence"] = 1.into());
+        control.resume();
+        passes("under new programs");
+        vnic.set_rate(Direction::Transmit, Rate { packets_per_s: 9, ..Rate::UNLIMITED }).expect("the handle is good");
+        // Whatever wrote of them, `qanat down` ends them.
+        control.crash();
+        change("fence.json", &|notes| notes["version"] = 99.into());
+        change("vnic-0.json", &|notes| *notes = serde_json::json!({"devices": "otherwise"}));
+        qanat::control::daemon::clear(&control.socket);
+        eventually("nothing is left", Duration::from_secs(2), || links() == before);
+        control.resume();
+    });
+}
+
 #[test]
 fn ceilings_are_taken_back() {
     scenario(|| {

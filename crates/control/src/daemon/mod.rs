@@ -6,6 +6,7 @@ mod charges;
 mod handles;
 mod log;
 mod metrics;
+mod nic;
 mod queues;
 pub mod rows;
 mod serve;
@@ -19,11 +20,11 @@ mod uplink;
 mod vnic;
 
 pub use log::Event;
-pub use takeover::{Leftover, clear, leftovers};
+pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Policy;
-use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, receive, send};
+use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, VERSION, mismatch, receive, send, send_in};
 use charges::Charges;
 use handles::Orphan;
 use qanat_nic::link::Namespace;
@@ -159,11 +160,12 @@ impl Daemon {
             None => None,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
+        let spares = Spares::start([ground.tables.gate(), ground.tables.deliver()]);
         let mut daemon = Daemon {
             policy,
             tables: ground.tables,
             charges: ground.charges,
-            spares: Spares::start(),
+            spares,
             state,
             dirty: BTreeSet::new(),
             dirty_filters: BTreeSet::new(),
@@ -315,6 +317,12 @@ impl Daemon {
                     Ok((request, beside)) => self.answer(token, role, peer, request, &beside),
                     Err(Fault::Empty) => {}
                     Err(Fault::Closed) => self.close(token),
+                    Err(Fault::Version(told)) => {
+                        let why = mismatch(VERSION, told);
+                        // In words it understands: this answer has been the same in every version.
+                        let _ = send_in(told, endpoint.fd.as_fd(), Answer::Refused(why.clone()), &[]);
+                        self.end_peer(token, &why);
+                    }
                     Err(fault) => self.cut_off(token, &fault.to_string()),
                 }
             }
@@ -399,11 +407,18 @@ impl Daemon {
     }
 
     fn cut_off(&mut self, token: u64, why: &str) {
+        if let Some(endpoint) = self.endpoints.get(&token) {
+            let _ = send(endpoint.fd.as_fd(), Answer::Refused(why.to_owned()), &[]);
+        }
+        self.end_peer(token, why);
+    }
+
+    /// Ends a peer that has been told why.
+    fn end_peer(&mut self, token: u64, why: &str) {
         self.requests[2] += 1;
         if let Some(endpoint) = self.endpoints.get(&token) {
             let vnic = if let Role::Vnic(slot) = endpoint.role { Some(slot) } else { None };
             (self.log)(&Event { vnic, ..Event::new("peer", "cut-off", why).by(endpoint.peer) });
-            let _ = send(endpoint.fd.as_fd(), Answer::Refused(why.to_owned()), &[]);
         }
         self.close(token);
     }
@@ -415,7 +430,9 @@ impl Daemon {
         (self.log)(&Event { who: Some((who.user, who.group, who.process)), ..event.under(Some(&vnic.rule.name)) });
         self.dirty.insert(slot);
         let user = vnic.user;
+        let provider = vnic.wish.provider.clone();
         vnic.remove(&mut self.tables, &self.ends);
+        self.release_nic(&provider);
         self.forget_way(slot);
         // An address that was shared is all the kernel's again.
         if let Err(error) = self.own_kernels() {
@@ -459,6 +476,7 @@ impl Daemon {
             sessions: sessions as u32,
             vnics: visible.map(|vnic| vnic.status(&self.tables)).collect(),
             requests: self.requests,
+            uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
         }
     }
 

@@ -24,6 +24,9 @@ impl Vnic {
     /// Whether what a filter covers can be received by `queue`.
     pub(super) fn check_queue(&self, direction: Direction, queue: Option<u32>) -> Result<(), String> {
         match queue {
+            Some(_) if self.is_nics() => {
+                Err("which of a NIC's queues a packet comes by is the NIC's affair: see `ethtool -N`".to_owned())
+            }
             Some(_) if direction == Direction::Transmit => {
                 Err("what is sent has no queue: name one with a receive filter only".to_owned())
             }
@@ -92,7 +95,7 @@ impl Vnic {
             };
             (1..self.wish.queues.min(QUEUES_MAX)).flat_map(find).collect()
         };
-        if self.wish.queues <= 1 { Vec::new() } else { ends.within(find).unwrap_or_default() }
+        if self.wish.queues <= 1 || self.is_nics() { Vec::new() } else { ends.within(find).unwrap_or_default() }
     }
 
     /// Removes them.

@@ -1,10 +1,10 @@
 //! What each request does, and who may ask it.
 
-use super::vnic::{ADDRESSES_MAX, Site, Vnic};
+use super::vnic::{ADDRESSES_MAX, Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::policy::Rule;
-use crate::protocol::{Answer, Limits, QueueStatus, QueueWish, Request, Steered, VnicWish};
+use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicWish};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 
@@ -129,6 +129,7 @@ impl Daemon {
         }
         let free = |slot: &u32| !self.vnics.contains_key(slot);
         let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
+        let nic = self.wanted_nic(&wish, &rule)?;
         let owner = self.owner_number(peer.user, [rule.transmit, rule.receive])?;
         let host = &self.policy.host;
         let mut site = Site {
@@ -140,10 +141,16 @@ impl Daemon {
             state: &self.state,
             uplink: self.uplink.as_ref(),
         };
-        let made = Vnic::make(&mut site, slot, wish, rule, owner, (peer.user, peer.process));
+        let maker = Maker { rule, owner, user: peer.user, process: peer.process };
+        let provider = wish.provider.clone();
+        let made = match nic {
+            Some(nic) => Vnic::of_nic(&mut site, slot, wish, nic, maker),
+            None => Vnic::make(&mut site, slot, wish, maker),
+        };
         let vnic = match made {
             Ok(vnic) => vnic,
             Err(error) => {
+                self.release_nic(&provider);
                 self.owners.retain(|_, owner| owner.vnics > 0);
                 return Err(error);
             }
@@ -291,6 +298,21 @@ impl Daemon {
             peers: rule.peers.iter().map(ToString::to_string).collect(),
             transmit: rule.transmit,
             receive: rule.receive,
+            vlans: rule.vlans.iter().map(ToString::to_string).collect(),
+            ethertypes: rule.ethertypes.iter().map(ToString::to_string).collect(),
+            macs: rule.macs.iter().map(ToString::to_string).collect(),
+            reach: [
+                (rule.icmp, "ICMP"),
+                (rule.switch, "other cards"),
+                (rule.uplink && self.uplink.is_some(), "the uplink's wire"),
+            ]
+            .into_iter()
+            .filter_map(|(allowed, name)| allowed.then(|| name.to_owned()))
+            .collect(),
+            providers: [Provider::Veth.name().to_owned()]
+                .into_iter()
+                .chain(rule.trusted.then(|| self.free_nic_queues()).into_iter().flatten())
+                .collect(),
             offloads: vec!["transmit checksum".to_owned(), "scatter-gather above MTU 1774".to_owned()],
             rule: rule.name,
         })

@@ -8,7 +8,7 @@ use super::steering::Assignment;
 use super::tables::VnicRow;
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Rule;
-use crate::protocol::{Steered, VnicWish};
+use crate::protocol::{Provider, Steered, VnicWish};
 use qanat_nic::link::Link;
 use rustix::fs::Mode;
 use serde::de::DeserializeOwned;
@@ -18,8 +18,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Of these files. Another one's are not read.
-const VERSION: u32 = 1;
+/// Of these files.
+const VERSION: u32 = 2;
 const FENCE: &str = "fence.json";
 /// Where the VNICs' namespace is mounted.
 const ENDS: &str = "ends";
@@ -95,6 +95,13 @@ pub(super) struct VnicState {
     pub(super) handles: Vec<HandleState>,
 }
 
+impl VnicState {
+    /// Whether it has queues of a NIC's: that is nobody's to delete.
+    pub(super) fn is_nics(&self) -> bool {
+        matches!(self.wish.provider, Provider::Queue { .. })
+    }
+}
+
 /// A filter that has a handle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct FilterState {
@@ -127,6 +134,9 @@ pub(super) struct StateDirectory {
 }
 
 impl StateDirectory {
+    /// Of files that are read. What older ones do not say has a default; where that can't be, the range begins later.
+    pub(super) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
+
     /// The one that belongs to a control socket: `control.sock` has `control.state`.
     pub(super) fn of(socket: &Path) -> StateDirectory {
         StateDirectory { path: socket.with_extension("state") }
@@ -172,11 +182,33 @@ impl StateDirectory {
         self.remove_file(&format!("charge-{row}.json"));
     }
 
+    /// The version of what a daemon left that this one can't read: of one much older, or newer.
+    pub(super) fn foreign_version(&self) -> Option<u32> {
+        // Of any version.
+        let fence: serde_json::Value = self.read_file(&self.path.join(FENCE))?;
+        let is_now = fence.get("boot").and_then(|value| value.as_str()) == Some(boot().as_str());
+        let version = fence.get("version")?.as_u64()?.try_into().ok()?;
+        (is_now && !Self::VERSIONS.contains(&version)).then_some(version)
+    }
+
+    /// Names and interfaces of cards, as far as they can be made out in what any version left.
+    pub(super) fn foreign_cards(&self) -> Vec<(String, String)> {
+        let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX);
+        let files = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("vnic-"));
+        let text = |card: &serde_json::Value, path: &str| card.pointer(path)?.as_str().map(str::to_owned);
+        let read = |entry: std::fs::DirEntry| {
+            let card: serde_json::Value = self.read_file(&entry.path())?;
+            let unknown = || "?".to_owned();
+            Some((text(&card, "/wish/name").unwrap_or_else(unknown), text(&card, "/host/name").unwrap_or_else(unknown)))
+        };
+        files.filter_map(read).collect()
+    }
+
     /// What an earlier daemon of this machine's run left; `None`: nothing, or nothing that means anything now. A file that
     /// can't be understood is left out: what it was about is removed as something nobody knows.
     pub(super) fn read(&self) -> Option<Kept> {
         let fence: FenceState = self.read_file(&self.path.join(FENCE))?;
-        if fence.version != VERSION || fence.boot != boot() {
+        if !Self::VERSIONS.contains(&fence.version) || fence.boot != boot() {
             return None;
         }
         let mut kept = Kept { fence, vnics: Vec::new(), filters: Vec::new(), charges: Vec::new() };
@@ -249,7 +281,15 @@ mod tests {
         assert_eq!((kept.fence.fence, kept.fence.namespace), (7, 9));
         assert_eq!((kept.vnics.len(), kept.charges.len(), kept.charges[0].bytes), (0, 1, 6));
         state.remove_charge(4);
-        assert!(state.read().unwrap().charges.is_empty());
+        assert!(state.read().unwrap().charges.is_empty() && state.foreign_version().is_none());
+        // Of versions this one reads, and does not.
+        let fence = state.path().join(FENCE);
+        for (version, is_foreign) in [(0, true), (1, false), (VERSION, false), (VERSION + 1, true)] {
+            let text = serde_json::json!({"version": version, "boot": boot(), "fence": 7, "namespace": 9, "more": 1});
+            std::fs::write(&fence, text.to_string()).unwrap();
+            assert_eq!(state.foreign_version(), is_foreign.then_some(version));
+            assert_eq!(state.read().is_none(), is_foreign);
+        }
         state.clear();
         assert!(!state.path().exists());
         let _ = std::fs::remove_dir(directory);

@@ -159,7 +159,13 @@ impl Daemon {
     /// Tells the fence the kernel's own addresses: what is for them is for the kernel, whoever else is on the wire.
     pub(super) fn own_kernels(&mut self) -> Result<(), String> {
         let uplink = self.uplink.iter().flat_map(|uplink| &uplink.addresses).map(|(address, _)| *address);
-        let addresses: Vec<IpAddr> = self.policy.host.iter().map(|(address, _)| *address).chain(uplink).collect();
+        // One that a VNIC shares is its, as far as the fence is concerned, and the rest of it passes.
+        let is_shared = |address: &IpAddr| {
+            let has = |vnic: &Vnic| vnic.wish.shared && vnic.wish.addresses.iter().any(|(own, _)| own == address);
+            self.vnics.values().any(has)
+        };
+        let own = self.policy.host.iter().map(|(address, _)| *address).chain(uplink);
+        let addresses: Vec<IpAddr> = own.filter(|address| !is_shared(address)).collect();
         addresses.into_iter().try_for_each(|address| self.tables.own(tables::KERNEL, address))
     }
 }

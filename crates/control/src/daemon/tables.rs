@@ -69,12 +69,16 @@ pub const FLAG_FILTERED: u32 = 8;
 pub const FLAG_UPLINK: u32 = 16;
 /// Its addresses are the kernel's too: on the wire it goes by the uplink's Ethernet address.
 pub const FLAG_SHARED: u32 = 32;
+/// Has queues of a NIC's.
+pub const FLAG_QUEUE: u32 = 64;
 /// Owner of the kernel's own addresses.
 pub const KERNEL: u32 = u32::MAX;
 
 const XDP_DROP: u32 = 1;
-/// Programs that not every VNIC needs: a further queue's two, and the uplink's.
-const OTHERS: [&str; 3] = ["relay", "deliver_queue", "uplink"];
+/// Programs that not every VNIC needs: a further queue's two, the uplink's, and that of NICs whose queues are VNICs'.
+const OTHERS: [&str; 4] = ["relay", "deliver_queue", "uplink", OWN_QUEUE];
+/// The program of NICs some of whose queues belong to VNICs.
+pub const OWN_QUEUE: &str = "own_queue";
 /// Of the ranges of filters in a VNIC's row.
 const FILTERS_OFFSET: usize = 16;
 
@@ -103,6 +107,8 @@ pub struct Tables {
     counters: PerCpuArray<MapData, [u64; 2]>,
     ports: DevMap<MapData>,
     inlets: DevMap<MapData>,
+    /// `None`: taken back from a daemon of whose NICs none was in use.
+    nic_queues: Option<HashMap<MapData, u64, u32>>,
     uplinks: DevMap<MapData>,
     uplink_row: Array<MapData, [u8; 8]>,
     sockets: XskMap<MapData>,
@@ -146,21 +152,20 @@ impl Tables {
         Ok(Tables { object: Some(object), others, ..tables })
     }
 
-    /// Takes back the programs with these numbers, `gate` and `deliver`, and their tables, which run since an earlier
-    /// daemon's time. Rows of filters named by `rows` are in use.
+    /// Takes back programs that run since an earlier daemon's time, by number and name, and their tables. Rows of filters
+    /// named by `rows` are in use.
     ///
     /// # Errors
     /// They are gone.
-    pub fn take_back(programs: [u32; 2], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
-        let [gate, deliver] = programs;
-        let (gate, mut maps) = programs_maps(gate, "gate")?;
-        let (deliver, more) = programs_maps(deliver, "deliver")?;
-        maps.extend(more);
-        let others = maps.get("vnics").map(siblings).transpose()?.unwrap_or_default();
+    pub fn take_back(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+        let (mut found, mut maps) = running(programs)?;
+        let mut main = |name: &str| found.remove(name).ok_or_else(|| ended(name));
+        let (gate, deliver) = (main("gate")?, main("deliver")?);
+        let others = found;
         let take = |name: &str| {
             let data = maps.remove(name).ok_or_else(|| format!("take back the fence: its table {name} is gone"))?;
             Ok(match name {
-                "gates" | "ends" | "owners" | "cards" => Map::HashMap(data),
+                "gates" | "ends" | "owners" | "cards" | "nic_queues" => Map::HashMap(data),
                 "counters" => Map::PerCpuArray(data),
                 "ports" | "inlets" | "uplinks" => Map::DevMap(data),
                 "sockets" => Map::XskMap(data),
@@ -178,10 +183,8 @@ impl Tables {
     ///
     /// # Errors
     /// The tables are gone, or of another shape.
-    pub fn upgrade(programs: [u32; 2], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
-        let [gate, deliver] = programs;
-        let (_, mut maps) = programs_maps(gate, "gate")?;
-        maps.extend(programs_maps(deliver, "deliver")?.1);
+    pub fn upgrade(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+        let (_, maps) = running(programs)?;
         let shape = |info: &MapInfo| (info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
         // Shapes by what this version would make.
         let fresh = EbpfLoader::new().load(OBJECT).map_err(|error| explain("load the gate", &error))?;
@@ -238,6 +241,7 @@ impl Tables {
         let is_stale = |entry: &([u8; 16], u32)| known.get(&entry.0) != Some(&entry.1);
         let stale: Vec<[u8; 16]> = self.owners.iter().flatten().filter(is_stale).map(|(address, _)| address).collect();
         stale.iter().for_each(|address| drop(self.owners.remove(address)));
+        self.forget_nic_queues(|row| !slots.contains(&(row / QUEUES_MAX)));
         for slot in (0..VNICS_MAX).filter(|slot| !slots.contains(slot)) {
             for queue in 0..QUEUES_MAX {
                 let _ = self.sockets.unset(slot * QUEUES_MAX + queue);
@@ -265,6 +269,7 @@ impl Tables {
             counters: open(take("counters")?)?,
             ports: open(take("ports")?)?,
             inlets: open(take("inlets")?)?,
+            nic_queues: take("nic_queues").ok().map(open).transpose()?,
             uplinks: open(take("uplinks")?)?,
             uplink_row: open(take("uplink_row")?)?,
             sockets: open(take("sockets")?)?,
@@ -301,8 +306,7 @@ impl Tables {
     /// # Errors
     /// It ended with an earlier daemon, as no device had it.
     pub fn other(&self, name: &str) -> Result<BorrowedFd<'_>, String> {
-        let remedy = || format!("the program {name} ended with an earlier daemon: `qanat down`, then up again");
-        self.others.get(name).map(AsFd::as_fd).ok_or_else(remedy)
+        self.others.get(name).map(AsFd::as_fd).ok_or_else(|| ended(name))
     }
 
     /// The program of the VNICs' ends.
@@ -374,6 +378,16 @@ impl Tables {
         }
     }
 
+    /// Makes queue `queue` of the NIC with this interface a VNIC's.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn own_nic_queue(&mut self, interface: u32, queue: u32, row: u32) -> Result<(), String> {
+        let place = u64::from(interface) << 32 | u64::from(queue);
+        let queues = self.nic_queues.as_mut().ok_or_else(|| ended(OWN_QUEUE))?;
+        queues.insert(place, row, 0).map_err(|error| explain("give a NIC's queue", &error))
+    }
+
     /// Names the uplink, in its namespace.
     ///
     /// # Errors
@@ -393,20 +407,30 @@ impl Tables {
         self.cards.insert(mac_key(mac), slot, 0).map_err(|error| explain("name a card", &error))
     }
 
-    /// Forgets a VNIC: what its ends still see is dropped.
-    pub fn disconnect(&mut self, slot: u32, host_index: u32, end_index: u32, addresses: &[IpAddr]) {
+    /// Forgets a VNIC: what its ends still see is dropped. `devices`: their interfaces, if they are its own.
+    pub fn disconnect(&mut self, slot: u32, devices: Option<(u32, u32)>, addresses: &[IpAddr]) {
         // What is not there needs no removing; the devices are gone with their ports.
-        let _ = self.gates.remove(&host_index);
-        let _ = self.ends.remove(&end_index);
+        if let Some((host, end)) = devices {
+            let _ = self.gates.remove(&host);
+            let _ = self.ends.remove(&end);
+        }
         for address in addresses {
             let _ = self.owners.remove(&key(*address));
         }
         let cards: Vec<u64> = self.cards.iter().flatten().filter(|(_, of)| *of == slot).map(|(mac, _)| mac).collect();
         cards.iter().for_each(|mac| drop(self.cards.remove(mac)));
+        self.forget_nic_queues(|row| row / QUEUES_MAX == slot);
         for queue in 0..QUEUES_MAX {
             let _ = self.sockets.unset(slot * QUEUES_MAX + queue);
         }
         let _ = self.vnics.set(slot, VnicRow::default().encode(), 0);
+    }
+
+    fn forget_nic_queues(&mut self, is_stale: impl Fn(u32) -> bool) {
+        let Some(queues) = &mut self.nic_queues else { return };
+        let stale = queues.iter().flatten().filter(|(_, row)| is_stale(*row)).map(|(place, _)| place);
+        let stale: Vec<u64> = stale.collect();
+        stale.iter().for_each(|place| drop(queues.remove(place)));
     }
 
     /// Gives an address to a VNIC.
@@ -534,28 +558,45 @@ fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {
 
 fn data(map: &Map) -> Option<&MapData> {
     match map {
-        Map::Array(data) | Map::HashMap(data) | Map::PerCpuArray(data) | Map::DevMap(data) | Map::XskMap(data) => {
-            Some(data)
-        }
+        Map::Array(data)
+        | Map::HashMap(data)
+        | Map::LruHashMap(data)
+        | Map::PerCpuArray(data)
+        | Map::DevMap(data)
+        | Map::XskMap(data) => Some(data),
         _ => None,
     }
 }
 
-/// Those of [`OTHERS`] that run over the table of VNICs `vnics`.
-fn siblings(vnics: &MapData) -> Result<BTreeMap<&'static str, ProgramFd>, String> {
+/// Programs by name, and tables.
+type Running = (BTreeMap<&'static str, ProgramFd>, BTreeMap<String, MapData>);
+
+/// The programs over the table of VNICs that `programs` (number and name) have, and all tables of theirs.
+fn running(programs: &[(u32, &str)]) -> Result<Running, String> {
     let what = "take back the fence";
+    let mut maps = BTreeMap::new();
+    for (id, name) in programs {
+        maps.extend(programs_maps(*id, name)?.1);
+    }
+    let vnics = maps.get("vnics").ok_or("take back the fence: its table vnics is gone")?;
     let table = vnics.info().map_err(|error| explain(what, &error))?.id();
     let mut found = BTreeMap::new();
     for info in loaded_programs().flatten() {
-        let name = OTHERS.iter().find(|name| info.name_as_str() == Some(name));
+        let name = ["gate", "deliver"].iter().chain(&OTHERS).find(|name| info.name_as_str() == Some(name));
         let is_ours = || info.map_ids().ok().flatten().is_some_and(|ids| ids.contains(&table));
         if let Some(name) = name
             && is_ours()
         {
-            found.insert(*name, info.fd().map_err(|error| explain(what, &error))?);
+            let (program, more) = programs_maps(info.id(), name)?;
+            maps.extend(more);
+            found.insert(*name, program);
         }
     }
-    Ok(found)
+    Ok((found, maps))
+}
+
+fn ended(name: &str) -> String {
+    format!("the program {name} ended with an earlier daemon: `qanat down`, then up again")
 }
 
 /// Whether program `id` is called `name`.

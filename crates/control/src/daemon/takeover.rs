@@ -7,8 +7,9 @@
 use super::charges::Charges;
 use super::handles::{Orphan, open_sockets};
 use super::log::Event;
+use super::nic;
 use super::state::{Kept, StateDirectory, VnicState, digest};
-use super::tables::{self, Tables, say};
+use super::tables::{self, OWN_QUEUE, Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, FilterObject, Owner, Role, store};
 use qanat_nic::link::{self, Link, Namespace};
@@ -39,6 +40,18 @@ pub(super) struct Ground {
 /// What is missing, and the remedy.
 pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
     let Some(kept) = state.read() else {
+        let cards = state.foreign_cards().len();
+        if let Some(version) = state.foreign_version()
+            && cards > 0
+        {
+            return Err(format!(
+                "{}: {cards} cards of a daemon whose notes are of version {version}; this one reads {} to {}. They go on: \
+                 start that version again, or end them with `qanat down`",
+                state.path().display(),
+                StateDirectory::VERSIONS.start(),
+                StateDirectory::VERSIONS.end(),
+            ));
+        }
         state.clear();
         return break_ground(state, String::new());
     };
@@ -80,10 +93,10 @@ fn take_back(state: &StateDirectory, kept: Kept, is_upgrade: bool) -> Result<Gro
     let programs = attached(&kept, &ends).ok_or("no card of it is left")?;
     let slots = || kept.vnics.iter().map(|vnic| vnic.slot).filter(|slot| *slot < tables::VNICS_MAX);
     // New programs over the old tables, even if they are the same: those no device has at the moment are gone.
-    let (tables, is_new) = match Tables::upgrade(programs, slots()) {
+    let (tables, is_new) = match Tables::upgrade(&programs, slots()) {
         Ok(tables) => (tables, true),
         // It needs a mounted bpffs. The old ones serve as well.
-        Err(_) if !is_upgrade => (Tables::take_back(programs, slots())?, false),
+        Err(_) if !is_upgrade => (Tables::take_back(&programs, slots())?, false),
         Err(why) => return Err(why),
     };
     let holder = ends.within(|| link::link_by_index(LOOPBACK)).and_then(|link| link).ok().and_then(|l| l.xdp_program);
@@ -96,13 +109,17 @@ fn take_back(state: &StateDirectory, kept: Kept, is_upgrade: bool) -> Result<Gro
     Ok(ground)
 }
 
-/// The programs of a card that is left: `gate` and `deliver`. What devices say is right even if an earlier daemon was
-/// killed while it replaced them.
-fn attached(kept: &Kept, ends: &Namespace) -> Option<[u32; 2]> {
+/// Programs of cards that are left, number and name. What devices say is right even if an earlier daemon was killed while it
+/// replaced them.
+fn attached(kept: &Kept, ends: &Namespace) -> Option<Vec<(u32, &'static str)>> {
     let of_vnic = |vnic: &VnicState| {
+        let host = host_of(vnic)?.xdp_program?;
+        if vnic.is_nics() {
+            return tables::is_called(host, OWN_QUEUE).then(|| vec![(host, OWN_QUEUE)]);
+        }
         let index = vnic.end.index;
         let end = ends.within(|| link::link_by_index(index)).and_then(|link| link).ok()?;
-        Some([host_of(vnic)?.xdp_program?, end.xdp_program?])
+        Some(vec![(host, "gate"), (end.xdp_program?, "deliver")])
     };
     kept.vnics.iter().find_map(of_vnic)
 }
@@ -179,13 +196,16 @@ impl Daemon {
         let name = state.wish.name.clone();
         let handles = state.handles.len() as u32;
         let host = link::link_by_index(state.host.index).map_err(|error| say("find its device", error))?;
-        let end_index = state.end.index;
-        let end = self.ends.within(|| link::link_by_index(end_index)).and_then(|found| found);
+        let (end_index, is_nics) = (state.end.index, state.is_nics());
+        let find = || link::link_by_index(end_index);
+        let end = if is_nics { find() } else { self.ends.within(find).and_then(|found| found) };
         let end = end.map_err(|error| say("find its device", error))?;
         if slot >= tables::VNICS_MAX || !state.host.is(&host) || !state.end.is(&end) {
             return Err("its device is another's".to_owned());
         }
-        if is_new {
+        if is_nics {
+            nic::attach(&self.tables, &end)?;
+        } else if is_new {
             let (gate, deliver) = (self.tables.gate(), self.tables.deliver());
             link::set_xdp(host.index, gate).map_err(|error| say("attach the gate", error))?;
             let attached = self.ends.within(|| link::set_xdp(end_index, deliver)).and_then(|done| done);
@@ -205,19 +225,11 @@ impl Daemon {
 
     /// Removes devices and rows that were being made or unmade when the earlier daemon ended.
     fn remove_unknown(&mut self) {
-        let hosts: BTreeSet<u32> = self.vnics.values().map(|vnic| vnic.host.index).collect();
-        let further = self.vnics.values().flat_map(|vnic| vnic.further_devices(&self.ends));
-        let ends: BTreeSet<u32> = self.vnics.values().map(|vnic| vnic.end.index).chain(further).collect();
-        let known = ends.clone();
-        let unknown = move || -> io::Result<()> {
-            let links = link::links()?;
-            for link in links.iter().filter(|link| link.index != LOOPBACK && !known.contains(&link.index)) {
-                // With the one end goes the other.
-                let _ = link::delete(link.index);
-            }
-            Ok(())
-        };
-        let _ = self.ends.within(unknown);
+        let veths = || self.vnics.values().filter(|vnic| !vnic.is_nics());
+        let hosts: BTreeSet<u32> = veths().map(|vnic| vnic.host.index).collect();
+        let further = veths().flat_map(|vnic| vnic.further_devices(&self.ends));
+        let ends: BTreeSet<u32> = veths().map(|vnic| vnic.end.index).chain(further).collect();
+        let _ = self.ends.within(|| remove_all_but(&ends));
         let addresses = self.vnics.values().flat_map(|vnic| {
             let slot = vnic.slot;
             vnic.wish.addresses.iter().map(move |(address, _)| (*address, slot))
@@ -226,6 +238,15 @@ impl Daemon {
         let slots = self.vnics.keys().copied().collect();
         self.tables.retain(&hosts, &ends, &addresses, &slots);
     }
+}
+
+/// Removes devices of the cards' namespace, which the calling thread is in.
+fn remove_all_but(known: &BTreeSet<u32>) -> io::Result<()> {
+    for link in link::links()?.iter().filter(|link| link.index != LOOPBACK && !known.contains(&link.index)) {
+        // With the one end goes the other.
+        let _ = link::delete(link.index);
+    }
+    Ok(())
 }
 
 /// A card of a daemon that is no more.
@@ -239,6 +260,12 @@ pub struct Leftover {
     pub in_use: bool,
 }
 
+/// Whether an XDP program on a network interface is of the control plane's: of an uplink, or of cards' queues. If no
+/// daemon knows the interface, it is left over. Only root can tell.
+pub fn is_left_program(program: u32) -> bool {
+    ["uplink", OWN_QUEUE].iter().any(|name| tables::is_called(program, name))
+}
+
 fn host_of(vnic: &VnicState) -> Option<Link> {
     link::link_by_index(vnic.host.index).ok().filter(|link| vnic.host.is(link))
 }
@@ -249,6 +276,11 @@ pub fn leftovers(socket: &Path) -> Option<Vec<Leftover>> {
     let state = StateDirectory::of(socket);
     if !state.path().exists() {
         return None;
+    }
+    if state.foreign_version().is_some() {
+        // Who holds them is told in a way only their daemon knows.
+        let cards = state.foreign_cards().into_iter();
+        return Some(cards.map(|(name, interface)| Leftover { name, interface, in_use: true }).collect());
     }
     let open = open_sockets();
     let kept = state.read().map(|kept| kept.vnics).unwrap_or_default();
@@ -266,10 +298,16 @@ pub fn clear(socket: &Path) {
 }
 
 fn remove_leftovers(state: &StateDirectory) {
+    if let Ok(ends) = Namespace::open(state.ends()) {
+        // Whatever version wrote of them.
+        let _ = ends.within(|| remove_all_but(&BTreeSet::new()));
+    }
     for vnic in state.read().map(|kept| kept.vnics).unwrap_or_default() {
-        if let Some(link) = host_of(&vnic) {
+        match host_of(&vnic) {
+            Some(link) if vnic.is_nics() => nic::release_left(link.index),
             // Gone meanwhile: just as well.
-            let _ = link::delete(link.index);
+            Some(link) => drop(link::delete(link.index)),
+            None => {}
         }
     }
     state.clear();

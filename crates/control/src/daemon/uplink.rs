@@ -104,8 +104,8 @@ pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Re
             rule.name
         ));
     };
-    if !addresses().all(|address| address.is_ipv4() && uplink.is_kernels(address)) {
-        return Err("a shared address is an IPv4 address of the kernel's on the uplink".to_owned());
+    if !addresses().all(|address| uplink.is_kernels(address)) {
+        return Err("a shared address is an address of the kernel's on the uplink".to_owned());
     }
     let all = |service: &crate::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
     if wish.services.is_empty() || wish.services.iter().any(all) {
@@ -114,7 +114,8 @@ pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Re
     Ok(FLAG_UPLINK | FLAG_SHARED)
 }
 
-fn default_gateways(index: u32) -> Vec<IpAddr> {
+/// The kernel's next hops to elsewhere through an interface.
+pub(super) fn default_gateways(index: u32) -> Vec<IpAddr> {
     // Addresses off every local prefix ask for the default route; nothing is sent there (RFC 5737, RFC 3849).
     let elsewhere = [Ipv4Addr::new(203, 0, 113, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
     let found = elsewhere.into_iter().filter_map(|address| link::route_to(address).ok());

@@ -1,6 +1,7 @@
 //! One VNIC: its veth device, its rows in the tables, its queues.
 
 use super::charges::Charges;
+use super::nic;
 use super::queues;
 use super::spare::Spares;
 use super::state::{HandleState, LinkState, StateDirectory, VnicState};
@@ -9,7 +10,7 @@ use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, Tables, 
 use super::uplink::{self, Uplink};
 use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
-use crate::protocol::{DirectionStatus, QueueWish, Steered, VnicStatus, VnicWish};
+use crate::protocol::{DirectionStatus, Provider, QueueWish, Steered, VnicStatus, VnicWish};
 use qanat_nic::MemoryPlan;
 use qanat_nic::af_xdp::{HandedQueue, Outlet, hand_over_through};
 use qanat_nic::link::{self, Feature, Link, Namespace};
@@ -61,8 +62,36 @@ pub(super) struct Vnic {
     pub(super) handles: u32,
 }
 
+/// For whom a VNIC is made, and by which rule.
+pub(super) struct Maker {
+    pub(super) rule: Rule,
+    /// The number of the user's ceiling.
+    pub(super) owner: Option<u32>,
+    pub(super) user: u32,
+    pub(super) process: i32,
+}
+
+impl Maker {
+    /// The rows of limits in one direction.
+    pub(super) fn limits(&self, slot: u32, direction: Direction) -> [u32; 2] {
+        let ceiling = self.owner.map_or(0, |owner| Tables::owner_limit(owner, direction));
+        [Tables::vnic_limit(slot, direction), ceiling]
+    }
+}
+
+/// Its devices, and what the programs know of it.
+pub(super) struct Frame {
+    pub(super) host: Link,
+    pub(super) end: Link,
+    pub(super) gateways: Vec<IpAddr>,
+    pub(super) row: VnicRow,
+}
+
 /// Makes a card's addresses and devices known to the programs.
 fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+    if matches!(wish.provider, Provider::Queue { .. }) {
+        return nic::enter(tables, slot, wish, end);
+    }
     for (address, _) in &wish.addresses {
         tables.own(slot, *address)?;
     }
@@ -73,41 +102,32 @@ fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Lin
 
 impl Vnic {
     /// Makes the device, fenced from its first packet on: until its row says otherwise everything is dropped.
-    pub(super) fn make(
-        site: &mut Site<'_>,
-        slot: u32,
-        wish: VnicWish,
-        rule: Rule,
-        owner: Option<u32>,
-        peer: (u32, i32),
-    ) -> Result<Vnic, String> {
-        let mut wish = wish;
+    pub(super) fn make(site: &mut Site<'_>, slot: u32, mut wish: VnicWish, maker: Maker) -> Result<Vnic, String> {
         wish.queues = wish.queues.max(1);
         wish.mtu = if wish.mtu == 0 { 1_500 } else { wish.mtu };
         if !MTU.contains(&wish.mtu) {
             return Err(format!("MTU {}: must be from {} to {}", wish.mtu, MTU.start(), MTU.end()));
         }
         let end_name = format!("vnic{slot}");
-        let host = make_veth(&end_name, site.ends, wish.mtu, 1)?;
+        let host = make_veth(slot, &end_name, site.ends, wish.mtu)?;
         let host_index = host.index;
-        let made = Vnic::set_up(site, slot, wish, rule, owner, peer, host, &end_name);
+        let made = Vnic::set_up(site, slot, wish, maker, host, &end_name);
         if made.is_err() {
             let _ = link::delete(host_index);
         }
         made
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the second half of `make`")]
+    /// The second half of `make`.
     fn set_up(
         site: &mut Site<'_>,
         slot: u32,
         wish: VnicWish,
-        rule: Rule,
-        owner: Option<u32>,
-        (user, process): (u32, i32),
+        maker: Maker,
         host: Link,
         end_name: &str,
     ) -> Result<Vnic, String> {
+        let rule = &maker.rule;
         let tables = &mut *site.tables;
         link::set_xdp(host.index, tables.gate()).map_err(|error| say("attach the gate", error))?;
         // What passes the gate goes up in as few pieces as may be: up to half as much again for the kernel's clients.
@@ -123,7 +143,7 @@ impl Vnic {
         });
         let end = end.and_then(|result| result).map_err(|error| say("set up the VNIC's end", error))?;
         link::set_up(host.index).map_err(|error| say("set up the kernel's end", error))?;
-        let mut flags = uplink::flags(site.uplink, &rule, &wish)?;
+        let mut flags = uplink::flags(site.uplink, rule, &wish)?;
         let wire = site.uplink.filter(|_| flags & FLAG_UPLINK != 0);
         let gateways = match wire {
             // The kernel has the address itself.
@@ -135,10 +155,7 @@ impl Vnic {
             }
             None => address_host(&host, &wish.addresses, site.host)?,
         };
-        let limits = |direction| {
-            let ceiling = owner.map_or(0, |owner| Tables::owner_limit(owner, direction));
-            [Tables::vnic_limit(slot, direction), ceiling]
-        };
+        let limits = |direction| maker.limits(slot, direction);
         flags |= if rule.icmp { FLAG_ICMP } else { 0 };
         flags |= if rule.switch { FLAG_SWITCH } else { 0 };
         let row = VnicRow {
@@ -155,9 +172,18 @@ impl Vnic {
         }
         tables.set_vnic(slot, &row)?;
         enter(tables, slot, &wish, &host, &end)?;
+        let mut vnic = Vnic::assemble(slot, wish, maker, Frame { host, end, gateways, row });
+        vnic.write_filters(tables)?;
+        Ok(vnic)
+    }
+
+    /// A new one of its parts.
+    pub(super) fn assemble(slot: u32, wish: VnicWish, maker: Maker, frame: Frame) -> Vnic {
         let own = |service: &Service| Steered { filter: Filter::service(*service), queue: None };
         let services = wish.services.iter().map(own).collect();
-        let mut vnic = Vnic {
+        let Maker { rule, user, process, .. } = maker;
+        let Frame { host, end, gateways, row } = frame;
+        Vnic {
             slot,
             wish,
             user,
@@ -172,9 +198,7 @@ impl Vnic {
             rates: [Rate::UNLIMITED; 2],
             queues: BTreeMap::new(),
             handles: 0,
-        };
-        vnic.write_filters(tables)?;
-        Ok(vnic)
+        }
     }
 
     /// One that an earlier daemon made; its devices are what they were.
@@ -230,12 +254,15 @@ impl Vnic {
     pub(super) fn remove(mut self, tables: &mut Tables, ends: &Namespace) {
         self.remove_queues(tables, ends);
         let addresses: Vec<IpAddr> = self.wish.addresses.iter().map(|(address, _)| *address).collect();
-        tables.disconnect(self.slot, self.host.index, self.end.index, &addresses);
+        let devices = (!self.is_nics()).then_some((self.host.index, self.end.index));
+        tables.disconnect(self.slot, devices, &addresses);
         for range in std::mem::take(&mut self.row.filters) {
             tables.free_filters(range);
         }
-        // Gone already if somebody else removed it.
-        let _ = link::delete(self.host.index);
+        if let Some((host, _)) = devices {
+            // Gone already if somebody else removed it.
+            let _ = link::delete(host);
+        }
     }
 
     /// Writes the filters as they are now; packets are judged by the old ones or by the new ones, never by none.
@@ -298,12 +325,18 @@ impl Vnic {
             ));
         }
         check_memory_file(file, length)?;
-        let injector = site.spares.take();
-        let device = self.queue_device(site.tables, site.ends, queue)?;
-        // Frames of a further queue, or to the wire, are redirected: nobody would finish their checksums.
-        let transmit_checksum = queue == 0 && self.row.flags & FLAG_UPLINK == 0;
-        let outlet = Outlet { index: self.end.index, transmit_checksum };
-        let handed = hand_over_through(&device, site.ends, 0, file.as_fd(), plan, injector, outlet);
+        let handed = if self.is_nics() {
+            let here = Namespace::current().map_err(|error| say("look at the own namespace", error))?;
+            let outlet = Outlet { index: self.end.index, transmit_checksum: true };
+            hand_over_through(&self.end, &here, self.nic_queue(queue), file.as_fd(), plan, None, outlet)
+        } else {
+            let injector = site.spares.take();
+            let device = self.queue_device(site.tables, site.ends, queue)?;
+            // Frames of a further queue, or to the wire, are redirected: nobody would finish their checksums.
+            let transmit_checksum = queue == 0 && self.row.flags & FLAG_UPLINK == 0;
+            let outlet = Outlet { index: self.end.index, transmit_checksum };
+            hand_over_through(&device, site.ends, 0, file.as_fd(), plan, injector, outlet)
+        };
         let handed = handed.map_err(|error| error.to_string())?;
         site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;
         site.tables.set_socket(self.slot, queue, handed.socket.as_fd())?;
@@ -345,20 +378,24 @@ impl Vnic {
             persistent: self.wish.persistent,
             priority_queues: self.wish.priority_queues,
             uplink: self.row.flags & FLAG_UPLINK != 0,
+            provider: self.wish.provider.clone(),
+            driver: match self.is_nics() {
+                true => link::driver(&self.end.name).unwrap_or_default(),
+                false => "veth".to_owned(),
+            },
+            shared: self.wish.shared,
             transmit: direction(Direction::Transmit),
             receive: direction(Direction::Receive),
         }
     }
 }
 
-/// A device whose one end is here, under the first free name, and whose other end is called `end_name`.
-fn make_veth(end_name: &str, ends: &Namespace, mtu: u32, queues: u32) -> Result<Link, String> {
-    for number in 0..NAMES_MAX {
+/// A device whose one end is here, under the first free name from the VNIC's number on, and whose other end is called
+/// `end_name`.
+fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Link, String> {
+    for number in slot..slot + NAMES_MAX {
         let name = format!("qanat{number}");
-        if link::link(&name).is_ok() {
-            continue;
-        }
-        match link::make_veth(&name, end_name, ends, mtu, queues) {
+        match link::make_veth(&name, end_name, ends, mtu, 1) {
             Ok(()) => return link::link(&name).map_err(|error| say("find the veth device", error)),
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(say("make a veth device", error)),
