@@ -53,20 +53,28 @@ struct Case {
     is_quick: bool,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 7] = [
     Case { name: "10,000 names, 512 at once", names: NAMES, client: Client::Own(WINDOW), is_quick: true },
     Case { name: "10,000 names, 64 at once", names: NAMES, client: Client::Own(64), is_quick: false },
     Case { name: "10,000 names, kxdpgun 500,000/s", names: NAMES, client: Client::Gun(500_000), is_quick: false },
     Case { name: "10,000 names, kxdpgun 1,000,000/s", names: NAMES, client: Client::Gun(1_000_000), is_quick: true },
     Case { name: "10,000 names, one at a time", names: NAMES, client: Client::Own(1), is_quick: true },
     Case { name: "1,000,000 names, 512 at once", names: NAMES_MANY, client: Client::Own(WINDOW), is_quick: false },
+    Case { name: BY_BATCH, names: NAMES, client: Client::Own(WINDOW), is_quick: false },
 ];
+
+/// What taking packets one by one costs.
+const BY_BATCH: &str = "10,000 names, 512 at once, by packets taken from the device at once";
+const BATCHES: [u16; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The echo first, the best peer second: the others are compared with them.
 const PEERS: [Peer; 5] = [Peer::Echo, Peer::KnotXdp, Peer::Knot, Peer::Nsd, Peer::Qanat];
 
 impl Case {
     fn peers(&self) -> Vec<Peer> {
+        if self.name == BY_BATCH {
+            return std::iter::once(Peer::Echo).chain(BATCHES.map(Peer::QanatBatch)).collect();
+        }
         // kxdpgun takes no question for an answer.
         let there = |peer: &Peer| *peer != Peer::Echo || matches!(self.client, Client::Own(_));
         PEERS.into_iter().filter(there).collect()
@@ -275,7 +283,7 @@ fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings:
         medians.map(|rate| rate.median).reduce(f64::max)
     };
     let floor = of(|peer| peer == Peer::Echo);
-    let best = of(|peer| !matches!(peer, Peer::Echo | Peer::Qanat));
+    let best = of(|peer| !matches!(peer, Peer::Echo | Peer::Qanat | Peer::QanatBatch(_)));
     let both = [SERVER_CPU, CLIENT_CPU];
     peers
         .iter()
@@ -283,7 +291,7 @@ fn case_rows(case: &Case, peers: &[Peer], runs: &[Vec<Run<Measured>>], warnings:
         .zip(&rates)
         .map(|((peer, runs), rate)| Row {
             case: case.name.to_owned(),
-            peer: peer.name().to_owned(),
+            peer: peer.name(),
             values: vec![
                 *rate,
                 scaled(*rate, floor),

@@ -24,6 +24,8 @@ pub enum Peer {
     Echo,
     /// `qanat dns`.
     Qanat,
+    /// The same, taking so many packets from the device at once at most.
+    QanatBatch(u16),
     /// Knot, its UDP over AF_XDP.
     KnotXdp,
     /// Knot on sockets.
@@ -34,20 +36,21 @@ pub enum Peer {
 
 impl Peer {
     /// For people.
-    pub fn name(self) -> &'static str {
+    pub fn name(self) -> String {
         match self {
-            Peer::Echo => "raw echo (driver)",
-            Peer::Qanat => "qanat dns",
-            Peer::KnotXdp => "Knot, XDP",
-            Peer::Knot => "Knot, sockets",
-            Peer::Nsd => "NSD",
+            Peer::Echo => "raw echo (driver)".to_owned(),
+            Peer::Qanat => "qanat dns".to_owned(),
+            Peer::QanatBatch(count) => format!("qanat dns, batch {count}"),
+            Peer::KnotXdp => "Knot, XDP".to_owned(),
+            Peer::Knot => "Knot, sockets".to_owned(),
+            Peer::Nsd => "NSD".to_owned(),
         }
     }
 
     /// Its address.
     pub fn address(self) -> SocketAddr {
         let address = match self {
-            Peer::Echo | Peer::Qanat => SERVER_OWN,
+            Peer::Echo | Peer::Qanat | Peer::QanatBatch(_) => SERVER_OWN,
             Peer::KnotXdp | Peer::Knot | Peer::Nsd => SERVER_KERNEL,
         };
         SocketAddr::new(IpAddr::V4(address), PORT)
@@ -128,11 +131,16 @@ impl Server {
         let own = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
         let served = format!("{APEX}={}", zone.master().display());
         let port = PORT.to_string();
+        let batch = match peer {
+            Peer::QanatBatch(count) => count.to_string(),
+            _ => String::new(),
+        };
         let on_veth = ["--direct", "--interface", topology.server_interface(), "--address", &own, "--spin", "always"];
         let (path, arguments): (PathBuf, Vec<String>) = match peer {
-            Peer::Echo | Peer::Qanat => {
+            Peer::Echo | Peer::Qanat | Peer::QanatBatch(_) => {
                 let what: &[&str] = match peer {
                     Peer::Echo => &["echo", "--json", "--raw", "--port", &port],
+                    Peer::QanatBatch(_) => &["dns", "--json", "--zone", &served, "--batch", &batch],
                     _ => &["dns", "--json", "--zone", &served],
                 };
                 (program.to_owned(), what.iter().chain(&on_veth).map(|word| (*word).to_owned()).collect())
@@ -148,10 +156,10 @@ impl Server {
             }
         };
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let mut running = start(&Spec::new(peer.name(), path, &arguments).placed(topology.server(), cpu))?;
+        let mut running = start(&Spec::new(&peer.name(), path, &arguments).placed(topology.server(), cpu))?;
         match peer {
             // Its first line is the address it serves: it is ready.
-            Peer::Echo | Peer::Qanat => drop(running.read_line()?),
+            Peer::Echo | Peer::Qanat | Peer::QanatBatch(_) => drop(running.read_line()?),
             _ => {
                 let answers = || topology.client().within(|| answers(peer.address())).unwrap_or(false);
                 if !wait_until(START_PATIENCE, || answers() || !running.is_running()) || !running.is_running() {

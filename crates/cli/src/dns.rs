@@ -13,7 +13,7 @@ use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
 use qanat_dns::service::{CatalogPublisher, DnsService, Figures, FileConfig, ZoneFile};
-use qanat_dns::transfer::{TransferConfig, Transfers, Versions};
+use qanat_dns::transfer::{TransferConfig, TransferFigures, Transfers, Versions};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -87,6 +87,9 @@ struct ServeArguments {
     /// Figures in Prometheus' format, at this address of the kernel's
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Packets taken from the device at once, at most
+    #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1_024))]
+    batch: u16,
     #[command(flatten)]
     attach: AttachArguments,
     /// Figures as JSON, a line each second
@@ -306,6 +309,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
     let mut config = attachment.config().clone();
+    config.receive_batch = arguments.batch.into();
     config.connections_max = file.dns.tcp.connections_max + REFUSALS;
     let mut runtime = Runtime::new(Box::new(vnic), config, seed);
     let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
@@ -341,7 +345,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
             std::thread::spawn(move || eprint!("{text}"));
         }
     });
-    finish(&printer, &service.figures());
+    service.transfers().take_log().for_each(|text| say(&printer, text));
+    let transfers = service.transfers().figures();
+    finish(&printer, &service.figures(), &transfers);
     outcome.map_err(|error| error.to_string())
 }
 
@@ -447,9 +453,9 @@ impl Meter {
     }
 }
 
-fn finish(printer: &Printer, figures: &Figures) {
+fn finish(printer: &Printer, figures: &Figures, transfers: &TransferFigures) {
     if printer.is_json() {
-        printer.lasting(serde_json::json!({ "event": "stopped", "dns": figures }).to_string());
+        printer.lasting(serde_json::json!({ "event": "stopped", "dns": figures, "transfers": transfers }).to_string());
     } else {
         printer.lasting(format!(
             "Answered {} of {} requests, {} bytes.",

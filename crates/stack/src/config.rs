@@ -39,6 +39,8 @@ pub struct Config {
     /// Pairs of addresses whose path (next hop, its Ethernet address, the socket) is remembered from packet to packet, 64
     /// bytes each; 0: none, all is decided anew for each packet.
     pub remembered_paths_max: usize,
+    /// Frames taken from the device at once, at least 1: enough to amortise its doorbell, few enough to stay in cache.
+    pub receive_batch: usize,
     /// Service timers.
     pub timers_max: usize,
     /// Receive frames that unread and out-of-order data of all connections together may hold; 0: three quarters of the
@@ -66,6 +68,7 @@ impl Config {
             listeners_max: 64,
             udp_sockets_max: 64,
             remembered_paths_max: 2_048,
+            receive_batch: 256,
             timers_max: 65_536,
             receive_frames_held_max: 0,
             tcp: TcpConfig::default(),

@@ -10,9 +10,6 @@ use qanat_wire::ipv6_extension::Refusal;
 use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
 use std::net::IpAddr;
 
-/// Frames taken from the device at once: enough to amortise its doorbell, few enough to stay in cache.
-const BATCH: usize = 256;
-
 /// Where the parts of a received packet are, bytes from the start of its (first) frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Received {
@@ -58,7 +55,7 @@ impl Stack {
     /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
     pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
         let mut batch = std::mem::take(&mut self.batch);
-        let count = vnic.receive(&mut batch, BATCH);
+        let count = vnic.receive(&mut batch, self.receive_batch);
         let mut tail = std::mem::take(&mut self.tail);
         {
             let mut frames = batch.drain(..);

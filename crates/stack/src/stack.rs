@@ -78,6 +78,8 @@ pub struct Stack {
     pub(crate) wheel: Wheel<TimerKind>,
     service_timers: Slab<ServiceTimer>,
     pub(crate) receive_checksum: ReceiveChecksum,
+    /// Frames taken at once.
+    pub(crate) receive_batch: usize,
     /// Frames of the batch being worked on, and of the packet being worked on: kept for their capacity.
     pub(crate) batch: Vec<Frame>,
     pub(crate) tail: Vec<Frame>,
@@ -98,6 +100,7 @@ impl Stack {
             wheel: Wheel::new(timers, TICK_SHIFT, now),
             service_timers: Slab::new(config.timers_max),
             receive_checksum: vnic.capabilities().receive_checksum,
+            receive_batch: config.receive_batch.max(1),
             batch: Vec::with_capacity(128),
             tail: Vec::with_capacity(32),
             secret,

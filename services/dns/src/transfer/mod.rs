@@ -297,7 +297,7 @@ impl Transfers {
             Err(error) => {
                 self.figures.bad_signatures += 1;
                 self.log.say(format!("{peer}: {error}"));
-                return message_or_nothing(tsig::refusal(message, error));
+                return message_or_nothing(self.config.keys.refusal(message, error, now_s));
             }
         };
         let Some((apex, qtype)) = question(&request) else { return message_or_nothing(refuse(&request, FORMERR)) };

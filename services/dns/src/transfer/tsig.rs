@@ -392,7 +392,7 @@ impl Keyring {
     /// Verifies a request and takes its signature off.
     ///
     /// # Errors
-    /// The signature does not hold; [`refusal`] makes the answer that says so.
+    /// The signature does not hold; [`refusal`](Keyring::refusal) makes the answer that says so.
     pub fn verify_request(&self, message: &mut Vec<u8>, now_s: u64) -> Result<Option<Signer>, TsigError> {
         let Some(signature) = locate(message)? else { return Ok(None) };
         let known =
@@ -406,29 +406,41 @@ impl Keyring {
         strip(message, start, identifier);
         Ok(Some(signer))
     }
-}
 
-/// Turns a request whose signature does not hold into the answer that says so (RFC 8945, section 5.2): NOTAUTH, and an
-/// unsigned TSIG record with the error; FORMERR alone if there was no telling what it was.
-pub fn refusal(request: &[u8], error: TsigError) -> Vec<u8> {
-    let mut answer = request.get(..walk::HEADER_LENGTH).unwrap_or_default().to_vec();
-    let signature = locate(request).ok().flatten().filter(|_| error != TsigError::Malformed);
-    if answer.len() < walk::HEADER_LENGTH {
-        return Vec::new();
+    /// Turns a request whose signature does not hold into the answer that says so (RFC 8945, section 5.2): NOTAUTH, and a
+    /// TSIG record with the error, signed only if it is the clock that is wrong, and then with the time here; FORMERR
+    /// alone if there was no telling what it was.
+    pub fn refusal(&self, request: &[u8], error: TsigError, now_s: u64) -> Vec<u8> {
+        let mut answer = request.get(..walk::HEADER_LENGTH).unwrap_or_default().to_vec();
+        let signature = locate(request).ok().flatten().filter(|_| error != TsigError::Malformed);
+        if answer.len() < walk::HEADER_LENGTH {
+            return Vec::new();
+        }
+        let question_end = walk::question_end(request).unwrap_or(walk::HEADER_LENGTH);
+        let has_question = question_end > walk::HEADER_LENGTH;
+        if let Some(flags) = answer.get_mut(2..) {
+            flags[0] = 0x80 | flags[0] & 0x79;
+            flags[1] = if signature.is_some() { 9 } else { 1 };
+            flags[2..].copy_from_slice(&[0, u8::from(has_question), 0, 0, 0, 0, 0, 0]);
+        }
+        answer.extend_from_slice(request.get(walk::HEADER_LENGTH..question_end).unwrap_or_default());
+        let Some(signature) = signature else { return answer };
+        let key =
+            self.0.iter().find(|key| key.name.wire() == signature.key_name).filter(|_| error == TsigError::BadTime);
+        match key {
+            Some(key) => {
+                let time = now_s.to_be_bytes();
+                let other = time.get(2..).unwrap_or_default();
+                let fields = (signature.time_s, FUDGE_S, error.code(), other);
+                append(&mut answer, key, Digest::new(key, signature.mac), fields, false);
+            }
+            None => {
+                let fields = (signature.time_s, signature.fudge_s, error.code(), &[][..]);
+                append_record(&mut answer, &signature.key_name, &signature.algorithm, &[], fields);
+            }
+        }
+        answer
     }
-    let question_end = walk::question_end(request).unwrap_or(walk::HEADER_LENGTH);
-    let has_question = question_end > walk::HEADER_LENGTH;
-    if let Some(flags) = answer.get_mut(2..) {
-        flags[0] = 0x80 | flags[0] & 0x79;
-        flags[1] = if signature.is_some() { 9 } else { 1 };
-        flags[2..].copy_from_slice(&[0, u8::from(has_question), 0, 0, 0, 0, 0, 0]);
-    }
-    answer.extend_from_slice(request.get(walk::HEADER_LENGTH..question_end).unwrap_or_default());
-    if let Some(signature) = signature {
-        let fields = (signature.time_s, signature.fudge_s, error.code(), &[][..]);
-        append_record(&mut answer, &signature.key_name, &signature.algorithm, &[], fields);
-    }
-    answer
 }
 
 /// Signs what one end sends: a request, or the messages of an answer.
@@ -593,14 +605,19 @@ mod tests {
         let stranger = Arc::new(Key::new("stranger", "hmac-sha512", "AAAA").unwrap());
         Signer::for_request(&stranger).sign(&mut other, NOW_S);
         assert_eq!(verify(&other, NOW_S), Some(TsigError::BadKey));
-        let answer = refusal(&other, TsigError::BadKey);
+        let late = keys.refusal(&signed, TsigError::BadTime, NOW_S + 900);
+        let mut client = Signer::for_request(&key());
+        client.sign(&mut question(), NOW_S);
+        assert_eq!(client.into_verifier().verify(&mut late.clone(), NOW_S), Err(TsigError::Refused(18)), "signed");
+        assert!(late.ends_with(&[0, 18, 0, 6, 0, 0, 0x65, 0x53, 0xf4, 0x84]), "{late:x?}");
+        let answer = keys.refusal(&other, TsigError::BadKey, NOW_S);
         assert_eq!((answer[2] & 0x80, answer[3]), (0x80, 9));
         let mut verifier = Signer::for_request(&stranger).into_verifier();
         assert_eq!(verifier.verify(&mut answer.clone(), NOW_S), Err(TsigError::Refused(17)));
         assert_eq!(verifier.verify(&mut question(), NOW_S), Err(TsigError::Missing));
         for length in 0..signed.len() {
             let _ = verify(&signed[..length], NOW_S);
-            let _ = refusal(&signed[..length], TsigError::Malformed);
+            let _ = keys.refusal(&signed[..length], TsigError::Malformed, NOW_S);
         }
         assert!(keys.verify_request(&mut question(), NOW_S).unwrap().is_none(), "not signed");
         assert!(Key::new("k", "hmac-md5", "AAAA").unwrap_err().contains("hmac-sha256"));
