@@ -247,12 +247,13 @@ impl Bench {
                                 continue;
                             }
                             let shown = Name::from_wire(&name).expect("a name");
-                            match explanation(peer.name, qtype, &ours, &theirs) {
+                            match explanation(peer.name, &shown.to_string(), qtype, &ours) {
                                 Some(reason) => *explained.entry(reason).or_default() += 1,
                                 None => wrong.push(format!(
-                                    "{shown} {} DO={dnssec}\n  ours {ours:#?}\n  {} {theirs:#?}",
+                                    "{shown} {} DO={dnssec} {}: {}",
                                     type_name(qtype),
-                                    peer.name
+                                    peer.name,
+                                    difference(&ours, &theirs)
                                 )),
                             }
                         }
@@ -264,6 +265,24 @@ impl Bench {
     }
 }
 
+/// What only one of two answers has.
+fn difference(ours: &Answer, theirs: &Answer) -> String {
+    let mut text = String::new();
+    if ours.flags != theirs.flags {
+        text += &format!("[{} | {}]", ours.flags, theirs.flags);
+    }
+    let sections = [
+        ("answer", &ours.answer, &theirs.answer),
+        ("authority", &ours.authority, &theirs.authority),
+        ("additional", &ours.additional, &theirs.additional),
+    ];
+    for (section, ours, theirs) in sections {
+        ours.difference(theirs).for_each(|record| text += &format!("\n    {section} only ours: {record}"));
+        theirs.difference(ours).for_each(|record| text += &format!("\n    {section} only theirs: {record}"));
+    }
+    text
+}
+
 /// The additional section matters for referrals only (glue); signatures in it are anyone's choice, as is whatever a server
 /// adds to complete answers (RFC 1034 section 4.3.2 step 6 "may be useful"; we are minimal).
 fn reduced(mut answer: Answer) -> Answer {
@@ -272,8 +291,24 @@ fn reduced(mut answer: Answer) -> Answer {
     answer
 }
 
-/// Disagreements that are to be, by the RFC's words.
-fn explanation(_peer: &str, _qtype: u16, _ours: &Answer, _theirs: &Answer) -> Option<&'static str> {
+/// Disagreements that are to be, by the RFC's words; in each the third server is with us, or there is no word.
+fn explanation(peer: &str, name: &str, qtype: u16, ours: &Answer) -> Option<&'static str> {
+    let has = |section: &BTreeSet<String>, part: &str| section.iter().any(|record| record.contains(part));
+    if name.ends_with("wildloop.corners.test.") || name.ends_with("dnameloop.corners.test.") {
+        return Some("loops: no RFC says how often a server goes round; at most 16 times here");
+    }
+    if peer == "NSD" && qtype == rtype::CNAME && has(&ours.answer, " DNAME ") {
+        return Some("RFC 6672 section 3.2 step 3C: after a DNAME record \"go back to step 1\", for type CNAME too");
+    }
+    if peer == "NSD" && ours.answer.iter().filter(|record| record.contains(" CNAME ")).count() > 1 {
+        return Some("RFC 6672 section 3.2 step 3C: \"go back to step 1\", at the same DNAME record too");
+    }
+    if peer == "Knot" && name.ends_with(".wildns.corners.test.") {
+        return Some("RFC 4592 section 4.2: NS at a wildcard is undefined; we and NSD take it as data");
+    }
+    if peer == "Knot" && qtype == rtype::NSEC && has(&ours.answer, " CNAME ") {
+        return Some("RFC 4592 section 3.3: a wildcard stands in for every type; Knot leaves out NSEC");
+    }
     None
 }
 
@@ -287,8 +322,13 @@ fn check(directory: &Path, zones: &[(&'static str, PathBuf)]) {
     let bench = Bench::new(directory, zones);
     let (asked, wrong, explained) = bench.compare(zones);
     println!("{asked} questions, {} disagreements, explained: {explained:#?}", wrong.len());
-    for disagreement in wrong.iter().take(40) {
-        println!("{disagreement}");
+    // One example of each kind is enough.
+    let mut shown = BTreeSet::new();
+    for disagreement in &wrong {
+        let kind = disagreement.split_once(": ").map_or("", |(_, kind)| kind);
+        if shown.len() < 40 && shown.insert(kind) {
+            println!("{disagreement}");
+        }
     }
     assert!(wrong.is_empty(), "{} of {asked} answers differ", wrong.len());
 }

@@ -335,8 +335,9 @@ impl<'z> Walk<'_, 'z> {
         self.verdict.authority += self.put_set(cut.name(), &servers, u32::MAX);
         if self.dnssec {
             match cut.set(rtype::DS) {
-                Some(_) => self.authority.add(cut.reference(), rtype::DS),
-                None => self.prove_no_delegation_signer(cut),
+                // RFC 4035 section 3.1.4: of signed zones; elsewhere it proves nothing.
+                Some(set) if set.signature_count() > 0 => self.authority.add(cut.reference(), rtype::DS),
+                _ => self.prove_no_delegation_signer(cut),
             }
             self.authority_section();
             self.authority = Authority::default();
