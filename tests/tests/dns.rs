@@ -187,7 +187,8 @@ fn http_get(address: &str) -> String {
 #[test]
 fn reloads_limits_log_and_figures() {
     scenario(|| {
-        let config = "metrics = \"127.0.0.1:9153\"\n[rate_limit]\nanswers_per_s = 50\n[log]\nfile = \"log\"\nsample_every = 2";
+        let config =
+            "metrics = \"127.0.0.1:9153\"\n[rate_limit]\nanswers_per_s = 50\n[log]\nfile = \"log\"\nsample_every = 2";
         let server = Server::start(config, &[]);
         // A reload that fails changes nothing; one that does not is seen, and nothing is lost meanwhile.
         fs::write(server.file("zone"), "nonsense\n").expect("a file");
@@ -207,14 +208,20 @@ fn reloads_limits_log_and_figures() {
         }
         let mut bytes = [0; 512];
         while let Ok(length) = socket.recv(&mut bytes) {
-            if bytes[2] & 2 == 0 { whole += 1 } else { cut += 1 }
+            if bytes[2] & 2 == 0 {
+                whole += 1
+            } else {
+                cut += 1
+            }
             assert!(length >= 33);
         }
         assert!((50..150).contains(&whole) && cut > 20 && whole + cut < 300, "{whole} whole, {cut} cut");
         // Whoever has a cookie is not.
         shows(&["www.example.test"], &["192.0.2.77"]);
         server.signal(Signal::USR1);
-        eventually("figures", GRACE, || http_get("127.0.0.1:9153").contains("qanat_dns_zone_serial{zone=\"example.test.\"} 2"));
+        eventually("figures", GRACE, || {
+            http_get("127.0.0.1:9153").contains("qanat_dns_zone_serial{zone=\"example.test.\"} 2")
+        });
         eventually("counts", GRACE, || {
             let text = http_get("127.0.0.1:9153");
             let slipped = text.lines().find_map(|line| line.strip_prefix("qanat_dns_slipped_total "));
@@ -229,7 +236,10 @@ fn reloads_limits_log_and_figures() {
         assert_eq!((line["type"].as_str(), line["transport"].as_str()), (Some("A"), Some("udp")), "{line}");
         let (report, stderr) = server.stop();
         assert!(report["dns"]["limited"].as_u64() > Some(0), "{report}");
-        assert!(stderr.contains("the zones stay as they were") && stderr.contains("qanat_dns_queries_total"), "{stderr}");
+        assert!(
+            stderr.contains("the zones stay as they were") && stderr.contains("qanat_dns_queries_total"),
+            "{stderr}"
+        );
     });
 }
 
@@ -244,7 +254,11 @@ fn check_names_places_and_remedies() {
     assert!(outcome.code == Some(1) && outcome.stderr.contains("--name"), "{outcome:?}");
     let outcome = check(&["--name", "example.test", "--json"]);
     let report: Value = serde_json::from_str(outcome.text().trim()).expect("JSON");
-    assert_eq!((outcome.code, report["names"].as_u64(), report["usable"].as_bool()), (Some(0), Some(9), Some(true)), "{report}");
+    assert_eq!(
+        (outcome.code, report["names"].as_u64(), report["usable"].as_bool()),
+        (Some(0), Some(9), Some(true)),
+        "{report}"
+    );
     fs::write(path, format!("{ZONE}a A 1.2.3\nb CNAME c\nb A 192.0.2.1\n")).expect("a file");
     let outcome = check(&["--name", "example.test"]);
     assert_eq!(outcome.code, Some(1));

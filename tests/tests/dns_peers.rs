@@ -297,8 +297,8 @@ fn explanation(peer: &str, name: &str, qtype: u16, ours: &Answer) -> Option<&'st
     if name.ends_with("wildloop.corners.test.") || name.ends_with("dnameloop.corners.test.") {
         return Some("loops: no RFC says how often a server goes round; at most 16 times here");
     }
-    if peer == "NSD" && qtype == rtype::CNAME && has(&ours.answer, " DNAME ") {
-        return Some("RFC 6672 section 3.2 step 3C: after a DNAME record \"go back to step 1\", for type CNAME too");
+    if peer == "Knot" && ours.flags.ends_with("rcode 6") {
+        return Some("RFC 6672 section 3.2 step 3C: \"set RCODE to YXDOMAIN and exit\"; Knot adds records");
     }
     if peer == "NSD" && ours.answer.iter().filter(|record| record.contains(" CNAME ")).count() > 1 {
         return Some("RFC 6672 section 3.2 step 3C: \"go back to step 1\", at the same DNAME record too");

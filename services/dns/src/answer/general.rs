@@ -166,7 +166,7 @@ impl<'z> Walk<'_, 'z> {
             let step = if exact {
                 self.at_node(node, qtype, None, &mut visited, link)
             } else if node.flags() & flag::DNAME != 0 {
-                self.dname(node)
+                self.dname(node, qtype)
             } else if let Some(wildcard) = node.wildcard() {
                 let wildcard = self.zone.node(wildcard);
                 if visited.get(..link).unwrap_or_default().contains(&wildcard.reference()) {
@@ -252,7 +252,7 @@ impl<'z> Walk<'_, 'z> {
     }
 
     /// RFC 6672 section 3.2: the record, and the CNAME record made from it.
-    fn dname(&mut self, node: Node<'z>) -> Step {
+    fn dname(&mut self, node: Node<'z>, qtype: u16) -> Step {
         let Some(set) = node.set(rtype::DNAME) else { return Step::Done };
         let mut signatures = 0;
         for data in set.data() {
@@ -278,7 +278,8 @@ impl<'z> Walk<'_, 'z> {
         self.name.set(owner.get(..prefix).unwrap_or_default(), target);
         self.writer.put_record(owner, rtype::CNAME, set.ttl(), self.name.wire());
         self.verdict.answers = self.verdict.answers.saturating_add(1);
-        Step::Again
+        // The record just made is what a question for CNAME asks for.
+        if qtype == rtype::CNAME { Step::Done } else { Step::Again }
     }
 
     /// The name does not exist; `encloser` is the nearest that does.

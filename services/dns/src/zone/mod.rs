@@ -9,6 +9,7 @@ mod builder;
 pub mod check;
 mod generate;
 mod lexer;
+mod location;
 pub mod parse;
 mod scanner;
 

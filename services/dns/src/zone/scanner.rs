@@ -11,6 +11,8 @@ use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, Str
 use domain::dep::octseq::str::Str;
 use domain::rdata::ZoneRecordData;
 
+const LOC: u16 = 29;
+
 /// Writes the data of a record of `rtype` in `tokens` to `data`.
 ///
 /// # Errors
@@ -22,6 +24,9 @@ pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &
         && !marker.quoted
     {
         return scan_unknown(rtype, rest, data);
+    }
+    if rtype == LOC {
+        return super::location::scan(tokens, data);
     }
     if let Some(fields) = layout::presented_fields(rtype) {
         return scan_fields(fields, tokens, origin, data);

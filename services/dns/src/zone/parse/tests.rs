@@ -57,7 +57,7 @@ fn types_with_and_without_names() {
         "$TTL 60\n@ SOA a. b. 1 2 3 4 5\n@ NS a.\na AAAA 2001:db8::1\nb MX 10 mail\nc SRV 1 2 443 host\n\
          d CAA 0 issue \"ca.example.net\"\ne TLSA 3 1 1 00ff\nf SVCB 1 . alpn=h2 port=8443\ng HTTPS 0 pool\n\
          h TYPE65280 \\# 3 abcdef\ni A \\# 4 c0000201\nj NAPTR 1 2 \"s\" \"SIP+D2U\" \"\" _sip._udp\nk AFSDB 1 db\n\
-         l URI 1 2 \"https://x/\"\nm SSHFP 4 2 00ff\nn LOC \\# 1 00\no TYPE1 192.0.2.9\np DS 1 8 2 00ff\nq HINFO a b\n",
+         l URI 1 2 \"https://x/\"\nm SSHFP 4 2 00ff\nn LOC 1 N 2 E 3m\no TYPE1 192.0.2.9\np DS 1 8 2 00ff\nq HINFO a b\n",
     );
     let lines = lines(&zone);
     let has = |line: &str| assert!(lines.iter().any(|own| own == line), "{line}: {lines:#?}");
