@@ -7,6 +7,7 @@ use qanat_bench::load::dns::queries::{Queries, QueryOptions, parse_type};
 use qanat_bench::load::dns::{DnsLoadOptions, PORT, over_kernel, over_link};
 use qanat_bench::load::duration;
 use qanat_bench::load::echo::link::PairEcho;
+use qanat_echo::LinkChoice;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,6 +21,7 @@ Examples:
   sudo qanat load dns --queries names.txt --target 10.77.0.3 --window 4096 --rate 200000
   sudo qanat load dns --queries names.txt --target 10.77.0.3 --dnssec        with signatures
   qanat load dns --queries names.txt --target 127.0.0.1:5353 --kernel        over a kernel socket: any server, no root
+  qanat load dns --queries names.txt --target 10.77.0.2 --link pair --window 64   to an echo in this process: the floor
 names.txt has a question a line, NAME [TYPE]; they are asked in random order. An answer counts if its identifier and
 question are those of a question on its way; the report has answers by response code, and what was lost or wrong.")]
 pub struct Arguments {
@@ -72,17 +74,20 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         dnssec: arguments.dnssec,
     };
     let queries = Queries::read(&arguments.queries, &questions)
-        .map_err(|error| format!("--queries {}: {error}", arguments.queries.display()))?;
+        .map_err(|error| format!("--queries {}: {error}", arguments.queries.display()))?
+        .shuffled(arguments.seed);
     let mut options = DnsLoadOptions::new(arguments.target);
     options.pace = arguments.pace.pace(arguments.window, arguments.timeout);
-    (options.seed, options.echoed) = (arguments.seed, arguments.echoed);
+    options.echoed = arguments.echoed;
     let mut observe = |figures: &_| show(&printer, "answers", figures);
     let report = if arguments.kernel {
         over_kernel(&options, &queries, &stop, &mut observe)
     } else {
+        let link = arguments.pace.link(None)?;
         // A pair has an echo in the driver at its other end: the floor.
+        options.echoed |= link.choice == LinkChoice::Pair;
         let far = PairEcho::Raw.far_end(options.target, None);
-        over_link(&options, &queries, (&arguments.pace.link(None)?, far), &stop, &mut observe)
+        over_link(&options, &queries, (&link, far), &stop, &mut observe)
     };
     let report = report.map_err(|error| error.to_string())?;
     printer.report(&report)?;

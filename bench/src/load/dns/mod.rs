@@ -1,4 +1,4 @@
-//! `qanat load dns`: questions from a file in random order, answers told by identifier and question.
+//! `qanat load dns`: questions from a file, in random order, answers told by identifier and question.
 //!
 //! * [`queries`]: the file of names and types, as ready messages
 //! * [`traffic`]: which question is on its way under which identifier; answers judged and counted
@@ -27,8 +27,6 @@ pub const PORT: u16 = 53;
 pub struct DnsLoadOptions {
     /// Who answers.
     pub target: SocketAddr,
-    /// Decides the order of questions; the same seed, the same order.
-    pub seed: u64,
     /// The target is an echo: a question that comes back counts as its answer. The floor under all servers.
     pub echoed: bool,
     /// Questions on their way at once, how fast, how long.
@@ -39,7 +37,7 @@ impl DnsLoadOptions {
     /// One question after the other to `target`, for three seconds; an answer may take two.
     pub fn new(target: SocketAddr) -> DnsLoadOptions {
         let pace = Pace { timeout: Duration::from_secs(2), ..Pace::default() };
-        DnsLoadOptions { target, seed: 1, echoed: false, pace }
+        DnsLoadOptions { target, echoed: false, pace }
     }
 }
 
