@@ -152,7 +152,7 @@ fn a_knot_secondary_follows_us() {
             has_serial("Knot, told by NOTIFY,", KNOT, "ours.test", version as u32);
             same(OURS, KNOT, "ours.test", version);
         }
-        who_may_not(&ours);
+        who_may_not();
         let (figures, text) = stop_ours(ours);
         assert!(figures["whole_out"].as_u64() >= Some(1) && figures["steps_out"].as_u64() >= Some(2), "{text}");
         assert!(figures["refused"].as_u64() >= Some(1) && figures["bad_signatures"].as_u64() == Some(1), "{text}");
@@ -161,7 +161,7 @@ fn a_knot_secondary_follows_us() {
 }
 
 /// Transfers as `kdig` asks for them: with the key, without, with another secret.
-fn who_may_not(_ours: &Running) {
+fn who_may_not() {
     let kdig = |words: &[&str]| {
         let outcome = Program::new("kdig").arguments(["@10.77.0.2", "+timeout=3"]).arguments(words).run();
         format!("{}{}", outcome.text(), outcome.stderr)

@@ -333,11 +333,8 @@ impl Transfers {
             return refuse(request, NOTAUTH);
         }
         self.figures.notified += 1;
-        if let Some(index) = self.secondaries.iter().position(|secondary| secondary.apex() == apex) {
-            if !self.wanted.contains(&index) {
-                self.wanted.push(index);
-            }
-        }
+        let index = self.secondaries.iter().position(|secondary| secondary.apex() == apex);
+        self.wanted.extend(index.filter(|index| !self.wanted.contains(index)));
         // The question back, authoritative (RFC 1996, section 4.7).
         let mut reply = refuse(request, 0);
         if let Some(flags) = reply.get_mut(2) {

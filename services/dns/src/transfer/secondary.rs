@@ -273,7 +273,7 @@ impl Secondary {
             None => (FIRST_RETRY * (1 << self.failures.min(16).saturating_sub(1))).min(FIRST_RETRY_MAX),
         };
         // The other primaries are asked at once, before it is waited.
-        let next = if self.failures as usize % count == 0 { retry } else { Duration::from_millis(10) };
+        let next = if (self.failures as usize).is_multiple_of(count) { retry } else { Duration::from_millis(10) };
         self.set_timer(next, tools.log, context);
     }
 

@@ -119,7 +119,7 @@ pub fn records(message: &[u8]) -> Result<impl Iterator<Item = Result<Place, Malf
     let sections = [Section::Answer, Section::Authority, Section::Additional].into_iter().zip(counts);
     let mut sections = sections.flat_map(|(section, count)| std::iter::repeat_n(section, count));
     let mut at = question_end(message)?;
-    let mut next = move || -> Option<Result<Place, Malformed>> {
+    let next = move || -> Option<Result<Place, Malformed>> {
         let section = sections.next()?;
         let place = place(message, at, section);
         match place {
@@ -129,7 +129,7 @@ pub fn records(message: &[u8]) -> Result<impl Iterator<Item = Result<Place, Malf
         }
         Some(place)
     };
-    Ok(std::iter::from_fn(move || next()))
+    Ok(std::iter::from_fn(next))
 }
 
 fn place(message: &[u8], start: usize, section: Section) -> Result<Place, Malformed> {
