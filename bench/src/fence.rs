@@ -41,19 +41,22 @@ const WINDOW: u64 = 32;
 const PORT: u16 = 7;
 const PLAN: MemoryPlan =
     MemoryPlan { frame_size: 2_048, receive_frames: 1_024, transmit_frames: 1_024, prepared_frames: 0 };
-const COLUMNS: [(&str, &str, usize); 8] = [
+const COLUMNS: [(&str, &str, usize); 10] = [
     ("gate_ns", "gate ns", 1),
     ("answers_per_s", "answers/s", 0),
     ("p50_us", "p50 µs", 1),
+    ("p90_us", "p90 µs", 1),
     ("p99_us", "p99 µs", 1),
     ("lost_percent", "lost %", 2),
     ("offered_mbit", "flood offers Mbit/s", 1),
     ("passed_mbit", "flood passes Mbit/s", 2),
     ("p99_ratio", "p99 / quiet", 2),
+    ("p99_busy_ratio", "p99 / busy", 2),
 ];
 
-const P99: usize = 3;
-const P99_RATIO: usize = 7;
+const P99: usize = 4;
+/// By the quiet run of the same turn, and by that with a busy processor.
+const P99_RATIOS: [usize; 2] = [8, 9];
 
 type Values = [Option<f64>; COLUMNS.len()];
 
@@ -62,12 +65,18 @@ type Values = [Option<f64>; COLUMNS.len()];
 enum Flood {
     /// There is none.
     Quiet,
+    /// Nor any, but its processor is as busy as with one.
+    Busy,
     Policed,
     Free,
 }
 
-const FLOODS: [(&str, Flood); 3] =
-    [("quiet", Flood::Quiet), ("flood, policed to 40 Mbit/s", Flood::Policed), ("flood, not policed", Flood::Free)];
+const FLOODS: [(&str, Flood); 4] = [
+    ("quiet", Flood::Quiet),
+    ("no flood, processor 1 busy", Flood::Busy),
+    ("flood, policed to 40 Mbit/s", Flood::Policed),
+    ("flood, not policed", Flood::Free),
+];
 
 fn failed(what: &str) -> impl Fn(std::io::Error) -> HarnessError + '_ {
     move |error| HarnessError::system(what, error)
@@ -130,8 +139,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             "neighbour: 64-byte datagrams to a card and back by a schedule, at half of what it can; latency from the \
              time a datagram was due"
                 .to_owned(),
-            "p99 / quiet: by the quiet run of the same turn; median of turns. On processors that share a core (near) a \
-             flood takes part of it from its neighbour, whatever the fence does"
+            "p99 / quiet, p99 / busy: by the runs of the same turn in which nothing else runs, and in which processor 1 \
+             spins and sends nothing; median of turns. What busy costs by itself is the machine's: all else that runs on it, \
+             and on its host, then takes its time from the neighbour"
                 .to_owned(),
             "flood: another card, 1,000-byte frames to the neighbour's server as fast as can be; its rate counts 24 \
              bytes of overhead a frame, and is taken after the burst"
@@ -170,13 +180,13 @@ fn neighbour_rows(
     let runs = alternate(FLOODS.len(), repetitions, &mut probe, &mut measure)?;
     let mut tally = PlacementTally::default();
     tally.add(&runs);
-    let quiet = runs.first().map(Vec::as_slice).unwrap_or_default();
+    let base = |number: usize| runs.get(number).map(Vec::as_slice).unwrap_or_default();
     let row = |((peer, _), runs): (&(&str, Flood), &Vec<Run<Values>>)| {
         let value = |column: usize| match column {
-            // Of the quiet run of the same turn.
-            P99_RATIO => {
+            column if P99_RATIOS.contains(&column) => {
                 let p99 = |run: &Run<Values>| run.result.get(P99).copied().flatten();
-                Summary::of(runs.iter().zip(quiet).filter_map(|(run, quiet)| Some(p99(run)? / p99(quiet)?)))
+                let pairs = runs.iter().zip(base(column - P99_RATIOS[0]));
+                Summary::of(pairs.filter_map(|(run, base)| Some(p99(run)? / p99(base)?)))
             }
             _ => Summary::of(runs.iter().filter_map(|run| run.result.get(column).copied().flatten())),
         };
@@ -372,6 +382,34 @@ impl Drop for Flooder {
     }
 }
 
+/// Keeps processor 1 busy.
+struct Spinner {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Spinner {
+    fn start() -> Spinner {
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&stop);
+        let spin = move || {
+            // Unpinned it keeps a processor busy all the same: the neighbour's is taken.
+            let _ = cpu::pin(1);
+            while !told.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        };
+        Spinner { stop, thread: Some(std::thread::spawn(spin)) }
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
 /// Client and server of the echo, on one thread.
 struct Echo {
     client: AfXdp,
@@ -459,10 +497,11 @@ fn neighbour(duration: Duration, flood: Flood, per_s: Option<f64>) -> Result<Val
     let ((one, client), (other, server)) = (card(&session, 2)?, card(&session, 3)?);
     let (from, to) = (one.status().mac, other.status().mac);
     let flooder = match flood {
-        Flood::Quiet => None,
+        Flood::Quiet | Flood::Busy => None,
         Flood::Policed => Some(Flooder::start(&control, to, Rate { bits_per_s: RATE, ..Rate::UNLIMITED })?),
         Flood::Free => Some(Flooder::start(&control, to, Rate::UNLIMITED)?),
     };
+    let _spinner = (flood == Flood::Busy).then(Spinner::start);
     // After the daemon's threads are made, which would be pinned with this one.
     cpu::pin(0).map_err(|error| error.to_string())?;
     let latencies = Histogram::new_with_bounds(1, 10_000_000_000, 3).map_err(|error| error.to_string())?;
@@ -490,5 +529,6 @@ fn neighbour(duration: Duration, flood: Flood, per_s: Option<f64>) -> Result<Val
     let quantile = |quantile: f64| Some(echo.latencies.value_at_quantile(quantile) as f64 / 1e3);
     let lost = echo.sent.saturating_sub(echo.answered) as f64 * 100.0 / (echo.sent.max(1)) as f64;
     let answers = answered_in_time as f64 / seconds;
-    Ok([None, Some(answers), quantile(0.5), quantile(0.99), Some(lost), mbit(1), mbit(0), None])
+    let [p50, p90, p99] = [0.5, 0.9, 0.99].map(quantile);
+    Ok([None, Some(answers), p50, p90, p99, Some(lost), mbit(1), mbit(0), None, None])
 }

@@ -129,23 +129,9 @@ fn a_trusted_process_has_a_queue_of_the_nics() {
         send(&mut far.queues[2], &vec![datagram(9, 20, (9, 8), mac, there); 64]);
         assert!(arrivals(&mut queue).len() < 8);
         assert!(received(&control.vnics()[0], "rate_packets") > 32);
-        assert!(
-            vnic.assign(
-                &control.session().create_filter_of(Direction::Receive, vec![]).map_or_else(
-                    |_| control
-                        .session()
-                        .create_filter_of(
-                            Direction::Receive,
-                            vec![Filter::service("udp/9".parse().expect("a service"))]
-                        )
-                        .expect("a filter"),
-                    |filter| filter,
-                ),
-                Some(0)
-            )
-            .is_err(),
-            "which queue is the NIC's affair"
-        );
+        let steered = Filter::service("udp/9".parse().expect("a service"));
+        let steered = control.session().create_filter_of(Direction::Receive, vec![steered]).expect("a filter");
+        assert!(vnic.assign(&steered, Some(0)).is_err(), "which queue is the NIC's affair");
         // Two on one NIC; what is left after the first is gone.
         let (second, mut other) = queue_card(&control, 30, 1);
         drop((vnic, queue));

@@ -307,7 +307,8 @@ impl Daemon {
                 (rule.uplink && self.uplink.is_some(), "the uplink's wire"),
             ]
             .into_iter()
-            .filter_map(|(allowed, name)| allowed.then(|| name.to_owned()))
+            .filter(|(allowed, _)| *allowed)
+            .map(|(_, name)| name.to_owned())
             .collect(),
             providers: [Provider::Veth.name().to_owned()]
                 .into_iter()
