@@ -38,7 +38,7 @@ const fn lossy(round_trip_ms: u64, loss_ppm: u32, connections: usize, seconds: u
 }
 
 /// Goodput from one side to the other.
-pub(super) const GOODPUT: [PathCase; 13] = [
+pub(super) const GOODPUT: [PathCase; 14] = [
     lossy(10, 1_000, 2, 3),
     PathCase { is_quick: true, ..lossy(10, 10_000, 8, 3) },
     lossy(10, 50_000, 16, 3),
@@ -49,6 +49,7 @@ pub(super) const GOODPUT: [PathCase; 13] = [
     lossy(200, 50_000, 64, 6),
     BASE,
     PathCase { queue_packets: 20, connections: 4, seconds: 5, is_quick: true, ..BASE },
+    PathCase { queue_packets: 20, connections: 4, seconds: 6, rate_mbit: 20, ..BASE },
     PathCase { round_trip_ms: 10, rate_mbit: 50, queue_packets: 20, connections: 4, ..BASE },
     PathCase { round_trip_ms: 20, reorder_ppm: 10_000, ..BASE },
     PathCase { round_trip_ms: 20, duplicate_ppm: 10_000, ..BASE },

@@ -97,6 +97,10 @@ pub struct AttachArguments {
     /// MTU of our own virtual interface
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     pub mtu: u32,
+    /// Longest TCP segment to announce and send, without headers (default: what the MTU takes). For clients behind tunnels
+    /// whose routers drop what is too big without a word
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(536..=8_960))]
+    pub mss: Option<u16>,
     /// The 802.1Q VLAN of --interface to be in, 1 to 4094. Tags must be in the frames: rx-vlan-offload is switched off; at
     /// the other end of a veth do `ethtool -K PEER txvlan off`
     #[arg(long, value_name = "ID", requires = "interface", value_parser = clap::value_parser!(u16).range(1..=4_094))]
@@ -145,6 +149,7 @@ impl AttachArguments {
         options.mtu = self.mtu;
         options.services = services;
         options.vlan = self.vlan;
+        options.maximum_segment = self.mss;
         options.router_advertisements = match self.ipv6 {
             Ipv6::Given => RouterAdvertisements::Ignore,
             Ipv6::Routers => RouterAdvertisements::Routers,

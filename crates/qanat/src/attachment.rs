@@ -136,6 +136,8 @@ pub struct AttachOptions {
     /// Whether IPv6 addresses are put on trial (RFC 4862 section 5.4). `None`: on an interface that is there already they
     /// are, on one of our own nobody else can have them.
     pub duplicate_address_detection: Option<DuplicateAddressDetection>,
+    /// Longest TCP segment announced and sent, without headers; `None`: what the device takes.
+    pub maximum_segment: Option<u16>,
     /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
     pub control: Option<PathBuf>,
     /// With a daemon: use this VNIC of the same user, which is there already, with its addresses.
@@ -162,6 +164,7 @@ impl AttachOptions {
             vlan: None,
             router_advertisements: RouterAdvertisements::default(),
             duplicate_address_detection: None,
+            maximum_segment: None,
             control: None,
             vnic: None,
             queue: None,
@@ -198,6 +201,7 @@ impl Attachment {
         config.addresses.clone_from(&addresses);
         config.gateways.extend(options.gateway);
         config.vlan = options.vlan;
+        config.tcp.maximum_segment = options.maximum_segment;
         match options.router_advertisements {
             RouterAdvertisements::Ignore => {}
             RouterAdvertisements::Routers => config.accept_router_advertisements = true,

@@ -12,7 +12,7 @@ use crate::transport::{Slot, env};
 use crate::wheel::WheelHandle;
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, SequenceNumber};
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Cookies are believed for so long after the last one was sent.
@@ -31,12 +31,20 @@ impl Listener {
         Listener { local, backlog: options.backlog, half_open: 0 }
     }
 
-    fn matches(&self, address: IpAddr, port: u16) -> bool {
-        let any_v6 = self.local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        self.local.port() == port
-            && (self.local.ip() == address
-                || any_v6
-                || (self.local.ip().is_unspecified() && self.local.is_ipv4() == address.is_ipv4()))
+    /// How much of a destination is left open: nothing, the address, the family too (`[::]`, RFC 3493 section 3.7).
+    /// `None`: it is not this listener's.
+    fn openness(&self, address: IpAddr, port: u16) -> Option<u8> {
+        if self.local.port() != port {
+            None
+        } else if self.local.ip() == address {
+            Some(0)
+        } else if !self.local.ip().is_unspecified() {
+            None
+        } else if self.local.is_ipv4() == address.is_ipv4() {
+            Some(1)
+        } else {
+            self.local.is_ipv6().then_some(2)
+        }
     }
 }
 
@@ -51,10 +59,9 @@ pub(crate) struct HalfOpenSlot {
 impl Stack {
     fn listener_for(&self, key: &FlowKey) -> Option<ListenerId> {
         let (address, port) = (key.local_address(), key.local_port());
-        let matching = || self.transport.listeners.iter().filter(|(_, listener)| listener.matches(address, port));
+        let matching = |(slot, listener): (u32, &Listener)| Some((listener.openness(address, port)?, slot));
         // The most specific listener gets it.
-        let (slot, _) =
-            matching().find(|(_, listener)| listener.local.ip() == address).or_else(|| matching().next())?;
+        let (_, slot) = self.transport.listeners.iter().filter_map(matching).min()?;
         Some(ListenerId::new(slot, self.transport.listeners.generation(slot)))
     }
 

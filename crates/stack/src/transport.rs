@@ -161,10 +161,11 @@ impl Transport {
         self.unreachable.push(address);
     }
 
-    /// Largest TCP segment without headers that the device takes towards `remote` (RFC 6691).
+    /// Largest TCP segment without headers that the device takes towards `remote` (RFC 6691), or the smaller one configured.
     pub(crate) fn maximum_segment(&self, remote: IpAddr) -> u16 {
         let ip = if remote.is_ipv4() { ipv4::HEADER_LENGTH } else { ipv6::HEADER_LENGTH };
-        self.mtu.saturating_sub((ip + qanat_wire::tcp::HEADER_LENGTH) as u16)
+        let device = self.mtu.saturating_sub((ip + qanat_wire::tcp::HEADER_LENGTH) as u16);
+        self.config.maximum_segment.map_or(device, |configured| device.min(configured))
     }
 }
 

@@ -30,6 +30,11 @@ fn hosts(clock: &ManualClock, addresses: [&str; 2], config: PairConfig) -> [Host
         let address: IpAddr = address.parse().unwrap();
         let vnic = port.open(MemoryPlan::default()).unwrap();
         let mut config = Config::new(address, if address.is_ipv4() { 24 } else { 64 });
+        // The other family too.
+        config.addresses.push(match address {
+            IpAddr::V4(_) => (format!("fd00::{seed}").parse().unwrap(), 64),
+            IpAddr::V6(_) => (format!("10.0.0.{seed}").parse().unwrap(), 24),
+        });
         config.connections_max = 64;
         config.timers_max = 16;
         Host { stack: Stack::new(config, [seed; 32], &vnic, clock.now()), vnic: Box::new(vnic) }
@@ -133,4 +138,35 @@ fn a_burst_before_the_neighbour_is_known() {
         connected += client.events(&clock).iter().filter(|event| matches!(event, Event::Connected { .. })).count();
     }
     assert_eq!(connected, 50, "within 10 ms");
+}
+
+/// A listener on `[::]` takes both families, and leaves each destination to whoever asked for it more precisely.
+#[test]
+fn a_dual_stack_listener() {
+    let clock = ManualClock::new();
+    let [mut client, mut server] = hosts(&clock, ["10.0.0.1", "10.0.0.2"], PairConfig::default());
+    let both = server.stack.listen("[::]:80".parse().unwrap(), ListenOptions::default()).unwrap();
+    let mut connect = |server: &mut Host, target: &str| {
+        client.stack.connect(clock.now(), target.parse().unwrap(), ConnectOptions::default()).unwrap();
+        for _ in 0..20 {
+            clock.advance(Duration::from_micros(100));
+            client.transmit(&clock);
+            client.events(&clock);
+            for event in server.events(&clock) {
+                if let Event::Accepted { listener, peer, .. } = event {
+                    return Some((listener, peer.ip().to_string()));
+                }
+            }
+            server.transmit(&clock);
+        }
+        None
+    };
+    assert_eq!(connect(&mut server, "10.0.0.2:80"), Some((both, "10.0.0.1".to_owned())));
+    assert_eq!(connect(&mut server, "[fd00::2]:80"), Some((both, "fd00::1".to_owned())));
+    let four = server.stack.listen("0.0.0.0:80".parse().unwrap(), ListenOptions::default()).unwrap();
+    assert_eq!(connect(&mut server, "10.0.0.2:80"), Some((four, "10.0.0.1".to_owned())));
+    assert_eq!(connect(&mut server, "[fd00::2]:80"), Some((both, "fd00::1".to_owned())));
+    let one = server.stack.listen("10.0.0.2:80".parse().unwrap(), ListenOptions::default()).unwrap();
+    assert_eq!(connect(&mut server, "10.0.0.2:80").unwrap().0, one);
+    assert_eq!(connect(&mut server, "10.0.0.2:81"), None, "another port");
 }

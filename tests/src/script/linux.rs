@@ -131,6 +131,7 @@ impl LinuxBackend {
                 socket.set_tcp_keepalive(&TcpKeepalive::new().with_interval(Duration::from_secs(number.into())))
             }
             "TCP_KEEPCNT" => socket.set_tcp_keepalive(&TcpKeepalive::new().with_retries(number)),
+            "TCP_MAXSEG" => socket.set_tcp_mss(number),
             "TCP_USER_TIMEOUT" => socket.set_tcp_user_timeout(Some(Duration::from_millis(number.into()))),
             "SO_OOBINLINE" => socket.set_out_of_band_inline(number != 0),
             "SO_RCVBUF" => socket.set_recv_buffer_size(number as usize),

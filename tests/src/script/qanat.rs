@@ -250,6 +250,7 @@ fn apply_option(tcp: &mut TcpConfig, name: &str, value: &str) {
     match name {
         "TCP_SYNCNT" => tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max),
         "TCP_LINGER2" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
+        "TCP_MAXSEG" => tcp.maximum_segment = value.parse().ok(),
         "SO_RCVBUF" => tcp.receive_window = value.parse().unwrap_or(tcp.receive_window),
         _ => {}
     }

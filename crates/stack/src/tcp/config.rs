@@ -13,6 +13,9 @@ pub struct TcpConfig {
     pub receive_window_initial: u32,
     /// Receive frames a connection may hold: out of order, or lent to the service and not consumed.
     pub receive_frames_max: usize,
+    /// Longest TCP segment announced and sent, without headers, where the device would take longer ones: for a path
+    /// through tunnels whose routers don't say what is too big. `None`: what the device takes (RFC 6691).
+    pub maximum_segment: Option<u16>,
     /// Pieces a send queue may hold.
     pub send_pieces_max: usize,
     /// Retransmissions of one segment before giving up (RFC 9293 R2).
@@ -69,6 +72,7 @@ impl Default for TcpConfig {
             receive_window: 6 << 20,
             receive_window_initial: 64 * 1024,
             receive_frames_max: 8_192,
+            maximum_segment: None,
             send_pieces_max: 1_024,
             retransmissions_max: 15,
             syn_retransmissions_max: 7,

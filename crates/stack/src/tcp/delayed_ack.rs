@@ -6,7 +6,9 @@
 //! where several are due in one batch they are sent *apart*: the one owed goes out before the next segment is taken, which
 //! leaves the last for the answer.
 //!
-//! * Every segment out of order, and every one that fills a gap, is answered by itself.
+//! * Every segment that fills a gap is answered by itself, and every one out of order: but of a run beyond the same gap, once
+//!   three ACKs have told of it, as many share one as in order. Their ACKs would say the same but for the run's end, and a
+//!   burst of them is lost where queues are short.
 //! * In order: every second full segment; where many are in flight one of sixteen of those, and at most the 64 KiB for which
 //!   other receivers, too, send one ACK (generic receive offload). A sender with 32 segments on its way learns enough from 16 ACKs.
 

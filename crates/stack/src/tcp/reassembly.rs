@@ -38,6 +38,8 @@ impl Segment {
     }
 }
 
+/// Duplicate ACKs that make a sender retransmit.
+const DUPLICATE_ACKS: u8 = 3;
 /// Blocks whose recency is remembered.
 const RECENT_MAX: usize = 4;
 
@@ -46,12 +48,14 @@ pub struct Reassembly {
     segments: VecDeque<Segment>,
     /// Runs to report, the most recently changed first.
     recent: [Option<Block>; RECENT_MAX],
+    /// Segments that came since the stream last went on; no more are counted than make a sender retransmit.
+    since_progress: u8,
 }
 
 impl Reassembly {
     /// Empty.
     pub fn new() -> Reassembly {
-        Reassembly { segments: VecDeque::new(), recent: [None; RECENT_MAX] }
+        Reassembly { segments: VecDeque::new(), recent: [None; RECENT_MAX], since_progress: 0 }
     }
 
     /// Frames held.
@@ -64,9 +68,16 @@ impl Reassembly {
         self.segments.is_empty()
     }
 
+    /// Whether a segment that starts at `start` would tell the sender little: it goes on where the latest ended, and so
+    /// many have come that their ACKs make a fast retransmit (RFC 5681 §3.2).
+    pub fn is_more_of_the_same(&self, start: SequenceNumber) -> bool {
+        self.since_progress >= DUPLICATE_ACKS && self.recent[0].is_some_and(|run| run.end == start)
+    }
+
     /// Holds `chunk`, whose first byte is `start`; at most `frames_max` are held.
     pub fn insert(&mut self, mut start: SequenceNumber, mut chunk: Chunk, frames_max: usize) -> Insertion {
         let whole = Block { start, end: (start + chunk.len() as u32) };
+        self.since_progress = (self.since_progress + 1).min(DUPLICATE_ACKS);
         // The first held segment that ends after the new one starts.
         let mut index = self.segments.partition_point(|held| held.end().at_or_before(start));
         if let Some(held) = self.segments.get(index)
@@ -195,6 +206,7 @@ impl Reassembly {
 
     /// Takes the first chunk if it begins at or before `next` (RCV.NXT), cut to what is new; drops what is old.
     pub fn pop(&mut self, next: SequenceNumber) -> Option<Chunk> {
+        self.since_progress = 0;
         while let Some(first) = self.segments.front() {
             if first.start.after(next) {
                 return None;

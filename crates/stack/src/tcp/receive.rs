@@ -177,6 +177,7 @@ impl Connection {
         let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
         let frames = held + self.out_of_order_room(env);
         let queue = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
+        let is_more_of_the_same = queue.is_more_of_the_same(start);
         let insertion = queue.insert(start, chunk, frames);
         env.memory.release(held as u32);
         env.memory.hold(queue.len() as u32);
@@ -193,8 +194,10 @@ impl Connection {
             self.duplicate_acks_wanted = self.duplicate_acks_wanted.saturating_add(1).min(16);
         }
         self.is.ack_now = true;
-        self.is.ack_apart = true;
         self.is.output_wanted = true;
+        self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
+        let may_share = self.is.sack && is_more_of_the_same && insertion == Insertion::Held;
+        self.is.ack_apart |= !may_share || self.segments_unacknowledged >= self.segments_per_ack;
     }
 
     /// The next ACK reports `[start, end)` as received twice.

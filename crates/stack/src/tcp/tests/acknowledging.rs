@@ -72,6 +72,23 @@ fn every_segment_out_of_order_and_every_one_that_fills_a_gap() {
 }
 
 #[test]
+fn a_run_beyond_a_gap() {
+    let mut pair = settled();
+    let packets = batch(&pair, &[1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12]);
+    let start = packets[0].header.sequence - FULL as u32;
+    let (before, after) = arrive(&mut pair, &packets);
+    // One each until a sender retransmits; then one for two; where another run begins, one that tells of both.
+    assert_eq!((numbers(&before, start), numbers(&after, start)), (vec![0; 6], vec![0]));
+    let told = |ack: &Packet| ack.header.options.sack_blocks.as_slice()[0].end.distance_from(start) / FULL as u32;
+    assert_eq!(before.iter().map(told).collect::<Vec<u32>>(), [2, 3, 4, 6, 8, 11]);
+    assert_eq!(told(&after[0]), 13);
+    // The stream goes on and stops again: they are counted anew.
+    let packets = batch(&pair, &[0, 14, 15, 16]);
+    let (before, after) = arrive(&mut pair, &packets);
+    assert_eq!((numbers(&before, start), numbers(&after, start)), (vec![9; 3], vec![9]));
+}
+
+#[test]
 fn each_of_the_first() {
     let mut pair = pair(Faults::none(), 1).handshake();
     let packet = pair.next_for(1, Flags::ACK, &[1; FULL]);
