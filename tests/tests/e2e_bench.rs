@@ -65,3 +65,18 @@ fn tables_over_a_veth_say_what_failed() {
         assert!(outcome.stderr.contains("make bench-breakdown"), "{outcome:?}");
     }
 }
+
+#[test]
+fn name_servers_are_compared() {
+    scenario(|| {
+        let words = ["bench", "dns", "--json", "--filter", "one at a time"];
+        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let rows = table["rows"].as_array().expect("rows");
+        let peers: Vec<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+        assert_eq!(peers, ["raw echo (driver)", "Knot, XDP", "Knot, sockets", "NSD", "qanat dns"]);
+        for row in rows {
+            assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
+        }
+    });
+}
