@@ -532,3 +532,28 @@ pub fn understand<T: DeserializeOwned>(text: &[u8]) -> Result<T, Fault> {
     let body = serde_json::from_value(envelope.body).map_err(|error| Fault::Broken(error.to_string()))?;
     Ok(body)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_the_fuzzer_starts_from_are_of_this_version() {
+        let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/control");
+        let mut requests = 0;
+        for entry in std::fs::read_dir(corpus).unwrap().flatten() {
+            let text = std::fs::read(entry.path()).unwrap();
+            match understand::<Request>(&text) {
+                Ok(_) => requests += 1,
+                Err(fault) => assert!(!matches!(fault, Fault::Version(_)), "{:?}: {fault}", entry.path()),
+            }
+        }
+        assert!(requests >= 6, "{requests} of them are requests");
+    }
+
+    #[test]
+    fn a_mismatch_names_both_versions_and_who_is_to_be_started_anew() {
+        assert!(mismatch(1, 2).contains("version 1") && mismatch(1, 2).contains("restart the daemon"));
+        assert!(mismatch(2, 1).contains("the program 1: start the program anew"));
+    }
+}
