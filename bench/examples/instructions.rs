@@ -8,6 +8,10 @@ use qanat::nic::{MemoryPlan, PairConfig, pair};
 use qanat::{
     Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, UdpSocketId,
 };
+use qanat_dns::image::{Catalog, ZoneImage};
+use qanat_dns::name::Name;
+use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService};
+use qanat_dns::zone::ZoneBuilder;
 use qanat_echo::{EchoConfig, EchoService};
 use qanat_web::{WebConfig, WebService};
 use std::io::Write;
@@ -237,6 +241,85 @@ fn datagrams(copies: bool, count: u64) -> u64 {
     echo.figures().echoed - before
 }
 
+/// Asks for one name after the other.
+struct Resolver {
+    socket: Option<UdpSocketId>,
+    questions: Vec<Vec<u8>>,
+    next: usize,
+    back: u64,
+}
+
+impl Resolver {
+    fn ask(&mut self, socket: UdpSocketId, context: &mut Context<'_>) {
+        // Far apart: what a cache holds by chance is no help.
+        self.next = (self.next + 7_919) % self.questions.len();
+        let _ = context.send_to(socket, SocketAddr::new(SERVER, PORT), &self.questions[self.next]);
+    }
+}
+
+impl Service for Resolver {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let socket = context.bind_udp(SocketAddr::new(CLIENT, 5_000)).map_err(|error| error.to_string())?;
+        self.socket = Some(socket);
+        self.ask(socket, context);
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        if let Event::Datagram { socket, chunk, .. } = event {
+            assert_eq!(chunk.bytes()[3] & 0xf, 0, "the name is there");
+            drop(chunk);
+            let count = if self.back == 0 { DATAGRAMS } else { 1 };
+            self.back += 1;
+            for _ in 0..count {
+                self.ask(socket, context);
+            }
+        }
+    }
+}
+
+/// Questions for the address of one of `names` names, answered.
+fn answers(names: usize, as_text: bool, count: u64) -> u64 {
+    let apex = Name::absolute("example.com").expect("a name");
+    let mut zone = ZoneBuilder::new(&apex);
+    let soa = [b"\x02ns\0\x04host\0".as_slice(), &[0; 20]].concat();
+    zone.add(apex.wire(), 6, 60, &soa).expect("a record");
+    let mut questions = Vec::new();
+    for index in 0..names as u32 {
+        let name = Name::absolute(&format!("host{index:05}.example.com")).expect("a name");
+        zone.add(name.wire(), 1, 60, &index.to_be_bytes()).expect("a record");
+        let mut question = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        question.extend_from_slice(name.wire());
+        question.extend_from_slice(&[0, 1, 0, 1]);
+        questions.push(question);
+    }
+    let (zone, _) = zone.finish().expect("a zone");
+    let image = ZoneImage::compile(&zone, &mut |_| {}).expect("an image");
+    let image = if as_text { image.with_text_index() } else { image };
+    let publisher = CatalogPublisher::new(Catalog::new([std::sync::Arc::new(image)]));
+    let config = DnsConfig { port: PORT, ..DnsConfig::default() };
+    let reader = publisher.reader().expect("a doorbell");
+    let mut dns = DnsService::new(config, reader, [7; 16]).expect("the service");
+    let (client, server) = pair(PairConfig::default()).expect("memory");
+    let [mut client, mut server] = [(client, CLIENT), (server, SERVER)].map(|(port, address)| {
+        let vnic = port.open(MemoryPlan::default()).expect("memory");
+        Runtime::new(Box::new(vnic), Config::new(address, 24), [7; 32])
+    });
+    let mut resolver = Resolver { socket: None, questions, next: 0, back: 0 };
+    server.with_context(|context| dns.start(context)).expect("listening");
+    client.with_context(|context| resolver.start(context)).expect("sending");
+    while resolver.back < count / 4 {
+        other_turn(&mut client, &mut resolver);
+        other_turn(&mut server, &mut dns);
+    }
+    let before = dns.figures().answers;
+    while dns.figures().answers - before < count {
+        other_turn(&mut client, &mut resolver);
+        counted_turn(&mut server, &mut dns);
+    }
+    dns.figures().answers - before
+}
+
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let work = arguments.next().unwrap_or_default();
@@ -248,8 +331,13 @@ fn main() {
         "receive" => segments(true, count),
         "datagram" => datagrams(false, count),
         "datagram-copy" => datagrams(true, count),
+        "answer" => answers(10_000, false, count),
+        "answer-text" => answers(10_000, true, count),
+        "answer-one" => answers(1, false, count),
         _ => {
-            eprintln!("usage: instructions request|request-close|send|receive|datagram|datagram-copy [COUNT]");
+            eprintln!(
+                "usage: instructions request|request-close|send|receive|datagram|datagram-copy|answer|answer-text|answer-one [COUNT]"
+            );
             std::process::exit(2);
         }
     };

@@ -225,7 +225,8 @@ fn reloads_limits_log_and_figures() {
         eventually("counts", GRACE, || {
             let text = http_get("127.0.0.1:9153");
             let slipped = text.lines().find_map(|line| line.strip_prefix("qanat_dns_slipped_total "));
-            slipped.and_then(|count| count.parse::<u64>().ok()) == Some(cut)
+            // Others too: a client that has no valid cookie yet is one of the flood.
+            slipped.and_then(|count| count.parse::<u64>().ok()).is_some_and(|count| count >= cut)
         });
         let log = server.file("log");
         let copy = Path::new(server.directory.path()).join("copy");

@@ -84,6 +84,9 @@ struct ServeArguments {
     /// Name of this server, for NSID and id.server
     #[arg(long, value_name = "TEXT")]
     identity: Option<String>,
+    /// Look names up as text copied out of the question instead of in place: to measure the difference
+    #[arg(long)]
+    text_index: bool,
     /// Figures in Prometheus' format, at this address of the kernel's
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
@@ -249,7 +252,8 @@ fn load(sources: &Sources) -> Result<Vec<Arc<ZoneImage>>, String> {
         for problem in problems {
             eprintln!("qanat: {problem}");
         }
-        images.push(Arc::new(compile(&read)?));
+        let image = compile(&read)?;
+        images.push(Arc::new(if sources.text_index { image.with_text_index() } else { image }));
         if sources.transfers.zone(&zone.apex.to_lowercase()).is_some() {
             records.push(Arc::new(read));
         }
@@ -266,6 +270,8 @@ struct Sources {
     transfers: TransferConfig,
     /// Those that are transferred, as they are transferred.
     versions: Versions,
+    /// Names are looked up as text.
+    text_index: bool,
 }
 
 /// Sixteen unpredictable bytes.
@@ -298,7 +304,12 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     // What can be wrong with the zones is said before anything is made.
     let file = arguments.file_config()?;
     let transfers = file.dns.transfers.clone();
-    let sources = Sources { files: file.zones, transfers: transfers.clone(), versions: Versions::default() };
+    let sources = Sources {
+        files: file.zones,
+        transfers: transfers.clone(),
+        versions: Versions::default(),
+        text_index: arguments.text_index,
+    };
     let publisher = CatalogPublisher::new(Catalog::new(load(&sources)?));
     let port = file.dns.port;
     let range = |protocol| PortRange { protocol, first: port, last: port };

@@ -267,7 +267,7 @@ pub fn canonical_order(left: &[u8], right: &[u8]) -> std::cmp::Ordering {
 }
 
 /// Where the labels begin, without the root's, and how many there are.
-fn label_starts(wire: &[u8]) -> ([u8; 128], usize) {
+pub(crate) fn label_starts(wire: &[u8]) -> ([u8; 128], usize) {
     let mut starts = [0u8; 128];
     let mut count = 0;
     let mut at = 0usize;

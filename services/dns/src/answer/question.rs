@@ -1,12 +1,11 @@
 //! A request's header and question (RFC 1035 section 4.1), in one pass.
 
 use crate::message::HEADER_LENGTH;
+use crate::name::NAME_BYTES_MAX;
 
 /// A question whose name is whole at byte 12.
+#[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// Where labels begin, without the root's.
-    starts: [u8; 128],
-    labels: usize,
     /// After the root's label.
     pub name_end: usize,
     /// Its type.
@@ -19,26 +18,24 @@ impl Question {
     /// Reads it; `None`: not whole, or the name is compressed (there is nothing it could point to).
     #[inline(always)]
     pub fn parse(message: &[u8]) -> Option<Question> {
-        let mut starts = [0u8; 128];
-        let mut labels = 0;
         let mut at = HEADER_LENGTH;
         loop {
             let length = *message.get(at)?;
             if length == 0 {
                 break;
             }
-            // A name has at most 255 bytes: its labels begin before byte 267, the last that fits before 266.
-            *starts.get_mut(labels)? = (at - HEADER_LENGTH) as u8;
-            labels += 1;
-            at += usize::from(length) + 1;
-            if length > 63 || at > HEADER_LENGTH + 254 {
+            if length > 63 {
                 return None;
             }
+            at += usize::from(length) + 1;
         }
         let name_end = at + 1;
+        if name_end > HEADER_LENGTH + NAME_BYTES_MAX {
+            return None;
+        }
         let rest = message.get(name_end..)?.first_chunk::<4>()?;
         let (qtype, class) = (u16::from_be_bytes([rest[0], rest[1]]), u16::from_be_bytes([rest[2], rest[3]]));
-        Some(Question { starts, labels, name_end, qtype, class })
+        Some(Question { name_end, qtype, class })
     }
 
     /// Where the question ends.
@@ -47,9 +44,9 @@ impl Question {
         self.name_end + 4
     }
 
-    /// Where labels begin, from the name's beginning, without the root's.
-    pub fn starts(&self) -> &[u8] {
-        self.starts.get(..self.labels).unwrap_or_default()
+    /// Where labels begin, from the name's beginning, without the root's: as many as the second says.
+    pub fn starts(&self, message: &[u8]) -> ([u8; 128], usize) {
+        crate::name::label_starts(message.get(HEADER_LENGTH..self.name_end).unwrap_or_default())
     }
 }
 

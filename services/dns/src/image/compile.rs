@@ -262,6 +262,7 @@ impl<'z> Compiler<'z> {
             labels_max: self.labels_max,
             nsec: self.nsec,
             nsec3: None,
+            text_index: None,
         };
         image.nsec3 = chain(&image, self.nsec3)?;
         Ok(image)

@@ -10,6 +10,7 @@
 
 mod catalog;
 mod compile;
+mod fqdn;
 pub mod hash;
 mod node;
 mod nsec3;
@@ -68,6 +69,8 @@ pub struct ZoneImage {
     /// Nodes with NSEC records in canonical order.
     nsec: Vec<NodeReference>,
     nsec3: Option<Nsec3Chain>,
+    /// Names are looked up as text.
+    text_index: Option<fqdn::FqdnIndex>,
     name_count: usize,
     record_count: usize,
 }
@@ -79,6 +82,14 @@ impl ZoneImage {
     /// See [`CompileError`].
     pub fn compile(zone: &Zone, report: &mut dyn FnMut(u64)) -> Result<ZoneImage, CompileError> {
         compile::compile(zone, report)
+    }
+
+    /// The same, its names looked up as text copied out of the question: the thesis's second design, to measure.
+    #[must_use]
+    pub fn with_text_index(mut self) -> ZoneImage {
+        let references = self.table.iter().filter(|entry| **entry != 0).map(|entry| NodeReference(*entry as u32));
+        self.text_index = Some(fqdn::FqdnIndex::new(&self, references, self.table.len()));
+        self
     }
 
     /// The zone's name, small letters.
@@ -104,12 +115,19 @@ impl ZoneImage {
     /// Memory it takes, bytes.
     pub fn memory_bytes(&self) -> usize {
         let nsec3 = self.nsec3.as_ref().map_or(0, Nsec3Chain::memory_bytes);
-        self.arena.capacity() + self.table.capacity() * 8 + self.nsec.capacity() * 4 + nsec3
+        self.arena.capacity()
+            + self.table.capacity() * 8
+            + self.nsec.capacity() * 4
+            + nsec3
+            + self.text_index.as_ref().map_or(0, fqdn::FqdnIndex::memory_bytes)
     }
 
     /// The node of the name at `start..end` of `message`.
     #[inline(always)]
     pub fn find(&self, message: &[u8], start: usize, end: usize) -> Option<Node<'_>> {
+        if let Some(index) = &self.text_index {
+            return index.find(self, message, start, end);
+        }
         let hash = hash::hash(message, start, end);
         let mask = self.table.len().wrapping_sub(1);
         let mut slot = hash as usize;

@@ -14,7 +14,7 @@ pub use publish::{CatalogPublisher, CatalogReader};
 pub use rate_limit::{Decision, RateLimiter, RateLimits};
 
 use crate::answer::question::flags;
-use crate::answer::{Fate, Origin, Outcome, Responder, Transport};
+use crate::answer::{self, Fate, Origin, Outcome, Responder, Transport};
 use crate::image::Catalog;
 use crate::message::HEADER_LENGTH;
 use crate::transfer::{Reply, Transfers, Way};
@@ -109,11 +109,30 @@ impl DnsService {
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
         let length = chunk.len();
         let whole = length.saturating_add(chunk.room()).min(self.payload_max.max(length));
+        let Some(message) = chunk.resize(whole) else { return };
+        let transport = Transport::Udp { payload_max: self.payload_max };
+        // Most of what comes, by itself: what is known of such an outcome needs no looking at.
+        match self.catalog.only().and_then(|zone| answer::plain(zone, message, length, transport)) {
+            Some(outcome) => self.send(outcome, length, socket, peer, chunk, context),
+            None => {
+                let outcome = self.unusual_datagram(message, length, peer, context);
+                self.send(outcome, length, socket, peer, chunk, context);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn unusual_datagram(
+        &mut self,
+        message: &mut [u8],
+        length: usize,
+        peer: SocketAddr,
+        context: &mut Context<'_>,
+    ) -> Outcome {
         let transport = Transport::Udp { payload_max: self.payload_max };
         let origin = Origin { transport, peer: peer.ip(), now_s: self.now_s };
-        let Some(message) = chunk.resize(whole) else { return };
         let outcome = self.responder.answer_in_place(&self.catalog, message, length, &origin);
-        let mut outcome = match outcome.fate {
+        match outcome.fate {
             Fate::Answered => outcome,
             Fate::Silence => {
                 self.transfers.answered(message.get(..length).unwrap_or_default(), peer);
@@ -125,15 +144,31 @@ impl DnsService {
                 self.transfers.poll(context);
                 written(reply, message)
             }
-        };
+        }
+    }
+
+    /// Sends the answer in `chunk` to a request of `length` bytes, unless there are too many such.
+    #[inline(always)]
+    fn send(
+        &mut self,
+        mut outcome: Outcome,
+        length: usize,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        mut chunk: Chunk,
+        context: &mut Context<'_>,
+    ) {
         if let Some(limiter) = &mut self.limiter
             && outcome.length > 0
         {
             let now_ms = (context.now().since(Time::ZERO).as_millis() & u128::from(u32::MAX)) as u32;
-            match limiter.decide(&outcome, peer.ip(), now_ms) {
+            // A copy: what nobody points to stays in registers.
+            match limiter.decide(&{ outcome }, peer.ip(), now_ms) {
                 Decision::Send => {}
                 Decision::Slip => {
-                    truncate(message, &mut outcome);
+                    if let Some(message) = chunk.resize(outcome.length) {
+                        outcome = truncate(message, outcome);
+                    }
                     self.figures.slipped += 1;
                 }
                 Decision::Drop => {
@@ -145,7 +180,7 @@ impl DnsService {
         }
         self.figures.count(&outcome, length);
         if let Some(log) = &mut self.log {
-            log.query(&outcome, message, peer, transport);
+            log.query(&outcome, chunk.bytes(), peer, Transport::Udp { payload_max: self.payload_max });
         }
         if outcome.length == 0 {
             return;
@@ -201,13 +236,12 @@ fn written(reply: Reply, message: &mut [u8]) -> Outcome {
 }
 
 /// Takes the records out of an answer and sets TC: the client is to come by TCP.
-fn truncate(message: &mut [u8], outcome: &mut Outcome) {
+fn truncate(message: &mut [u8], outcome: Outcome) -> Outcome {
     if let Some(header) = message.first_chunk_mut::<HEADER_LENGTH>() {
         header[2] |= flags::TC;
         header[6..].fill(0);
     }
-    outcome.length = outcome.question_end.min(outcome.length);
-    outcome.truncated = true;
+    Outcome { length: outcome.question_end.min(outcome.length), truncated: true, ..outcome }
 }
 
 impl Service for DnsService {

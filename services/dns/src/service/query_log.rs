@@ -43,10 +43,11 @@ impl QueryLog {
     /// A query and its answer, `message`.
     #[inline]
     pub(super) fn query(&mut self, outcome: &Outcome, message: &[u8], peer: SocketAddr, transport: Transport) {
+        let outcome = *outcome;
         self.until_next -= 1;
         if self.until_next == 0 {
             self.until_next = self.sample_every;
-            self.line(outcome, message, peer, transport);
+            self.line(&outcome, message, peer, transport);
         }
     }
 
