@@ -76,23 +76,8 @@ fn mix(value: u64) -> u64 {
 #[inline(always)]
 pub fn equals(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
     // Most questions are in small letters.
-    equals_as_it_is(bytes, start, end, stored) || equals_in_small(bytes, start, end, stored)
-}
-
-/// Word by word: a name is too short for a call of `memcmp` to be worth it.
-#[inline(always)]
-fn equals_as_it_is(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
-    let (words, tail) = bytes.get(start..end).unwrap_or_default().as_chunks::<8>();
-    let (stored, _) = stored.as_chunks::<8>();
-    if words.iter().zip(stored).any(|(own, stored)| u64::from_le_bytes(*own) != u64::from_le_bytes(*stored)) {
-        return false;
-    }
-    if tail.is_empty() {
-        return stored.len() == words.len();
-    }
-    let last = bytes.get(..end).and_then(|bytes| bytes.last_chunk()).map_or(0, |last| u64::from_le_bytes(*last));
-    let last = last >> (64 - 8 * (tail.len() as u32 & 7));
-    stored.get(words.len()).is_some_and(|stored| u64::from_le_bytes(*stored) == last)
+    let as_it_is = bytes.get(start..end).zip(stored.get(..end.wrapping_sub(start)));
+    as_it_is.is_some_and(|(name, stored)| name == stored) || equals_in_small(bytes, start, end, stored)
 }
 
 #[inline(never)]
