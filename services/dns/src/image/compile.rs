@@ -1,5 +1,6 @@
 //! From sorted record sets to an image, in one walk: parents come before their children.
 
+use super::memory::Memory;
 use super::node::{HEADER, ROW};
 use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec3};
 use crate::message::{HEADER_LENGTH, MessageWriter};
@@ -238,18 +239,18 @@ impl<'z> Compiler<'z> {
 
     fn finish(mut self) -> Result<ZoneImage, CompileError> {
         let size = (self.names.len() * 2).next_power_of_two().max(16);
-        let mut table = vec![0u64; size];
+        let mut table = vec![0u8; size * 8];
+        let entries = table.as_chunks_mut::<8>().0;
         let mask = size - 1;
         for (hash, reference) in &self.names {
             let mut slot = *hash as usize & mask;
-            while table.get(slot).is_some_and(|entry| *entry != 0) {
+            while entries.get(slot).is_some_and(|entry| *entry != [0; 8]) {
                 slot = (slot + 1) & mask;
             }
-            if let Some(entry) = table.get_mut(slot) {
-                *entry = hash >> 32 << 32 | u64::from(*reference);
+            if let Some(entry) = entries.get_mut(slot) {
+                *entry = (hash >> 32 << 32 | u64::from(*reference)).to_le_bytes();
             }
         }
-        self.arena.shrink_to_fit();
         self.nsec3.sort_unstable();
         let mut image = ZoneImage {
             apex: self.zone.apex().clone(),
@@ -257,8 +258,8 @@ impl<'z> Compiler<'z> {
             apex_node: NodeReference(self.names.first().map_or(0, |(_, reference)| *reference)),
             name_count: self.names.len(),
             record_count: self.zone.record_count(),
-            arena: self.arena,
-            table,
+            arena: Memory::new(self.arena),
+            table: Memory::new(table),
             labels_max: self.labels_max,
             nsec: self.nsec,
             nsec3: None,

@@ -12,6 +12,7 @@ mod catalog;
 mod compile;
 mod fqdn;
 pub mod hash;
+mod memory;
 mod node;
 mod nsec3;
 
@@ -21,6 +22,7 @@ pub use nsec3::{Nsec3Chain, nsec3_hash};
 
 use crate::name::Name;
 use crate::zone::{Zone, rtype};
+use memory::Memory;
 use std::fmt;
 
 /// Why a zone has no image.
@@ -61,8 +63,9 @@ impl std::error::Error for CompileError {}
 pub struct ZoneImage {
     apex: Name,
     serial: u32,
-    arena: Vec<u8>,
-    table: Vec<u64>,
+    arena: Memory,
+    /// Entries of eight bytes, twice as many as names or more: the upper half of a name's hash, and its node.
+    table: Memory,
     apex_node: NodeReference,
     /// Labels of the longest name.
     labels_max: usize,
@@ -87,8 +90,9 @@ impl ZoneImage {
     /// The same, its names looked up as text copied out of the question: the thesis's second design, to measure.
     #[must_use]
     pub fn with_text_index(mut self) -> ZoneImage {
-        let references = self.table.iter().filter(|entry| **entry != 0).map(|entry| NodeReference(*entry as u32));
-        self.text_index = Some(fqdn::FqdnIndex::new(&self, references, self.table.len()));
+        let entries = self.entries().iter().map(|entry| u64::from_le_bytes(*entry)).filter(|entry| *entry != 0);
+        let references = entries.map(|entry| NodeReference(entry as u32));
+        self.text_index = Some(fqdn::FqdnIndex::new(&self, references, self.entries().len()));
         self
     }
 
@@ -115,11 +119,16 @@ impl ZoneImage {
     /// Memory it takes, bytes.
     pub fn memory_bytes(&self) -> usize {
         let nsec3 = self.nsec3.as_ref().map_or(0, Nsec3Chain::memory_bytes);
-        self.arena.capacity()
-            + self.table.capacity() * 8
+        self.arena.len()
+            + self.table.len()
             + self.nsec.capacity() * 4
             + nsec3
             + self.text_index.as_ref().map_or(0, fqdn::FqdnIndex::memory_bytes)
+    }
+
+    #[inline(always)]
+    fn entries(&self) -> &[[u8; 8]] {
+        self.table.as_chunks().0
     }
 
     /// The node of the name at `start..end` of `message`.
@@ -129,11 +138,12 @@ impl ZoneImage {
             return index.find(self, message, start, end);
         }
         let hash = hash::hash(message, start, end);
-        let mask = self.table.len().wrapping_sub(1);
+        let entries = self.entries();
+        let mask = entries.len().wrapping_sub(1);
         let mut slot = hash as usize;
         // The table is at most half full: an empty slot comes soon.
         loop {
-            let entry = *self.table.get(slot & mask)?;
+            let entry = u64::from_le_bytes(*entries.get(slot & mask)?);
             if entry == 0 {
                 return None;
             }
