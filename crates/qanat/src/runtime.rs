@@ -149,6 +149,10 @@ impl Runtime {
             let _service = breakdown::span(Phase::Service);
             service.handle(event, &mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
         }
+        if handled {
+            let _service = breakdown::span(Phase::Service);
+            service.turn_ended(&mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+        }
         {
             let _stack = breakdown::span(Phase::StackOut);
             self.stack.transmit(now, self.vnic.as_mut());

@@ -22,6 +22,9 @@ pub trait Service {
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
 
+    /// Called after the last event of a turn: for a service that does better with several at once than with each.
+    fn turn_ended(&mut self, _context: &mut Context<'_>) {}
+
     /// Called when a doorbell the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
     fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {}
 

@@ -60,6 +60,9 @@ impl<S: Service> Node for StackNode<S> {
             moved = true;
             self.service.handle(event, &mut Context::new(&mut self.stack, device, now));
         }
+        if moved {
+            self.service.turn_ended(&mut Context::new(&mut self.stack, device, now));
+        }
         self.stack.transmit(now, device);
         self.connections_peak = self.connections_peak.max(self.stack.usage().connections);
         moved

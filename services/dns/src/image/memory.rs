@@ -28,6 +28,12 @@ impl Memory {
         }
     }
 
+    /// Whether it is larger than caches are, most likely.
+    #[inline(always)]
+    pub(super) fn is_large(&self) -> bool {
+        matches!(self, Memory::Pages(_))
+    }
+
     fn in_pages(bytes: &[u8]) -> std::io::Result<Mmap> {
         let mut pages = MmapMut::map_anon(bytes.len())?;
         // Before the first byte is written. Only advice: without it pages are small, and everything works.
@@ -56,7 +62,7 @@ mod tests {
     #[test]
     fn both_kinds_hold_what_they_are_given() {
         for length in [0, 1, LARGE - 1, LARGE, LARGE + 1] {
-            let bytes: Vec<u8> = (0..length).map(|index| (index * 31 >> 3) as u8).collect();
+            let bytes: Vec<u8> = (0..length).map(|index| (index / 7) as u8).collect();
             let memory = Memory::new(bytes.clone());
             assert_eq!(matches!(memory, Memory::Pages(_)), length >= LARGE);
             assert!(*memory == *bytes);

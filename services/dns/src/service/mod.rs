@@ -2,6 +2,7 @@
 
 mod config;
 mod figures;
+mod look_ahead;
 pub mod metrics;
 mod publish;
 mod query_log;
@@ -18,6 +19,7 @@ use crate::answer::{self, Fate, Origin, Outcome, Responder, Transport};
 use crate::image::Catalog;
 use crate::message::HEADER_LENGTH;
 use crate::transfer::{Reply, Transfers, Way};
+use look_ahead::LookAhead;
 use qanat::{Chunk, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
 use query_log::QueryLog;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -39,6 +41,7 @@ pub struct DnsService {
     log: Option<QueryLog>,
     streams: stream::Streams,
     transfers: Transfers,
+    look_ahead: LookAhead,
     listeners: Vec<ListenerId>,
     /// For one message of a stream.
     buffer: Vec<u8>,
@@ -72,6 +75,7 @@ impl DnsService {
             log,
             streams: stream::Streams::default(),
             transfers: Transfers::none(),
+            look_ahead: LookAhead::new(),
             listeners: Vec::new(),
             buffer: Vec::with_capacity(stream::MESSAGE_BYTES),
             payload_max: 1_232,
@@ -267,6 +271,9 @@ impl Service for DnsService {
     #[inline]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
+            Event::Datagram { socket, peer, chunk } if self.catalog.only().is_some_and(|zone| zone.is_large()) => {
+                self.datagram_in_group(socket, peer, chunk, context);
+            }
             Event::Datagram { socket, peer, chunk } => self.datagram(socket, peer, chunk, context),
             event if self.transfers.takes(&event) => self.transfers.handle(event, context),
             Event::Data { connection, chunk } => {
@@ -280,6 +287,12 @@ impl Service for DnsService {
             Event::Timer { token: TICK_TOKEN, .. } => self.tick(context),
             // Nothing else was asked for.
             _ => {}
+        }
+    }
+
+    fn turn_ended(&mut self, context: &mut Context<'_>) {
+        if self.has_waiting() {
+            self.answer_group(context);
         }
     }
 
