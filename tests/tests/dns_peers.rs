@@ -147,8 +147,7 @@ impl Bench {
             let (zone, _) = read_file(&apex, path, &mut |_| {}).unwrap_or_else(|error| panic!("{:#?}", error.0));
             Arc::new(ZoneImage::compile(&zone, &mut |_| {}).expect("an image"))
         });
-        let mut settings = qanat_dns::answer::Settings::default();
-        settings.udp_payload_max = 4_096;
+        let settings = qanat_dns::answer::Settings { udp_payload_max: 4_096, ..Default::default() };
         let (responder, catalog) = (Responder { settings }, Catalog::new(images));
         let at = directory.display();
         let mut nsd = format!(
