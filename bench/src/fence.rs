@@ -67,15 +67,20 @@ enum Flood {
     Quiet,
     /// Nor any, but its processor is as busy as with one.
     Busy,
-    Policed,
-    Free,
+    /// Another card sends: with these pauses between bursts, or none.
+    Sends { policed: bool, pause: Option<Duration> },
 }
 
-const FLOODS: [(&str, Flood); 4] = [
+/// Between bursts of 64 frames that make a gigabit a second.
+const PAUSE: Option<Duration> = Some(Duration::from_nanos(64 * (FLOOD_FRAME as u64 + FRAME_OVERHEAD) * 8));
+
+const FLOODS: [(&str, Flood); 6] = [
     ("quiet", Flood::Quiet),
     ("no flood, processor 1 busy", Flood::Busy),
-    ("flood, policed to 40 Mbit/s", Flood::Policed),
-    ("flood, not policed", Flood::Free),
+    ("flood, policed to 40 Mbit/s", Flood::Sends { policed: true, pause: None }),
+    ("flood, not policed", Flood::Sends { policed: false, pause: None }),
+    ("1 Gbit/s, policed to 40 Mbit/s", Flood::Sends { policed: true, pause: PAUSE }),
+    ("1 Gbit/s, not policed", Flood::Sends { policed: false, pause: PAUSE }),
 ];
 
 fn failed(what: &str) -> impl Fn(std::io::Error) -> HarnessError + '_ {
@@ -144,7 +149,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
              and on its host, then takes its time from the neighbour"
                 .to_owned(),
             "flood: another card, 1,000-byte frames to the neighbour's server as fast as can be; its rate counts 24 \
-             bytes of overhead a frame, and is taken after the burst"
+             bytes of overhead a frame, and is taken after the burst; 1 Gbit/s: in bursts of 64, asleep between them, so that \
+             processor 1 is not busy, and what is left is the fence's"
                 .to_owned(),
         ],
     })
@@ -327,7 +333,7 @@ fn queue_frame(queue: &mut AfXdp, bytes: &[u8]) -> bool {
     queue.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).is_ok()
 }
 
-/// A card that sends as fast as can be, on a processor of its own.
+/// A card that sends as fast as can be, or at a rate, on a processor of its own.
 struct Flooder {
     stop: Arc<AtomicBool>,
     offered_bits: Arc<AtomicU64>,
@@ -336,7 +342,7 @@ struct Flooder {
 }
 
 impl Flooder {
-    fn start(control: &Control, to: [u8; 6], rate: Rate) -> Result<Flooder, String> {
+    fn start(control: &Control, to: [u8; 6], rate: Rate, pause: Option<Duration>) -> Result<Flooder, String> {
         let (stop, offered_bits) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (told, count, session) = (Arc::clone(&stop), Arc::clone(&offered_bits), control.session()?);
         let (sender, ready) = std::sync::mpsc::sync_channel(1);
@@ -353,7 +359,12 @@ impl Flooder {
             let _ = sender.send(Ok(vnic.status().vnic));
             let frame = datagram(vnic.status().mac, to, [4, 3], (9, 9), FLOOD_FRAME, 0);
             let bits = (FLOOD_FRAME as u64 + FRAME_OVERHEAD) * 8;
+            let mut due = Instant::now();
             while !told.load(Ordering::Relaxed) {
+                if let Some(pause) = pause {
+                    due += pause;
+                    std::thread::sleep(due.saturating_duration_since(Instant::now()));
+                }
                 let sent = (0..64).take_while(|_| queue_frame(&mut queue, &frame)).count() as u64;
                 queue.flush();
                 count.fetch_add(sent * bits, Ordering::Relaxed);
@@ -498,8 +509,10 @@ fn neighbour(duration: Duration, flood: Flood, per_s: Option<f64>) -> Result<Val
     let (from, to) = (one.status().mac, other.status().mac);
     let flooder = match flood {
         Flood::Quiet | Flood::Busy => None,
-        Flood::Policed => Some(Flooder::start(&control, to, Rate { bits_per_s: RATE, ..Rate::UNLIMITED })?),
-        Flood::Free => Some(Flooder::start(&control, to, Rate::UNLIMITED)?),
+        Flood::Sends { policed, pause } => {
+            let rate = if policed { Rate { bits_per_s: RATE, ..Rate::UNLIMITED } } else { Rate::UNLIMITED };
+            Some(Flooder::start(&control, to, rate, pause)?)
+        }
     };
     let _spinner = (flood == Flood::Busy).then(Spinner::start);
     // After the daemon's threads are made, which would be pinned with this one.
