@@ -318,9 +318,11 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     if !transfers.is_empty() {
         let transfers = Transfers::new(transfers, sources.versions.clone(), &publisher)?;
         if queues > 1 && transfers.fetches() {
-            return Err("a zone that has a primary needs one queue: what the primary answers may come by any, and each is \
+            return Err(
+                "a zone that has a primary needs one queue: what the primary answers may come by any, and each is \
                         a stack of its own; leave out --queues, or have such zones served by another qanat dns"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         first_transfers = Some(transfers);
     }
@@ -341,14 +343,13 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         attachment: &attachment,
         publisher: &publisher,
         config: &file.dns,
-        transfers: first_transfers,
         batch: arguments.batch.into(),
         options: RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() },
         secret: random()?,
         control: control.clone(),
     };
     let ready = || announce(&printer, port, &publisher.latest(), &attachment);
-    let outcome = plan.run(ready, |look| {
+    let outcome = plan.run(first_transfers, ready, |look| {
         let now = sum(&look.done).dns;
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
         meter.show(&printer, &now, &look.done);
@@ -357,8 +358,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         if look.report {
             // By a thread of its own: standard error may block, the data path must not.
             let head = if queues > 1 { "queue 0:\n" } else { "" };
-            let text =
-                metrics::text(&now, &publisher.latest()) + head + &stack_report(look.runtime, Some(&attachment));
+            let text = metrics::text(&now, &publisher.latest()) + head + &stack_report(look.runtime, Some(&attachment));
             std::thread::spawn(move || eprint!("{text}"));
         }
     });

@@ -16,6 +16,8 @@ const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
 /// Connections the stack takes beyond the service's limit, for the service to reset at once.
 const REFUSALS: usize = 256;
+/// Stands for the error of another instance.
+const SEE_OTHERS: &str = "another queue's instance did not start";
 /// Messages about transfers of the further instances that wait for the first.
 const MESSAGES_MAX: usize = 256;
 
@@ -37,8 +39,6 @@ pub struct Plan<'a> {
     pub attachment: &'a Attachment,
     pub publisher: &'a CatalogPublisher,
     pub config: &'a DnsConfig,
-    /// The first instance's.
-    pub transfers: Option<Transfers>,
     /// Frames taken from the device at once.
     pub batch: usize,
     pub options: RuntimeOptions,
@@ -125,18 +125,23 @@ impl Plan<'_> {
         self.control.stops.len()
     }
 
-    /// Starts the further instances, calls `ready`, and runs until all have stopped. `look` is quick.
-    pub fn run(mut self, ready: impl FnOnce(), mut look: impl FnMut(&Look<'_>)) -> Result<Vec<String>, String> {
-        let first_transfers = self.transfers.take();
+    /// Starts the further instances, calls `ready`, and runs until all have stopped; messages of the end are given back.
+    /// `transfers` are the first instance's; `look` is quick.
+    pub fn run(
+        &self,
+        transfers: Option<Transfers>,
+        ready: impl FnOnce(),
+        mut look: impl FnMut(&Look<'_>),
+    ) -> Result<Vec<String>, String> {
         let siblings: Vec<Option<Transfers>> =
-            (1..self.queues()).map(|_| first_transfers.as_ref().map(Transfers::sibling)).collect();
-        let plan = &self;
+            (1..self.queues()).map(|_| transfers.as_ref().map(Transfers::sibling)).collect();
+        let plan = self;
         let (messages, incoming) = sync_channel(MESSAGES_MAX);
         std::thread::scope(|scope| {
             let _ends_all = EndsAll(&plan.control);
             let further = Further::start(plan, siblings, &messages, scope);
             let outcome = further.and_then(|further| {
-                let first = Instance::open(plan, 0, first_transfers).and_then(|first| {
+                let first = Instance::open(plan, 0, transfers).and_then(|first| {
                     further.wait_until_open()?;
                     ready();
                     first.run(plan, &incoming, &mut look)
@@ -144,7 +149,10 @@ impl Plan<'_> {
                 plan.control.stop();
                 // An instance's own error tells more than that another stopped because of it.
                 let others = further.join();
-                first.and_then(|last| others.map(|()| last))
+                match first {
+                    Err(error) if error != SEE_OTHERS => Err(error),
+                    first => others.and(first),
+                }
             });
             outcome.map(|mut last| {
                 last.extend(incoming.try_iter());
@@ -170,13 +178,14 @@ impl<'scope> Further<'scope> {
         let mut threads = Vec::with_capacity(siblings.len());
         for (queue, transfers) in (1..).zip(siblings) {
             let (open, messages) = (open.clone(), messages.clone());
-            let thread = std::thread::Builder::new().name(format!("qanat-dns-{queue}")).spawn_scoped(scope, move || {
-                let _ends_all = EndsAll(&plan.control);
-                let instance = Instance::open(plan, queue, transfers)?;
-                let _ = open.send(());
-                drop(open);
-                instance.run_further(plan, &messages)
-            });
+            let thread =
+                std::thread::Builder::new().name(format!("qanat-dns-{queue}")).spawn_scoped(scope, move || {
+                    let _ends_all = EndsAll(&plan.control);
+                    let instance = Instance::open(plan, queue, transfers)?;
+                    let _ = open.send(());
+                    drop(open);
+                    instance.run_further(plan, &messages)
+                });
             threads.push(thread.map_err(|error| format!("starting a thread: {error}"))?);
         }
         Ok(Further { threads, opened })
@@ -186,7 +195,7 @@ impl<'scope> Further<'scope> {
     fn wait_until_open(&self) -> Result<(), String> {
         // None fails but by the end of threads that did not get so far.
         let opened = self.threads.iter().map_while(|_| self.opened.recv().ok()).count();
-        if opened == self.threads.len() { Ok(()) } else { Err(String::new()) }
+        if opened == self.threads.len() { Ok(()) } else { Err(SEE_OTHERS.to_owned()) }
     }
 
     fn join(self) -> Result<(), String> {
