@@ -23,9 +23,14 @@ struct Server {
 
 impl Server {
     fn start(config: &str, more: &[&str]) -> Server {
+        Server::start_zone(config, "", more)
+    }
+
+    /// `zone`: more lines of the zone's table.
+    fn start_zone(config: &str, zone: &str, more: &[&str]) -> Server {
         let directory = tempfile::tempdir().expect("a directory");
         fs::write(directory.path().join("zone"), ZONE).expect("a file");
-        let text = format!("{config}\n[[zone]]\nname = \"example.test\"\nfile = \"zone\"\n");
+        let text = format!("{config}\n[[zone]]\nname = \"example.test\"\nfile = \"zone\"\n{zone}\n");
         fs::write(directory.path().join("dns.toml"), text).expect("a file");
         let config = directory.path().join("dns.toml");
         let words = ["dns", "--json", "--also", "fd77::2/64", "--config", config.to_str().expect("a path")];
@@ -173,6 +178,91 @@ fn streams_are_pipelined_bounded_and_ended() {
         assert!(report["dns"]["connections_refused"].as_u64() >= Some(1), "{report}");
         assert!(report["dns"]["connections_timed_out"].as_u64() >= Some(8), "{report}");
         assert_eq!(report["dns"]["connections_broken"].as_u64(), Some(1), "{report}");
+    });
+}
+
+/// Asks from a port of its own; the answer.
+fn ask(message: &[u8]) -> Vec<u8> {
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout");
+    socket.send_to(message, (SERVER, 53)).expect("sending");
+    let mut bytes = vec![0; 1_500];
+    let length = socket.recv(&mut bytes).expect("an answer");
+    bytes.truncate(length);
+    bytes
+}
+
+#[test]
+fn queues_are_one_server() {
+    scenario(|| {
+        let zone = "allow_transfer = [\"10.77.0.0/24\"]\nalso_notify = [\"10.77.0.1:5399\"]";
+        let told = UdpSocket::bind("0.0.0.0:5399").expect("a socket");
+        told.set_read_timeout(Some(GRACE)).expect("a timeout");
+        let server = Server::start_zone("metrics = \"127.0.0.1:9154\"", zone, &["--queues", "2"]);
+        let address_of = |answer: &[u8]| answer.last_chunk::<4>().copied();
+        // The ports' hashes choose the queue: of 200 all going to one there is no chance.
+        for _ in 0..200 {
+            let answer = ask(&question(WWW));
+            assert_eq!((answer[3] & 15, answer[7], address_of(&answer)), (0, 1, Some([192, 0, 2, 1])), "{answer:?}");
+        }
+        for _ in 0..30 {
+            // A NOTIFY from no primary: NOTAUTH.
+            let mut notify = question(WWW);
+            notify[2] = 0x20;
+            assert_eq!(ask(&notify)[2..4], [0xa0, 9]);
+            let mut stream = connect();
+            stream.write_all(&framed(&question(MANY))).expect("writing");
+            assert_eq!(read_message(&mut stream)[7], 200);
+        }
+        for _ in 0..10 {
+            shows(&["axfr", "example.test"], &["XFR size: 209 records"]);
+        }
+        // All take the new zone, and one tells of it.
+        fs::write(server.file("zone"), ZONE.replace("192.0.2.1\n", "192.0.2.77\n").replace("host 1", "host 2"))
+            .expect("a file");
+        server.signal(Signal::HUP);
+        let mut bytes = [0; 512];
+        let (length, from) = loop {
+            let (length, from) = told.recv_from(&mut bytes).expect("a NOTIFY");
+            if bytes[2] & 0x78 == 0x20 {
+                break (length, from);
+            }
+        };
+        bytes[2] |= 0x80;
+        told.send_to(&bytes[..length], from).expect("sending");
+        eventually("the new zone", GRACE, || address_of(&ask(&question(WWW))) == Some([192, 0, 2, 77]));
+        eventually("the new zone at every queue", GRACE, || {
+            (0..40).all(|_| address_of(&ask(&question(WWW))) == Some([192, 0, 2, 77]))
+        });
+        server.signal(Signal::USR1);
+        eventually("all figures", GRACE, || {
+            let text = http_get("127.0.0.1:9154");
+            let count = text.lines().find_map(|line| line.strip_prefix("qanat_dns_answers_total{rcode=\"NOERROR\"} "));
+            count.and_then(|count| count.parse::<u64>().ok()) >= Some(272)
+        });
+        let (report, stderr) = server.stop();
+        let queues = report["queues"].as_array().expect("figures by queue");
+        let of = |figures: &Value, what: &str| figures[what].as_u64().expect("a count");
+        for what in ["requests", "answers", "answer_bytes", "connections"] {
+            let each: Vec<u64> = queues.iter().map(|figures| of(figures, what)).collect();
+            assert!(each.len() == 2 && each.iter().all(|count| *count > 0), "{what}: {report}");
+            assert_eq!(each.iter().sum::<u64>(), of(&report["dns"], what), "{what}: {report}");
+        }
+        assert_eq!(of(&report["dns"]["rcodes"], "NOTAUTH"), 30, "{report}");
+        assert_eq!(of(&report["transfers"], "whole_out"), 10, "{report}");
+        assert_eq!(of(&report["transfers"], "notify_refused"), 30, "{report}");
+        assert!(stderr.contains("queue 0:\n") && stderr.contains("queue 1:\n"), "{stderr}");
+    });
+}
+
+#[test]
+fn queues_that_cannot_be_are_refused() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let config = directory.path().join("dns.toml");
+        fs::write(&config, "[[zone]]\nname = \"example.test\"\nprimary = [\"10.77.0.1\"]\n").expect("a file");
+        let outcome = Program::new(qanat()).arguments(["dns", "--queues", "2", "--config"]).arguments([&config]).run();
+        assert!(outcome.code == Some(1) && outcome.stderr.contains("leave out --queues"), "{outcome:?}");
     });
 }
 

@@ -141,6 +141,15 @@ pub fn namespace(name: Option<&str>) -> Result<Option<Namespace>, String> {
 impl AttachArguments {
     /// Makes or opens the device, taking `services` where the address is shared with the kernel.
     pub fn open(&self, services: Vec<PortRange>) -> Result<Attachment, String> {
+        self.open_queues(services, 1)
+    }
+
+    /// As [`open`](AttachArguments::open), with so many queues, each for a stack of its own.
+    pub fn open_queues(&self, services: Vec<PortRange>, queues: u32) -> Result<Attachment, String> {
+        if queues > 1 && self.ipv6 != Ipv6::Given {
+            // They come by one of the queues, whose stack alone would know.
+            return Err("router advertisements need one queue: leave out --ipv6, or --queues".to_owned());
+        }
         let mut options = AttachOptions::new(self.address.address, self.address.length);
         options.more_addresses = self.also.iter().map(|also| (also.address, also.length)).collect();
         options.interface.clone_from(&self.interface);
@@ -148,6 +157,7 @@ impl AttachArguments {
         options.gateway = self.gateway;
         options.mtu = self.mtu;
         options.services = services;
+        options.queues = queues;
         options.vlan = self.vlan;
         options.maximum_segment = self.mss;
         options.router_advertisements = match self.ipv6 {

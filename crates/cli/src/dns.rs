@@ -1,34 +1,29 @@
 //! `qanat dns`: zones, answered from ready-made packets.
 
+mod instances;
+
 use crate::addresses::AddressWatch;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::report::stack_report;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use qanat::nic::MemoryPlan;
+use instances::{Control, Done, Plan, sum};
 use qanat::nic::af_xdp::PortRange;
-use qanat::{Attachment, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat::{Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RuntimeOptions, entropy};
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
-use qanat_dns::service::{CatalogPublisher, DnsService, Figures, FileConfig, ZoneFile};
-use qanat_dns::transfer::{TransferConfig, TransferFigures, Transfers, Versions};
+use qanat_dns::service::{CatalogPublisher, Figures, FileConfig, ZoneFile};
+use qanat_dns::transfer::{TransferConfig, Transfers, Versions};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-
-const DOORBELL_TOKEN: u64 = 1;
-const RECEIVE_FRAMES: u32 = 8_192;
-const TRANSMIT_FRAMES: u32 = 8_192;
-/// Connections the stack takes beyond the service's limit, for the service to reset at once.
-const REFUSALS: usize = 256;
 
 /// Answer for zones: an authoritative name server
 #[derive(Args)]
@@ -40,14 +35,15 @@ Examples:
   sudo qanat dns --zone example.com=./example.com.zone          at 10.77.0.2:53, UDP and TCP, on an interface of its own
   sudo qanat dns --zone example.com=a.zone --zone example.net=b.zone --interface eth1 --address 192.0.2.7/24
   sudo qanat dns --config dns.toml --metrics 127.0.0.1:9153     zones, limits and log from a file, figures for Prometheus
+  sudo qanat dns --zone example.com=a.zone --queues 2           two threads, a queue of the card each
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
 A file, all of it optional (names of files start at its directory):
   identity = \"ns1\"                                            NSID and id.server; version = … for version.bind
   udp_payload_max = 1232
   metrics = \"127.0.0.1:9153\"
   zone = [{ name = \"example.com\", file = \"example.com.zone\" }]
-  [tcp]         connections_max = 4096, idle_timeout_s = 10
-  [rate_limit]  answers_per_s = 0 (off), slip = 2, ipv4_prefix = 24, ipv6_prefix = 56, exempt = [\"192.0.2.1\"]
+  [tcp]         connections_max = 4096 (of each queue), idle_timeout_s = 10
+  [rate_limit]  answers_per_s = 0 (off; of each queue), slip = 2, ipv4_prefix = 24, ipv6_prefix = 56, exempt = [\"192.0.2.1\"]
   [cookies]     secret = \"32 hexadecimal digits\", former = [], off = false
   [log]         file = \"queries.json\", sample_every = 100
   [[key]]       name = \"transfer.example.com\", algorithm = \"hmac-sha256\", secret = \"base 64\": as `keymgr -t` makes it
@@ -93,6 +89,10 @@ struct ServeArguments {
     /// Packets taken from the device at once, at most
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     batch: u16,
+    /// Queues of the card, each answered by a thread of its own; limits of connections and rate are each queue's. Zones
+    /// with a primary need one queue
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    queues: u16,
     #[command(flatten)]
     attach: AttachArguments,
     /// Figures as JSON, a line each second
@@ -313,70 +313,70 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let publisher = CatalogPublisher::new(Catalog::new(load(&sources)?));
     let port = file.dns.port;
     let range = |protocol| PortRange { protocol, first: port, last: port };
-    let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
-    let frame_size = if attachment.mtu() > 1_700 { 4_096 } else { 2_048 };
-    let plan =
-        MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
-    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
-    let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
-    let mut config = attachment.config().clone();
-    config.receive_batch = arguments.batch.into();
-    config.connections_max = file.dns.tcp.connections_max + REFUSALS;
-    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
-    let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
-    runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
-    let mut service = DnsService::new(file.dns.clone(), reader, random()?)?;
+    let queues = u32::from(arguments.queues);
+    let mut first_transfers = None;
     if !transfers.is_empty() {
-        service = service.with_transfers(Transfers::new(transfers, sources.versions.clone(), &publisher)?);
+        let transfers = Transfers::new(transfers, sources.versions.clone(), &publisher)?;
+        if queues > 1 && transfers.fetches() {
+            return Err(
+                "a zone that has a primary needs one queue: what the primary answers may come by any, and each is \
+                        a stack of its own; leave out --queues, or have such zones served by another qanat dns"
+                    .to_owned(),
+            );
+        }
+        first_transfers = Some(transfers);
     }
-    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    let report = Arc::new(AtomicBool::new(false));
+    let attachment = arguments.attach.open_queues(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)], queues)?;
+    let control = Control::new(queues)?;
     let figures = SharedFigures::default();
     if let Some(address) = file.metrics {
         let publisher = publisher.clone();
         metrics::serve(address, Arc::clone(&figures), move || publisher.latest())
             .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
     }
-    handle_signals(stop.clone(), publisher.clone(), sources, Arc::clone(&report))?;
+    handle_signals(control.clone(), publisher.clone(), sources)?;
 
     let printer = Printer::new(arguments.json);
-    announce(&printer, port, &publisher.latest(), &attachment);
     let mut meter = Meter { before: Figures::default(), at: Instant::now() };
     let mut watch = AddressWatch::new(&attachment.addresses());
-    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
-        let now = service.figures();
+    let plan = Plan {
+        attachment: &attachment,
+        publisher: &publisher,
+        config: &file.dns,
+        batch: arguments.batch.into(),
+        options: RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() },
+        secret: random()?,
+        control: control.clone(),
+    };
+    let ready = || announce(&printer, port, &publisher.latest(), &attachment);
+    let outcome = plan.run(first_transfers, ready, |look| {
+        let now = sum(&look.done).dns;
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        meter.show(&printer, &now);
-        service.transfers().take_log().for_each(|text| say(&printer, text));
-        watch.show(&printer, runtime);
-        if report.swap(false, Ordering::Acquire) {
+        meter.show(&printer, &now, &look.done);
+        look.messages.iter().for_each(|text| say(&printer, text));
+        watch.show(&printer, look.runtime);
+        if look.report {
             // By a thread of its own: standard error may block, the data path must not.
-            let text = metrics::text(&now, &publisher.latest()) + &stack_report(runtime, Some(&attachment));
+            let head = if queues > 1 { "queue 0:\n" } else { "" };
+            let text = metrics::text(&now, &publisher.latest()) + head + &stack_report(look.runtime, Some(&attachment));
             std::thread::spawn(move || eprint!("{text}"));
         }
     });
-    service.transfers().take_log().for_each(|text| say(&printer, text));
-    let transfers = service.transfers().figures();
-    finish(&printer, &service.figures(), &transfers);
-    outcome.map_err(|error| error.to_string())
+    outcome.iter().flatten().for_each(|text| say(&printer, text));
+    finish(&printer, &control.done());
+    outcome.map(drop)
 }
 
 /// Something about transfers.
-fn say(printer: &Printer, text: String) {
+fn say(printer: &Printer, text: &str) {
     printer.lasting(match printer.is_json() {
         true => serde_json::json!({ "event": "transfer", "text": text }).to_string(),
-        false => text,
+        false => text.to_owned(),
     });
 }
 
 /// INT and TERM stop gracefully, a second time at once; HUP reads the zones again, on this thread.
-fn handle_signals(
-    stop: StopHandle,
-    publisher: CatalogPublisher,
-    sources: Sources,
-    report: Arc<AtomicBool>,
-) -> Result<(), String> {
+fn handle_signals(control: Control, publisher: CatalogPublisher, sources: Sources) -> Result<(), String> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
     std::thread::spawn(move || {
@@ -391,11 +391,9 @@ fn handle_signals(
                     Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
                 }
             } else if signal == SIGUSR1 {
-                report.store(true, Ordering::Release);
-            } else if stop.is_requested() {
+                control.report();
+            } else if !control.stop() {
                 std::process::exit(128 + signal);
-            } else {
-                stop.request();
             }
         }
     });
@@ -443,11 +441,12 @@ struct Meter {
 }
 
 impl Meter {
-    fn show(&mut self, printer: &Printer, figures: &Figures) {
+    fn show(&mut self, printer: &Printer, figures: &Figures, instances: &[Done]) {
         let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
         let answers_per_s = (figures.answers - self.before.answers) as f64 / elapsed_s;
         if printer.is_json() {
-            let line = serde_json::json!({ "event": "figures", "answers_per_s": answers_per_s, "dns": figures });
+            let mut line = serde_json::json!({ "event": "figures", "answers_per_s": answers_per_s, "dns": figures });
+            add_queues(&mut line, instances);
             printer.live(line.to_string());
         } else if answers_per_s > 0.0 || self.before == Figures::default() {
             printer.live(format!(
@@ -464,15 +463,29 @@ impl Meter {
     }
 }
 
-fn finish(printer: &Printer, figures: &Figures, transfers: &TransferFigures) {
+/// Of each queue, if there are several.
+fn add_queues(line: &mut serde_json::Value, instances: &[Done]) {
+    if instances.len() > 1 {
+        line["queues"] = instances.iter().map(|done| serde_json::json!(done.dns)).collect();
+    }
+}
+
+fn finish(printer: &Printer, instances: &[Done]) {
+    let Done { dns: figures, transfers } = sum(instances);
     if printer.is_json() {
-        printer.lasting(serde_json::json!({ "event": "stopped", "dns": figures, "transfers": transfers }).to_string());
-    } else {
-        printer.lasting(format!(
-            "Answered {} of {} requests, {} bytes.",
-            grouped(figures.answers),
-            grouped(figures.requests),
-            grouped(figures.answer_bytes),
-        ));
+        let mut line = serde_json::json!({ "event": "stopped", "dns": figures, "transfers": transfers });
+        add_queues(&mut line, instances);
+        printer.last(line.to_string());
+        return;
+    }
+    printer.last(format!(
+        "Answered {} of {} requests, {} bytes.",
+        grouped(figures.answers),
+        grouped(figures.requests),
+        grouped(figures.answer_bytes),
+    ));
+    if instances.len() > 1 {
+        let each: Vec<String> = instances.iter().map(|done| grouped(done.dns.answers)).collect();
+        printer.last(format!("By queue: {}.", each.join("  ")));
     }
 }

@@ -14,6 +14,10 @@ pub struct Config {
     /// The addresses are the kernel's too (it answers ARP, ND and ICMP): use them, learn neighbours from received
     /// packets, answer no ARP.
     pub shared_address: bool,
+    /// Neighbours are learnt by what they send to us, and asked for only if unknown: for one of several stacks behind one
+    /// device, whose answers to our questions may come by another's queue. Off by default: anybody on the link may then say
+    /// which Ethernet address the gateway has.
+    pub neighbours_by_traffic: bool,
     /// The 802.1Q VLAN of the interface, 1 to 4094: frames leave with its tag, and only such are taken. `None`: untagged.
     pub vlan: Option<u16>,
     /// Whether IPv6 addresses are put on trial before they are used. Off by default: on a point-to-point device of one's own
@@ -57,6 +61,7 @@ impl Config {
             addresses: vec![(address, prefix_length)],
             gateways: Vec::new(),
             shared_address: false,
+            neighbours_by_traffic: false,
             vlan: None,
             duplicate_address_detection: DuplicateAddressDetection::Off,
             accept_router_advertisements: false,

@@ -113,7 +113,7 @@ impl Stack {
                 if !self.accepts(&received.meta) {
                     return;
                 }
-                if self.network.shared_address
+                if self.network.neighbours_by_traffic
                     && let Some(next_hop) = self.network.routes.next_hop(received.meta.source)
                 {
                     self.network.learn(now, vnic, next_hop, received.source_mac, false, true);

@@ -310,8 +310,10 @@ impl Stack {
         if !self.accepts(&meta) {
             return;
         }
-        if self.network.shared_address {
-            self.network.learn(now, vnic, meta.source, received.source_mac, false, true);
+        if self.network.neighbours_by_traffic
+            && let Some(next_hop) = self.network.routes.next_hop(meta.source)
+        {
+            self.network.learn(now, vnic, next_hop, received.source_mac, false, true);
         }
         match meta.protocol {
             Protocol::UDP => self.input_udp(now, vnic, received, frame, tail),

@@ -54,8 +54,10 @@ pub(crate) struct Network {
     pub(crate) neighbours: Neighbours,
     pub(crate) paths: Paths,
     pub(crate) counters: Counters,
-    /// Own addresses are the kernel's too: neighbours are learnt from what they send, never asked for.
+    /// Own addresses are the kernel's too.
     pub(crate) shared_address: bool,
+    /// Neighbours are learnt from what they send, those known are not asked again.
+    pub(crate) neighbours_by_traffic: bool,
     pub(crate) icmp_limit: RateLimiter,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
@@ -208,6 +210,7 @@ impl Network {
             ),
             counters: Counters::default(),
             shared_address: config.shared_address,
+            neighbours_by_traffic: config.neighbours_by_traffic || config.shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
             last_hint: NeighbourHint::default(),
             resolved: false,
@@ -313,7 +316,7 @@ impl Network {
     ) -> (Option<MacAddress>, NeighbourHint) {
         match self.neighbours.resolve(now, next_hop, hint) {
             Resolution::Known { mac, hint, refresh } => {
-                if refresh && !self.shared_address {
+                if refresh && !self.neighbours_by_traffic {
                     self.ask(now, vnic, next_hop, Some(mac));
                     self.retries.insert(now + RETRANSMIT, hint);
                 }

@@ -119,6 +119,30 @@ const RCODE_PLACES: [u8; 256] = {
 };
 
 impl Figures {
+    /// Adds those of another instance.
+    pub fn add(&mut self, other: &Figures) {
+        let pairs = [
+            (&mut self.requests, other.requests),
+            (&mut self.answers, other.answers),
+            (&mut self.request_bytes, other.request_bytes),
+            (&mut self.answer_bytes, other.answer_bytes),
+            (&mut self.silent, other.silent),
+            (&mut self.truncated, other.truncated),
+            (&mut self.cookies_valid, other.cookies_valid),
+            (&mut self.not_sent, other.not_sent),
+            (&mut self.limited, other.limited),
+            (&mut self.slipped, other.slipped),
+            (&mut self.connections, other.connections),
+            (&mut self.connections_open, other.connections_open),
+            (&mut self.connections_refused, other.connections_refused),
+            (&mut self.connections_timed_out, other.connections_timed_out),
+            (&mut self.connections_broken, other.connections_broken),
+            (&mut self.log_drops, other.log_drops),
+        ];
+        let counts = pairs.into_iter().chain(self.rcodes.iter_mut().zip(other.rcodes));
+        counts.chain(self.types.iter_mut().zip(other.types)).for_each(|(sum, count)| *sum += count);
+    }
+
     /// Counts a request of `length` bytes, and what became of it.
     #[inline(always)]
     pub fn count(&mut self, outcome: &Outcome, length: usize) {

@@ -85,7 +85,7 @@ impl DnsService {
         })
     }
 
-    /// With zones that come from and go to other servers. For one instance of a server only.
+    /// With zones that come from and go to other servers. Further instances get [siblings](Transfers::sibling).
     #[must_use]
     pub fn with_transfers(self, transfers: Transfers) -> DnsService {
         DnsService { transfers, ..self }

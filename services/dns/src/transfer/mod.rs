@@ -33,6 +33,7 @@ use secondary::{Secondary, Tools};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tsig::Signer;
 use worker::Worker;
@@ -103,6 +104,24 @@ pub struct TransferFigures {
     pub unusable: u64,
 }
 
+impl TransferFigures {
+    /// Adds those of another instance.
+    pub fn add(&mut self, other: &TransferFigures) {
+        let pairs = [
+            (&mut self.whole_out, other.whole_out),
+            (&mut self.steps_out, other.steps_out),
+            (&mut self.current_out, other.current_out),
+            (&mut self.refused, other.refused),
+            (&mut self.bad_signatures, other.bad_signatures),
+            (&mut self.notified, other.notified),
+            (&mut self.notify_refused, other.notify_refused),
+            (&mut self.received, other.received),
+            (&mut self.unusable, other.unusable),
+        ];
+        pairs.into_iter().for_each(|(sum, count)| *sum += count);
+    }
+}
+
 /// How a request came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -126,7 +145,10 @@ pub enum Reply {
 pub struct Transfers {
     config: TransferConfig,
     versions: Versions,
-    notifier: Notifier,
+    /// Shared by the instances of a server: the first sends, answers come to any.
+    notifier: Arc<Mutex<Notifier>>,
+    /// The first instance, or the only one.
+    is_first: bool,
     secondaries: Vec<Secondary>,
     /// Of them, those told of a change: see [`Transfers::poll`].
     wanted: Vec<usize>,
@@ -143,7 +165,8 @@ impl Transfers {
         Transfers {
             config: TransferConfig::default(),
             versions: Versions::default(),
-            notifier: Notifier::default(),
+            notifier: Arc::default(),
+            is_first: true,
             secondaries: Vec::new(),
             wanted: Vec::new(),
             worker: None,
@@ -174,6 +197,25 @@ impl Transfers {
         Ok(Transfers { config, versions, secondaries, worker, random: Random(seed), ..Transfers::none() })
     }
 
+    /// For a further instance of the same server, which serves transfers and takes answers to NOTIFY as this one does, but
+    /// fetches nothing and sends no NOTIFY. What [fetches](Transfers::fetches) is for a single instance: answers to its
+    /// requests might come to another.
+    #[must_use]
+    pub fn sibling(&self) -> Transfers {
+        Transfers {
+            config: self.config.clone(),
+            versions: self.versions.clone(),
+            notifier: Arc::clone(&self.notifier),
+            is_first: false,
+            ..Transfers::none()
+        }
+    }
+
+    /// Whether zones are fetched from primaries.
+    pub fn fetches(&self) -> bool {
+        !self.secondaries.is_empty()
+    }
+
     /// What was done.
     pub fn figures(&self) -> TransferFigures {
         self.figures
@@ -200,9 +242,9 @@ impl Transfers {
     }
 
     fn notify(&mut self, context: &mut Context<'_>) {
-        let Some(sockets) = &self.sockets else { return };
+        let Some(sockets) = self.sockets.as_ref().filter(|_| self.is_first) else { return };
         let tools = (sockets, &mut self.random, &mut self.log);
-        self.notifier.look(self.versions.serials(), &self.config, tools, wall_clock_s(), context);
+        lock(&self.notifier).look(self.versions.serials(), &self.config, tools, wall_clock_s(), context);
     }
 
     /// There is a new catalog: by a reload, or because a zone came.
@@ -270,7 +312,7 @@ impl Transfers {
                 if token & TIMER_SECONDARY == TIMER_SECONDARY {
                     self.with(index, |secondary, tools| secondary.timer(tools, context));
                 } else if let Some(sockets) = &self.sockets {
-                    self.notifier.send(index, (sockets, &mut self.log), wall_clock_s(), context);
+                    lock(&self.notifier).send(index, (sockets, &mut self.log), wall_clock_s(), context);
                 }
             }
             _ => {}
@@ -279,7 +321,11 @@ impl Transfers {
 
     /// A message that is itself an answer came by UDP.
     pub fn answered(&mut self, message: &[u8], peer: SocketAddr) {
-        self.notifier.answered(message, peer, wall_clock_s(), &mut self.log);
+        if self.config.is_empty() {
+            return;
+        }
+        // A lock: few messages are answers, and few instances take them.
+        lock(&self.notifier).answered(message, peer, wall_clock_s(), &mut self.log);
     }
 
     /// A request that is not an ordinary unsigned question: a transfer, a NOTIFY, or signed. `answer` answers ordinary
@@ -384,6 +430,10 @@ impl Transfers {
             Way::Udp(_) => message_or_nothing(outgoing.single_message(room(request, way), now_s).unwrap_or_default()),
         }
     }
+}
+
+fn lock(notifier: &Mutex<Notifier>) -> MutexGuard<'_, Notifier> {
+    notifier.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How long an answer may be: over UDP what the client's EDNS says, or 512 bytes.
