@@ -14,10 +14,15 @@ use std::fs;
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+#[path = "dns_peers/generator.rs"]
+mod generator;
 
 const NSD: &str = "127.0.0.1:5301";
 const KNOT: &str = "127.0.0.1:5302";
+/// Names of a generated zone, about.
+const GENERATED_NAMES: usize = 300;
 /// Types asked for, at every name.
 const TYPES: [u16; 15] = [1, 2, 5, 6, 15, 16, 28, 33, 39, 43, 47, 48, 51, 65, 65_280];
 
@@ -130,6 +135,24 @@ impl Peer {
         let length = self.socket.recv(&mut bytes).ok()?;
         Some(parse(&bytes[..length]))
     }
+
+    /// All at once; identifiers tell the answers apart.
+    fn ask_all(&self, requests: &[Vec<u8>]) -> Vec<Option<Answer>> {
+        let mut answers = vec![None; requests.len()];
+        for (identifier, request) in requests.iter().enumerate() {
+            let mut request = request.clone();
+            request[..2].copy_from_slice(&(identifier as u16).to_be_bytes());
+            self.socket.send(&request).expect("a question sent");
+        }
+        let mut bytes = [0; 65_535];
+        for _ in requests {
+            let Ok(length) = self.socket.recv(&mut bytes) else { break };
+            if let Some(answer) = answers.get_mut(usize::from(u16_at(&bytes, 0))) {
+                *answer = Some(parse(&bytes[..length]));
+            }
+        }
+        answers
+    }
 }
 
 /// The three servers with the same zones.
@@ -230,31 +253,30 @@ impl Bench {
         let (mut asked, mut wrong, mut explained) = (0, Vec::new(), BTreeMap::new());
         for (apex, path) in zones {
             for name in self.names(path, apex) {
-                for qtype in TYPES {
-                    for dnssec in [false, true] {
-                        let request = query(&name, qtype, dnssec);
-                        let ours = self.ours(&request);
-                        for peer in &self.peers {
-                            asked += 1;
-                            let Some(theirs) = peer.ask(&request) else {
-                                wrong.push(format!("{} is silent", peer.name));
-                                continue;
-                            };
-                            let (mut ours, theirs) = (ours.clone(), reduced(theirs));
-                            ours = reduced(ours);
-                            if ours == theirs {
-                                continue;
-                            }
-                            let shown = Name::from_wire(&name).expect("a name");
-                            match explanation(peer.name, &shown.to_string(), qtype, &ours, &theirs) {
-                                Some(reason) => *explained.entry(reason).or_default() += 1,
-                                None => wrong.push(format!(
-                                    "{shown} {} DO={dnssec} {}: {}",
-                                    type_name(qtype),
-                                    peer.name,
-                                    difference(&ours, &theirs)
-                                )),
-                            }
+                let kinds: Vec<(u16, bool)> =
+                    TYPES.iter().flat_map(|qtype| [(*qtype, false), (*qtype, true)]).collect();
+                let requests: Vec<Vec<u8>> =
+                    kinds.iter().map(|(qtype, dnssec)| query(&name, *qtype, *dnssec)).collect();
+                let ours: Vec<Answer> = requests.iter().map(|request| reduced(self.ours(request))).collect();
+                for peer in &self.peers {
+                    for ((ours, theirs), (qtype, dnssec)) in ours.iter().zip(peer.ask_all(&requests)).zip(&kinds) {
+                        asked += 1;
+                        let Some(theirs) = theirs.map(reduced) else {
+                            wrong.push(format!("{} is silent", peer.name));
+                            continue;
+                        };
+                        if *ours == theirs {
+                            continue;
+                        }
+                        let shown = Name::from_wire(&name).expect("a name");
+                        match explanation(peer.name, &shown.to_string(), *qtype, ours, &theirs) {
+                            Some(reason) => *explained.entry(reason).or_default() += 1,
+                            None => wrong.push(format!(
+                                "{shown} {} DO={dnssec} {}: {}",
+                                type_name(*qtype),
+                                peer.name,
+                                difference(ours, &theirs)
+                            )),
                         }
                     }
                 }
@@ -433,5 +455,31 @@ fn zones_signed_with_opt_out() {
         let zones = corners(directory.path());
         let signed = sign(directory.path(), "corners.test", &zones[0].1, &["-n", "-p"]);
         check(directory.path(), &[("corners.test", signed)]);
+    });
+}
+
+/// Zones made of a seed, unsigned and signed in each way. `QANAT_SEED` replays a run.
+#[test]
+fn generated_zones() {
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64 >> 10);
+    let seed = std::env::var("QANAT_SEED").map_or_else(|_| clock(), |text| text.parse().expect("a number"));
+    println!("QANAT_SEED={seed}");
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let ways: [(&str, Option<&[&str]>); 5] = [
+            ("plain.test", None),
+            ("other.test", None),
+            ("nsec.test", Some(&[])),
+            ("nsec3.test", Some(&["-n", "-t", "2", "-s", "aabb"])),
+            ("optout.test", Some(&["-n", "-p"])),
+        ];
+        let mut random = generator::Random(seed);
+        let zones = ways.map(|(apex, options)| {
+            let path = directory.path().join(apex);
+            fs::write(&path, generator::zone(&mut random, GENERATED_NAMES)).expect("a file");
+            let signed = options.map(|options| sign(directory.path(), apex, &path, options));
+            (apex, signed.unwrap_or(path))
+        });
+        check(directory.path(), &zones);
     });
 }
