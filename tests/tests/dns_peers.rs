@@ -22,7 +22,7 @@ mod generator;
 const NSD: &str = "127.0.0.1:5301";
 const KNOT: &str = "127.0.0.1:5302";
 /// Names of a generated zone, about.
-const GENERATED_NAMES: usize = 300;
+const GENERATED_NAMES: usize = 180;
 /// Types asked for, at every name.
 const TYPES: [u16; 15] = [1, 2, 5, 6, 15, 16, 28, 33, 39, 43, 47, 48, 51, 65, 65_280];
 
@@ -252,6 +252,7 @@ impl Bench {
     fn compare(&self, zones: &[(&str, PathBuf)]) -> (usize, Vec<String>, BTreeMap<&'static str, usize>) {
         let (mut asked, mut wrong, mut explained) = (0, Vec::new(), BTreeMap::new());
         for (apex, path) in zones {
+            let tree = Tree::new(path, apex);
             for name in self.names(path, apex) {
                 let kinds: Vec<(u16, bool)> =
                     TYPES.iter().flat_map(|qtype| [(*qtype, false), (*qtype, true)]).collect();
@@ -269,7 +270,7 @@ impl Bench {
                             continue;
                         }
                         let shown = Name::from_wire(&name).expect("a name");
-                        match explanation(peer.name, &shown.to_string(), *qtype, ours, &theirs) {
+                        match explanation(&tree, peer.name, (&shown.to_string(), *qtype), ours, &theirs) {
                             Some(reason) => *explained.entry(reason).or_default() += 1,
                             None => wrong.push(format!(
                                 "{shown} {} DO={dnssec} {}: {}",
@@ -284,6 +285,58 @@ impl Bench {
         }
         (asked, wrong, explained)
     }
+}
+
+/// The names of a zone, and those between them without records.
+struct Tree {
+    owners: BTreeSet<String>,
+    all: BTreeSet<String>,
+}
+
+impl Tree {
+    fn new(path: &Path, apex: &str) -> Tree {
+        let (zone, _) = read_file(&Name::absolute(apex).expect("a name"), path, &mut |_| {}).expect("a zone");
+        let mut tree = Tree { owners: BTreeSet::new(), all: BTreeSet::new() };
+        for record in zone.records() {
+            tree.owners.extend(Name::from_wire(record.owner).map(|name| name.to_string()));
+            let mut at = Some(record.owner);
+            while let Some(name) = at {
+                tree.all.extend(Name::from_wire(name).map(|name| name.to_string()));
+                at = qanat_dns::name::parent(name);
+            }
+        }
+        tree
+    }
+
+    /// Whether a wildcard that only has names below stands in for `name`.
+    fn has_empty_wildcard(&self, name: &str) -> bool {
+        let nearest = name.match_indices('.').map(|(at, _)| &name[at + 1..]).find(|above| self.all.contains(*above));
+        let wildcard = format!("*.{}", nearest.unwrap_or_default());
+        self.all.contains(&wildcard) && !self.owners.contains(&wildcard)
+    }
+}
+
+/// Where the CNAME records of an answer lead from `name`; `None`: in a circle, or on and on.
+fn end_of_chain(name: &str, answer: &Answer) -> Option<String> {
+    let aliases: BTreeMap<&str, &str> = answer
+        .answer
+        .iter()
+        .filter_map(|record| {
+            let (left, target) = record.split_once(" CNAME ")?;
+            Some((left.split_once(' ')?.0, target))
+        })
+        .collect();
+    if aliases.len() >= 16 {
+        return None;
+    }
+    let mut at = name.to_lowercase();
+    for _ in 0..=aliases.len() {
+        match aliases.get(at.as_str()) {
+            Some(target) => at = (*target).to_owned(),
+            None => return Some(at),
+        }
+    }
+    None
 }
 
 /// What only one of two answers has.
@@ -324,11 +377,17 @@ fn only_proofs(ours: &Answer, theirs: &Answer) -> bool {
 }
 
 /// Disagreements that are to be, by the RFC's words; in each the third server is with us, or there is no word.
-fn explanation(peer: &str, name: &str, qtype: u16, ours: &Answer, theirs: &Answer) -> Option<&'static str> {
+fn explanation(
+    tree: &Tree,
+    peer: &str,
+    (name, qtype): (&str, u16),
+    ours: &Answer,
+    theirs: &Answer,
+) -> Option<&'static str> {
     let has = |section: &BTreeSet<String>, part: &str| section.iter().any(|record| record.contains(part));
-    if name.ends_with("wildloop.corners.test.") || name.ends_with("dnameloop.corners.test.") {
+    let Some(end) = end_of_chain(name, ours) else {
         return Some("loops: no RFC says how often a server goes round; at most 16 times here");
-    }
+    };
     if peer == "Knot" && ours.flags.ends_with("rcode 6") {
         return Some("RFC 6672 section 3.2 step 3C: \"set RCODE to YXDOMAIN and exit\"; Knot adds records");
     }
@@ -349,7 +408,7 @@ fn explanation(peer: &str, name: &str, qtype: u16, ours: &Answer, theirs: &Answe
                 "RFC 4035 section 3.1.3.3: the proof goes into the authority section; Knot leaves out what it answered",
             );
         }
-        if name.ends_with(".stars.corners.test.") || name.ends_with(".stars2.corners.test.") {
+        if tree.has_empty_wildcard(&end) {
             return Some("RFC 4035 section 3.1.3.4: proof for a wildcard without records too; Knot leaves it out");
         }
         if name.starts_with("*.") && has(&ours.answer, " DNAME ") {
@@ -359,7 +418,7 @@ fn explanation(peer: &str, name: &str, qtype: u16, ours: &Answer, theirs: &Answe
         }
     }
     if peer == "NSD"
-        && name.starts_with("*.")
+        && end.starts_with("*.")
         && only_proofs(ours, theirs)
         && theirs.authority.is_superset(&ours.authority)
     {
