@@ -291,14 +291,20 @@ impl Bench {
 struct Tree {
     owners: BTreeSet<String>,
     all: BTreeSet<String>,
+    /// CNAME records.
+    aliases: BTreeMap<String, String>,
 }
 
 impl Tree {
     fn new(path: &Path, apex: &str) -> Tree {
         let (zone, _) = read_file(&Name::absolute(apex).expect("a name"), path, &mut |_| {}).expect("a zone");
-        let mut tree = Tree { owners: BTreeSet::new(), all: BTreeSet::new() };
+        let mut tree = Tree { owners: BTreeSet::new(), all: BTreeSet::new(), aliases: BTreeMap::new() };
         for record in zone.records() {
-            tree.owners.extend(Name::from_wire(record.owner).map(|name| name.to_string()));
+            let Some(owner) = Name::from_wire(record.owner).map(|name| name.to_string()) else { continue };
+            if let Some(target) = Name::from_wire(record.data).filter(|_| record.rtype == rtype::CNAME) {
+                tree.aliases.insert(owner.clone(), target.to_lowercase().to_string());
+            }
+            tree.owners.insert(owner);
             let mut at = Some(record.owner);
             while let Some(name) = at {
                 tree.all.extend(Name::from_wire(name).map(|name| name.to_string()));
@@ -308,10 +314,28 @@ impl Tree {
         tree
     }
 
+    /// The wildcard that stands in for `name`, were it there.
+    fn wildcard(&self, name: &str) -> String {
+        let nearest = name.match_indices('.').map(|(at, _)| &name[at + 1..]).find(|above| self.all.contains(*above));
+        format!("*.{}", nearest.unwrap_or_default())
+    }
+
+    /// Whether CNAME records, wildcards among them, lead from `name` to a name met before.
+    fn goes_round(&self, name: &str) -> bool {
+        let (mut at, mut met) = (name.to_owned(), BTreeSet::new());
+        while met.insert(at.clone()) {
+            let owner = if self.all.contains(&at) { at } else { self.wildcard(&at) };
+            match self.aliases.get(&owner) {
+                Some(target) => at.clone_from(target),
+                None => return false,
+            }
+        }
+        true
+    }
+
     /// Whether a wildcard that only has names below stands in for `name`.
     fn has_empty_wildcard(&self, name: &str) -> bool {
-        let nearest = name.match_indices('.').map(|(at, _)| &name[at + 1..]).find(|above| self.all.contains(*above));
-        let wildcard = format!("*.{}", nearest.unwrap_or_default());
+        let wildcard = self.wildcard(name);
         self.all.contains(&wildcard) && !self.owners.contains(&wildcard)
     }
 }
@@ -385,7 +409,7 @@ fn explanation(
     theirs: &Answer,
 ) -> Option<&'static str> {
     let has = |section: &BTreeSet<String>, part: &str| section.iter().any(|record| record.contains(part));
-    let Some(end) = end_of_chain(name, ours) else {
+    let Some(end) = end_of_chain(name, ours).filter(|end| !tree.goes_round(end)) else {
         return Some("loops: no RFC says how often a server goes round; at most 16 times here");
     };
     if peer == "Knot" && ours.flags.ends_with("rcode 6") {

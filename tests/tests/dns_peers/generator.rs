@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Few labels, so that names meet: one is below, beside or the target of another.
-const LABELS: [&str; 14] = ["a", "b", "c", "d", "e", "Mix", "x1", "ns", "www", "_tcp", "deep", "z-9", "*", "longer-label"];
+const LABELS: [&str; 14] =
+    ["a", "b", "c", "d", "e", "Mix", "x1", "ns", "www", "_tcp", "deep", "z-9", "*", "longer-label"];
 /// What a name may have beside others; `@` stands for any name.
 const DATA: [&str; 14] = [
     "A 192.0.2.1",
