@@ -326,7 +326,7 @@ impl Tree {
         while met.insert(at.clone()) {
             let owner = if self.all.contains(&at) { at } else { self.wildcard(&at) };
             match self.aliases.get(&owner) {
-                Some(target) => at.clone_from(target),
+                Some(target) => at = target.clone(),
                 None => return false,
             }
         }
