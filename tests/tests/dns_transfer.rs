@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const OURS: &str = "10.77.0.2:53";
 const KNOT: &str = "10.77.0.1:5302";
@@ -222,5 +222,54 @@ fn we_follow_knot_and_nsd() {
         let (figures, text) = stop_ours(ours);
         assert!(figures["received"].as_u64() >= Some(6) && figures["notified"].as_u64() >= Some(4), "{text}");
         assert_eq!(figures["unusable"], 0, "{text}");
+    });
+}
+
+/// A zone that never came, came, was kept over a restart while its primary was away, and expired.
+#[test]
+fn a_copy_is_kept_and_expires() {
+    const EXPIRE_S: u64 = 3_600;
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path().display();
+        let text = zone(1).replace("36000 9000 1209600", &format!("1 1 {EXPIRE_S}"));
+        fs::write(directory.path().join("knot.zone"), text).expect("a file");
+        let config = format!("[[zone]]\nname = \"knot.test\"\nprimary = [\"{KNOT} key:{KEY}\"]\nfile = \"copy\"\n");
+        let apex = Name::absolute("knot.test").expect("a name");
+        let fails = |what: &str| {
+            eventually(what, PATIENCE, || ask(OURS, &apex, 6).is_some_and(|(code, _)| code == 2));
+        };
+        let ours = start_ours(directory.path(), &config);
+        fails("SERVFAIL for a zone that never came");
+        let zones = format!(
+            "zone:\n  - domain: knot.test\n    file: {at}/knot.zone\n    acl: all\n    zonefile-sync: -1\n    \
+             journal-content: none\n"
+        );
+        let knot = start_knot(directory.path(), &zones);
+        has_serial("our copy", OURS, "knot.test", 1);
+        same(KNOT, OURS, "knot.test", 1);
+        stop_ours(ours);
+        drop(knot);
+
+        let ours = start_ours(directory.path(), &config);
+        has_serial("what was kept", OURS, "knot.test", 1);
+        stop_ours(ours);
+
+        let put_back = |seconds| {
+            let file = fs::File::options().append(true).open(directory.path().join("copy")).expect("the copy");
+            file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).expect("a time");
+        };
+        put_back(EXPIRE_S - 4);
+        let ours = start_ours(directory.path(), &config);
+        eventually("an answer", PATIENCE, || ask(OURS, &apex, 6).is_some());
+        let was_served = serial(OURS, "knot.test").is_some();
+        fails("SERVFAIL for an expired zone");
+        let (_, text) = stop_ours(ours);
+        assert!(!was_served || text.contains("expired: no primary answered"), "{text}");
+
+        put_back(EXPIRE_S);
+        let ours = start_ours(directory.path(), &config);
+        fails("SERVFAIL for a copy that expired while nobody ran");
+        stop_ours(ours);
     });
 }

@@ -15,7 +15,7 @@ use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
 use qanat_dns::service::{CatalogPublisher, Figures, FileConfig, ZoneFile};
-use qanat_dns::transfer::{TransferConfig, Transfers, Versions};
+use qanat_dns::transfer::{TransferConfig, Transfers, Versions, kept};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -263,6 +263,26 @@ fn load(sources: &Sources) -> Result<Vec<Arc<ZoneImage>>, String> {
     Ok(images)
 }
 
+/// The zones of other servers, as they were kept. One that is of no use is told of, and will be fetched anew.
+fn kept_images(sources: &Sources) -> Vec<Arc<ZoneImage>> {
+    let mut images = Vec::new();
+    for (apex, transfers) in sources.transfers.zones.iter().filter(|(_, transfers)| !transfers.primaries.is_empty()) {
+        let Some(path) = &transfers.file else { continue };
+        match kept::load(path, apex) {
+            Ok(None) => {}
+            Ok(Some(zone)) => match compile(&zone) {
+                Ok(image) => {
+                    images.push(Arc::new(image));
+                    sources.versions.put(Arc::new(zone));
+                }
+                Err(error) => eprintln!("qanat: {}: {error}", path.display()),
+            },
+            Err(error) => eprintln!("qanat: {error}"),
+        }
+    }
+    images
+}
+
 /// Where zones come from.
 #[derive(Clone)]
 struct Sources {
@@ -310,7 +330,8 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         versions: Versions::default(),
         text_index: arguments.text_index,
     };
-    let publisher = CatalogPublisher::new(Catalog::new(load(&sources)?));
+    let zones = load(&sources)?.into_iter().chain(kept_images(&sources));
+    let publisher = CatalogPublisher::new(Catalog::new(zones).with_missing(transfers.secondaries()));
     let port = file.dns.port;
     let range = |protocol| PortRange { protocol, first: port, last: port };
     let queues = u32::from(arguments.queues);
@@ -385,7 +406,7 @@ fn handle_signals(control: Control, publisher: CatalogPublisher, sources: Source
                 match load(&sources) {
                     Ok(images) => {
                         // Zones of other servers stay.
-                        publisher.update(|catalog| Catalog::new(catalog.zones().iter().cloned().chain(images)));
+                        publisher.update(|catalog| catalog.with(images));
                         eprintln!("qanat: the zones are read again");
                     }
                     Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),

@@ -160,7 +160,8 @@ impl<'z> Walk<'_, 'z> {
                 self.referral(node);
                 return;
             }
-            if visited.get(..link).unwrap_or_default().contains(&node.reference()) {
+            // Of a name that is not there, the node is only the nearest above it.
+            if exact && visited.get(..link).unwrap_or_default().contains(&node.reference()) {
                 return;
             }
             let step = if exact {

@@ -314,6 +314,12 @@ impl Responder {
         }
         let (starts, labels) = question.starts(message);
         let starts = starts.get(..labels).unwrap_or_default();
+        // A secondary's zone that never came or has expired (RFC 1034 section 4.3.5) is ours all the same: whoever asks shall
+        // ask another of its servers. DS is its parent's, if that is here.
+        let is_ds = question.qtype == rtype::DS && catalog.zone_of(message, starts, question.name_end, true).is_some();
+        if catalog.is_missing(message, starts, question.name_end, is_ds) {
+            return Ok(code(rcode::SERVFAIL));
+        }
         let Some(mut zone) = catalog.zone_of(message, starts, question.name_end, false) else {
             return Ok(code(rcode::REFUSED));
         };

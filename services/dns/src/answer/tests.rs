@@ -67,6 +67,53 @@ pub(super) fn with_opt(mut message: Vec<u8>, payload: u16, dnssec: bool, options
     message
 }
 
+/// An alias leads to a name below itself: the nearest name above that has been met, which is no circle.
+#[test]
+fn an_alias_to_what_is_not_there_below_it() {
+    let catalog = catalog(&[(
+        "example.com",
+        "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\nalias CNAME www.alias\n",
+    )]);
+    let origin = Origin { transport: Transport::Tcp, peer: std::net::Ipv4Addr::LOCALHOST.into(), now_s: 0 };
+    let mut out = [0; 1_400];
+    let outcome = Responder::default().answer(&catalog, &query("alias.example.com", 1), &origin, &mut out);
+    // NXDOMAIN is about the last name (RFC 6604 section 3), and has the SOA record.
+    assert_eq!((outcome.rcode, out[7], out[9]), (3, 1, 1));
+}
+
+#[test]
+fn a_missing_zone_is_a_server_failure() {
+    let name = |text: &str| Name::absolute(text).unwrap();
+    let responder = Responder::default();
+    let code = |catalog: &Catalog, asked: &str, qtype: u16| {
+        let mut out = [0; 1_400];
+        responder.answer(catalog, &query(asked, qtype), &udp(), &mut out).rcode
+    };
+    let whole = catalog(&[("example", ZONE), ("Away.example", ZONE), ("other", ZONE)]);
+    let catalog = whole.without(&name("away.Example")).with_missing([&name("never.test"), &name("other")]);
+    for (asked, qtype, expected) in [
+        ("www.AWAY.example", 1, rcode::SERVFAIL),
+        ("away.example", 6, rcode::SERVFAIL),
+        ("away.example", rtype::AXFR, rcode::SERVFAIL),
+        ("away.example", rtype::DS, rcode::NXDOMAIN),
+        ("www.away.example", rtype::DS, rcode::SERVFAIL),
+        ("a.never.test", 1, rcode::SERVFAIL),
+        ("never.test", rtype::DS, rcode::SERVFAIL),
+        ("test", 1, rcode::REFUSED),
+        ("www.example", 1, rcode::NOERROR),
+        ("farAway.example", 1, rcode::NXDOMAIN),
+        ("www.other", 1, rcode::NOERROR),
+    ] {
+        assert_eq!(code(&catalog, asked, qtype), expected, "{asked} {qtype}");
+    }
+    let back = catalog.with(whole.zone(&name("away.example")).cloned());
+    assert_eq!(code(&back, "www.away.example", 1), rcode::NOERROR);
+    assert_eq!(code(&back, "never.test", 1), rcode::SERVFAIL);
+    // The only zone does not answer for the missing one, either.
+    let only = Catalog::new(whole.zone(&name("example")).cloned()).with_missing([&name("www.example")]);
+    assert_eq!(code(&only, "www.example", 1), rcode::SERVFAIL);
+}
+
 pub(super) fn udp() -> Origin {
     Origin { transport: Transport::Udp { payload_max: 1_400 }, peer: "192.0.2.99".parse().unwrap(), now_s: 1_000_000 }
 }

@@ -2,7 +2,7 @@
 
 use super::{ZoneImage, hash};
 use crate::name::{self, Name};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Zones to answer from; the longest match is the one. Immutable: a change makes a new one that shares what stayed.
@@ -13,6 +13,8 @@ pub struct Catalog {
     table: Vec<(u64, u32)>,
     /// Bit `n`: there is a zone whose name has `n` labels.
     depths: u128,
+    /// Names (wire format, small letters), in order, of zones this server should have but has not.
+    missing: Arc<[Box<[u8]>]>,
 }
 
 impl Catalog {
@@ -38,20 +40,57 @@ impl Catalog {
             }
             depths |= 1 << name::label_count(wire).min(127);
         }
-        Catalog { zones, table, depths }
+        Catalog { zones, table, depths, missing: Arc::default() }
     }
 
-    /// The same with this zone new or replaced.
+    /// The same with these zones new or replaced.
     #[must_use]
-    pub fn with(&self, zone: Arc<ZoneImage>) -> Catalog {
-        Catalog::new(self.zones.iter().cloned().chain([zone]))
+    pub fn with(&self, new: impl IntoIterator<Item = Arc<ZoneImage>>) -> Catalog {
+        let catalog = Catalog::new(self.zones.iter().cloned().chain(new));
+        let missing =
+            self.missing.iter().filter(|name| catalog.zones.iter().all(|zone| zone.apex().wire() != &***name));
+        let missing = missing.cloned().collect();
+        Catalog { missing, ..catalog }
     }
 
-    /// The same without the zone called `apex`.
+    /// The same, in which those of `apexes` that are not there are missing: what is asked of them is answered with SERVFAIL.
+    #[must_use]
+    pub fn with_missing<'a>(&self, apexes: impl IntoIterator<Item = &'a Name>) -> Catalog {
+        let new = apexes.into_iter().filter(|apex| self.zone(apex).is_none());
+        let new = new.map(|apex| Box::from(apex.to_lowercase().wire()));
+        let missing: BTreeSet<Box<[u8]>> = self.missing.iter().cloned().chain(new).collect();
+        Catalog { missing: missing.into_iter().collect(), ..self.clone() }
+    }
+
+    /// The same without the zone called `apex`, which is missing now.
     #[must_use]
     pub fn without(&self, apex: &Name) -> Catalog {
-        let apex = apex.to_lowercase();
-        Catalog::new(self.zones.iter().filter(|zone| *zone.apex() != apex).cloned())
+        let small = apex.to_lowercase();
+        let rest = Catalog::new(self.zones.iter().filter(|zone| *zone.apex() != small).cloned());
+        Catalog { missing: Arc::clone(&self.missing), ..rest }.with_missing([apex])
+    }
+
+    /// Whether the name at byte 12 of `message` (labels and end as for [`Catalog::zone_of`]) belongs to a zone that is
+    /// missing: no other zone that holds it is nearer. `above`: not to one of just that name.
+    pub fn is_missing(&self, message: &[u8], starts: &[u8], end: usize, above: bool) -> bool {
+        if self.missing.is_empty() {
+            return false;
+        }
+        let mut small = [0; name::NAME_BYTES_MAX];
+        let Some((name, from)) = small.get_mut(..end - hash::BEFORE).zip(message.get(hash::BEFORE..end)) else {
+            return false;
+        };
+        name.copy_from_slice(from);
+        name.make_ascii_lowercase();
+        let missing = |start: usize| {
+            let part = name.get(start..).unwrap_or_default();
+            self.missing.binary_search_by(|known| (**known).cmp(part)).is_ok()
+        };
+        let places = starts.iter().map(|start| usize::from(*start)).chain([end - hash::BEFORE - 1]);
+        let nearest = places.skip(usize::from(above)).find(|start| missing(*start));
+        let Some(nearest) = nearest else { return false };
+        let zone = self.zone_of(message, starts, end, above);
+        zone.is_none_or(|zone| zone.apex().wire().len() < end - hash::BEFORE - nearest)
     }
 
     /// The zones in order of their names.
@@ -65,11 +104,11 @@ impl Catalog {
         self.zones.iter().find(|zone| *zone.apex() == apex)
     }
 
-    /// The only zone, if there is but one.
+    /// The only zone, if there is but one and none is missing.
     #[inline(always)]
     pub fn only(&self) -> Option<&ZoneImage> {
         match self.zones.as_slice() {
-            [only] => Some(only),
+            [only] if self.missing.is_empty() => Some(only),
             _ => None,
         }
     }

@@ -121,7 +121,7 @@ struct RawFile {
 #[serde(deny_unknown_fields)]
 struct RawZone {
     name: String,
-    /// A secondary has none.
+    /// Of a secondary: where it is kept.
     file: Option<PathBuf>,
     #[serde(default)]
     allow_transfer: Vec<String>,
@@ -132,11 +132,12 @@ struct RawZone {
 }
 
 impl RawZone {
-    fn transfers(&self) -> Option<ZoneTable> {
+    fn transfers(&self, directory: &Path) -> Option<ZoneTable> {
         let table = ZoneTable {
             allow_transfer: self.allow_transfer.clone(),
             also_notify: self.also_notify.clone(),
             primary: self.primary.clone(),
+            file: self.file.as_ref().filter(|_| !self.primary.is_empty()).map(|file| directory.join(file)),
         };
         Some(table).filter(|table| *table != ZoneTable::default())
     }
@@ -245,18 +246,13 @@ impl FileConfig {
         let (mut zones, mut tables) = (Vec::new(), Vec::new());
         for zone in &raw.zone {
             let apex = Name::absolute(&zone.name).map_err(|error| format!("zone {}: {error}", zone.name))?;
-            tables.extend(zone.transfers().map(|table| (apex.clone(), table)));
+            tables.extend(zone.transfers(directory).map(|table| (apex.clone(), table)));
             match &zone.file {
-                Some(_) if !zone.primary.is_empty() => {
-                    return Err(format!(
-                        "zone {apex}: it has a file and a primary: one of them is where it comes from"
-                    ));
-                }
-                Some(file) => zones.push(ZoneFile { apex, path: directory.join(file) }),
+                Some(file) if zone.primary.is_empty() => zones.push(ZoneFile { apex, path: directory.join(file) }),
                 None if zone.primary.is_empty() => {
                     return Err(format!("zone {apex}: neither a file nor a primary: where does it come from?"));
                 }
-                None => {}
+                _ => {}
             }
         }
         dns.transfers = TransferConfig::new(&raw.key, tables.iter().map(|(apex, table)| (apex, table)))?;

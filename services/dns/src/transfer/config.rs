@@ -14,7 +14,8 @@
 //!
 //! [[zone]]
 //! name = "example.net"
-//! primary = ["10.77.0.9 key:transfer.example.com"]   # a secondary: no file
+//! primary = ["10.77.0.9 key:transfer.example.com"]   # a secondary
+//! file = "example.net.copy"              # where it is kept, and started from after a restart; may be left out
 //! ```
 
 use super::tsig::{Key, Keyring};
@@ -22,6 +23,7 @@ use crate::name::Name;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const PORT: u16 = 53;
@@ -48,6 +50,8 @@ pub struct ZoneTable {
     pub also_notify: Vec<String>,
     /// Where the zone comes from, in order of preference: `ADDRESS[:PORT] [key:NAME]`.
     pub primary: Vec<String>,
+    /// Where a zone from there is kept.
+    pub file: Option<PathBuf>,
 }
 
 /// Somebody with a name server.
@@ -100,6 +104,8 @@ pub struct ZoneTransfers {
     pub notify: Vec<Remote>,
     /// Where it comes from; empty: this server is its primary.
     pub primaries: Vec<Remote>,
+    /// Where it is kept, if it comes from elsewhere.
+    pub file: Option<PathBuf>,
 }
 
 /// All of it.
@@ -141,6 +147,7 @@ impl TransferConfig {
                     .collect::<Result<_, _>>()?,
                 notify: remotes("also_notify", &table.also_notify)?,
                 primaries: remotes("primary", &table.primary)?,
+                file: table.file.clone(),
             };
             config.zones.insert(name.to_lowercase(), transfers);
         }
@@ -150,6 +157,11 @@ impl TransferConfig {
     /// What is said of the zone called `apex` (small letters).
     pub fn zone(&self, apex: &Name) -> Option<&ZoneTransfers> {
         self.zones.get(apex)
+    }
+
+    /// Zones that come from elsewhere.
+    pub fn secondaries(&self) -> impl Iterator<Item = &Name> {
+        self.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()).map(|(apex, _)| apex)
     }
 
     /// Whether there is anything to do.

@@ -11,6 +11,7 @@
 pub mod config;
 pub mod difference;
 pub mod incoming;
+pub mod kept;
 mod notify;
 pub mod outgoing;
 mod secondary;
@@ -29,14 +30,14 @@ use crate::zone::rtype;
 use notify::Notifier;
 use outgoing::Kind;
 use qanat::{ConnectionId, Context, Event, UdpSocketId};
-use secondary::{Secondary, Tools};
+use secondary::{Secondary, Timing, Tools};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tsig::Signer;
-use worker::Worker;
+use worker::{Served, Worker};
 
 /// Timers of ours have this bit in their token.
 pub const TIMER_BIT: u64 = 1 << 63;
@@ -177,7 +178,8 @@ impl Transfers {
         }
     }
 
-    /// Of `config`. `versions` has the zones this server is primary of; the others are fetched, and given to `publisher`.
+    /// Of `config`. `versions` has the zones this server is primary of, and those that were [kept]; the others are fetched, and given
+    /// to `publisher`.
     ///
     /// # Errors
     /// A message: no thread can be had, or no random numbers.
@@ -185,13 +187,22 @@ impl Transfers {
         let seed = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
         let seed = seed.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
         let zones = config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()).enumerate();
-        let secondaries: Vec<Secondary> =
-            zones.map(|(index, (apex, zone))| Secondary::new(apex.clone(), index, zone.primaries.clone())).collect();
+        let mut served = Vec::new();
+        let new = |(index, (apex, zone)): (usize, (&Name, &config::ZoneTransfers))| {
+            let mut secondary = Secondary::new(apex.clone(), index, zone.primaries.clone());
+            let version = versions.newest(apex);
+            let timing = version.and_then(|version| version.zone.soa().and_then(|soa| Timing::of(soa.data)));
+            if let Some((timing, file)) = timing.zip(zone.file.as_ref()) {
+                secondary.kept(timing, kept::age(file).unwrap_or_default());
+            }
+            served.push(Served { apex: apex.clone(), file: zone.file.clone() });
+            secondary
+        };
+        let secondaries: Vec<Secondary> = zones.map(new).collect();
         let worker = if secondaries.is_empty() {
             None
         } else {
-            let apexes = secondaries.iter().map(|secondary| secondary.apex().clone()).collect();
-            let worker = Worker::start(apexes, versions.clone(), publisher.clone());
+            let worker = Worker::start(served, versions.clone(), publisher.clone());
             Some(worker.map_err(|error| format!("start the thread that makes zones: {error}"))?)
         };
         Ok(Transfers { config, versions, secondaries, worker, random: Random(seed), ..Transfers::none() })
@@ -231,7 +242,7 @@ impl Transfers {
         self.sockets = Some(sockets);
         self.notify(context);
         for index in 0..self.secondaries.len() {
-            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+            self.with(index, |secondary, tools| secondary.start(tools, context));
         }
     }
 

@@ -42,6 +42,10 @@ impl Timing {
             expire_s: number(3)?,
         })
     }
+
+    pub(super) fn expire(&self) -> Duration {
+        Duration::from_secs(self.expire_s.into())
+    }
 }
 
 struct Transfer {
@@ -70,6 +74,8 @@ pub(super) struct Secondary {
     had: Option<Timing>,
     /// The last time a primary answered.
     fresh_at: Option<Time>,
+    /// How old the zone was at that time: it is older than 0 if it was kept over a restart.
+    age: Duration,
     has_expired: bool,
     /// A NOTIFY came meanwhile.
     again: bool,
@@ -97,6 +103,7 @@ impl Secondary {
             which: 0,
             had: None,
             fresh_at: None,
+            age: Duration::ZERO,
             has_expired: false,
             again: false,
             whole: false,
@@ -104,6 +111,17 @@ impl Secondary {
             state: State::Idle,
             timer: None,
         }
+    }
+
+    /// Starts from a zone kept in a file, that old.
+    pub(super) fn kept(&mut self, timing: Timing, age: Duration) {
+        (self.had, self.age) = (Some(timing), age);
+    }
+
+    /// The server starts.
+    pub(super) fn start(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        self.fresh_at = self.had.map(|_| context.now());
+        self.refresh(tools, context);
     }
 
     pub(super) fn apex(&self) -> &Name {
@@ -125,7 +143,7 @@ impl Secondary {
         }
     }
 
-    /// A NOTIFY came, or the server starts.
+    /// A NOTIFY came.
     pub(super) fn refresh(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         match self.state {
             State::Idle => self.begin(tools, context),
@@ -199,6 +217,7 @@ impl Secondary {
         let _ = context.close(transfer.connection);
         if transfer.incoming.is_current() {
             self.fresh(context.now());
+            tools.worker.give(Job::Refresh { index: self.index });
             self.wait(tools, context);
             return;
         }
@@ -213,7 +232,10 @@ impl Secondary {
     pub(super) fn built(&mut self, outcome: Built, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         self.state = State::Idle;
         match outcome {
-            Ok(timing) => {
+            Ok((timing, saving)) => {
+                if let Err(error) = saving {
+                    tools.log.say(format!("{}: {error}", self.apex));
+                }
                 tools.log.say(format!("{}: serial {} transferred", self.apex, timing.serial));
                 self.had = Some(timing);
                 self.whole = false;
@@ -235,7 +257,7 @@ impl Secondary {
     }
 
     fn fresh(&mut self, now: Time) {
-        self.fresh_at = Some(now);
+        (self.fresh_at, self.age) = (Some(now), Duration::ZERO);
         self.has_expired = false;
         self.failures = 0;
     }
@@ -246,7 +268,8 @@ impl Secondary {
             return;
         }
         let refresh_s = self.had.map_or(TIMER_MIN_S, |timing| timing.refresh_s);
-        self.set_timer(Duration::from_secs(refresh_s.into()), tools.log, context);
+        let next = Duration::from_secs(refresh_s.into()).min(self.left(context.now()));
+        self.set_timer(next, tools.log, context);
     }
 
     /// The connection is gone.
@@ -274,7 +297,13 @@ impl Secondary {
         };
         // The other primaries are asked at once, before it is waited.
         let next = if (self.failures as usize).is_multiple_of(count) { retry } else { Duration::from_millis(10) };
-        self.set_timer(next, tools.log, context);
+        self.set_timer(next.min(self.left(context.now())), tools.log, context);
+    }
+
+    /// Until the zone expires; without one, for ever.
+    fn left(&self, now: Time) -> Duration {
+        let times = self.had.zip(self.fresh_at);
+        times.map_or(Duration::MAX, |(timing, fresh_at)| timing.expire().saturating_sub(now.since(fresh_at) + self.age))
     }
 
     /// The timer expired.
@@ -296,8 +325,8 @@ impl Secondary {
 
     /// A zone no primary has spoken of for its SOA record's expire time is not served any more.
     fn expire(&mut self, tools: &mut Tools<'_>, now: Time) {
-        let Some((timing, fresh_at)) = self.had.zip(self.fresh_at) else { return };
-        if self.has_expired || now.since(fresh_at) < Duration::from_secs(timing.expire_s.into()) {
+        let Some(timing) = self.had else { return };
+        if self.has_expired || !self.left(now).is_zero() {
             return;
         }
         self.has_expired = true;
