@@ -249,7 +249,7 @@ impl Stack {
         self.network.counters.udp_received += 1;
         let socket = UdpSocketId::new(slot, self.udp_sockets.generation(slot));
         if let (IpAddr::V4(remote), IpAddr::V4(local)) = (meta.source, meta.destination) {
-            let confirms = self.network.neighbours_by_traffic && self.network.routes.is_on_link(meta.source);
+            let confirms = self.network.neighbours_by_traffic && self.network.routes.next_hop(meta.source).is_some();
             let (addresses, version) = (AddressPair::new(remote, local), self.network.version());
             self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms);
         }
