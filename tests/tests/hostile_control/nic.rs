@@ -2,7 +2,7 @@
 
 use super::cards::{Control, PLAN, arrivals, count, send};
 use super::frames::ethernet;
-use super::running::kill_group;
+use super::running::{NOBODY, kill_group, site_for_anybody};
 use super::uplink::packet;
 use qanat::control::client::VnicHandle;
 use qanat::control::daemon::{clear, leftovers};
@@ -11,7 +11,7 @@ use qanat::control::protocol::{Provider, VnicStatus, VnicWish};
 use qanat::nic::AfXdp;
 use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
 use qanat::nic::link::{Namespace, link};
-use qanat_tests::e2e::{Program, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, eventually, qanat, scenario};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
@@ -229,16 +229,10 @@ fn a_killed_server_gives_its_queue_back() {
         // Its kernel's packets come by queue 0.
         far.within(|| run("ethtool -L far0 tx 1 rx 4")).expect("the far side");
         let control = Control::start(&NIC.replace("[1, 3]", "[0, 3]"));
-        let site = tempfile::tempdir().expect("a directory");
-        std::fs::copy(workspace().join("site/index.html"), site.path().join("index.html")).expect("a page");
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(site.path(), open).expect("its mode");
-        let command = site.path().join("qanat");
-        std::fs::copy(qanat(), &command).expect("the command where anybody may run it");
-        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
+        let (site, command) = site_for_anybody();
         for address in ["192.0.2.20/24", "192.0.2.1/24"] {
             let server = Program::new("setpriv")
-                .arguments(nobody)
+                .arguments(NOBODY)
                 .arguments([command.as_os_str(), "web".as_ref(), site.path().as_os_str()])
                 .arguments(["--interface", "nic0", "--queue", "0", "--address", address])
                 .environment("QANAT_SOCKET", &control.socket)

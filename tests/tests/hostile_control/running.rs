@@ -9,7 +9,9 @@ use qanat_tests::e2e::{Program, Running, eventually, qanat, resident_kib, scenar
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// What the descriptors of this process are, for a failure's message.
 fn open_files() -> Vec<String> {
@@ -267,21 +269,30 @@ fn cycles_leave_nothing_behind() {
     });
 }
 
+/// For `setpriv`: a user without any capability.
+pub const NOBODY: [&str; 5] =
+    ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
+
+/// A site and the command, where anybody may read the one and run the other.
+pub fn site_for_anybody() -> (TempDir, PathBuf) {
+    let site = tempfile::tempdir().expect("a directory");
+    std::fs::copy(workspace().join("site/index.html"), site.path().join("index.html")).expect("a page");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(site.path(), open).expect("its mode");
+    let command = site.path().join("qanat");
+    std::fs::copy(qanat(), &command).expect("the command where anybody may run it");
+    (site, command)
+}
+
 #[test]
 fn a_killed_server_without_privileges_leaves_nothing() {
     scenario(|| {
         let control = Control::generous();
-        let site = tempfile::tempdir().expect("a directory");
-        std::fs::copy(workspace().join("site/index.html"), site.path().join("index.html")).expect("a page");
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(site.path(), open).expect("its mode");
-        let command = site.path().join("qanat");
-        std::fs::copy(qanat(), &command).expect("the command where anybody may run it");
+        let (site, command) = site_for_anybody();
         let before = links();
-        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
         for delay_ms in [0, 3, 6, 12, 25, 50, 400] {
             let server = Program::new("setpriv")
-                .arguments(nobody)
+                .arguments(NOBODY)
                 .arguments([command.as_os_str(), "web".as_ref(), site.path().as_os_str()])
                 .environment("QANAT_SOCKET", &control.socket)
                 .start();

@@ -37,10 +37,11 @@ fn neighbour() -> Namespace {
     far
 }
 
-fn wire_card(control: &Control, last: u8, shared: bool) -> Result<(VnicHandle, AfXdp), String> {
+/// A card on the wire with this address, for its port 7.
+fn wire_card(control: &Control, address: (IpAddr, u8), shared: bool) -> Result<(VnicHandle, AfXdp), String> {
     let wish = VnicWish {
-        name: format!("card {last}"),
-        addresses: vec![(IpAddr::from([192, 0, 2, last]), 24)],
+        name: format!("card {}", address.0),
+        addresses: vec![address],
         services: vec!["udp/7".parse().expect("a service")],
         shared,
         ..VnicWish::default()
@@ -48,6 +49,10 @@ fn wire_card(control: &Control, last: u8, shared: bool) -> Result<(VnicHandle, A
     let vnic = control.session().create_vnic(wish).map_err(|error| error.to_string())?;
     let queue = vnic.open_queue(0, PLAN).map_err(|error| error.to_string())?;
     Ok((vnic, queue))
+}
+
+fn four_card(control: &Control, last: u8, shared: bool) -> Result<(VnicHandle, AfXdp), String> {
+    wire_card(control, (IpAddr::from([192, 0, 2, last]), 24), shared)
 }
 
 fn socket(far: &Namespace, address: &str) -> UdpSocket {
@@ -124,7 +129,7 @@ fn a_card_is_on_the_wire_with_an_address_of_its_own() {
     scenario(|| {
         let far = neighbour();
         let control = Control::start(WIRE);
-        let (vnic, mut queue) = wire_card(&control, 20, false).expect("a card on the wire");
+        let (vnic, mut queue) = four_card(&control, 20, false).expect("a card on the wire");
         let mac = vnic.status().mac;
         assert!(vnic.status().uplink);
         let far_mac = far.within(|| link("far0")).expect("a namespace").expect("its device").mac.0;
@@ -164,9 +169,9 @@ fn a_card_has_a_port_of_the_kernels_address() {
     scenario(|| {
         let far = neighbour();
         let control = Control::start(WIRE);
-        assert!(wire_card(&control, 1, false).is_err(), "the kernel's address is taken");
-        assert!(wire_card(&control, 20, true).is_err(), "and only its can be shared");
-        let (vnic, mut queue) = wire_card(&control, 1, true).expect("a card that shares");
+        assert!(four_card(&control, 1, false).is_err(), "the kernel's address is taken");
+        assert!(four_card(&control, 20, true).is_err(), "and only its can be shared");
+        let (vnic, mut queue) = four_card(&control, 1, true).expect("a card that shares");
         let mac = vnic.status().mac;
         let outside = socket(&far, "192.0.2.9:9");
         let kernel = UdpSocket::bind("192.0.2.1:8").expect("the kernel's socket");
@@ -195,16 +200,7 @@ fn a_card_has_a_port_of_the_kernels_address() {
 }
 
 fn six_card(control: &Control, last: u8, shared: bool) -> Result<(VnicHandle, AfXdp), String> {
-    let wish = VnicWish {
-        name: format!("card {last}"),
-        addresses: vec![(IpAddr::from(six(last)), 64)],
-        services: vec!["udp/7".parse().expect("a service")],
-        shared,
-        ..VnicWish::default()
-    };
-    let vnic = control.session().create_vnic(wish).map_err(|error| error.to_string())?;
-    let queue = vnic.open_queue(0, PLAN).map_err(|error| error.to_string())?;
-    Ok((vnic, queue))
+    wire_card(control, (IpAddr::from(six(last)), 64), shared)
 }
 
 #[test]
@@ -303,7 +299,7 @@ fn the_wire_outlives_the_daemon() {
         };
         let vnic = control.session().create_vnic(wish).expect("a card on the wire");
         let mut queues: Vec<AfXdp> = (0..2).map(|queue| vnic.open_queue(queue, PLAN).expect("a queue")).collect();
-        let (shared, mut shared_queue) = wire_card(&control, 1, true).expect("a card that shares");
+        let (shared, mut shared_queue) = four_card(&control, 1, true).expect("a card that shares");
         let mac = vnic.status().mac;
         let far_mac = far.within(|| link("far0")).expect("a namespace").expect("its device").mac.0;
         let texts = [(20, mac), (1, shared.status().mac)].map(|(last, _)| format!("192.0.2.{last}:7"));
@@ -348,12 +344,12 @@ fn the_wire_outlives_the_daemon() {
         assert_eq!(arrivals(&mut queues[2]).iter().filter(|frame| is_udp(frame)).count(), 1, "to the queue named");
         drop(filter);
         // Another's end changes nothing for who shares the kernel's address.
-        drop(wire_card(&control, 40, false).expect("a card that goes"));
+        drop(four_card(&control, 40, false).expect("a card that goes"));
         eventually("it is gone", Duration::from_secs(1), || control.vnics().len() == 2);
         outside[1].send_to(b"data", &texts[1]).expect("sent");
         assert_eq!(arrivals(&mut shared_queue).iter().filter(|frame| is_udp(frame)).count(), 1, "its own still");
         drop(shared);
-        let (late, _queue) = wire_card(&control, 30, false).expect("a card of the new daemon's");
+        let (late, _queue) = four_card(&control, 30, false).expect("a card of the new daemon's");
         assert!(late.status().uplink);
         drop((late, vnic));
         drop(control);
@@ -366,11 +362,11 @@ fn the_wire_is_for_those_the_policy_names() {
     scenario(|| {
         let _far = neighbour();
         let control = Control::start(&WIRE.replace("uplink = true", ""));
-        let (vnic, mut queue) = wire_card(&control, 20, false).expect("a card");
+        let (vnic, mut queue) = four_card(&control, 20, false).expect("a card");
         assert!(!vnic.status().uplink, "default deny");
         send(&mut queue, &[ethernet([2, 9, 9, 9, 9, 9], vnic.status().mac, 0x0800, &packet(20, 9, (7, 9)))]);
         let counts = control.vnics()[0].transmit.counts.clone();
         assert!(counts.iter().any(|count| count.cause == "destination_mac"), "{counts:?}");
-        assert!(wire_card(&control, 1, true).is_err(), "nor an address of the kernel's");
+        assert!(four_card(&control, 1, true).is_err(), "nor an address of the kernel's");
     });
 }

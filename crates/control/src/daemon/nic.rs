@@ -6,12 +6,10 @@
 //! application and the wire in the other direction: transmit filters and rates say what the VNIC answers for, and fence
 //! nothing. So a rule must say `trusted = true`.
 
-use super::queues;
-use super::tables::{self, FLAG_ICMP, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables, VnicRow, say};
+use super::Daemon;
+use super::tables::{self, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables, say};
 use super::uplink::default_gateways;
 use super::vnic::{Frame, Maker, Site, Vnic};
-use super::{Daemon, Direction};
-use crate::filter::Rate;
 use crate::policy::{NicPolicy, Rule};
 use crate::protocol::{Provider, VnicWish};
 use qanat_nic::link::{self, Link};
@@ -194,22 +192,8 @@ impl Vnic {
         wish.queues = wish.queues.max(1);
         wish.mtu = nic.mtu;
         let tables = &mut *site.tables;
-        let flags =
-            FLAG_QUEUE | if wish.shared { FLAG_SHARED } else { 0 } | if maker.rule.icmp { FLAG_ICMP } else { 0 };
-        let limits = |direction| maker.limits(slot, direction);
-        let row = VnicRow {
-            mac: nic.mac.0,
-            host_mac: nic.mac.0,
-            flags,
-            limits: [limits(Direction::Transmit), limits(Direction::Receive)],
-            spread: queues::spread(&wish),
-            ..VnicRow::default()
-        };
-        tables.clear_counts(slot)?;
-        for direction in [Direction::Transmit, Direction::Receive] {
-            tables.set_limit(Tables::vnic_limit(slot, direction), Rate::UNLIMITED, wish.mtu)?;
-        }
-        tables.set_vnic(slot, &row)?;
+        let flags = FLAG_QUEUE | if wish.shared { FLAG_SHARED } else { 0 };
+        let row = maker.write_row(tables, slot, &wish, [nic.mac.0, nic.mac.0], flags)?;
         enter(tables, slot, &wish, &nic)?;
         let gateways = default_gateways(nic.index);
         let mut vnic = Vnic::assemble(slot, wish, maker, Frame { host: nic.clone(), end: nic.clone(), gateways, row });

@@ -77,6 +77,33 @@ impl Maker {
         let ceiling = self.owner.map_or(0, |owner| Tables::owner_limit(owner, direction));
         [Tables::vnic_limit(slot, direction), ceiling]
     }
+
+    /// Gives a VNIC its row, its counts from nothing and its rates without limit; returns the row. `addresses`: Ethernet's, of
+    /// its end and of its host's.
+    pub(super) fn write_row(
+        &self,
+        tables: &mut Tables,
+        slot: u32,
+        wish: &VnicWish,
+        [mac, host_mac]: [[u8; 6]; 2],
+        flags: u32,
+    ) -> Result<VnicRow, String> {
+        let limits = |direction| self.limits(slot, direction);
+        let row = VnicRow {
+            mac,
+            host_mac,
+            flags: flags | if self.rule.icmp { FLAG_ICMP } else { 0 },
+            limits: [limits(Direction::Transmit), limits(Direction::Receive)],
+            spread: queues::spread(wish),
+            ..VnicRow::default()
+        };
+        tables.clear_counts(slot)?;
+        for direction in [Direction::Transmit, Direction::Receive] {
+            tables.set_limit(Tables::vnic_limit(slot, direction), Rate::UNLIMITED, wish.mtu)?;
+        }
+        tables.set_vnic(slot, &row)?;
+        Ok(row)
+    }
 }
 
 /// Its devices, and what the programs know of it.
@@ -155,22 +182,8 @@ impl Vnic {
             }
             None => address_host(&host, &wish.addresses, site.host)?,
         };
-        let limits = |direction| maker.limits(slot, direction);
-        flags |= if rule.icmp { FLAG_ICMP } else { 0 };
         flags |= if rule.switch { FLAG_SWITCH } else { 0 };
-        let row = VnicRow {
-            mac: end.mac.0,
-            host_mac: host.mac.0,
-            flags,
-            limits: [limits(Direction::Transmit), limits(Direction::Receive)],
-            spread: queues::spread(&wish),
-            ..VnicRow::default()
-        };
-        tables.clear_counts(slot)?;
-        for direction in [Direction::Transmit, Direction::Receive] {
-            tables.set_limit(Tables::vnic_limit(slot, direction), Rate::UNLIMITED, wish.mtu)?;
-        }
-        tables.set_vnic(slot, &row)?;
+        let row = maker.write_row(tables, slot, &wish, [end.mac.0, host.mac.0], flags)?;
         enter(tables, slot, &wish, &host, &end)?;
         let mut vnic = Vnic::assemble(slot, wish, maker, Frame { host, end, gateways, row });
         vnic.write_filters(tables)?;

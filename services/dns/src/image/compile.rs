@@ -2,6 +2,7 @@
 
 use super::memory::Memory;
 use super::node::{HEADER, ROW};
+use super::table::Table;
 use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec3};
 use crate::message::{HEADER_LENGTH, MessageWriter};
 use crate::name::{self, NAME_BYTES_MAX, Presentation};
@@ -238,19 +239,8 @@ impl<'z> Compiler<'z> {
     }
 
     fn finish(mut self) -> Result<ZoneImage, CompileError> {
-        let size = (self.names.len() * 2).next_power_of_two().max(16);
-        let mut table = vec![0u8; size * 8];
-        let entries = table.as_chunks_mut::<8>().0;
-        let mask = size - 1;
-        for (hash, reference) in &self.names {
-            let mut slot = *hash as usize & mask;
-            while entries.get(slot).is_some_and(|entry| *entry != [0; 8]) {
-                slot = (slot + 1) & mask;
-            }
-            if let Some(entry) = entries.get_mut(slot) {
-                *entry = (hash >> 32 << 32 | u64::from(*reference)).to_le_bytes();
-            }
-        }
+        let names = self.names.iter().map(|(hash, reference)| (*hash, NodeReference(*reference)));
+        let table = Table::new(self.names.len(), names);
         self.nsec3.sort_unstable();
         let mut image = ZoneImage {
             apex: self.zone.apex().clone(),
@@ -259,7 +249,7 @@ impl<'z> Compiler<'z> {
             name_count: self.names.len(),
             record_count: self.zone.record_count(),
             arena: Memory::new(self.arena),
-            table: Memory::new(table),
+            table,
             labels_max: self.labels_max,
             nsec: self.nsec,
             nsec3: None,

@@ -2,14 +2,15 @@
 //! copy, and indifferent to how the question wrote the name; kept to be measured against words hashed in place
 //! ([`hash`](super::hash)). Compressed names need neither: a question has nothing before it to point to, and gets FORMERR.
 
+use super::table::Table;
 use super::{Node, NodeReference, ZoneImage, hash};
 use crate::name::NAME_BYTES_MAX;
 
 /// A table of names by the hash of their text.
 #[derive(Debug)]
 pub(super) struct FqdnIndex {
-    /// As [`ZoneImage`]'s own table.
-    table: Vec<u64>,
+    /// As [`ZoneImage`]'s own, by other hashes.
+    table: Table,
 }
 
 /// A name as text, after as many bytes as hashing wants before it.
@@ -34,50 +35,32 @@ fn write_text(message: &[u8], start: usize, end: usize, text: &mut Text) -> usiz
     to.min(text.len())
 }
 
+/// Hash of the name at `start..end` of `message` as text.
+#[inline(always)]
+fn text_hash(message: &[u8], start: usize, end: usize) -> u64 {
+    let mut text = [0; hash::BEFORE + NAME_BYTES_MAX];
+    let text_end = write_text(message, start, end, &mut text);
+    hash::hash(&text, hash::BEFORE, text_end)
+}
+
 impl FqdnIndex {
-    pub(super) fn new(image: &ZoneImage, references: impl Iterator<Item = NodeReference>, size: usize) -> FqdnIndex {
-        let mut table = vec![0; size];
-        for reference in references {
-            let mut text = [0; hash::BEFORE + NAME_BYTES_MAX];
+    /// Of these `count` nodes.
+    pub(super) fn new(image: &ZoneImage, references: impl Iterator<Item = NodeReference>, count: usize) -> FqdnIndex {
+        let names = references.map(|reference| {
             let name = image.node(reference).name();
-            let end = write_text(name, 0, name.len(), &mut text);
-            let hash = hash::hash(&text, hash::BEFORE, end);
-            let mut slot = hash as usize & (size - 1);
-            while table.get(slot).is_some_and(|entry| *entry != 0) {
-                slot = (slot + 1) & (size - 1);
-            }
-            if let Some(entry) = table.get_mut(slot) {
-                *entry = hash >> 32 << 32 | u64::from(reference.0);
-            }
-        }
-        FqdnIndex { table }
+            (text_hash(name, 0, name.len()), reference)
+        });
+        FqdnIndex { table: Table::new(count, names) }
     }
 
     /// The node of the name at `start..end` of `message`.
     pub(super) fn find<'z>(&self, image: &'z ZoneImage, message: &[u8], start: usize, end: usize) -> Option<Node<'z>> {
-        let mut text = [0; hash::BEFORE + NAME_BYTES_MAX];
-        let text_end = write_text(message, start, end, &mut text);
-        let hash = hash::hash(&text, hash::BEFORE, text_end);
-        let mask = self.table.len().wrapping_sub(1);
-        let mut slot = hash as usize;
-        // At most half full: an empty slot comes soon.
-        loop {
-            let entry = *self.table.get(slot & mask)?;
-            if entry == 0 {
-                return None;
-            }
-            if entry >> 32 == hash >> 32 {
-                let node = image.node(NodeReference(entry as u32));
-                if node.is_called(message, start, end) {
-                    return Some(node);
-                }
-            }
-            slot = slot.wrapping_add(1);
-        }
+        let hash = text_hash(message, start, end);
+        self.table.find(hash, |reference| image.node(reference), |node| node.is_called(message, start, end))
     }
 
     pub(super) fn memory_bytes(&self) -> usize {
-        self.table.capacity() * 8
+        self.table.memory_bytes()
     }
 }
 

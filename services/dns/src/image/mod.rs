@@ -15,6 +15,7 @@ pub mod hash;
 mod memory;
 mod node;
 mod nsec3;
+mod table;
 
 pub use catalog::Catalog;
 pub use node::{Node, NodeReference, Set, flag};
@@ -25,6 +26,7 @@ use crate::zone::{Zone, rtype};
 use memory::Memory;
 use qanat::nic::prefetch;
 use std::fmt;
+use table::Table;
 
 /// Why a zone has no image.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,8 +67,7 @@ pub struct ZoneImage {
     apex: Name,
     serial: u32,
     arena: Memory,
-    /// Entries of eight bytes, twice as many as names or more: the upper half of a name's hash, and its node.
-    table: Memory,
+    table: Table,
     apex_node: NodeReference,
     /// Labels of the longest name.
     labels_max: usize,
@@ -91,9 +92,7 @@ impl ZoneImage {
     /// The same, its names looked up as text copied out of the question: the thesis's second design, to measure.
     #[must_use]
     pub fn with_text_index(mut self) -> ZoneImage {
-        let entries = self.entries().iter().map(|entry| u64::from_le_bytes(*entry)).filter(|entry| *entry != 0);
-        let references = entries.map(|entry| NodeReference(entry as u32));
-        self.text_index = Some(fqdn::FqdnIndex::new(&self, references, self.entries().len()));
+        self.text_index = Some(fqdn::FqdnIndex::new(&self, self.table.references(), self.name_count));
         self
     }
 
@@ -121,15 +120,10 @@ impl ZoneImage {
     pub fn memory_bytes(&self) -> usize {
         let nsec3 = self.nsec3.as_ref().map_or(0, Nsec3Chain::memory_bytes);
         self.arena.len()
-            + self.table.len()
+            + self.table.memory_bytes()
             + self.nsec.capacity() * 4
             + nsec3
             + self.text_index.as_ref().map_or(0, fqdn::FqdnIndex::memory_bytes)
-    }
-
-    #[inline(always)]
-    fn entries(&self) -> &[[u8; 8]] {
-        self.table.as_chunks().0
     }
 
     /// The node of the name at `start..end` of `message`.
@@ -139,23 +133,7 @@ impl ZoneImage {
             return index.find(self, message, start, end);
         }
         let hash = hash::hash(message, start, end);
-        let entries = self.entries();
-        let mask = entries.len().wrapping_sub(1);
-        let mut slot = hash as usize;
-        // The table is at most half full: an empty slot comes soon.
-        loop {
-            let entry = u64::from_le_bytes(*entries.get(slot & mask)?);
-            if entry == 0 {
-                return None;
-            }
-            if entry >> 32 == hash >> 32 {
-                let node = self.node(NodeReference(entry as u32));
-                if node.is_called(message, start, end) {
-                    return Some(node);
-                }
-            }
-            slot = slot.wrapping_add(1);
-        }
+        self.table.find(hash, |reference| self.node(reference), |node| node.is_called(message, start, end))
     }
 
     /// Whether a name is most likely not in the processor's caches, so that asking for it beforehand pays.
@@ -168,21 +146,15 @@ impl ZoneImage {
     #[inline(always)]
     pub fn ask_for_entry(&self, message: &[u8], start: usize, end: usize) -> u64 {
         let hash = hash::hash(message, start, end);
-        let entries = self.entries();
-        if let Some(entry) = entries.get(hash as usize & entries.len().wrapping_sub(1)) {
-            prefetch(entry);
-        }
+        self.table.ask_for(hash);
         hash
     }
 
     /// Asks for what it reads next, when the entry has come: the node, which most often is within two cache lines.
     #[inline(always)]
     pub fn ask_for_node(&self, hash: u64) {
-        let entries = self.entries();
-        let Some(entry) = entries.get(hash as usize & entries.len().wrapping_sub(1)) else { return };
-        let entry = u64::from_le_bytes(*entry);
-        if entry >> 32 == hash >> 32 {
-            let node = self.arena.get(entry as u32 as usize * 8..).unwrap_or_default();
+        if let Some(reference) = self.table.likely(hash) {
+            let node = self.arena.get(reference.0 as usize * 8..).unwrap_or_default();
             prefetch(node);
             prefetch(node.get(64..).unwrap_or_default());
         }

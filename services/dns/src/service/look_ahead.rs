@@ -39,8 +39,11 @@ impl DnsService {
         }
     }
 
-    /// Answers those that wait.
+    /// Answers those that wait, if any.
     pub(super) fn answer_group(&mut self, context: &mut Context<'_>) {
+        if self.look_ahead.waiting.is_empty() {
+            return;
+        }
         if let Some(zone) = self.catalog.only() {
             let mut hashes = [0; GROUP];
             for ((_, _, chunk), hash) in self.look_ahead.waiting.iter().zip(&mut hashes) {
@@ -58,10 +61,6 @@ impl DnsService {
             self.datagram(socket, peer, chunk, context);
         }
         self.look_ahead.waiting = group;
-    }
-
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.look_ahead.waiting.is_empty()
     }
 }
 

@@ -291,9 +291,7 @@ impl Service for DnsService {
     }
 
     fn turn_ended(&mut self, context: &mut Context<'_>) {
-        if self.has_waiting() {
-            self.answer_group(context);
-        }
+        self.answer_group(context);
     }
 
     fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
