@@ -1,6 +1,7 @@
 //! What the stack tells a service, and the handles both use (DESIGN §2).
 
 use qanat_nic::Frame;
+use qanat_wire::checksum;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -120,6 +121,36 @@ impl Chunk {
         }
         self.sum = 0;
         Some(self.frame.bytes_mut())
+    }
+
+    /// Adds `bytes` at the end; `sum` is theirs (as they lie in memory: [`native_to_big`](qanat_wire::checksum::native_to_big)
+    /// of [`sum`](qanat_wire::checksum::sum)), so that nobody need take it again. `None`: the frame is too small, and nothing
+    /// has changed.
+    #[inline]
+    pub fn append_summed(&mut self, bytes: &[u8], sum: u16) -> Option<()> {
+        let is_odd = self.frame.len() & 1 == 1;
+        self.frame.append(bytes.len())?.copy_from_slice(bytes);
+        if self.sum != 0 {
+            // RFC 1071 section 2 (B): at an odd place each word's bytes have changed sides.
+            let sum = if is_odd { sum.swap_bytes() } else { sum };
+            self.sum = checksum::fold_u64(u64::from(self.sum) + u64::from(sum));
+        }
+        Some(())
+    }
+
+    /// Replaces the first eight bytes by what `update` makes of them; their sum stays known if it was (RFC 1624). `None`: there
+    /// are fewer.
+    #[inline]
+    pub fn update_front(&mut self, update: impl FnOnce([u8; 8]) -> [u8; 8]) -> Option<()> {
+        let front = self.frame.bytes_mut().first_chunk_mut::<8>()?;
+        let old = u64::from_ne_bytes(*front);
+        *front = update(*front);
+        if self.sum != 0 {
+            let new = u64::from_ne_bytes(*front);
+            let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
+            self.sum = checksum::fold_u64(u64::from(self.sum) + halves(!old) + halves(new));
+        }
+        Some(())
     }
 
     /// Free bytes after the bytes: what [`resize`](Chunk::resize) may add.
@@ -272,4 +303,42 @@ pub enum Event {
         /// What the service gave with it.
         token: u64,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use qanat_nic::{MemoryPlan, PairConfig, Vnic, pair};
+
+    proptest! {
+        #[test]
+        fn an_answer_in_its_frame_keeps_its_sum(
+            question in proptest::collection::vec(any::<u8>(), 8..100),
+            records in proptest::collection::vec(any::<u8>(), 0..100),
+            front in any::<[u8; 8]>(),
+            known in any::<bool>(),
+        ) {
+            let vnic = pair(PairConfig::default()).unwrap().0.open(MemoryPlan::default()).unwrap();
+            // Sums are of what follows headers.
+            let raw_sum = |bytes: &[u8]| checksum::raw_sum_from(&[&[0; 8], bytes].concat(), 8).unwrap();
+            let mut frame = vnic.transmit_pool().allocate(64).unwrap();
+            frame.append(question.len()).unwrap().copy_from_slice(&question);
+            let mut chunk = Chunk::summed(frame, if known { raw_sum(&question) } else { 0 });
+            let was_known = chunk.sum() != 0;
+            let sum = u16::from_ne_bytes(checksum::sum(&records).to_be_bytes());
+            chunk.append_summed(&records, sum).unwrap();
+            chunk.update_front(|_| front).unwrap();
+            prop_assert_eq!(chunk.bytes(), [&front, &question[8..], &records].concat());
+            if was_known {
+                let folded = |sum: u32| checksum::fold_u32(sum) % 0xffff;
+                prop_assert_eq!(folded(chunk.sum()), folded(raw_sum(chunk.bytes())));
+            } else {
+                prop_assert_eq!(chunk.sum(), 0, "what is not known is taken by who sends");
+            }
+            let room = chunk.room();
+            prop_assert!(chunk.append_summed(&vec![0; room + 1], 0).is_none());
+            prop_assert_eq!(chunk.room(), room, "nothing has changed");
+        }
+    }
 }

@@ -25,11 +25,17 @@ pub const fn add_u64(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
+/// Folds a sum of 32-bit words to 32 bits.
+#[inline(always)]
+pub const fn fold_u64(wide: u64) -> u32 {
+    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
+    half + carry as u32
+}
+
 /// Folds a sum of 64-bit words (see [`add_u64`]) to 16 bits.
 #[inline(always)]
 pub const fn fold(wide: u64) -> u16 {
-    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
-    fold_u32(half + carry as u32)
+    fold_u32(fold_u64(wide))
 }
 
 /// Both 32-bit halves of eight bytes in native order, added. Carries collect in the upper half of the accumulator:
@@ -80,8 +86,7 @@ pub fn raw_sum_from(bytes: &[u8], start: usize) -> Option<u32> {
     } else {
         wide_sum(part)
     };
-    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
-    Some(half + carry as u32)
+    Some(fold_u64(wide))
 }
 
 /// Native-order word sums differ from big-endian ones only by a byte swap (RFC 1071, section 2 (B)); and the other way.

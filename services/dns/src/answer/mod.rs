@@ -16,6 +16,7 @@ use crate::message::{HEADER_LENGTH, rcode};
 use crate::zone::rtype;
 use cookies::CookieSecrets;
 use edns::{Edns, OptReply};
+use qanat::Chunk;
 use question::{Question, flags};
 use std::net::IpAddr;
 
@@ -389,50 +390,89 @@ impl Responder {
     }
 }
 
-/// A query with a question and nothing else, for what lies ready in the only zone: the shortest way there is. `None`: it is
-/// something else, and nothing has changed.
+/// The answer to a query with a question and nothing else, when it lies ready in the only zone.
+struct Plain<'z> {
+    records: &'z [u8],
+    /// As in [`Chunk::append_summed`].
+    sum: u16,
+    count: u16,
+    outcome: Outcome,
+}
+
+impl<'z> Plain<'z> {
+    /// Looks it up. `None`: the request is something else, or the answer is longer than `length_max`.
+    #[inline(always)]
+    fn find(zone: &'z ZoneImage, request: &[u8], length_max: usize) -> Option<Plain<'z>> {
+        /// One question, no records.
+        const COUNTS: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+        let header = request.first_chunk::<HEADER_LENGTH>()?;
+        if header[2] & !flags::RD != 0 || header[4..] != COUNTS {
+            return None;
+        }
+        let question = Question::parse(request)?;
+        if question.class != CLASS_IN {
+            return None;
+        }
+        let node = zone.find(request, HEADER_LENGTH, question.name_end)?;
+        if node.flags() & (flag::CUT | flag::OCCLUDED) != 0 {
+            return None;
+        }
+        let set = node.set(question.qtype)?;
+        let (records, sum) = set.ready_summed();
+        let length = question.end() + records.len();
+        if length > length_max {
+            return None;
+        }
+        let outcome = Outcome {
+            fate: Fate::Answered,
+            length,
+            rcode: rcode::NOERROR,
+            qtype: question.qtype,
+            question_end: question.end(),
+            truncated: false,
+            cookie_valid: false,
+            source_hash: node.source_hash(),
+        };
+        Some(Plain { records, sum, count: set.count(), outcome })
+    }
+
+    /// The first eight bytes of a request's header as the answer has them.
+    #[inline(always)]
+    fn header(&self, mut front: [u8; 8]) -> [u8; 8] {
+        front[2] |= flags::QR | flags::AA;
+        front[3] &= flags::CD;
+        let [high, low] = self.count.to_be_bytes();
+        (front[6], front[7]) = (high, low);
+        front
+    }
+}
+
+/// Answers the request in the first `length` bytes of `message` over it, if the answer lies ready in the only zone: the
+/// shortest way there is. `None`: it is something else, and nothing has changed.
 #[inline(always)]
-pub(crate) fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transport) -> Option<Outcome> {
-    /// One question, no records.
-    const COUNTS: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
-    let request = message.get(..length)?;
-    let header = request.first_chunk::<HEADER_LENGTH>()?;
-    if header[2] & !flags::RD != 0 || header[4..] != COUNTS {
-        return None;
-    }
-    let question = Question::parse(request)?;
-    if question.class != CLASS_IN {
-        return None;
-    }
-    let node = zone.find(message, HEADER_LENGTH, question.name_end)?;
-    if node.flags() & (flag::CUT | flag::OCCLUDED) != 0 {
-        return None;
-    }
-    let set = node.set(question.qtype)?;
-    let records = set.ready(false);
-    let (question_end, end) = (question.end(), question.end() + records.len());
-    let limit = match transport {
+fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transport) -> Option<Outcome> {
+    let length_max = match transport {
         Transport::Udp { payload_max } => edns::PAYLOAD_MIN.min(payload_max),
         Transport::Tcp => usize::from(u16::MAX),
     };
-    if end > limit {
+    let plain = Plain::find(zone, message.get(..length)?, length_max)?;
+    message.get_mut(plain.outcome.question_end..plain.outcome.length)?.copy_from_slice(plain.records);
+    let front = message.first_chunk_mut::<8>()?;
+    *front = plain.header(*front);
+    Some(plain.outcome)
+}
+
+/// The same for a datagram in its frame, whose sum stays known.
+#[inline(always)]
+pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, payload_max: usize) -> Option<Outcome> {
+    let plain = Plain::find(zone, chunk.bytes(), edns::PAYLOAD_MIN.min(payload_max))?;
+    // What a request has after its question (nothing, if its counts do not lie) is not sent back.
+    if chunk.len() != plain.outcome.question_end {
         return None;
     }
-    message.get_mut(question_end..end)?.copy_from_slice(records);
-    let header = message.first_chunk_mut::<HEADER_LENGTH>()?;
-    header[2] |= flags::QR | flags::AA;
-    header[3] &= flags::CD;
-    header[6..8].copy_from_slice(&set.count().to_be_bytes());
-    Some(Outcome {
-        fate: Fate::Answered,
-        length: end,
-        rcode: rcode::NOERROR,
-        qtype: question.qtype,
-        question_end,
-        truncated: false,
-        cookie_valid: false,
-        source_hash: node.source_hash(),
-    })
+    chunk.append_summed(plain.records, plain.sum)?;
+    chunk.update_front(|front| plain.header(front))?;
+    Some(plain.outcome)
 }
 
 /// The answer that lies ready for a name and type that are there, with nothing special about the name.

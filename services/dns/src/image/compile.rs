@@ -7,6 +7,7 @@ use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec
 use crate::message::{HEADER_LENGTH, MessageWriter};
 use crate::name::{self, NAME_BYTES_MAX, Presentation};
 use crate::zone::{SetView, Zone, rtype, type_name};
+use qanat::wire::checksum;
 
 /// Names between two reports.
 const REPORT_NAMES: usize = 65_536;
@@ -209,6 +210,8 @@ impl<'z> Compiler<'z> {
         if writer.has_overflowed() || length > SET_BYTES_MAX || plain_length > SET_BYTES_MAX {
             return Err(too_large());
         }
+        let ready = self.message.get(begin..begin + ready_length).unwrap_or_default();
+        self.arena.extend_from_slice(&checksum::sum(ready).to_be_bytes());
         let ready_at = self.arena.len() - node;
         self.arena.extend_from_slice(self.message.get(begin..begin + length).unwrap_or_default());
         let mut plain_at = ready_at;

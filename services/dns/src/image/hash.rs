@@ -54,9 +54,10 @@ pub fn words(bytes: &[u8], start: usize, end: usize, mut each: impl FnMut(u64) -
 pub fn hash(bytes: &[u8], start: usize, end: usize) -> u64 {
     const SMALL: u64 = 0x20 * EVERY;
     let mut hash = SEED;
-    let (words, tail) = bytes.get(start..end).unwrap_or_default().as_chunks::<8>();
-    for word in words {
+    let mut tail = bytes.get(start..end).unwrap_or_default();
+    while let Some((word, rest)) = tail.split_first_chunk() {
         hash = mix(hash ^ (u64::from_le_bytes(*word) | SMALL));
+        tail = rest;
     }
     if !tail.is_empty() {
         // The last bytes, loaded together with some before them, which are shifted out.
@@ -73,15 +74,8 @@ fn mix(value: u64) -> u64 {
 }
 
 /// Whether the name at `start..end` is `stored`: small letters, filled up with zeros to whole words.
-#[inline(always)]
-pub fn equals(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
-    // Most questions are in small letters.
-    let as_it_is = bytes.get(start..end).zip(stored.get(..end.wrapping_sub(start)));
-    as_it_is.is_some_and(|(name, stored)| name == stored) || equals_in_small(bytes, start, end, stored)
-}
-
 #[inline(never)]
-fn equals_in_small(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
+pub fn equals(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
     let mut chunks = stored.as_chunks::<8>().0.iter();
     words(bytes, start, end, |word| chunks.next().is_some_and(|chunk| u64::from_le_bytes(*chunk) == word))
 }

@@ -8,6 +8,7 @@
 //!        0 type (2)  2 records (2)  4 signatures (2)  6 bytes of records (2)  8 bytes of signatures (2)
 //!       10 bytes of plain records (2)  12 place of records (4)  16 place of plain records (4)  20 TTL (4)
 //! ```
+//! Before the records of a type, two bytes: their sum, for checksums.
 //! All numbers as the processor has them; places count from the node's start.
 
 use super::hash;
@@ -30,6 +31,8 @@ pub mod flag {
 
 pub(super) const HEADER: usize = 24;
 pub(super) const ROW: usize = 24;
+/// Bytes of the sum before the records of a type.
+pub(super) const SUM: usize = 2;
 
 /// Where a node is: its place in the arena by eight. 0: nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -80,7 +83,7 @@ impl<'a> Node<'a> {
     }
 
     /// The name in wire format, small letters.
-    #[inline]
+    #[inline(always)]
     pub fn name(&self) -> &'a [u8] {
         self.bytes.get(HEADER..HEADER + self.name_length()).unwrap_or_default()
     }
@@ -88,11 +91,22 @@ impl<'a> Node<'a> {
     /// Whether its name is the one at `start..end` of `message`.
     #[inline(always)]
     pub(super) fn is_called(&self, message: &[u8], start: usize, end: usize) -> bool {
-        self.name_length() == end - start
-            && self
-                .bytes
-                .get(HEADER..HEADER + self.name_length().next_multiple_of(8))
-                .is_some_and(|stored| hash::equals(message, start, end, stored))
+        // Most questions are in small letters, as what is stored.
+        message.get(start..end).is_some_and(|name| {
+            name.len() == self.name_length()
+                && (name == self.name() || hash::equals(message, start, end, self.name_in_words()))
+        })
+    }
+
+    /// The same, filled up with zeros to whole words.
+    #[inline(always)]
+    fn name_in_words(&self) -> &'a [u8] {
+        self.bytes.get(HEADER..self.directory_start()).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn directory_start(&self) -> usize {
+        HEADER + ((self.name_length() + 7) & !7)
     }
 
     /// What is special about it: see [`flag`].
@@ -113,7 +127,7 @@ impl<'a> Node<'a> {
 
     #[inline(always)]
     fn directory(&self) -> &'a [[u8; ROW]] {
-        let start = HEADER + self.name_length().next_multiple_of(8);
+        let start = self.directory_start();
         self.bytes.get(start..start + self.row_count() * ROW).unwrap_or_default().as_chunks().0
     }
 
@@ -178,6 +192,16 @@ impl<'a> Set<'a> {
         let signatures = if signed { u16_at::<8, _>(self.row) } else { 0 };
         let length = usize::from(u16_at::<6, _>(self.row)) + usize::from(signatures);
         self.node.get(start..start + length).unwrap_or_default()
+    }
+
+    /// The records without signatures as they are sent, and their sum as it lies in memory (see
+    /// [`Chunk::append_summed`](qanat::Chunk::append_summed)).
+    #[inline(always)]
+    pub fn ready_summed(&self) -> (&'a [u8], u16) {
+        let start = u32_at::<12, _>(self.row) as usize;
+        let length = usize::from(u16_at::<6, _>(self.row));
+        let summed = self.node.get(start.wrapping_sub(SUM)..start + length).and_then(|bytes| bytes.split_first_chunk());
+        summed.map_or((&[], 0), |(sum, records)| (records, u16::from_ne_bytes(*sum)))
     }
 
     fn signatures_ready(&self) -> &'a [u8] {

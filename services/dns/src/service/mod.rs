@@ -112,17 +112,20 @@ impl DnsService {
     #[inline]
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
         let length = chunk.len();
+        // Most of what comes, by itself: what is known of such an outcome needs no looking at.
+        let plain = self.catalog.only().and_then(|zone| answer::plain_datagram(zone, &mut chunk, self.payload_max));
+        if let Some(outcome) = plain {
+            if self.limiter.is_some() || self.log.is_some() {
+                return self.send(outcome, length, socket, peer, chunk, context);
+            }
+            self.figures.count(&outcome, length);
+            self.figures.not_sent += u64::from(context.send_chunk_to(socket, peer, chunk).is_err());
+            return;
+        }
         let whole = length.saturating_add(chunk.room()).min(self.payload_max.max(length));
         let Some(message) = chunk.resize(whole) else { return };
-        let transport = Transport::Udp { payload_max: self.payload_max };
-        // Most of what comes, by itself: what is known of such an outcome needs no looking at.
-        match self.catalog.only().and_then(|zone| answer::plain(zone, message, length, transport)) {
-            Some(outcome) => self.send(outcome, length, socket, peer, chunk, context),
-            None => {
-                let outcome = self.unusual_datagram(message, length, peer, context);
-                self.send(outcome, length, socket, peer, chunk, context);
-            }
-        }
+        let outcome = self.unusual_datagram(message, length, peer, context);
+        self.send(outcome, length, socket, peer, chunk, context);
     }
 
     #[inline(never)]
@@ -152,7 +155,7 @@ impl DnsService {
     }
 
     /// Sends the answer in `chunk` to a request of `length` bytes, unless there are too many such.
-    #[inline(always)]
+    #[inline(never)]
     fn send(
         &mut self,
         mut outcome: Outcome,
@@ -189,7 +192,10 @@ impl DnsService {
         if outcome.length == 0 {
             return;
         }
-        if chunk.resize(outcome.length).is_none() || context.send_chunk_to(socket, peer, chunk).is_err() {
+        if chunk.len() > outcome.length {
+            chunk.truncate(outcome.length);
+        }
+        if context.send_chunk_to(socket, peer, chunk).is_err() {
             self.figures.not_sent += 1;
         }
     }
