@@ -8,7 +8,7 @@ use qanat_dns::layout::{self, Field};
 use qanat_dns::name::Name;
 use qanat_dns::zone::parse::read_file;
 use qanat_dns::zone::{rtype, type_name};
-use qanat_tests::e2e::{Program, Running, eventually, scenario, workspace};
+use qanat_tests::e2e::{Program, Running, Signed, eventually, scenario, workspace};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::UdpSocket;
@@ -487,36 +487,12 @@ fn unsigned_zones() {
     });
 }
 
-/// Signs a zone by `ldns-signzone`.
-fn sign(directory: &Path, apex: &str, zone: &Path, options: &[&str]) -> PathBuf {
-    let key = |more: &[&str]| {
-        let outcome = Program::new("ldns-keygen")
-            .directory(directory)
-            .arguments(["-a", "ECDSAP256SHA256", "-r", "/dev/urandom"])
-            .arguments(more)
-            .arguments([apex])
-            .succeeds();
-        outcome.text().trim().to_owned()
-    };
-    let (zone_key, key_key) = (key(&[]), key(&["-k"]));
-    let signed = zone.with_extension("signed");
-    Program::new("ldns-signzone")
-        .directory(directory)
-        .arguments(["-o", apex, "-f"])
-        .arguments([&signed])
-        .arguments(options)
-        .arguments([zone])
-        .arguments([&zone_key, &key_key])
-        .succeeds();
-    signed
-}
-
 #[test]
 fn zones_signed_with_nsec() {
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");
         let zones = corners(directory.path());
-        let signed = sign(directory.path(), "corners.test", &zones[0].1, &[]);
+        let signed = Signed::new(directory.path(), "corners.test", &zones[0].1, &[]).zone;
         check(directory.path(), &[("corners.test", signed)]);
     });
 }
@@ -526,7 +502,7 @@ fn zones_signed_with_nsec3() {
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");
         let zones = corners(directory.path());
-        let signed = sign(directory.path(), "corners.test", &zones[0].1, &["-n", "-t", "2", "-s", "aabb"]);
+        let signed = Signed::new(directory.path(), "corners.test", &zones[0].1, &["-n", "-t", "2", "-s", "aabb"]).zone;
         check(directory.path(), &[("corners.test", signed)]);
     });
 }
@@ -536,7 +512,7 @@ fn zones_signed_with_opt_out() {
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");
         let zones = corners(directory.path());
-        let signed = sign(directory.path(), "corners.test", &zones[0].1, &["-n", "-p"]);
+        let signed = Signed::new(directory.path(), "corners.test", &zones[0].1, &["-n", "-p"]).zone;
         check(directory.path(), &[("corners.test", signed)]);
     });
 }
@@ -560,7 +536,7 @@ fn generated_zones() {
         let zones = ways.map(|(apex, options)| {
             let path = directory.path().join(apex);
             fs::write(&path, generator::zone(&mut random, GENERATED_NAMES)).expect("a file");
-            let signed = options.map(|options| sign(directory.path(), apex, &path, options));
+            let signed = options.map(|options| Signed::new(directory.path(), apex, &path, options).zone);
             (apex, signed.unwrap_or(path))
         });
         check(directory.path(), &zones);

@@ -14,6 +14,7 @@ mod pages;
 mod program;
 mod scenario;
 mod server;
+mod signed;
 mod wire;
 
 pub use http::{Answer, Client};
@@ -21,4 +22,5 @@ pub use pages::Pages;
 pub use program::{Outcome, Program, Running, qanat, resident_kib, workspace};
 pub use scenario::{eventually, is_root, scenario};
 pub use server::{Server, Stopped};
+pub use signed::Signed;
 pub use wire::{Wire, links};
