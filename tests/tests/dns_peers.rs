@@ -435,7 +435,8 @@ fn explanation(
         if tree.has_empty_wildcard(&end) {
             return Some("RFC 4035 section 3.1.3.4: proof for a wildcard without records too; Knot leaves it out");
         }
-        if name.starts_with("*.") && has(&ours.answer, " DNAME ") {
+        let chained = has(&ours.answer, " DNAME ") || has(&ours.answer, " CNAME ");
+        if chained && (name.starts_with("*.") || has(&ours.answer, " CNAME *.")) {
             return Some(
                 "RFC 4035 section 3.1.3.3: proof that no nearer name is there; Knot takes a name with * for the wildcard",
             );
@@ -447,6 +448,16 @@ fn explanation(
         && theirs.authority.is_superset(&ours.authority)
     {
         return Some("RFC 5155 section 7.2.3: the record of the name itself is the proof; NSD adds another");
+    }
+    if peer == "NSD"
+        && tree.all.contains(&tree.wildcard(&end))
+        && has(&ours.authority, " NSEC3 ")
+        && only_proofs(ours, theirs)
+        && ours.authority.is_superset(&theirs.authority)
+    {
+        return Some(
+            "RFC 5155 section 7.2.5: \"MUST include\" the closest encloser's record too; NSD leaves it out now and then",
+        );
     }
     if peer == "NSD" && name.ends_with(".wildns.corners.test.") && only_proofs(ours, theirs) {
         return Some("RFC 4592 section 4.2: NS at a wildcard is undefined; NSD proves less");
