@@ -4,7 +4,7 @@
 
 use qanat_dns::name::Name;
 use qanat_dns::transfer::walk::{self, WholeRecord};
-use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario};
+use qanat_tests::e2e::{NOBODY, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::fmt::Write;
@@ -222,6 +222,50 @@ fn we_follow_knot_and_nsd() {
         let (figures, text) = stop_ours(ours);
         assert!(figures["received"].as_u64() >= Some(6) && figures["notified"].as_u64() >= Some(4), "{text}");
         assert_eq!(figures["unusable"], 0, "{text}");
+    });
+}
+
+/// A user without a capability, whose rule names the ports of the service and no others, is a secondary all the same.
+#[test]
+fn an_ordinary_user_follows_behind_the_daemon() {
+    const POLICY: &str = "[[rule]]\nname = \"dns\"\nusers = [\"nobody\"]\naddresses = [\"10.77.0.2\"]\n\
+                          services = [\"udp/53\", \"tcp/53\", \"tcp/61000-61255\"]\n";
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path();
+        let command = qanat_for_anybody(path);
+        let (policy, socket) = (path.join("policy.toml"), path.join("control.sock"));
+        fs::write(&policy, POLICY).expect("a file");
+        let daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]);
+        let daemon = daemon.arguments(["--config"]).arguments([&policy]).start();
+        eventually("the daemon listens", PATIENCE, || socket.exists());
+        fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("its mode");
+        fs::write(path.join("knot.zone"), zone(1)).expect("a file");
+        let at = path.display();
+        let zones = format!(
+            "zone:\n  - domain: knot.test\n    file: {at}/knot.zone\n    notify: qanat\n    acl: all\n    \
+             zonefile-sync: -1\n    zonefile-load: difference\n    journal-content: changes\n"
+        );
+        let knot = start_knot(path, &zones);
+        let key = format!("[[key]]\nname = \"{KEY}\"\nsecret = \"{SECRET}\"\n");
+        let config = format!("{key}[[zone]]\nname = \"knot.test\"\nprimary = [\"{KNOT} key:{KEY}\"]\n");
+        fs::write(path.join("dns.toml"), config).expect("a file");
+        let ours = Program::new("setpriv")
+            .arguments(NOBODY)
+            .arguments([&command])
+            .arguments(["dns", "--json", "--config"])
+            .arguments([path.join("dns.toml")])
+            .environment("QANAT_SOCKET", &socket)
+            .start();
+        has_serial("our copy", OURS, "knot.test", 1);
+        fs::write(path.join("knot.zone"), zone(2)).expect("a file");
+        signal(&knot, Signal::HUP);
+        has_serial("our copy, told by NOTIFY,", OURS, "knot.test", 2);
+        same(KNOT, OURS, "knot.test", 2);
+        let (figures, text) = stop_ours(ours);
+        assert!(figures["received"].as_u64() >= Some(2), "{text}");
+        signal(&daemon, Signal::TERM);
+        assert_eq!(daemon.wait(PATIENCE).code, Some(0));
     });
 }
 

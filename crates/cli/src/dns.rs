@@ -15,7 +15,7 @@ use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
 use qanat_dns::service::{CatalogPublisher, Figures, FileConfig, ZoneFile};
-use qanat_dns::transfer::{TransferConfig, Transfers, Versions, kept};
+use qanat_dns::transfer::{PORTS, TransferConfig, Transfers, Versions, kept};
 use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
@@ -334,6 +334,7 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let publisher = CatalogPublisher::new(Catalog::new(zones).with_missing(transfers.secondaries()));
     let port = file.dns.port;
     let range = |protocol| PortRange { protocol, first: port, last: port };
+    let mut services = vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
     let queues = u32::from(arguments.queues);
     let mut first_transfers = None;
     if !transfers.is_empty() {
@@ -345,9 +346,12 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
                     .to_owned(),
             );
         }
+        if transfers.fetches() {
+            services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
+        }
         first_transfers = Some(transfers);
     }
-    let attachment = arguments.attach.open_queues(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)], queues)?;
+    let attachment = arguments.attach.open_queues(services, queues)?;
     let control = Control::new(queues)?;
     let figures = SharedFigures::default();
     if let Some(address) = file.metrics {

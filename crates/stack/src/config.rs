@@ -3,6 +3,7 @@
 use crate::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 /// A stack's configuration. Limits are allocated at start; nothing on the data path allocates after it.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct Config {
     pub half_open_max: usize,
     /// Connections in TIME-WAIT kept; beyond it the newest go without.
     pub time_wait_max: usize,
+    /// Local ports of connections that name none: RFC 6056 section 3.2 asks for as many as possible.
+    pub ephemeral_ports: RangeInclusive<u16>,
     /// Listeners.
     pub listeners_max: usize,
     /// UDP sockets.
@@ -70,6 +73,7 @@ impl Config {
             connections_max: 16_384,
             half_open_max: 1_024,
             time_wait_max: 16_384,
+            ephemeral_ports: 10_240..=u16::MAX,
             listeners_max: 64,
             udp_sockets_max: 64,
             remembered_paths_max: 2_048,

@@ -22,6 +22,7 @@ use qanat_wire::tcp::SequenceNumber;
 use qanat_wire::{ipv4, ipv6};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -29,8 +30,6 @@ use std::time::Duration;
 const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
 /// Resets per second to segments that belong to nothing.
 const RESETS_PER_SECOND: u32 = 1_000;
-/// Ephemeral ports (RFC 6056 section 3.2 asks for as many as possible).
-const EPHEMERAL_FIRST: u16 = 10_240;
 /// Frames received data may hold if neither the configuration nor the device says: three quarters of the usual plan.
 const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
 /// Ports tried before an active open gives up.
@@ -88,6 +87,7 @@ pub(crate) struct Transport {
     pub(crate) cookie_sent: Option<Time>,
     /// Neighbours that did not answer since the last poll.
     unreachable: Vec<IpAddr>,
+    ephemeral_ports: RangeInclusive<u16>,
     ports_tried: u32,
     /// Largest layer-3 packet of the device.
     pub(crate) mtu: u16,
@@ -122,6 +122,7 @@ impl Transport {
             replies: VecDeque::with_capacity(REPLIES_MAX),
             cookie_sent: None,
             unreachable: Vec::new(),
+            ephemeral_ports: config.ephemeral_ports.clone(),
             ports_tried: 0,
             mtu: vnic.capabilities().mtu,
         }
@@ -463,11 +464,12 @@ impl Stack {
 
     /// RFC 6056 algorithm 3: consecutive ports per destination, from a keyed offset.
     fn pick_port(&mut self, key: FlowKey) -> Option<FlowKey> {
-        let range = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
+        let (first, last) = (*self.transport.ephemeral_ports.start(), *self.transport.ephemeral_ports.end());
+        let range = u32::from(last.checked_sub(first)?) + 1;
         let offset = self.secret.port_offset(&key);
         for _ in 0..PORTS_TRIED_MAX {
             self.transport.ports_tried = self.transport.ports_tried.wrapping_add(1);
-            let port = EPHEMERAL_FIRST + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
+            let port = first + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
             let candidate = key.with_local_port(&self.secret, port);
             if self.transport.flow_owner(&candidate).is_none() {
                 return Some(candidate);

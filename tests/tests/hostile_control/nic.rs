@@ -2,7 +2,7 @@
 
 use super::cards::{Control, PLAN, arrivals, count, send};
 use super::frames::ethernet;
-use super::running::{NOBODY, kill_group, site_for_anybody};
+use super::running::{kill_group, site_for_anybody};
 use super::uplink::packet;
 use qanat::control::client::VnicHandle;
 use qanat::control::daemon::{clear, leftovers};
@@ -11,7 +11,7 @@ use qanat::control::protocol::{Provider, VnicStatus, VnicWish};
 use qanat::nic::AfXdp;
 use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
 use qanat::nic::link::{Namespace, link};
-use qanat_tests::e2e::{Program, eventually, qanat, scenario};
+use qanat_tests::e2e::{NOBODY, Program, eventually, qanat, scenario};
 use std::net::{IpAddr, UdpSocket};
 use std::time::{Duration, Instant};
 

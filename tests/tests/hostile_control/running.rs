@@ -5,7 +5,7 @@ use super::frames::{Ipv4, arp, ethernet, tcp, udp};
 use qanat::control::filter::{Accepted, Direction, Filter, FilterFlags, Level, Ports};
 use qanat::control::protocol::{Answer, QueueWish, Request};
 use qanat::nic::{AfXdp, Vnic};
-use qanat_tests::e2e::{Program, Running, eventually, qanat, resident_kib, scenario, workspace};
+use qanat_tests::e2e::{NOBODY, Program, Running, eventually, qanat_for_anybody, resident_kib, scenario, workspace};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
@@ -269,18 +269,11 @@ fn cycles_leave_nothing_behind() {
     });
 }
 
-/// For `setpriv`: a user without any capability.
-pub const NOBODY: [&str; 5] =
-    ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
-
 /// A site and the command, where anybody may read the one and run the other.
 pub fn site_for_anybody() -> (TempDir, PathBuf) {
     let site = tempfile::tempdir().expect("a directory");
     std::fs::copy(workspace().join("site/index.html"), site.path().join("index.html")).expect("a page");
-    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(site.path(), open).expect("its mode");
-    let command = site.path().join("qanat");
-    std::fs::copy(qanat(), &command).expect("the command where anybody may run it");
+    let command = qanat_for_anybody(site.path());
     (site, command)
 }
 

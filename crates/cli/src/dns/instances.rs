@@ -5,7 +5,7 @@ use crate::report::stack_report;
 use qanat::nic::MemoryPlan;
 use qanat::{Attachment, DuplicateAddressDetection, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService, Figures};
-use qanat_dns::transfer::{TransferFigures, Transfers};
+use qanat_dns::transfer::{PORTS, TransferFigures, Transfers};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -229,6 +229,7 @@ impl Instance {
         let mut config = attachment.config().clone();
         config.receive_batch = plan.batch;
         config.connections_max = plan.config.tcp.connections_max + REFUSALS;
+        config.ephemeral_ports = PORTS;
         // What a neighbour answers to us may come by another's queue.
         config.neighbours_by_traffic = plan.queues() > 1;
         if queue > 0 {

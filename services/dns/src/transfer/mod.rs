@@ -34,11 +34,15 @@ use secondary::{Secondary, Timing, Tools};
 use serde::Serialize;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tsig::Signer;
 use worker::{Served, Worker};
 
+/// Ports that transfers are fetched from: few, so that a rule of the control plane can name them, and none that Linux picks
+/// for itself, so that an address shared with the kernel has them free.
+pub const PORTS: RangeInclusive<u16> = 61_000..=61_255;
 /// Timers of ours have this bit in their token.
 pub const TIMER_BIT: u64 = 1 << 63;
 const TIMER_NOTIFY: u64 = TIMER_BIT;
