@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 /// Name of the end in the anonymous namespace.
 const DEVICE_NAME: &str = "qanat-device";
-/// The kernel removes a dead process's device within some 30 ms; wait this long for it.
-const LEFTOVER_WAIT: Duration = Duration::from_millis(500);
+/// The kernel removes a dead process's device within some 30 ms, later on a busy machine; wait this long for it.
+const LEFTOVER_WAIT: Duration = Duration::from_secs(2);
 /// Numbers tried after `qanat`.
 const NAMES_MAX: u32 = 64;
 

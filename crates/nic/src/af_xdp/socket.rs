@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 /// `struct xsk_tx_metadata` of 6.18: flags, checksum start and offset, launch time. It sits before the frame's data.
 pub(super) const TRANSMIT_METADATA_BYTES: u32 = 24;
-/// A queue just released by another socket is free again within some 20 ms.
-pub(super) const BIND_WAIT: Duration = Duration::from_millis(100);
+/// A queue just released by another socket is free again within some 20 ms, on a busy machine some 100.
+pub(super) const BIND_WAIT: Duration = Duration::from_secs(1);
 /// Frames in flight are charged to the send buffer.
 const SEND_BUFFER_BYTES: i32 = 64 << 20;
 

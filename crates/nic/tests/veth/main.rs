@@ -371,9 +371,9 @@ fn a_killed_process_leaves_nothing() {
         let config = VethConfig { host_name: Some(VICTIM.to_owned()), ..VethConfig::default() };
         let next = veth::create(&config).unwrap();
         drop(next);
-        let deadline = Instant::now() + Duration::from_secs(1);
+        let deadline = Instant::now() + Duration::from_secs(30);
         while link::link(VICTIM).is_ok() {
-            assert!(Instant::now() < deadline, "{VICTIM} is still there after a second");
+            assert!(Instant::now() < deadline, "{VICTIM} is still there");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
