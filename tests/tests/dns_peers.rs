@@ -528,6 +528,28 @@ fn zones_signed_with_opt_out() {
     });
 }
 
+/// Records of every type are read as others read them.
+#[test]
+fn presentation_formats() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("types.zone");
+        fs::copy(workspace().join("tests/data/dns/types.zone"), &path).expect("the zone");
+        let apex = Name::absolute("types.test").expect("a name");
+        let bench = Bench::new(directory.path(), &[("types.test", path.clone())]);
+        let (zone, _) = read_file(&apex, &path, &mut |_| {}).expect("a zone");
+        for record in zone.records() {
+            let request = query(record.owner, record.rtype, false);
+            let ours = reduced(bench.ours(&request));
+            assert_eq!(ours.answer.len(), 1, "{} {ours:?}", type_name(record.rtype));
+            for peer in &bench.peers {
+                let theirs = peer.ask(&request).map(reduced).expect("an answer");
+                assert!(ours == theirs, "{} {}: {}", type_name(record.rtype), peer.name, difference(&ours, &theirs));
+            }
+        }
+    });
+}
+
 /// Zones made of a seed, unsigned and signed in each way. `QANAT_SEED=n` makes others: what differs then is to be explained, or
 /// mended, before it is a test.
 #[test]

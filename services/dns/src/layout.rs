@@ -23,13 +23,34 @@ pub enum Field {
     Text,
     /// Text up to the end.
     LongText,
+    /// One text or more, up to the end.
+    Texts,
     /// Bytes up to the end, written in hexadecimal digits.
     Hex,
+    /// Bytes up to the end, written in base 64.
+    Base64,
+    /// So many bytes, written as pairs of hexadecimal digits with dashes between.
+    Dashed(usize),
+    /// Eight bytes, written as four groups of hexadecimal digits with colons between.
+    Groups,
+    /// An IPv4 address.
+    Address,
+    /// The kind of a certificate, two bytes (RFC 4398 section 2.1).
+    Certificate,
+    /// A DNSSEC algorithm, one byte.
+    Algorithm,
+    /// A set of types (RFC 4034 section 4.1.2), up to the end.
+    Types,
+    /// Address prefixes (RFC 3123 section 4), up to the end.
+    Prefixes,
     /// Anything up to the end.
     Rest,
 }
 
-use Field::{Bytes, Hex, LongText, Name, Rest, Text, Time, U8, U16, U32};
+use Field::{
+    Address, Algorithm, Base64, Bytes, Certificate, Dashed, Groups, Hex, LongText, Name, Prefixes, Rest, Text, Texts,
+    Time, Types, U8, U16, U32,
+};
 
 /// The parts of the data of a type; `[Rest]` if nothing is known about it.
 pub fn fields(rtype: u16) -> &'static [Field] {
@@ -55,7 +76,7 @@ pub fn fields(rtype: u16) -> &'static [Field] {
         rtype::NSEC3PARAM => &[Bytes(4), Text],
         // SVCB, HTTPS
         64 | 65 => &[U16, Name, Rest],
-        _ => &[Rest],
+        _ => presented_fields(rtype).unwrap_or(&[Rest]),
     }
 }
 
@@ -70,6 +91,25 @@ pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
         // X25, PSDN
         19 => &[Text],
         23 => &[Name],
+        // ISDN, NINFO, SPF, AVC, RESINFO
+        20 | 56 | 99 | 258 | 261 => &[Texts],
+        // KEY, as DNSKEY
+        25 => &[U16, U8, Algorithm, Base64],
+        37 => &[Certificate, U16, Algorithm, Base64],
+        42 => &[Prefixes],
+        49 => &[Base64],
+        // TALINK
+        58 => &[Name, Name],
+        // CSYNC
+        62 => &[U32, U16, Types],
+        // NID, L64; L32
+        104 | 106 => &[U16, Groups],
+        105 => &[U16, Address],
+        // EUI48, EUI64
+        108 => &[Dashed(6)],
+        109 => &[Dashed(8)],
+        // TA, DLV, as DS
+        32_768 | 32_769 => &[U16, Algorithm, U8, Hex],
         // SMIMEA, as TLSA
         53 => &[U8, U8, U8, Hex],
         // URI
@@ -98,15 +138,26 @@ pub fn is_well_formed(rtype: u16, data: &[u8]) -> bool {
 /// Length of a part at the start of `data`; `None`: it does not fit.
 pub fn length(field: Field, data: &[u8]) -> Option<usize> {
     let length = match field {
-        U8 => 1,
-        U16 => 2,
-        U32 | Time => 4,
-        Bytes(count) => count,
+        U8 | Algorithm => 1,
+        U16 | Certificate => 2,
+        U32 | Time | Address => 4,
+        Groups => 8,
+        Bytes(count) | Dashed(count) => count,
         Name => name::wire_length(data)?,
         Text => usize::from(*data.first()?) + 1,
-        LongText | Hex | Rest => data.len(),
+        Texts => texts_length(data)?,
+        LongText | Hex | Base64 | Types | Prefixes | Rest => data.len(),
     };
     (length <= data.len()).then_some(length)
+}
+
+/// Length of all texts in `data`, of which there is one or more.
+fn texts_length(data: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < data.len() || at == 0 {
+        at += usize::from(*data.get(at)?) + 1;
+    }
+    Some(at)
 }
 
 /// The first name in the data of a type of which `fields` has one: an NS record's server, a CNAME record's target.

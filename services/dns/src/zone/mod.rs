@@ -7,6 +7,7 @@
 
 mod builder;
 pub mod check;
+mod fields;
 mod generate;
 mod lexer;
 mod location;

@@ -12,6 +12,7 @@ use domain::dep::octseq::str::Str;
 use domain::rdata::ZoneRecordData;
 
 const LOC: u16 = 29;
+const HIP: u16 = 55;
 
 /// Writes the data of a record of `rtype` in `tokens` to `data`.
 ///
@@ -19,17 +20,24 @@ const LOC: u16 = 29;
 /// What is wrong with it.
 pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
     data.clear();
+    scan_any(rtype, tokens, origin, data)?;
+    if data.len() > usize::from(u16::MAX) { Err("data of more than 65,535 bytes".to_owned()) } else { Ok(()) }
+}
+
+fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
     if let [marker, rest @ ..] = tokens
         && marker.text == "\\#"
         && !marker.quoted
     {
         return scan_unknown(rtype, rest, data);
     }
-    if rtype == LOC {
-        return super::location::scan(tokens, data);
+    match rtype {
+        LOC => return super::location::scan(tokens, data),
+        HIP => return super::fields::scan_host_identity(&mut DataScanner { tokens, at: 0, origin }, data),
+        _ => {}
     }
     if let Some(fields) = layout::presented_fields(rtype) {
-        return scan_fields(fields, tokens, origin, data);
+        return super::fields::scan(fields, &mut DataScanner { tokens, at: 0, origin }, data);
     }
     let mut scanner = DataScanner { tokens, at: 0, origin };
     let parsed = ZoneRecordData::<Vec<u8>, Name<Vec<u8>>>::scan(Rtype::from_int(rtype), &mut scanner);
@@ -45,23 +53,15 @@ pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &
         let text = tokens.get(scanner.at).map_or("", |token| token.text);
         return Err(format!("`{text}` is more than this type has: take it out"));
     }
-    parsed.compose_rdata(data).map_err(|_| "data of more than 65,535 bytes".to_owned())?;
-    if data.len() > usize::from(u16::MAX) { Err("data of more than 65,535 bytes".to_owned()) } else { Ok(()) }
+    parsed.compose_rdata(data).map_err(|_| "data of more than 65,535 bytes".to_owned())
 }
 
 /// RFC 3597 section 5: `\# LENGTH HEX…`, for any type.
 fn scan_unknown(rtype: u16, tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), String> {
     let [length, digits @ ..] = tokens else { return Err("\\# without a length: write \\# LENGTH HEX".to_owned()) };
     let length: u16 = length.text.parse().map_err(|_| format!("`{}` is no length: 0 to 65535", length.text))?;
-    let mut high = None;
-    for digit in digits.iter().flat_map(|token| token.text.chars()) {
-        let value = digit.to_digit(16).ok_or_else(|| format!("`{digit}` is no hexadecimal digit"))? as u8;
-        match high.take() {
-            None => high = Some(value << 4),
-            Some(high) => data.push(high | value),
-        }
-    }
-    if high.is_some() || data.len() != usize::from(length) {
+    super::fields::hexadecimal(&digits.iter().map(|token| token.text).collect::<String>(), data)?;
+    if data.len() != usize::from(length) {
         return Err(format!("{} bytes where {length} are announced: correct one of them", data.len()));
     }
     if layout::is_well_formed(rtype, data) {
@@ -71,64 +71,22 @@ fn scan_unknown(rtype: u16, tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Types that `domain` cannot read, of simple fields.
-fn scan_fields(
-    fields: &[layout::Field],
-    tokens: &[Token<'_>],
-    origin: &[u8],
-    data: &mut Vec<u8>,
-) -> Result<(), String> {
-    let mut scanner = DataScanner { tokens, at: 0, origin };
-    for field in fields {
-        match field {
-            layout::Field::U8 => data.push(number::<u8>(&mut scanner)?),
-            layout::Field::U16 => data.extend_from_slice(&number::<u16>(&mut scanner)?.to_be_bytes()),
-            layout::Field::U32 => data.extend_from_slice(&number::<u32>(&mut scanner)?.to_be_bytes()),
-            layout::Field::Time => {
-                let token = scanner.token().map_err(|error| error.to_string())?;
-                let time = super::parse::time(token.text).ok_or_else(|| format!("`{}` is no time", token.text))?;
-                data.extend_from_slice(&time.to_be_bytes());
-            }
-            layout::Field::Name => {
-                let name = scanner.scan_name().map_err(|error| error.to_string())?;
-                data.extend_from_slice(name.as_slice());
-            }
-            layout::Field::Text => {
-                let text = scanner.scan_charstr().map_err(|error| error.to_string())?;
-                data.push(text.len() as u8);
-                data.extend_from_slice(text.as_slice());
-            }
-            layout::Field::LongText => {
-                data.extend_from_slice(&scanner.scan_octets().map_err(|error| error.to_string())?);
-            }
-            layout::Field::Hex => {
-                let rest = tokens.get(scanner.at..).unwrap_or_default();
-                let digits: String = rest.iter().map(|token| token.text).collect();
-                scanner.at = tokens.len();
-                let length = Token { text: &(digits.len() / 2).to_string(), quoted: false, joined: false };
-                let mut bytes = Vec::new();
-                scan_unknown(0, &[length, Token { text: &digits, quoted: false, joined: false }], &mut bytes)?;
-                data.extend_from_slice(&bytes);
-            }
-            layout::Field::Bytes(_) | layout::Field::Rest => {}
-        }
-    }
-    if scanner.at < tokens.len() { Err("more than this type has: take it out".to_owned()) } else { Ok(()) }
-}
-
-fn number<T: std::str::FromStr>(scanner: &mut DataScanner<'_>) -> Result<T, String> {
-    let token = scanner.token().map_err(|error| error.to_string())?;
-    token.text.parse().map_err(|_| format!("`{}` is no number of this field", token.text))
-}
-
-struct DataScanner<'a> {
+/// Tokens of a record's data, read one after the other.
+pub(super) struct DataScanner<'a> {
     tokens: &'a [Token<'a>],
     at: usize,
     origin: &'a [u8],
 }
 
 impl<'a> DataScanner<'a> {
-    fn token(&mut self) -> Result<Token<'a>, StrError> {
+    /// What is left, all of it.
+    pub(super) fn rest(&mut self) -> &'a [Token<'a>] {
+        let rest = self.tokens.get(self.at..).unwrap_or_default();
+        self.at = self.tokens.len();
+        rest
+    }
+
+    pub(super) fn token(&mut self) -> Result<Token<'a>, StrError> {
         let token = self.tokens.get(self.at).copied().ok_or_else(StrError::end_of_entry)?;
         self.at += 1;
         Ok(token)

@@ -71,6 +71,45 @@ fn types_with_and_without_names() {
     has("f.example.com. 60 SVCB 000100000100030268320003000220fb");
 }
 
+/// What other servers make of these is compared in `tests/tests/dns_peers.rs`; HIP's bytes are RFC 8005's fields.
+#[test]
+fn types_that_domain_does_not_read() {
+    let zone = read(
+        "$TTL 60\n@ SOA a. b. 1 2 3 4 5\n@ NS a.\na HIP 2 200100107B1A74DF365639CC39F1D578 AQID rvs\n\
+         b APL 1:192.168.32.0/21 !1:192.168.38.0/28 2:::/0\nc CSYNC 66 3 A NS AAAA CAA\nd SPF \"v=spf1\" -all\n",
+    );
+    let lines = lines(&zone);
+    let has = |line: &str| assert!(lines.iter().any(|own| own == line), "{line}: {lines:#?}");
+    has("a.example.com. 60 HIP 10020003200100107b1a74df365639cc39f1d578010203037276\
+         73076578616d706c6503636f6d00");
+    has("b.example.com. 60 APL 00011503c0a82000011c83c0a82600020000");
+    has("c.example.com. 60 CSYNC 000000420003000460000008010140");
+    has("d.example.com. 60 SPF 06763d73706631042d616c6c");
+    let wrong = [
+        ("a EUI48 00-00-5e-00-53", "6 bytes"),
+        ("a EUI48 00-00-5e-00-53-2", "6 bytes"),
+        ("a EUI64 00-00-5e-ef-10-00-00-2a-00", "8 bytes"),
+        ("a NID 10 14:4fff:ff20", "four groups"),
+        ("a NID 10 14:4fff:ff20:ee64f", "four groups"),
+        ("a L32 10 10.1.2", "no IPv4 address"),
+        ("a APL 1:192.0.2.0/33", "no prefix"),
+        ("a APL 2:192.0.2.0/24", "no prefix"),
+        ("a APL 1:192.0.2.0", "no prefix"),
+        ("a CERT NOTHING 1 1 AQID", "no kind of certificate"),
+        ("a CERT 1 1 NOTHING AQID", "no algorithm"),
+        ("a CERT 1 1 1 AQI", "base 64"),
+        ("a DHCID *", "base 64"),
+        ("a CSYNC 1 2 NOTHING", "no type"),
+        ("a HIP 2 2 AQID", "odd number"),
+        ("a SPF", "unexpected end"),
+        ("a EUI48 00-00-5e-00-53-2a more", "more than this type has"),
+    ];
+    for (line, part) in wrong {
+        let errors = errors(&format!("{line}\n"));
+        assert!(errors.iter().any(|error| error.contains(part)), "{line}: {errors:?}");
+    }
+}
+
 #[test]
 fn generate_and_include() {
     let directory = tempfile::tempdir().unwrap();
