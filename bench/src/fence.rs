@@ -81,7 +81,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     environment.link = "cards of the daemon's, in a namespace of their own; MTU 1500".to_owned();
     environment.pinning = "the neighbour, both its ends, on processor 0; the flood on 1".to_owned();
     let repetitions = options.repetitions();
-    let duration = options.duration(Duration::from_millis(500), Duration::from_millis(250));
+    let duration = options.duration(Duration::from_millis(250), Duration::from_millis(100));
     let mut rows = Vec::new();
     if wanted(COST) {
         progress(COST);
@@ -173,6 +173,8 @@ fn neighbour_rows(
         let first = if round % 2 == 0 { Flood::Quiet } else { flood };
         let second = if round % 2 == 0 { flood } else { Flood::Quiet };
         let run = |flood| stage.run(duration, flood, per_s).map_err(unmeasured);
+        // Not counted: the first after both processors were busy, with the probe or a flood, is the worse for it.
+        run(Flood::Quiet)?;
         let (first, second) = (run(first)?, run(second)?);
         Ok(if round % 2 == 0 { [second, first] } else { [first, second] })
     };
