@@ -170,13 +170,13 @@ fn neighbour_rows(
         }
         progress(&format!("{case}: {name}"));
         // A quiet one beside it, after it or before it in turn.
-        let first = if round % 2 == 0 { Flood::Quiet } else { flood };
-        let second = if round % 2 == 0 { flood } else { Flood::Quiet };
+        let is_after = round.is_multiple_of(2);
+        let (first, second) = if is_after { (Flood::Quiet, flood) } else { (flood, Flood::Quiet) };
         let run = |flood| stage.run(duration, flood, per_s).map_err(unmeasured);
         // Not counted: the first after both processors were busy, with the probe or a flood, is the worse for it.
         run(Flood::Quiet)?;
         let (first, second) = (run(first)?, run(second)?);
-        Ok(if round % 2 == 0 { [second, first] } else { [first, second] })
+        Ok(if is_after { [second, first] } else { [first, second] })
     };
     let runs = alternate(FLOODS.len(), rounds, &mut probe, &mut measure)?;
     tally.add(&runs);
