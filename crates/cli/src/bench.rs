@@ -142,7 +142,7 @@ struct BreakdownArguments {
 #[command(after_help = "\
 Examples:
   sudo qanat bench fence --quick                     under 20 s
-  sudo qanat bench fence                             five runs of each
+  sudo qanat bench fence                             ten pairs of each: two minutes and a half
   sudo qanat bench fence --filter neighbour          latencies only")]
 struct FenceArguments {
     #[command(flatten)]

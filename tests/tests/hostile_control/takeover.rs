@@ -316,3 +316,42 @@ fn killed_at_any_point_it_is_succeeded() {
         }
     });
 }
+
+#[test]
+fn a_queue_is_open_as_long_as_somebody_holds_it() {
+    scenario(|| {
+        let mut control = Control::generous();
+        let wish = VnicWish { persistent: true, ..wish(2, &["udp/7"]) };
+        let vnic = control.session().create_vnic(wish).expect("a persistent card");
+        let open = |control: &Control| {
+            let vnics = control.vnics();
+            (vnics[0].queues_open, vnics[0].memory_bytes)
+        };
+        assert_eq!(open(&control), (0, 0));
+        let length = u64::from(PLAN.frame_size) * u64::from(PLAN.receive_frames + PLAN.transmit_frames);
+        let first = vnic.open_queue(0, PLAN).expect("a queue");
+        assert_eq!(open(&control), (1, length));
+        drop(first);
+        eventually("its opener is gone", Duration::from_secs(5), || open(&control) == (0, 0));
+        // The kernel lets go of a queue some time after its socket.
+        let again = || {
+            let mut queue = None;
+            eventually("it can be opened again", Duration::from_secs(5), || {
+                queue = vnic.open_queue(0, PLAN).ok();
+                queue.is_some()
+            });
+            queue
+        };
+        let second = again();
+        assert_eq!(open(&control), (1, length));
+        control.crash();
+        control.resume();
+        assert_eq!(open(&control), (1, length), "the next daemon knows whose it is");
+        control.crash();
+        drop(second);
+        control.resume();
+        eventually("nobody has it", Duration::from_secs(5), || open(&control) == (0, 0));
+        let _third = again();
+        assert_eq!(open(&control), (1, length));
+    });
+}

@@ -2,7 +2,7 @@
 //! registered with is closed. That may be long after the VNIC is gone, and no daemon can close what a client holds; but
 //! what it holds counts.
 
-use super::state::{ChargeState, StateDirectory};
+use super::state::{ChargeState, Kept, StateDirectory};
 use super::tables::{explain, programs_maps, say};
 use aya::EbpfLoader;
 use aya::maps::{Map, MapData, XskMap};
@@ -28,6 +28,8 @@ pub(super) struct Charges {
     entries: BTreeMap<u32, ChargeState>,
     /// Where the search for a free row starts.
     cursor: u32,
+    /// The last charge's number.
+    last: u64,
 }
 
 impl Charges {
@@ -42,17 +44,20 @@ impl Charges {
         let holder = holder.map_err(|error| explain(what, &error))?;
         let held = object.take_map("held").ok_or_else(missing)?;
         let held = XskMap::try_from(held).map_err(|error| explain(what, &error))?;
-        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0 })
+        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0, last: 0 })
     }
 
     /// Takes back what an earlier daemon charged; `program`: the number of its program.
-    pub(super) fn take_back(program: u32, kept: Vec<ChargeState>) -> Result<Charges, String> {
+    pub(super) fn take_back(program: u32, kept: &Kept) -> Result<Charges, String> {
         let what = "take back the table of sockets";
         let (holder, mut maps) = programs_maps(program, "holder")?;
         let held = maps.remove("held").ok_or_else(|| format!("{what}: it is gone"))?;
         let held = XskMap::try_from(Map::XskMap(held)).map_err(|error| explain(what, &error))?;
-        let entries = kept.into_iter().filter(|charge| charge.row < HELD_MAX).map(|charge| (charge.row, charge));
-        Ok(Charges { held, holder, entries: entries.collect(), cursor: 0 })
+        let charges = kept.charges.iter().filter(|charge| charge.row < HELD_MAX);
+        let entries = charges.map(|charge| (charge.row, *charge)).collect();
+        let used = kept.vnics.iter().flat_map(|vnic| vnic.sockets.values().copied());
+        let last = used.chain(kept.charges.iter().map(|charge| charge.number)).max().unwrap_or(0);
+        Ok(Charges { held, holder, entries, cursor: 0, last })
     }
 
     /// The program: attached somewhere, it keeps the table in being without this process.
@@ -60,14 +65,14 @@ impl Charges {
         self.holder.as_fd()
     }
 
-    /// Charges memory to `user` until the socket is closed.
+    /// Charges memory to `user` until the socket is closed; returns the charge's number.
     pub(super) fn add(
         &mut self,
         state: &StateDirectory,
         user: u32,
         bytes: u64,
         socket: BorrowedFd<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<u64, String> {
         let own = self.entries.values().filter(|charge| charge.user == user).count();
         if own >= HELD_PER_USER_MAX {
             return Err(format!("user {user} holds {own} queues' sockets, of VNICs deleted or not: close some"));
@@ -76,14 +81,15 @@ impl Charges {
         let row = (self.cursor..HELD_MAX).chain(0..self.cursor).find(is_free);
         let row = row.ok_or("all sockets of this machine are taken: delete some VNICs")?;
         self.cursor = (row + 1) % HELD_MAX;
-        let charge = ChargeState { row, user, bytes };
+        self.last += 1;
+        let charge = ChargeState { row, user, bytes, number: self.last };
         state.write_charge(&charge).map_err(|error| say("note a charge", error))?;
         if let Err(error) = self.held.set(row, socket.as_raw_fd(), 0) {
             state.remove_charge(row);
             return Err(explain("charge a queue's memory", &error));
         }
         self.entries.insert(row, charge);
-        Ok(())
+        Ok(self.last)
     }
 
     /// Forgets what is charged to `user` and nobody holds any more.
@@ -93,15 +99,18 @@ impl Charges {
             if charge.user != user {
                 return true;
             }
-            let mut frame = [0; FRAME_BYTES];
-            frame[..4].copy_from_slice(&row.to_ne_bytes());
-            // A kernel that does not answer frees nobody of a charge.
-            let is_held = ask_program(holder, &frame).map_or(true, |verdict| verdict == XDP_PASS);
+            let is_held = is_held(holder, *row);
             if !is_held {
                 state.remove_charge(*row);
             }
             is_held
         });
+    }
+
+    /// Whether somebody holds the socket of this charge.
+    pub(super) fn is_held(&self, number: u64) -> bool {
+        let charge = self.entries.values().find(|charge| charge.number == number);
+        charge.is_some_and(|charge| is_held(self.holder.as_fd(), charge.row))
     }
 
     /// Bytes charged to `user`, as of the last [`settle`](Charges::settle).
@@ -123,4 +132,11 @@ impl Charges {
         }
         sums
     }
+}
+
+/// Asks the table. A kernel that does not answer frees nobody of a charge.
+fn is_held(holder: BorrowedFd<'_>, row: u32) -> bool {
+    let mut frame = [0; FRAME_BYTES];
+    frame[..4].copy_from_slice(&row.to_ne_bytes());
+    ask_program(holder, &frame).map_or(true, |verdict| verdict == XDP_PASS)
 }

@@ -127,7 +127,7 @@ impl Daemon {
         match role {
             Role::Vnic(slot) => {
                 let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
-                Ok((Answer::Vnic(vnic.status(&self.tables)), vec![given]))
+                Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![given]))
             }
             Role::Filter(number) => Ok((Answer::Filter(number), vec![given])),
             _ => Err("nothing but VNICs and filters has handles".to_owned()),

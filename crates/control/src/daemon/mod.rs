@@ -474,7 +474,7 @@ impl Daemon {
             daemon: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
             sessions: sessions as u32,
-            vnics: visible.map(|vnic| vnic.status(&self.tables)).collect(),
+            vnics: visible.map(|vnic| vnic.status(&self.tables, &self.charges)).collect(),
             requests: self.requests,
             uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
         }

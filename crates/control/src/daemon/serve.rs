@@ -169,7 +169,7 @@ impl Daemon {
     fn give_vnic(&mut self, peer: Peer, slot: u32) -> Served {
         let handle = self.make_handle(Role::Vnic(slot), peer)?;
         let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
-        Ok((Answer::Vnic(vnic.status(&self.tables)), vec![handle]))
+        Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![handle]))
     }
 
     fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {

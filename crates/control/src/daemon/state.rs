@@ -92,6 +92,9 @@ pub(super) struct VnicState {
     pub(super) assigned: BTreeMap<u64, Assignment>,
     pub(super) rates: [Rate; 2],
     pub(super) queues: BTreeMap<u32, u64>,
+    /// Numbers of the charges for the queues' memory; none of what an older daemon opened.
+    #[serde(default)]
+    pub(super) sockets: BTreeMap<u32, u64>,
     pub(super) handles: Vec<HandleState>,
 }
 
@@ -117,6 +120,9 @@ pub(super) struct ChargeState {
     pub(super) row: u32,
     pub(super) user: u32,
     pub(super) bytes: u64,
+    /// Rows are used again, this is not.
+    #[serde(default)]
+    pub(super) number: u64,
 }
 
 /// All of it.
@@ -273,7 +279,7 @@ mod tests {
         let state = StateDirectory::of(&directory.join("control.sock"));
         assert!(state.read().is_none(), "nothing there");
         state.start(7, 9).unwrap();
-        state.write_charge(&ChargeState { row: 4, user: 5, bytes: 6 }).unwrap();
+        state.write_charge(&ChargeState { row: 4, user: 5, bytes: 6, number: 7 }).unwrap();
         // A daemon killed while it wrote, and somebody's nonsense.
         std::fs::write(state.path().join(".vnic-1.json.new"), "{\"slot\":").unwrap();
         std::fs::write(state.path().join("vnic-2.json"), "{\"slot\":").unwrap();

@@ -101,7 +101,7 @@ fn take_back(state: &StateDirectory, kept: Kept, is_upgrade: bool) -> Result<Gro
     };
     let holder = ends.within(|| link::link_by_index(LOOPBACK)).and_then(|link| link).ok().and_then(|l| l.xdp_program);
     let charges = match holder {
-        Some(holder) => Charges::take_back(holder, kept.charges.clone())?,
+        Some(holder) => Charges::take_back(holder, &kept)?,
         None => Charges::load()?,
     };
     let ground = Ground { tables, ends, charges, kept: Some(kept), is_new, remark: String::new() };

@@ -58,6 +58,8 @@ pub(super) struct Vnic {
     pub(super) rates: [Rate; 2],
     /// Bytes registered, by queue.
     pub(super) queues: BTreeMap<u32, u64>,
+    /// Numbers of the charges for that, by queue.
+    sockets: BTreeMap<u32, u64>,
     /// Descriptors that hold it.
     pub(super) handles: u32,
 }
@@ -210,13 +212,15 @@ impl Vnic {
             assigned: BTreeMap::new(),
             rates: [Rate::UNLIMITED; 2],
             queues: BTreeMap::new(),
+            sockets: BTreeMap::new(),
             handles: 0,
         }
     }
 
     /// One that an earlier daemon made; its devices are what they were.
     pub(super) fn take_back(tables: &mut Tables, state: VnicState, host: Link, end: Link) -> Result<Vnic, String> {
-        let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, .. } = state;
+        let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, sockets, .. } =
+            state;
         // What is in the table is what holds: the file may be one change behind.
         let mut row = VnicRow { filters: tables.ranges(slot)?, ..state.row };
         row.generation = row.generation.wrapping_add(1);
@@ -236,6 +240,7 @@ impl Vnic {
             assigned,
             rates,
             queues,
+            sockets,
             handles,
         };
         vnic.write_filters(tables)?;
@@ -259,6 +264,7 @@ impl Vnic {
             assigned: self.assigned.clone(),
             rates: self.rates,
             queues: self.queues.clone(),
+            sockets: self.sockets.clone(),
             handles,
         }
     }
@@ -351,9 +357,10 @@ impl Vnic {
             hand_over_through(&device, site.ends, 0, file.as_fd(), plan, injector, outlet)
         };
         let handed = handed.map_err(|error| error.to_string())?;
-        site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;
+        let charge = site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;
         site.tables.set_socket(self.slot, queue, handed.socket.as_fd())?;
         self.queues.insert(queue, length);
+        self.sockets.insert(queue, charge);
         Ok(handed)
     }
 
@@ -363,7 +370,7 @@ impl Vnic {
             + self.assigned.values().map(|a| a.filters.len()).sum::<usize>()
     }
 
-    pub(super) fn status(&self, tables: &Tables) -> VnicStatus {
+    pub(super) fn status(&self, tables: &Tables, charges: &Charges) -> VnicStatus {
         let direction = |direction: Direction| {
             let own = self.filters.get(direction as usize).into_iter().flatten();
             let assigned = self.assigned.values().filter(|assignment| assignment.direction == direction);
@@ -374,6 +381,10 @@ impl Vnic {
                 counts: tables.counts(self.slot, direction),
             }
         };
+        // Its opener may have ended, and a persistent VNIC stays.
+        let is_open = |queue: &u32| self.sockets.get(queue).is_none_or(|charge| charges.is_held(*charge));
+        let open = self.queues.iter().filter(|(queue, _)| is_open(queue));
+        let (queues_open, memory_bytes) = open.fold((0, 0), |(count, sum), (_, length)| (count + 1, sum + length));
         VnicStatus {
             vnic: self.slot,
             name: self.wish.name.clone(),
@@ -386,8 +397,8 @@ impl Vnic {
             addresses: self.wish.addresses.clone(),
             gateways: self.gateways.clone(),
             queues: self.wish.queues,
-            queues_open: self.queues.len() as u32,
-            memory_bytes: self.queues.values().sum(),
+            queues_open,
+            memory_bytes,
             persistent: self.wish.persistent,
             priority_queues: self.wish.priority_queues,
             uplink: self.row.flags & FLAG_UPLINK != 0,
