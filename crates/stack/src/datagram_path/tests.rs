@@ -72,7 +72,8 @@ fn next_frame([server, client]: &mut [Host; 2], clock: &ManualClock) -> Frame {
 fn is_remembered(hosts: &mut [Host; 2], clock: &ManualClock) -> bool {
     let frame = next_frame(hosts, clock);
     let Some(known) = hosts[0].stack.input_remembered(clock.now(), &frame) else { return false };
-    hosts[0].stack.deliver_remembered(known, frame);
+    let event = hosts[0].stack.remembered_event(known, frame);
+    hosts[0].stack.events.push_back(event);
     true
 }
 
