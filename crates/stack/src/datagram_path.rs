@@ -68,7 +68,9 @@ impl Stack {
         const WHOLE_AND_UDP_MASK: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
         let type_and_version = (field::raw_u32_at::<12, _>(header) ^ TYPE_AND_VERSION) & TYPE_AND_VERSION_MASK;
         let whole_and_udp = (field::raw_u32_at::<{ IP + 6 }, _>(header) ^ WHOLE_AND_UDP) & WHOLE_AND_UDP_MASK;
-        if mac_word(field::raw_u64_at::<0, _>(header)) != self.network.paths.mac || type_and_version | whole_and_udp != 0 {
+        if mac_word(field::raw_u64_at::<0, _>(header)) != self.network.paths.mac
+            || type_and_version | whole_and_udp != 0
+        {
             return None;
         }
         let raw_addresses = field::raw_u64_at::<{ IP + 12 }, _>(header);

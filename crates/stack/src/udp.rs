@@ -294,7 +294,8 @@ impl Stack {
         if let (IpAddr::V4(remote), IpAddr::V4(local)) = (meta.source, meta.destination) {
             let confirms = self.network.neighbours_by_traffic && self.network.routes.next_hop(meta.source).is_some();
             let (addresses, version) = (AddressPair::new(remote, local), self.network.version());
-            let answers = self.udp_sockets.at(slot).is_some_and(|socket| self.sends_from(socket, remote) == Some(local));
+            let answers =
+                self.udp_sockets.at(slot).is_some_and(|socket| self.sends_from(socket, remote) == Some(local));
             self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms, answers);
         }
         self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
