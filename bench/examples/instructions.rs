@@ -25,7 +25,7 @@ const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: 10.77.0.2\r\n\r\n";
 
 /// What is counted.
 #[inline(never)]
-fn counted_turn(runtime: &mut Runtime, service: &mut dyn Service) {
+fn counted_turn<S: Service>(runtime: &mut Runtime, service: &mut S) {
     // Keeps the compiler from making one function of the two.
     std::hint::black_box(runtime.now());
     runtime.turn(service);
@@ -33,7 +33,7 @@ fn counted_turn(runtime: &mut Runtime, service: &mut dyn Service) {
 
 /// The same, not counted.
 #[inline(never)]
-fn other_turn(runtime: &mut Runtime, service: &mut dyn Service) {
+fn other_turn<S: Service>(runtime: &mut Runtime, service: &mut S) {
     runtime.turn(service);
 }
 

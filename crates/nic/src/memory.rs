@@ -122,9 +122,23 @@ impl Region {
         }
         let first = self.assigned.get();
         self.assigned.set(first + count);
-        // Last in, first out, and low indices first: the frames used last are the ones still in cache.
-        let free: Vec<u32> = (first..first + count).rev().collect();
-        Some(Pool { inner: Rc::new(PoolInner { region: Rc::clone(self), count, free: UnsafeCell::new(free) }) })
+        // Last in, first out, and low addresses first: the frames used last are the ones still in cache.
+        // SAFETY: so many were unassigned, all less than the frames there are.
+        let free: Vec<NonNull<u8>> = (first..first + count).rev().map(|index| unsafe { self.buffer(index) }).collect();
+        let (base, frame_size) = (self.base, self.frame_size);
+        let inner = PoolInner { base, frame_size, count, free: UnsafeCell::new(free), region: Rc::clone(self) };
+        Some(Pool { inner: Rc::new(inner) })
+    }
+
+    /// Where frame `index` begins.
+    ///
+    /// # Safety
+    /// `index` is less than the frames there are.
+    #[inline(always)]
+    unsafe fn buffer(&self, index: u32) -> NonNull<u8> {
+        debug_assert!(index < self.frame_count);
+        // SAFETY: within the mapping, as the caller says.
+        unsafe { self.base.add(index as usize * self.frame_size as usize) }
     }
 }
 
@@ -156,10 +170,13 @@ impl fmt::Debug for Region {
 }
 
 struct PoolInner {
-    region: Rc<Region>,
+    /// The region's, at hand.
+    base: NonNull<u8>,
+    frame_size: u32,
     count: u32,
-    /// Indices of free frames. Capacity is `count` from the start: pushing never allocates.
-    free: UnsafeCell<Vec<u32>>,
+    /// Where free frames begin. Capacity is `count` from the start: pushing never allocates.
+    free: UnsafeCell<Vec<NonNull<u8>>>,
+    region: Rc<Region>,
 }
 
 /// A share of a region's frames. Clones are the same pool.
@@ -173,9 +190,9 @@ impl Pool {
     /// The bytes are whatever the last owner left.
     pub fn allocate(&self, headroom: usize) -> Option<Frame> {
         // SAFETY: PoolInner is !Sync and the reference does not outlive this statement; nothing called here re-enters.
-        let index = unsafe { (*self.inner.free.get()).pop() }?;
-        let start = headroom.min(self.inner.region.frame_size as usize) as u32;
-        Some(Frame { pool: Rc::clone(&self.inner), index, start, length: 0, continues: false })
+        let buffer = unsafe { (*self.inner.free.get()).pop() }?;
+        let start = headroom.min(self.inner.frame_size as usize) as u32;
+        Some(Frame::new(Rc::clone(&self.inner), buffer, start, 0, false))
     }
 
     /// Frames free now.
@@ -205,8 +222,10 @@ impl Pool {
     /// `index` must come from `into_index` of a frame of this pool, and be redeemed once.
     #[allow(dead_code, reason = "used by drivers")]
     pub(crate) unsafe fn redeem(&self, index: u32, start: u32, length: u32, continues: bool) -> Frame {
-        debug_assert!(start + length <= self.inner.region.frame_size);
-        Frame { pool: Rc::clone(&self.inner), index, start, length, continues }
+        debug_assert!(start + length <= self.inner.frame_size);
+        // SAFETY: `into_index` gave it, of a frame of this pool.
+        let buffer = unsafe { self.inner.region.buffer(index) };
+        Frame::new(Rc::clone(&self.inner), buffer, start, length, continues)
     }
 }
 
@@ -219,26 +238,50 @@ impl fmt::Debug for Pool {
 /// A buffer of frame memory, owned. Its data is a window that can grow into head- and tailroom.
 pub struct Frame {
     pool: Rc<PoolInner>,
-    index: u32,
-    start: u32,
+    /// Where the data begins.
+    data: NonNull<u8>,
+    /// Bytes before the data; [`CONTINUES`] on top.
+    place: u32,
     length: u32,
-    continues: bool,
 }
 
+/// In [`Frame::place`]: the packet goes on in the next frame. (Here, so that a frame is three words: it is moved often.)
+const CONTINUES: u32 = 1 << 31;
+
 impl Frame {
+    /// `buffer`: where a frame of `pool` begins that nobody else has; `start` + `length` are at most its size.
+    #[inline(always)]
+    fn new(pool: Rc<PoolInner>, buffer: NonNull<u8>, start: u32, length: u32, continues: bool) -> Frame {
+        // SAFETY: `start` is at most the frame's size.
+        let data = unsafe { buffer.add(start as usize) };
+        Frame { pool, data, place: start | if continues { CONTINUES } else { 0 }, length }
+    }
+
+    #[inline(always)]
+    fn start(&self) -> u32 {
+        self.place & !CONTINUES
+    }
+
+    /// Where the whole buffer begins.
+    #[inline(always)]
+    fn buffer(&self) -> NonNull<u8> {
+        // SAFETY: the data begins so many bytes into the buffer (kept by every method).
+        unsafe { self.data.sub(self.start() as usize) }
+    }
+
     /// The data.
     #[inline]
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: start + length is within the frame (kept by every method), the frame is within the region, which
         // lives as long as the pool, and this Frame is the only handle to the frame's memory.
-        unsafe { std::slice::from_raw_parts(self.data_pointer(), self.length as usize) }
+        unsafe { std::slice::from_raw_parts(self.data.as_ptr(), self.length as usize) }
     }
 
     /// The data, writable.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as in `bytes`, and `self` is borrowed mutably.
-        unsafe { std::slice::from_raw_parts_mut(self.data_pointer(), self.length as usize) }
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length as usize) }
     }
 
     /// Asks the processor for the first cache lines of the data, where headers are.
@@ -247,7 +290,7 @@ impl Frame {
         #[cfg(target_arch = "x86_64")]
         {
             use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            let start: *const i8 = self.data_pointer().cast_const().cast();
+            let start: *const i8 = self.data.as_ptr().cast_const().cast();
             // SAFETY: a prefetch reads nothing, and never faults.
             unsafe {
                 _mm_prefetch::<_MM_HINT_T0>(start);
@@ -256,16 +299,10 @@ impl Frame {
         }
     }
 
-    #[inline]
-    fn data_pointer(&self) -> *mut u8 {
-        // SAFETY: the offset stays inside the region's mapping.
-        unsafe { self.pool.region.base.as_ptr().add(self.offset_in_region()) }
-    }
-
     /// Offset of the data from the start of the region: what an AF_XDP descriptor holds.
     #[inline]
     pub fn offset_in_region(&self) -> usize {
-        self.index as usize * self.pool.region.frame_size as usize + self.start as usize
+        self.data.addr().get() - self.pool.base.addr().get()
     }
 
     /// The region it is a part of.
@@ -274,8 +311,10 @@ impl Frame {
     }
 
     /// The frame's number in its region.
+    #[inline]
     pub fn index(&self) -> u32 {
-        self.index
+        // A power of two.
+        ((self.offset_in_region() - self.start() as usize) >> self.pool.frame_size.trailing_zeros()) as u32
     }
 
     /// Length of the data in bytes.
@@ -292,25 +331,36 @@ impl Frame {
     /// Free bytes before the data.
     #[inline]
     pub fn headroom(&self) -> usize {
-        self.start as usize
+        self.start() as usize
     }
 
     /// Free bytes after the data.
     #[inline]
     pub fn tailroom(&self) -> usize {
-        (self.pool.region.frame_size - self.start - self.length) as usize
+        (self.pool.frame_size - self.start() - self.length) as usize
     }
 
     /// Size of the whole buffer in bytes.
     pub fn capacity(&self) -> usize {
-        self.pool.region.frame_size as usize
+        self.pool.frame_size as usize
     }
 
     /// Empties the frame and sets its headroom (at most its capacity).
     pub fn reset(&mut self, headroom: usize) {
-        self.start = headroom.min(self.capacity()) as u32;
+        let start = headroom.min(self.capacity());
+        // SAFETY: at most the frame's size.
+        self.data = unsafe { self.buffer().add(start) };
+        self.place = start as u32;
         self.length = 0;
-        self.continues = false;
+    }
+
+    /// Moves the data's beginning back. `count` is at most the headroom.
+    #[inline(always)]
+    fn grow_front(&mut self, count: u32) {
+        // SAFETY: there are so many bytes before the data.
+        self.data = unsafe { self.data.sub(count as usize) };
+        self.place -= count;
+        self.length += count;
     }
 
     /// Grows the data by `count` bytes at the front and returns them; `None` if the headroom is smaller.
@@ -319,9 +369,23 @@ impl Frame {
         if count > self.headroom() {
             return None;
         }
-        self.start -= count as u32;
-        self.length += count as u32;
-        Some(&mut self.bytes_mut()[..count])
+        self.grow_front(count as u32);
+        // SAFETY: the first bytes of the data, which is at least as long now; `self` is borrowed mutably.
+        Some(unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), count) })
+    }
+
+    /// [`prepend`](Frame::prepend) of `COUNT` bytes, the first of a packet of this frame alone, if that leaves at least
+    /// `keep` bytes before them.
+    #[inline(always)]
+    pub fn prepend_array<const COUNT: usize>(&mut self, keep: u32) -> Option<&mut [u8; COUNT]> {
+        let start = self.start();
+        if (start as usize) < COUNT + keep as usize {
+            return None;
+        }
+        self.place = start;
+        self.grow_front(COUNT as u32);
+        // SAFETY: as in `prepend`.
+        Some(unsafe { self.data.cast::<[u8; COUNT]>().as_mut() })
     }
 
     /// Grows the data by `count` bytes at the end and returns them; `None` if the tailroom is smaller.
@@ -339,7 +403,9 @@ impl Frame {
     #[inline]
     pub fn trim_front(&mut self, count: usize) {
         let count = count.min(self.len()) as u32;
-        self.start += count;
+        // SAFETY: at most the data's end.
+        self.data = unsafe { self.data.add(count as usize) };
+        self.place += count;
         self.length -= count;
     }
 
@@ -349,21 +415,35 @@ impl Frame {
         self.length = self.length.min(length.min(u32::MAX as usize) as u32);
     }
 
+    /// Narrows the data to the `length` bytes from its `start` on; `false`, and nothing changes: it has not so many.
+    #[inline(always)]
+    pub fn narrow(&mut self, start: usize, length: usize) -> bool {
+        if start.saturating_add(length) > self.len() {
+            return false;
+        }
+        // SAFETY: within the data.
+        self.data = unsafe { self.data.add(start) };
+        self.place += start as u32;
+        self.length = length as u32;
+        true
+    }
+
     /// Whether the packet goes on in the next frame of the batch (scatter-gather receive).
     #[inline]
     pub fn continues(&self) -> bool {
-        self.continues
+        self.place & CONTINUES != 0
     }
 
     /// Marks the packet as going on in the next frame.
+    #[inline]
     pub fn set_continues(&mut self, continues: bool) {
-        self.continues = continues;
+        self.place = self.start() | if continues { CONTINUES } else { 0 };
     }
 
     /// Gives the frame to a device: it comes back by [`Pool::redeem`].
     #[allow(dead_code, reason = "used by drivers")]
     pub(crate) fn into_index(self) -> u32 {
-        let index = self.index;
+        let index = self.index();
         let mut this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never used again; its Rc is dropped here instead of in `Drop`, which would free the frame.
         unsafe { std::ptr::drop_in_place(&mut this.pool) };
@@ -375,13 +455,13 @@ impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: as in `Pool::allocate`. The vector's capacity holds every frame of the pool: no allocation.
-        unsafe { (*self.pool.free.get()).push(self.index) };
+        unsafe { (*self.pool.free.get()).push(self.buffer()) };
     }
 }
 
 impl fmt::Debug for Frame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Frame({}: {}+{})", self.index, self.start, self.length)
+        write!(f, "Frame({}: {}+{})", self.index(), self.start(), self.length)
     }
 }
 

@@ -136,14 +136,18 @@ impl Runtime {
     }
 
     /// Runs one turn: receive, handle, transmit. Never blocks. Returns whether anything happened.
-    pub fn turn(&mut self, service: &mut dyn Service) -> bool {
+    pub fn turn<S: Service + ?Sized>(&mut self, service: &mut S) -> bool {
         breakdown::turn_begins();
         let now = self.clock.now();
+        let mut handled = false;
         let received = {
             let _stack = breakdown::span(Phase::StackIn);
-            self.stack.receive(now, self.vnic.as_mut())
+            self.stack.receive_with(now, self.vnic.as_mut(), |stack, vnic, event| {
+                handled = true;
+                let _service = breakdown::span(Phase::Service);
+                service.handle(event, &mut Context { stack, vnic, now });
+            })
         };
-        let mut handled = false;
         while let Some(event) = self.stack.next_event() {
             handled = true;
             let _service = breakdown::span(Phase::Service);

@@ -231,6 +231,7 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// As [`send_to`](Context::send_to).
+    #[inline(always)]
     pub fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
         let _stack = span(Phase::StackOut);
         self.stack.send_chunk_to(self.now, self.vnic, socket, peer, chunk)

@@ -7,6 +7,7 @@ use crate::event::{Chunk, Event, UdpSocketId};
 use crate::input::checksum_may_be_partial;
 use crate::path::{AddressPair, Path, mac_word};
 use crate::stack::Stack;
+use crate::udp::UdpSocket;
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitOptions};
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, ethernet, field, ipv4, udp};
@@ -23,9 +24,19 @@ const PROTOCOL: u64 = u16::from_ne_bytes([0, Protocol::UDP.0]) as u64;
 pub(crate) struct Known {
     socket: UdpSocketId,
     peer: SocketAddrV4,
+    /// Bytes of it in the frame, after the headers.
     payload_length: usize,
     /// As in [`Chunk`].
-    sum: u32,
+    sum: u64,
+    /// As in [`Chunk`].
+    path: u32,
+}
+
+/// What a datagram's checksum covers besides addresses, ports and payload: the pseudo-header's protocol and length, and the
+/// length once more, `raw_length` as in memory.
+#[inline(always)]
+fn fixed_sum(raw_length: u16) -> u64 {
+    u64::from(raw_length) * 2 + PROTOCOL
 }
 
 impl Stack {
@@ -35,15 +46,16 @@ impl Stack {
         if frame.continues() { None } else { self.known_datagram(now, frame.bytes()) }
     }
 
-    /// Delivers it.
+    /// What is to be said of it.
     #[inline(always)]
-    pub(crate) fn deliver_remembered(&mut self, known: Known, mut frame: Frame) {
-        frame.trim_front(HEADERS);
-        frame.truncate(known.payload_length);
+    pub(crate) fn remembered_event(&mut self, known: Known, mut frame: Frame) -> Event {
+        // True, since the frame is the one that was looked at; to say so here costs less than to be asked at each step.
+        let is_whole = frame.narrow(HEADERS, known.payload_length);
+        debug_assert!(is_whole);
         self.network.counters.receive_frames += 1;
         self.network.counters.udp_received += 1;
-        let chunk = Chunk::summed(frame, known.sum);
-        self.events.push_back(Event::Datagram { socket: known.socket, peer: SocketAddr::V4(known.peer), chunk });
+        let chunk = Chunk::from_parts(frame, known.sum, known.path);
+        Event::Datagram { socket: known.socket, peer: SocketAddr::V4(known.peer), chunk }
     }
 
     #[inline(always)]
@@ -52,45 +64,48 @@ impl Stack {
         // To us; untagged IPv4 without options; not a fragment; UDP.
         const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
         const TYPE_AND_VERSION_MASK: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
-        const FRAGMENT: u16 = u16::from_ne_bytes([0x3f, 0xff]);
+        const WHOLE_AND_UDP: u32 = u32::from_ne_bytes([0, 0, 0, Protocol::UDP.0]);
+        const WHOLE_AND_UDP_MASK: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
+        let type_and_version = (field::raw_u32_at::<12, _>(header) ^ TYPE_AND_VERSION) & TYPE_AND_VERSION_MASK;
+        let whole_and_udp = (field::raw_u32_at::<{ IP + 6 }, _>(header) ^ WHOLE_AND_UDP) & WHOLE_AND_UDP_MASK;
         if mac_word(field::raw_u64_at::<0, _>(header)) != self.network.paths.mac
-            || field::raw_u32_at::<12, _>(header) & TYPE_AND_VERSION_MASK != TYPE_AND_VERSION
-            || field::raw_u16_at::<{ IP + 6 }, _>(header) & FRAGMENT != 0
-            || field::u8_at::<{ IP + 9 }, _>(header) != Protocol::UDP.0
+            || type_and_version | whole_and_udp != 0
         {
             return None;
         }
         let raw_addresses = field::raw_u64_at::<{ IP + 12 }, _>(header);
-        let path = self.network.paths.get(AddressPair::received(raw_addresses), self.network.version())?;
-        let socket = path.socket(field::u16_at::<{ UDP + 2 }, _>(header))?;
-        // IPv4's checksum; then the sum of UDP's header and pseudo-header.
+        let (index, path) = self.network.paths.find(AddressPair::received(raw_addresses), self.network.version())?;
+        if !path.takes(field::raw_u16_at::<{ UDP + 2 }, _>(header)) {
+            return None;
+        }
+        // IPv4's checksum.
+        let time_protocol_checksum = u64::from(field::raw_u32_at::<{ IP + 8 }, _>(header));
         let first = field::raw_u64_at::<IP, _>(header);
-        let time_and_protocol = u64::from(field::raw_u32_at::<{ IP + 8 }, _>(header));
-        let sum = path.sum() + (first >> 32) + (first & 0xffff_ffff) + time_and_protocol;
-        if !checksum::is_valid(checksum::fold(sum)) {
+        if !checksum::is_valid_unfolded(checksum::add_u64(first, time_protocol_checksum + path.sum())) {
             return None;
         }
         // The datagram fills the packet, and is all here.
-        let length = field::u16_at::<{ UDP + 4 }, _>(header);
-        let end = usize::from(length) + UDP;
-        let packet = bytes.get(..end)?;
-        if usize::from(field::u16_at::<{ IP + 2 }, _>(header)) + IP != end {
+        let total_length = usize::from(field::u16_at::<{ IP + 2 }, _>(header));
+        let payload_length = total_length.checked_sub(HEADERS - IP)?;
+        let packet = bytes.get(..total_length + IP)?;
+        let length = (payload_length + udp::HEADER_LENGTH) as u16;
+        if field::raw_u16_at::<{ UDP + 4 }, _>(header) != length.to_be() {
             return None;
         }
+        // Without a checksum (0) it is as good as with a right one.
         let field = field::raw_u16_at::<{ UDP + 6 }, _>(header);
-        let pseudo = path.sum() + PROTOCOL + u64::from(length.to_be());
-        let sum = if field == 0 {
-            return None;
-        } else if checksum_may_be_partial(self.receive_checksum, field, || checksum::fold(pseudo)) {
+        let pseudo_header = || checksum::fold(path.sum() + PROTOCOL + u64::from(length.to_be()));
+        let sum = if checksum_may_be_partial(self.receive_checksum, field, pseudo_header) {
             0
         } else {
-            let sum = checksum::raw_sum_from(packet, HEADERS)?;
-            let upper = field::raw_u64_at::<UDP, _>(header);
-            if !checksum::is_valid(checksum::fold(pseudo + (upper >> 32) + (upper & 0xffff_ffff) + u64::from(sum))) {
+            let sum = checksum::add_u64(checksum::raw_sum_from(packet, HEADERS)?, fixed_sum(length.to_be()));
+            let ports = u64::from(field::raw_u32_at::<UDP, _>(header));
+            if !checksum::is_valid_unfolded(checksum::add_u64(sum, path.sum() + ports + u64::from(field))) {
                 return None;
             }
             sum
         };
+        let socket = path.socket();
         if let Some(hint) = path.confirms() {
             if !path.leads_out(now) || !path.is_mac(field::raw_u64_at::<6, _>(header)) {
                 return None;
@@ -99,68 +114,115 @@ impl Stack {
         }
         let address = Ipv4Addr::from(field::array_at::<{ IP + 12 }, 4, _>(header));
         let peer = SocketAddrV4::new(address, field::u16_at::<UDP, _>(header));
-        Some(Known { socket, peer, payload_length: end.checked_sub(HEADERS)?, sum })
+        Some(Known { socket, peer, payload_length, sum, path: index as u32 })
     }
 
-    /// Whether the path from a socket bound to `local` to `peer` is remembered.
+    /// Whether the path from `socket` to `peer` is remembered.
     #[inline]
-    pub(crate) fn is_remembered(&self, now: Time, local: &SocketAddr, peer: &SocketAddr) -> bool {
-        let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (local, peer) else { return false };
-        self.remembered_path(now, local, peer).is_some()
+    pub(crate) fn is_remembered(&self, now: Time, socket: &UdpSocket, peer: &SocketAddr) -> bool {
+        let SocketAddr::V4(peer) = peer else { return false };
+        self.remembered_path(now, socket, peer).is_some()
     }
 
-    /// The path from a socket bound to `local` to `peer`, if it is remembered.
+    /// The path from `socket` to `peer`, if it is remembered.
     #[inline(always)]
-    fn remembered_path(&self, now: Time, local: &SocketAddrV4, peer: &SocketAddrV4) -> Option<&Path> {
-        let source = match *local.ip() {
-            Ipv4Addr::UNSPECIFIED => self.network.routes.source_for_v4(*peer.ip())?,
-            source => source,
+    fn remembered_path(&self, now: Time, socket: &UdpSocket, peer: &SocketAddrV4) -> Option<&Path> {
+        if !socket.is_v4 {
+            return None;
+        }
+        let source = if u32::from_ne_bytes(socket.source.octets()) != 0 {
+            socket.source
+        } else {
+            self.network.routes.source_for_v4(*peer.ip())?
         };
         self.network.path_to(now, *peer.ip(), source)
     }
 
     /// Writes the headers of the datagram whose payload is in `frame`, if its path is remembered: what the device is to do
-    /// about its checksum. `sum`: the payload's, as in [`Chunk`].
+    /// about its checksum. `sum`: as in [`Chunk`].
     #[inline(always)]
     pub(crate) fn write_remembered(
         &self,
         now: Time,
-        local: &SocketAddr,
+        socket: &UdpSocket,
         peer: &SocketAddr,
         frame: &mut Frame,
-        sum: u32,
+        mut sum: u64,
     ) -> Option<TransmitOptions> {
-        let (SocketAddr::V4(local), SocketAddr::V4(peer)) = (local, peer) else { return None };
-        let path = self.remembered_path(now, local, peer)?;
+        let SocketAddr::V4(peer) = peer else { return None };
+        let path = self.remembered_path(now, socket, peer)?;
+        if sum == 0 && !self.network.link.offload {
+            sum = payload_sum(frame.bytes());
+        }
+        self.write_datagram(path, socket.raw_port, peer.port(), frame, sum)
+    }
+
+    /// The same for an answer on the path `index` that its question came on, whose sum is known or not needed. Nothing is
+    /// called: it is to be made a part of the service.
+    #[inline(always)]
+    pub(crate) fn write_answer(
+        &self,
+        now: Time,
+        socket: UdpSocketId,
+        peer: SocketAddrV4,
+        frame: &mut Frame,
+        (sum, index): (u64, u32),
+    ) -> Option<TransmitOptions> {
+        let path = self.network.paths.at(index as usize)?;
+        if !path.leads_back(socket, *peer.ip(), self.network.version()) || !path.leads_out(now) {
+            return None;
+        }
+        self.write_datagram(path, path.raw_port(), peer.port(), frame, sum)
+    }
+
+    /// Writes the headers of a datagram over `path`. `None`: it is too long, has no room before it, or no sum, which is for
+    /// the slow way to see to.
+    #[inline(always)]
+    fn write_datagram(
+        &self,
+        path: &Path,
+        raw_port: u16,
+        peer_port: u16,
+        frame: &mut Frame,
+        sum: u64,
+    ) -> Option<TransmitOptions> {
         let link = &self.network.link;
         let payload_length = frame.len();
-        // What is too long, or where room is missing, is for the slow way to refuse.
-        if payload_length + (HEADERS - IP) > usize::from(link.mtu) || frame.headroom() < HEADERS {
+        if payload_length > link.datagram_max {
             return None;
         }
         // Less than the MTU, which has 16 bits.
         let length = (payload_length + udp::HEADER_LENGTH) as u16;
-        let (local_port, peer_port) = (local.port().to_be(), peer.port().to_be());
-        let pseudo = path.sum() + PROTOCOL + u64::from(length.to_be());
+        let ports = u32::from(raw_port) | u32::from(peer_port.to_be()) << 16;
+        let ports = if cfg!(target_endian = "little") { ports } else { ports.rotate_left(16) };
         let (checksum, offload) = if link.offload {
             let offload = ChecksumOffload { start: UDP as u16, offset: udp::CHECKSUM_OFFSET as u16 };
-            (checksum::fold(pseudo), Some(offload))
+            (checksum::fold(path.sum() + PROTOCOL + u64::from(length.to_be())), Some(offload))
+        } else if sum == 0 {
+            return None;
         } else {
-            let sum = if sum != 0 { u64::from(sum) } else { u64::from(checksum::sum(frame.bytes()).to_be()) };
-            let ports = u64::from(local_port) + u64::from(peer_port);
-            let checksum = checksum::finish(checksum::fold(pseudo + u64::from(length.to_be()) + ports + sum));
-            // 0 would mean that there is none.
-            (if checksum == 0 { 0xffff } else { checksum }, None)
+            let sum = checksum::add_u64(sum, path.sum() + u64::from(ports));
+            (checksum::finish_nonzero(checksum::fold(sum)), None)
         };
-        frame.set_continues(false);
-        let header = frame.prepend(HEADERS)?.first_chunk_mut::<HEADERS>()?;
+        let header = frame.prepend_array::<HEADERS>(link.device_headroom)?;
         path.write_headers(header, length + ipv4::HEADER_LENGTH as u16);
-        field::put_raw_u16_at::<UDP, _>(header, local_port);
-        field::put_raw_u16_at::<{ UDP + 2 }, _>(header, peer_port);
+        field::put_raw_u32_at::<UDP, _>(header, ports);
         field::put_raw_u16_at::<{ UDP + 4 }, _>(header, length.to_be());
         field::put_raw_u16_at::<{ UDP + 6 }, _>(header, checksum);
         Some(TransmitOptions { continues: false, checksum: offload })
     }
+}
+
+/// As in [`Chunk`], taken now.
+#[inline]
+pub(crate) fn payload_sum(payload: &[u8]) -> u64 {
+    sum_with(payload.len(), checksum::sum(payload))
+}
+
+/// As in [`Chunk`], of a payload of `length` bytes whose folded sum is `sum`.
+#[inline(always)]
+pub(crate) fn sum_with(length: usize, sum: u16) -> u64 {
+    u64::from(sum.to_be()) + fixed_sum(((length + udp::HEADER_LENGTH) as u16).to_be())
 }
 
 #[cfg(test)]

@@ -11,26 +11,33 @@ macro_rules! handle {
         ///
         /// A slot number and the slot's generation: a handle kept after its object is gone is refused, never mistaken
         /// for the slot's next tenant.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub struct $name {
-            slot: u32,
-            generation: u32,
-        }
+        // One word, slot below, since they are compared.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(u64);
 
         impl $name {
             /// The handle of `slot` in its `generation`.
+            #[inline]
             pub const fn new(slot: u32, generation: u32) -> Self {
-                Self { slot, generation }
+                Self((generation as u64) << 32 | slot as u64)
             }
 
             /// The slot: dense from zero, so a service may keep its own state in a vector indexed by it.
+            #[inline]
             pub const fn index(self) -> usize {
-                self.slot as usize
+                self.0 as u32 as usize
             }
 
             /// The slot's generation.
+            #[inline]
             pub const fn generation(self) -> u32 {
-                self.generation
+                (self.0 >> 32) as u32
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({}, {})", stringify!($name), self.index(), self.generation())
             }
         }
     };
@@ -57,27 +64,29 @@ handle! {
 #[derive(Debug)]
 pub struct Chunk {
     frame: Frame,
-    /// The ones'-complement sum of the bytes as of [`raw_sum_from`](qanat_wire::checksum::raw_sum_from), if it was taken:
-    /// who sends them on need not take it again. 0: it was not, or the bytes are all zero.
-    sum: u32,
+    /// Of a datagram whose sum was taken when it came: the sum of all that UDP's checksum covers but addresses and ports,
+    /// unfolded ([`raw_sum_from`](qanat_wire::checksum::raw_sum_from)): who sends it on need not take it again. 0: none.
+    sum: u64,
+    /// The place of the remembered path it came on, which may be the way back ([`crate::path`]); else any.
+    path: u32,
 }
 
 impl Chunk {
     /// The data of `frame` as received bytes.
     pub fn new(frame: Frame) -> Chunk {
-        Chunk { frame, sum: 0 }
+        Chunk { frame, sum: 0, path: 0 }
     }
 
-    /// The same, with the sum of the bytes; see the field.
+    /// The same, with more about it; see the fields.
     #[inline(always)]
-    pub(crate) fn summed(frame: Frame, sum: u32) -> Chunk {
-        Chunk { frame, sum }
+    pub(crate) fn from_parts(frame: Frame, sum: u64, path: u32) -> Chunk {
+        Chunk { frame, sum, path }
     }
 
-    /// The sum of the bytes; see the field.
+    /// What it was made from.
     #[inline(always)]
-    pub(crate) fn sum(&self) -> u32 {
-        self.sum
+    pub(crate) fn into_parts(self) -> (Frame, u64, u32) {
+        (self.frame, self.sum, self.path)
     }
 
     /// The bytes.
@@ -133,7 +142,9 @@ impl Chunk {
         if self.sum != 0 {
             // RFC 1071 section 2 (B): at an odd place each word's bytes have changed sides.
             let sum = if is_odd { sum.swap_bytes() } else { sum };
-            self.sum = checksum::fold_u64(u64::from(self.sum) + u64::from(sum));
+            // The length counts twice. It has 16 bits, so its bytes' sides are a matter of the sum's.
+            let length = u64::from((bytes.len() as u16).to_be());
+            self.sum = checksum::add_u64(self.sum, u64::from(sum) + 2 * length);
         }
         Some(())
     }
@@ -146,9 +157,7 @@ impl Chunk {
         let old = u64::from_ne_bytes(*front);
         *front = update(*front);
         if self.sum != 0 {
-            let new = u64::from_ne_bytes(*front);
-            let halves = |word: u64| (word & 0xffff_ffff) + (word >> 32);
-            self.sum = checksum::fold_u64(u64::from(self.sum) + halves(!old) + halves(new));
+            self.sum = checksum::add_u64(checksum::add_u64(self.sum, !old), u64::from_ne_bytes(*front));
         }
         Some(())
     }
@@ -157,18 +166,6 @@ impl Chunk {
     #[inline]
     pub fn room(&self) -> usize {
         self.frame.tailroom()
-    }
-
-    /// The frame, for headers to be written before the bytes.
-    #[inline(always)]
-    pub(crate) fn frame_mut(&mut self) -> &mut Frame {
-        &mut self.frame
-    }
-
-    /// The frame, its data the received bytes.
-    #[inline(always)]
-    pub(crate) fn into_frame(self) -> Frame {
-        self.frame
     }
 
     /// Replaces the bytes from `offset` on by `bytes`, as far as they fit (overlapping segments: first data wins).
@@ -308,6 +305,7 @@ pub enum Event {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::datagram_path::payload_sum;
     use proptest::prelude::*;
     use qanat_nic::{MemoryPlan, PairConfig, Vnic, pair};
 
@@ -320,21 +318,17 @@ mod tests {
             known in any::<bool>(),
         ) {
             let vnic = pair(PairConfig::default()).unwrap().0.open(MemoryPlan::default()).unwrap();
-            // Sums are of what follows headers.
-            let raw_sum = |bytes: &[u8]| checksum::raw_sum_from(&[&[0; 8], bytes].concat(), 8).unwrap();
             let mut frame = vnic.transmit_pool().allocate(64).unwrap();
             frame.append(question.len()).unwrap().copy_from_slice(&question);
-            let mut chunk = Chunk::summed(frame, if known { raw_sum(&question) } else { 0 });
-            let was_known = chunk.sum() != 0;
+            let mut chunk = Chunk::from_parts(frame, if known { payload_sum(&question) } else { 0 }, 0);
             let sum = u16::from_ne_bytes(checksum::sum(&records).to_be_bytes());
             chunk.append_summed(&records, sum).unwrap();
             chunk.update_front(|_| front).unwrap();
             prop_assert_eq!(chunk.bytes(), [&front, &question[8..], &records].concat());
-            if was_known {
-                let folded = |sum: u32| checksum::fold_u32(sum) % 0xffff;
-                prop_assert_eq!(folded(chunk.sum()), folded(raw_sum(chunk.bytes())));
+            if known {
+                prop_assert_eq!(checksum::fold(chunk.sum), checksum::fold(payload_sum(chunk.bytes())));
             } else {
-                prop_assert_eq!(chunk.sum(), 0, "what is not known is taken by who sends");
+                prop_assert_eq!(chunk.sum, 0, "what is not known is taken by who sends");
             }
             let room = chunk.room();
             prop_assert!(chunk.append_summed(&vec![0; room + 1], 0).is_none());

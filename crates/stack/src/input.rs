@@ -1,5 +1,6 @@
 //! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
 
+use crate::event::Event;
 use crate::network::IpMeta;
 use crate::reassembly::{FragmentPlace, Outcome};
 use crate::stack::Stack;
@@ -9,6 +10,7 @@ use qanat_wire::ip::Protocol;
 use qanat_wire::ipv6_extension::Refusal;
 use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
 use std::net::IpAddr;
+use std::vec::Drain;
 
 /// Where the parts of a received packet are, bytes from the start of its (first) frame.
 #[derive(Clone, Copy)]
@@ -54,35 +56,63 @@ impl Stack {
     /// Takes a batch of frames from the device, each to completion. Returns how many; events wait in
     /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
     pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
+        self.receive_with(now, vnic, |stack, _, event| stack.events.push_back(event))
+    }
+
+    /// As [`receive`](Stack::receive), but as long as no event waits, datagrams are handed to `handle` as they come: an
+    /// event is too large to be put away and fetched again for nothing. `handle` may give any command.
+    #[inline]
+    pub fn receive_with(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        mut handle: impl FnMut(&mut Stack, &mut dyn Vnic, Event),
+    ) -> usize {
         let mut batch = std::mem::take(&mut self.batch);
         let count = vnic.receive(&mut batch, self.receive_batch);
-        let mut tail = std::mem::take(&mut self.tail);
         {
             let mut frames = batch.drain(..);
-            while let Some(frame) = frames.as_slice().first() {
-                let known = self.input_remembered(now, frame);
-                let Some(frame) = frames.next() else { break };
-                if let Some(known) = known {
-                    self.deliver_remembered(known, frame);
-                    continue;
+            while let Some(first) = frames.as_slice().first() {
+                // An event after those that wait would come too early here.
+                let known = if self.events.is_empty() { self.input_remembered(now, first) } else { None };
+                match known {
+                    Some(known) => {
+                        let Some(frame) = frames.next() else { break };
+                        let event = self.remembered_event(known, frame);
+                        handle(self, vnic, event);
+                    }
+                    None => self.input_frames(now, vnic, &mut frames),
                 }
-                let mut continues = frame.continues();
-                while continues {
-                    let Some(next) = frames.next() else { break };
-                    continues = next.continues();
-                    tail.push(next);
-                }
-                self.input(now, vnic, frame, &mut tail);
-                tail.clear();
             }
         }
         self.batch = batch;
-        self.tail = tail;
         count
     }
 
-    /// Takes one packet: `frame`, and in `tail` the frames it goes on in.
+    /// Takes one packet, the first of `frames` and those it goes on in, and puts its event with those that wait.
     #[inline(never)]
+    fn input_frames(&mut self, now: Time, vnic: &mut dyn Vnic, frames: &mut Drain<'_, Frame>) {
+        let waiting = !self.events.is_empty();
+        let Some(frame) = frames.next() else { return };
+        if waiting && let Some(known) = self.input_remembered(now, &frame) {
+            let event = self.remembered_event(known, frame);
+            self.events.push_back(event);
+            return;
+        }
+        let mut tail = std::mem::take(&mut self.tail);
+        let mut continues = frame.continues();
+        while continues {
+            let Some(next) = frames.next() else { break };
+            continues = next.continues();
+            tail.push(next);
+        }
+        self.input(now, vnic, frame, &mut tail);
+        tail.clear();
+        self.tail = tail;
+    }
+
+    /// Takes one packet: `frame`, and in `tail` the frames it goes on in.
+    #[inline]
     pub(crate) fn input(&mut self, now: Time, vnic: &mut dyn Vnic, frame: Frame, tail: &mut Vec<Frame>) {
         self.network.counters.receive_frames += 1;
         let Ok(ethernet) = ethernet::Frame::parse(frame.bytes()) else {

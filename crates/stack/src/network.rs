@@ -16,7 +16,7 @@ use qanat_wire::ethernet::{EtherType, MacAddress};
 use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::neighbor_discovery::{Discovery, solicited_node};
 use qanat_wire::vlan::TAG_LENGTH;
-use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, neighbor_discovery};
+use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, neighbor_discovery, udp};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Neighbours kept.
@@ -37,6 +37,10 @@ pub(crate) struct Link {
     pub(crate) mtu: u16,
     /// Headroom of a fresh frame: the device's share and the headers.
     pub(crate) headroom: usize,
+    /// The device's share of it.
+    pub(crate) device_headroom: u32,
+    /// Payload bytes of the largest datagram over IPv4.
+    pub(crate) datagram_max: usize,
     /// The device fills in layer-4 checksums.
     pub(crate) offload: bool,
     /// Frames per packet.
@@ -186,6 +190,8 @@ impl Network {
             mac: capabilities.mac,
             mtu: capabilities.mtu,
             headroom: (usize::from(capabilities.transmit_headroom) + HEADERS_MAX).next_multiple_of(64),
+            device_headroom: u32::from(capabilities.transmit_headroom),
+            datagram_max: usize::from(capabilities.mtu).saturating_sub(ipv4::HEADER_LENGTH + udp::HEADER_LENGTH),
             offload: capabilities.transmit_checksum,
             buffers_max: usize::from(capabilities.transmit_buffers_max.max(1)),
             vlan,

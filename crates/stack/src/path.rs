@@ -44,6 +44,13 @@ impl AddressPair {
         AddressPair(if cfg!(target_endian = "little") { local << 32 | remote } else { remote << 32 | local })
     }
 
+    /// Whether the sender has this address.
+    #[inline(always)]
+    fn is_from(self, remote: Ipv4Addr) -> bool {
+        let raw = if cfg!(target_endian = "little") { self.0 as u32 } else { (self.0 >> 32) as u32 };
+        raw == u32::from_ne_bytes(remote.octets())
+    }
+
     /// The last eight bytes of a header to send: this side first.
     #[inline(always)]
     fn sent(self) -> u64 {
@@ -67,20 +74,37 @@ pub(crate) struct Path {
     fresh_until: Time,
     /// Whom `ethernet` was learnt from.
     hint: NeighbourHint,
-    /// The socket that datagrams to `local_port` are for, if `delivers`.
+    /// The socket of the datagrams that are taken.
     socket: UdpSocketId,
-    /// The Ethernet header of a packet to send: its first and its last eight bytes.
-    ethernet: [u64; 2],
-    /// The sum of the addresses' words, in native order.
-    sum: u32,
-    local_port: u16,
-    /// Datagrams from this sender to `local_port` are taken.
-    delivers: bool,
+    /// The Ethernet addresses of a packet to send: the first eight bytes,
+    ethernet: u64,
+    /// and the last four.
+    ethernet_rest: u32,
+    /// The sum of the addresses' words, in native order, folded.
+    sum: u16,
+    /// IPv4's checksum of a packet to send, if it had no bytes.
+    header_checksum: u16,
+    /// Datagrams from this sender are taken that are for this port, as it stands in a header, if [`DELIVERS`] is set.
+    takes: u32,
     /// Each packet confirms its sender's Ethernet address: neighbours are learnt from what they send.
     confirms: bool,
+    /// What `socket` sends back leaves with the address it came to.
+    answers: bool,
 }
 
+/// In [`Path::takes`].
+const DELIVERS: u32 = 1 << 16;
+
 const _: () = assert!(size_of::<Path>() == 64, "one cache line");
+
+/// Ethernet's type, and IPv4's version and service.
+const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0, 0x45, 0]);
+/// The next eight bytes: length; no identification (RFC 6864 section 4.1), "don't fragment"; hops and protocol.
+const LENGTH_TO_PROTOCOL: [u8; 8] = [0, 0, 0, 0, 0x40, 0, HOP_LIMIT, Protocol::UDP.0];
+/// Their sum.
+const HEADER_SUM: u32 = u16::from_ne_bytes([0x45, 0]) as u32
+    + u16::from_ne_bytes([0x40, 0]) as u32
+    + u16::from_ne_bytes([HOP_LIMIT, Protocol::UDP.0]) as u32;
 
 impl Path {
     const NONE: Path = Path {
@@ -89,59 +113,74 @@ impl Path {
         fresh_until: Time::ZERO,
         hint: NeighbourHint::NONE,
         socket: UdpSocketId::new(0, 0),
-        ethernet: [0; 2],
+        ethernet: 0,
+        ethernet_rest: 0,
         sum: 0,
-        local_port: 0,
-        delivers: false,
+        header_checksum: 0,
+        takes: 0,
         confirms: false,
+        answers: false,
     };
 
     fn new(addresses: AddressPair, version: u64) -> Path {
-        Path { addresses, version, sum: addresses.sum(), ..Path::NONE }
+        let sum = checksum::fold_u32(addresses.sum());
+        let header_checksum = checksum::finish(checksum::fold_u32(u32::from(sum) + HEADER_SUM));
+        Path { addresses, version, sum, header_checksum, ..Path::NONE }
     }
 
-    /// The socket of a datagram to `local_port`.
+    /// Whether a datagram to a port, as it stands in its header, is taken.
     #[inline(always)]
-    pub(crate) fn socket(&self, local_port: u16) -> Option<UdpSocketId> {
-        (self.delivers && self.local_port == local_port).then_some(self.socket)
+    pub(crate) fn takes(&self, raw_port: u16) -> bool {
+        self.takes ^ u32::from(raw_port) == DELIVERS
     }
 
-    /// The sum of the addresses, in native order, less than 2^18.
+    /// Whose the datagrams taken are.
     #[inline(always)]
-    pub(crate) fn sum(&self) -> u64 {
-        u64::from(self.sum)
-    }
-
-    /// Writes Ethernet and IPv4 header of a UDP datagram; `total_length`: of the IPv4 packet.
-    #[inline(always)]
-    pub(crate) fn write_headers(&self, header: &mut [u8; HEADERS], total_length: u16) {
-        // Version and service, length; no identification (RFC 6864 section 4.1), "don't fragment"; hops and protocol.
-        const VERSION: u64 = u64::from_ne_bytes([0x45, 0, 0, 0, 0, 0, 0x40, 0]);
-        const HOPS: u16 = u16::from_ne_bytes([HOP_LIMIT, Protocol::UDP.0]);
-        const CONSTANT_SUM: u32 =
-            u16::from_ne_bytes([0x45, 0]) as u32 + u16::from_ne_bytes([0x40, 0]) as u32 + HOPS as u32;
-        let length = total_length.to_be();
-        let checksum = checksum::finish(checksum::fold_u32(self.sum + CONSTANT_SUM + u32::from(length)));
-        let [first, last] = self.ethernet;
-        field::put_raw_u64_at::<0, _>(header, first);
-        field::put_raw_u64_at::<6, _>(header, last);
-        field::put_raw_u64_at::<14, _>(header, VERSION);
-        field::put_raw_u16_at::<16, _>(header, length);
-        field::put_raw_u16_at::<22, _>(header, HOPS);
-        field::put_raw_u16_at::<24, _>(header, checksum);
-        field::put_raw_u64_at::<26, _>(header, self.addresses.sent());
-    }
-
-    /// Whether an Ethernet address, the first of eight bytes in native order, is the one packets are sent to.
-    #[inline(always)]
-    pub(crate) fn is_mac(&self, raw: u64) -> bool {
-        mac_word(self.ethernet[0]) == mac_word(raw)
+    pub(crate) fn socket(&self) -> UdpSocketId {
+        self.socket
     }
 
     /// See the fields.
     #[inline(always)]
     pub(crate) fn confirms(&self) -> Option<NeighbourHint> {
         self.confirms.then_some(self.hint)
+    }
+
+    /// The sum of the addresses, in native order, folded.
+    #[inline(always)]
+    pub(crate) fn sum(&self) -> u64 {
+        u64::from(self.sum)
+    }
+
+    /// Whether this is the way from `socket` back to `remote`, in this `version`.
+    #[inline(always)]
+    pub(crate) fn leads_back(&self, socket: UdpSocketId, remote: Ipv4Addr, version: u64) -> bool {
+        self.answers && self.version == version && self.socket == socket && self.addresses.is_from(remote)
+    }
+
+    /// The port datagrams are taken for, as it stands in a header.
+    #[inline(always)]
+    pub(crate) fn raw_port(&self) -> u16 {
+        self.takes as u16
+    }
+
+    /// Writes Ethernet and IPv4 header of a UDP datagram; `total_length`: of the IPv4 packet.
+    #[inline(always)]
+    pub(crate) fn write_headers(&self, header: &mut [u8; HEADERS], total_length: u16) {
+        let [high, low] = total_length.to_be_bytes();
+        let length = u64::from_ne_bytes([high, low, 0, 0, 0, 0, 0, 0]);
+        field::put_raw_u64_at::<0, _>(header, self.ethernet);
+        field::put_raw_u32_at::<8, _>(header, self.ethernet_rest);
+        field::put_raw_u32_at::<12, _>(header, TYPE_AND_VERSION);
+        field::put_raw_u64_at::<16, _>(header, length | u64::from_ne_bytes(LENGTH_TO_PROTOCOL));
+        field::put_raw_u16_at::<24, _>(header, checksum::subtract(self.header_checksum, total_length.to_be()));
+        field::put_raw_u64_at::<26, _>(header, self.addresses.sent());
+    }
+
+    /// Whether an Ethernet address, the first of eight bytes in native order, is the one packets are sent to.
+    #[inline(always)]
+    pub(crate) fn is_mac(&self, raw: u64) -> bool {
+        mac_word(self.ethernet) == mac_word(raw)
     }
 
     /// Whether [`write_headers`](Path::write_headers) may be used.
@@ -187,8 +226,21 @@ impl Paths {
     /// What is known of the pair in this `version`.
     #[inline(always)]
     pub(crate) fn get(&self, addresses: AddressPair, version: u64) -> Option<&Path> {
-        let path = self.entries.get(self.index(addresses))?;
-        (path.addresses == addresses && path.version == version).then_some(path)
+        self.find(addresses, version).map(|(_, path)| path)
+    }
+
+    /// The same, and its place.
+    #[inline(always)]
+    pub(crate) fn find(&self, addresses: AddressPair, version: u64) -> Option<(usize, &Path)> {
+        let index = self.index(addresses);
+        let path = self.entries.get(index)?;
+        (path.addresses == addresses && path.version == version).then_some((index, path))
+    }
+
+    /// What is at a place, whatever it is now.
+    #[inline(always)]
+    pub(crate) fn at(&self, index: usize) -> Option<&Path> {
+        self.entries.get(index)
     }
 
     /// The place of the pair, another's entry or an outdated one there forgotten.
@@ -209,9 +261,10 @@ impl Paths {
         local_port: u16,
         socket: UdpSocketId,
         confirms: bool,
+        answers: bool,
     ) {
         if let Some(path) = self.enter(addresses, version) {
-            *path = Path { local_port, socket, confirms, delivers: true, ..*path };
+            *path = Path { takes: u32::from(local_port.to_be()) | DELIVERS, socket, confirms, answers, ..*path };
         }
     }
 
@@ -225,8 +278,9 @@ impl Paths {
         fresh_until: Time,
     ) {
         if let Some(path) = self.enter(addresses, version) {
-            let ethernet = [field::raw_u64_at::<0, _>(&header), field::raw_u64_at::<6, _>(&header)];
-            *path = Path { hint, ethernet, fresh_until, ..*path };
+            let ethernet = field::raw_u64_at::<0, _>(&header);
+            let ethernet_rest = field::raw_u32_at::<8, _>(&header);
+            *path = Path { hint, ethernet, ethernet_rest, fresh_until, ..*path };
         }
     }
 }

@@ -1,5 +1,6 @@
 //! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
 
+use crate::datagram_path::sum_with;
 use crate::input::Received;
 use crate::network::IpMeta;
 use crate::path::AddressPair;
@@ -9,11 +10,25 @@ use qanat_nic::breakdown::{Phase, span};
 use qanat_nic::{Frame, Time, TransmitBuffer, Vnic};
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, udp};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// A bound socket.
 pub(crate) struct UdpSocket {
     local: SocketAddr,
+    /// `local` is of IPv4: its address, and its port as it stands in a header.
+    pub(crate) is_v4: bool,
+    pub(crate) source: Ipv4Addr,
+    pub(crate) raw_port: u16,
+}
+
+impl UdpSocket {
+    fn new(local: SocketAddr) -> UdpSocket {
+        let (is_v4, source) = match local.ip() {
+            IpAddr::V4(source) => (true, source),
+            IpAddr::V6(_) => (false, Ipv4Addr::UNSPECIFIED),
+        };
+        UdpSocket { local, is_v4, source, raw_port: local.port().to_be() }
+    }
 }
 
 /// Sockets by port. Few enough to be walked; the first byte compared nearly always decides.
@@ -39,7 +54,7 @@ impl Stack {
             return Err(CommandError::InUse);
         }
         self.network.paths.version += 1;
-        match self.udp_sockets.insert(UdpSocket { local }) {
+        match self.udp_sockets.insert(UdpSocket::new(local)) {
             Ok((slot, generation)) => Ok(UdpSocketId::new(slot, generation)),
             Err(_) => Err(CommandError::Full),
         }
@@ -68,9 +83,9 @@ impl Stack {
         peer: SocketAddr,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        let local = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
-        if !self.is_remembered(now, &local, &peer) {
-            self.datagram_meta(local, peer, payload.len())?;
+        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        if !self.is_remembered(now, from, &peer) {
+            self.datagram_meta(from.local, peer, payload.len())?;
         }
         let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
         let Some(bytes) = frame.append(payload.len()) else { return Err(CommandError::TooLong) };
@@ -81,10 +96,15 @@ impl Stack {
                 bytes.copy_from_slice(payload);
                 0
             } else {
-                u32::from(checksum::copy_and_sum(payload, bytes).to_be())
+                sum_with(payload.len(), checksum::copy_and_sum(payload, bytes))
             }
         };
         self.send_frame_to(now, vnic, socket, peer, frame, sum)
+    }
+
+    /// The address a datagram leaves with.
+    fn sends_from(&self, socket: &UdpSocket, remote: Ipv4Addr) -> Option<Ipv4Addr> {
+        if socket.source.is_unspecified() { self.network.routes.source_for_v4(remote) } else { Some(socket.source) }
     }
 
     /// What goes around a datagram of `payload_length` bytes.
@@ -114,30 +134,58 @@ impl Stack {
     ///
     /// # Errors
     /// As [`send_to`](Stack::send_to).
+    #[inline(always)]
     pub fn send_chunk_to(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
         socket: UdpSocketId,
         peer: SocketAddr,
-        mut chunk: Chunk,
+        chunk: Chunk,
     ) -> Result<(), CommandError> {
-        let local = &self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
-        let sum = chunk.sum();
-        // What was in front of the payload is room enough, but for what came in several frames or from another device.
-        if chunk.frame_mut().headroom() < self.network.link.headroom {
-            return self.send_to(now, vnic, socket, peer, chunk.bytes());
-        }
-        let Some(options) = self.write_remembered(now, local, &peer, chunk.frame_mut(), sum) else {
-            let local = *local;
-            return self.send_frame_slowly(now, vnic, local, peer, chunk.into_frame(), sum);
+        let SocketAddr::V4(peer) = peer else { return self.send_any_chunk_to(now, vnic, socket, peer, chunk) };
+        let (mut frame, sum, path) = chunk.into_parts();
+        let Some(options) = self.write_answer(now, socket, peer, &mut frame, (sum, path)) else {
+            let chunk = Chunk::from_parts(frame, sum, path);
+            return self.send_other_chunk_to(now, vnic, socket, peer, chunk);
         };
         self.network.counters.udp_sent += 1;
-        self.network.transmit(vnic, TransmitBuffer::Owned(chunk.into_frame()), options);
+        self.network.transmit(vnic, TransmitBuffer::Owned(frame), options);
         Ok(())
     }
 
-    /// Sends the datagram whose payload is in `frame`; `sum`: the payload's, as in [`Chunk`].
+    /// The same for a chunk that isn't an answer to what it came from. (Not one function with the next: an address of either
+    /// family is passed in memory, and would be put there even if this is never called.)
+    #[inline(never)]
+    fn send_other_chunk_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddrV4,
+        chunk: Chunk,
+    ) -> Result<(), CommandError> {
+        self.send_any_chunk_to(now, vnic, socket, SocketAddr::V4(peer), chunk)
+    }
+
+    #[inline]
+    fn send_any_chunk_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        chunk: Chunk,
+    ) -> Result<(), CommandError> {
+        let (frame, sum, _) = chunk.into_parts();
+        // What was in front of the payload is room enough, but for what came in several frames or from another device.
+        if frame.headroom() < self.network.link.headroom {
+            return self.send_to(now, vnic, socket, peer, frame.bytes());
+        }
+        self.send_frame_to(now, vnic, socket, peer, frame, sum)
+    }
+
+    /// Sends the datagram whose payload is in `frame`; `sum`: as in [`Chunk`].
     #[inline(always)]
     fn send_frame_to(
         &mut self,
@@ -146,12 +194,12 @@ impl Stack {
         socket: UdpSocketId,
         peer: SocketAddr,
         mut frame: Frame,
-        sum: u32,
+        sum: u64,
     ) -> Result<(), CommandError> {
-        let local = &self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?.local;
-        let Some(options) = self.write_remembered(now, local, &peer, &mut frame, sum) else {
-            let local = *local;
-            return self.send_frame_slowly(now, vnic, local, peer, frame, sum);
+        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        let Some(options) = self.write_remembered(now, from, &peer, &mut frame, sum) else {
+            let local = from.local;
+            return self.send_frame_slowly(now, vnic, local, peer, frame);
         };
         self.network.counters.udp_sent += 1;
         self.network.transmit(vnic, TransmitBuffer::Owned(frame), options);
@@ -167,18 +215,13 @@ impl Stack {
         local: SocketAddr,
         peer: SocketAddr,
         mut frame: Frame,
-        sum: u32,
     ) -> Result<(), CommandError> {
         let payload_length = frame.len();
         let meta = self.datagram_meta(local, peer, payload_length)?;
         let length = udp::HEADER_LENGTH + payload_length;
         let offload = self.network.link.offload;
         let pseudo = meta.pseudo_header_sum(length);
-        let sum = match sum {
-            _ if offload => 0,
-            0 => checksum::sum(frame.bytes()),
-            sum => checksum::native_to_big(checksum::fold(u64::from(sum))),
-        };
+        let sum = if offload { 0 } else { checksum::sum(frame.bytes()) };
         let header = udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length };
         frame.set_continues(false);
         let Some(head) = frame.prepend(udp::HEADER_LENGTH) else { return Ok(()) };
@@ -251,7 +294,9 @@ impl Stack {
         if let (IpAddr::V4(remote), IpAddr::V4(local)) = (meta.source, meta.destination) {
             let confirms = self.network.neighbours_by_traffic && self.network.routes.next_hop(meta.source).is_some();
             let (addresses, version) = (AddressPair::new(remote, local), self.network.version());
-            self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms);
+            let answers =
+                self.udp_sockets.at(slot).is_some_and(|socket| self.sends_from(socket, remote) == Some(local));
+            self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms, answers);
         }
         self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
     }

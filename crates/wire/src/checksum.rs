@@ -25,17 +25,11 @@ pub const fn add_u64(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
-/// Folds a sum of 32-bit words to 32 bits.
-#[inline(always)]
-pub const fn fold_u64(wide: u64) -> u32 {
-    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
-    half + carry as u32
-}
-
 /// Folds a sum of 64-bit words (see [`add_u64`]) to 16 bits.
 #[inline(always)]
 pub const fn fold(wide: u64) -> u16 {
-    fold_u32(fold_u64(wide))
+    let (half, carry) = ((wide >> 32) as u32).overflowing_add(wide as u32);
+    fold_u32(half + carry as u32)
 }
 
 /// Both 32-bit halves of eight bytes in native order, added. Carries collect in the upper half of the accumulator:
@@ -72,21 +66,27 @@ fn sum_short(bytes: &[u8]) -> u64 {
     words.iter().fold(tail(rest), |wide, word| add_u64(wide, u64::from_ne_bytes(*word)))
 }
 
-/// The sum of `bytes` from `start` on, in native order and folded to 32 bits only: to be added to other such sums, and
+/// The sum of `bytes` from `start` on, in native order and unfolded: to be added to other such sums by [`add_u64`], and
 /// folded with [`fold`] once. `start` is at least 8; `None`: more than `bytes`.
 #[inline(always)]
-pub fn raw_sum_from(bytes: &[u8], start: usize) -> Option<u32> {
+pub fn raw_sum_from(bytes: &[u8], start: usize) -> Option<u64> {
     let part = bytes.get(start..)?;
-    let wide = if part.len() < STEP {
-        let (words, rest) = part.as_chunks::<8>();
-        // What is left after whole words are the last bytes of the last eight, moved to the place of the first.
-        let last = u64::from_le_bytes(*bytes.last_chunk::<8>()?);
-        let rest = (last >> 1 >> (63 - 8 * rest.len() as u32)).to_le();
-        words.iter().fold(rest, |wide, word| add_u64(wide, u64::from_ne_bytes(*word)))
-    } else {
-        wide_sum(part)
-    };
-    Some(fold_u64(wide))
+    if part.len() >= STEP {
+        return Some(wide_sum(part));
+    }
+    let (words, rest) = part.as_chunks::<8>();
+    // What is left after whole words are the last bytes of the last eight, moved to the place of the first.
+    let last = u64::from_le_bytes(*bytes.last_chunk::<8>()?);
+    let rest = (last >> 1 >> (63 - 8 * rest.len() as u32)).to_le();
+    Some(words.iter().fold(rest, |wide, word| add_u64(wide, u64::from_ne_bytes(*word))))
+}
+
+/// Whether the unfolded sum over everything a checksum covers, the field included, is right. As [`is_valid`] of [`fold`],
+/// but for a sum of nothing but zeros, which no header is: 0 counts as right.
+#[inline(always)]
+pub const fn is_valid_unfolded(wide: u64) -> bool {
+    // Folding keeps the remainder by 2^16 − 1, of which 0xffff is a multiple. (Compiles to a multiplication.)
+    wide.is_multiple_of(0xffff)
 }
 
 /// Native-order word sums differ from big-endian ones only by a byte swap (RFC 1071, section 2 (B)); and the other way.
@@ -154,10 +154,27 @@ pub const fn combine_at_odd(a: u16, b: u16) -> u16 {
     combine(a, b.swap_bytes())
 }
 
+/// The checksum `checksum` once `word`, which was zero, is covered too: the sum grows, so its complement shrinks.
+#[inline(always)]
+pub const fn subtract(checksum: u16, word: u16) -> u16 {
+    let (difference, borrow) = checksum.overflowing_sub(word);
+    // Can't borrow again: a borrow leaves at least 1.
+    difference - borrow as u16
+}
+
 /// The checksum for a header from the sum over everything it covers, its own field counted as zero.
 #[inline(always)]
 pub const fn finish(sum: u16) -> u16 {
     !sum
+}
+
+/// [`finish`] for UDP, whose checksum 0 would mean that there is none (RFC 768): 0xffff, the same value, is sent for it.
+#[inline(always)]
+pub const fn finish_nonzero(sum: u16) -> u16 {
+    match finish(sum) {
+        0 => 0xffff,
+        checksum => checksum,
+    }
 }
 
 /// Whether the sum over everything a checksum covers, the field included, is right.

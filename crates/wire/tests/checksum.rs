@@ -96,9 +96,24 @@ proptest! {
         let raw = checksum::raw_sum_from(&bytes, start);
         prop_assert_eq!(raw.is_some(), start <= bytes.len());
         if let Some(raw) = raw {
-            let folded = checksum::native_to_big(checksum::fold(u64::from(raw)));
+            let folded = checksum::native_to_big(checksum::fold(raw));
             prop_assert_eq!(folded, checksum::sum(&bytes[start..]));
         }
+    }
+
+    /// A remembered header's checksum, and its new length: as if all had been summed.
+    #[test]
+    fn subtracting_is_covering_one_more_word(sum: u16, word: u16) {
+        let rest = finish(checksum::combine(sum, 0));
+        prop_assert_eq!(checksum::subtract(rest, word), finish(checksum::combine(sum, word)));
+    }
+
+    #[test]
+    fn an_unfolded_sum_is_right_when_the_folded_one_is(wide in 1u64.., factor in 1u64..=u64::MAX / 0xffff) {
+        prop_assert_eq!(checksum::is_valid_unfolded(wide), checksum::is_valid(checksum::fold(wide)));
+        prop_assert!(checksum::is_valid_unfolded(factor * 0xffff));
+        prop_assert!(checksum::is_valid(checksum::fold(factor * 0xffff)));
+        prop_assert!(checksum::finish_nonzero(checksum::fold(wide)) != 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::Figures;
 use qanat::nic::breakdown::{Phase, span};
-use qanat::{Bytes, Chunk, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{Bytes, Chunk, CommandError, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -92,7 +92,7 @@ impl EchoService {
 impl Service for EchoService {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let port = self.config.port;
-        let failed = |error: qanat::CommandError| format!("port {port}: {error}");
+        let failed = |error: CommandError| format!("port {port}: {error}");
         // The stack's unspecified addresses stand for one family each.
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
             let local = SocketAddr::new(address, port);
@@ -106,30 +106,46 @@ impl Service for EchoService {
         Ok(())
     }
 
-    #[inline]
+    // Always: an event that meets its handler where it is made needs no place in memory.
+    #[inline(always)]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        match event {
-            Event::Datagram { socket, peer, chunk } => {
-                let length = chunk.len() as u64;
-                let sent = if self.config.copies {
-                    {
-                        let _copying = span(Phase::CopyOut);
-                        self.copy.clear();
-                        self.copy.extend_from_slice(chunk.bytes());
-                    }
-                    drop(chunk);
-                    context.send_to(socket, peer, &self.copy)
-                } else {
-                    context.send_chunk_to(socket, peer, chunk)
-                };
-                match sent {
-                    Ok(()) => {
-                        self.figures.echoed += 1;
-                        self.figures.bytes += length;
-                    }
-                    Err(_) => self.figures.dropped += 1,
-                }
+        let Event::Datagram { socket, peer, chunk } = event else { return self.handle_stream(event, context) };
+        let length = chunk.len() as u64;
+        if self.config.copies {
+            self.copy_out(chunk);
+            // Made anew, so that only here it must be in memory.
+            let peer = SocketAddr::new(peer.ip(), peer.port());
+            let sent = context.send_to(socket, peer, &self.copy);
+            self.count(length, sent);
+        } else {
+            let sent = context.send_chunk_to(socket, peer, chunk);
+            self.count(length, sent);
+        }
+    }
+}
+
+impl EchoService {
+    #[inline]
+    fn count(&mut self, length: u64, sent: Result<(), CommandError>) {
+        match sent {
+            Ok(()) => {
+                self.figures.echoed += 1;
+                self.figures.bytes += length;
             }
+            Err(_) => self.figures.dropped += 1,
+        }
+    }
+
+    #[inline(never)]
+    fn copy_out(&mut self, chunk: Chunk) {
+        let _copying = span(Phase::CopyOut);
+        self.copy.clear();
+        self.copy.extend_from_slice(chunk.bytes());
+    }
+
+    #[inline(never)]
+    fn handle_stream(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
             Event::Accepted { connection, .. } => {
                 if self.streams.len() <= connection.index() {
                     self.streams.resize_with(connection.index() + 1, Stream::default);

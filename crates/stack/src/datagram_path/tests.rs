@@ -72,7 +72,8 @@ fn next_frame([server, client]: &mut [Host; 2], clock: &ManualClock) -> Frame {
 fn is_remembered(hosts: &mut [Host; 2], clock: &ManualClock) -> bool {
     let frame = next_frame(hosts, clock);
     let Some(known) = hosts[0].stack.input_remembered(clock.now(), &frame) else { return false };
-    hosts[0].stack.deliver_remembered(known, frame);
+    let event = hosts[0].stack.remembered_event(known, frame);
+    hosts[0].stack.events.push_back(event);
     true
 }
 
@@ -201,4 +202,112 @@ fn a_forged_sender_leaves_no_trace() {
     let path = hosts[0].stack.network.path_to(clock.now(), PEER, OWN).unwrap();
     let [a, b, c, d, e, f] = hosts[1].vnic.capabilities().mac.0;
     assert!(path.is_mac(u64::from_ne_bytes([a, b, c, d, e, f, 9, 9])));
+}
+
+/// The server's event for the client's next datagram, the remembered way.
+fn next_datagram(hosts: &mut [Host; 2], clock: &ManualClock) -> Event {
+    assert!(is_remembered(hosts, clock));
+    hosts[0].stack.next_event().unwrap()
+}
+
+/// Sends a datagram's payload to `target`; what comes to the client, as it is.
+fn answer(hosts: &mut [Host; 2], clock: &ManualClock, event: Event, target: Option<SocketAddr>) -> Vec<Vec<u8>> {
+    let Event::Datagram { socket, peer, chunk } = event else { panic!("a datagram") };
+    let Host { stack, vnic, .. } = &mut hosts[0];
+    stack.send_chunk_to(clock.now(), vnic, socket, target.unwrap_or(peer), chunk).unwrap();
+    vnic.flush();
+    let mut frames = Vec::new();
+    hosts[1].vnic.receive(&mut frames, 8);
+    frames.iter().map(|frame| frame.bytes().to_vec()).collect()
+}
+
+#[test]
+fn an_answer_is_what_the_slow_way_sends() {
+    let clock = ManualClock::new();
+    let mut fast = acquainted(&clock, |_| {});
+    let mut slow = acquainted(&clock, |config| config.remembered_paths_max = 0);
+    let event = next_datagram(&mut fast, &clock);
+    let frame = next_frame(&mut slow, &clock);
+    let Host { stack, vnic, .. } = &mut slow[0];
+    stack.input(clock.now(), vnic, frame, &mut Vec::new());
+    let same = stack.next_event().unwrap();
+    let sent = answer(&mut fast, &clock, event, None);
+    assert_eq!(sent, answer(&mut slow, &clock, same, None));
+    assert_eq!(sent.len(), 1);
+}
+
+#[test]
+fn what_goes_elsewhere_goes_there() {
+    let clock = ManualClock::new();
+    let mut hosts = acquainted(&clock, |_| {});
+    // Another port of the same host; then a host that is not known, which is asked for first.
+    let event = next_datagram(&mut hosts, &clock);
+    let sent = answer(&mut hosts, &clock, event, Some(SocketAddr::new(PEER.into(), 9)));
+    assert_eq!(sent[0][36..38], [0, 9]);
+    let event = next_datagram(&mut hosts, &clock);
+    let other = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)), 7);
+    let sent = answer(&mut hosts, &clock, event, Some(other));
+    assert!(sent.len() == 1 && sent[0][12..14] == [8, 6], "an ARP request");
+}
+
+#[test]
+fn a_closed_socket_sends_no_answer() {
+    let clock = ManualClock::new();
+    let mut hosts = acquainted(&clock, |_| {});
+    let Event::Datagram { socket, peer, chunk } = next_datagram(&mut hosts, &clock) else { panic!("a datagram") };
+    let Host { stack, vnic, .. } = &mut hosts[0];
+    stack.close_udp(socket).unwrap();
+    let sent = stack.send_chunk_to(clock.now(), vnic, socket, peer, chunk);
+    assert_eq!(sent, Err(crate::CommandError::Stale));
+}
+
+#[test]
+fn an_answer_leaves_with_the_address_any_datagram_would() {
+    let clock = ManualClock::new();
+    let second = Ipv4Addr::new(10, 0, 0, 3);
+    let mut hosts = acquainted(&clock, |config| config.addresses.push((second.into(), 24)));
+    let to_second = |hosts: &mut [Host; 2]| {
+        let Host { stack, vnic, socket } = &mut hosts[1];
+        stack.send_to(clock.now(), vnic, *socket, SocketAddr::new(second.into(), 7), b"anybody?").unwrap();
+    };
+    // Asked under its second address, by a socket for all: it answers with the first, remembered or not.
+    for _ in 0..4 {
+        to_second(&mut hosts);
+        turn(&mut hosts[1], &clock);
+        for event in turn(&mut hosts[0], &clock) {
+            let sent = answer(&mut hosts, &clock, event, None);
+            assert_eq!(sent[0][26..30], OWN.octets());
+        }
+        turn(&mut hosts[1], &clock);
+    }
+    assert!(hosts[0].stack.counters().udp_sent > 3);
+}
+
+#[test]
+fn a_datagram_waits_for_what_came_before_it() {
+    let clock = ManualClock::new();
+    let mut hosts = acquainted(&clock, |_| {});
+    let target = SocketAddr::new(OWN.into(), 7);
+    for payload in [b"one", b"two", b"six"] {
+        let Host { stack, vnic, socket } = &mut hosts[1];
+        stack.send_to(clock.now(), vnic, *socket, target, payload).unwrap();
+    }
+    hosts[1].vnic.flush();
+    let Host { stack, vnic, socket } = &mut hosts[0];
+    let mut seen = Vec::new();
+    let count = stack.receive_with(clock.now(), vnic, |stack, _, event| {
+        let Event::Datagram { chunk, .. } = event else { panic!("a datagram") };
+        seen.push(chunk.bytes().to_vec());
+        // From here on something waits.
+        if seen.len() == 1 {
+            stack.events.push_back(Event::Datagram { socket: *socket, peer: target, chunk });
+        }
+    });
+    assert_eq!((count, seen), (3, vec![b"one".to_vec()]));
+    let waiting = std::iter::from_fn(|| stack.next_event());
+    let payloads = waiting.map(|event| match event {
+        Event::Datagram { chunk, .. } => chunk.bytes().to_vec(),
+        _ => Vec::new(),
+    });
+    assert_eq!(payloads.collect::<Vec<_>>(), [b"one", b"two", b"six"]);
 }
