@@ -400,16 +400,22 @@ struct Plain<'z> {
 }
 
 impl<'z> Plain<'z> {
-    /// Looks it up. `None`: the request is something else, or the answer is longer than `length_max`.
+    /// Looks up what `read` reads, whose name is compared with the zone's. `None`: the request is something else, or the answer
+    /// is longer than `length_max`.
     #[inline(always)]
-    fn find(zone: &'z ZoneImage, request: &[u8], length_max: usize) -> Option<Plain<'z>> {
+    fn find(
+        zone: &'z ZoneImage,
+        request: &[u8],
+        length_max: usize,
+        read: impl Fn(&[u8]) -> Option<Question>,
+    ) -> Option<Plain<'z>> {
         /// One question, no records.
         const COUNTS: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
         let header = request.first_chunk::<HEADER_LENGTH>()?;
         if header[2] & !flags::RD != 0 || header[4..] != COUNTS {
             return None;
         }
-        let question = Question::parse(request)?;
+        let question = read(request)?;
         if question.class != CLASS_IN {
             return None;
         }
@@ -455,7 +461,7 @@ fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transpo
         Transport::Udp { payload_max } => edns::PAYLOAD_MIN.min(payload_max),
         Transport::Tcp => usize::from(u16::MAX),
     };
-    let plain = Plain::find(zone, message.get(..length)?, length_max)?;
+    let plain = Plain::find(zone, message.get(..length)?, length_max, Question::parse)?;
     message.get_mut(plain.outcome.question_end..plain.outcome.length)?.copy_from_slice(plain.records);
     let front = message.first_chunk_mut::<8>()?;
     *front = plain.header(*front);
@@ -465,11 +471,8 @@ fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transpo
 /// The same for a datagram in its frame, whose sum stays known.
 #[inline(always)]
 pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, payload_max: usize) -> Option<Outcome> {
-    let plain = Plain::find(zone, chunk.bytes(), edns::PAYLOAD_MIN.min(payload_max))?;
-    // What a request has after its question (nothing, if its counts do not lie) is not sent back.
-    if chunk.len() != plain.outcome.question_end {
-        return None;
-    }
+    // After the question there is nothing, if the counts do not lie: then no name of the zone is there.
+    let plain = Plain::find(zone, chunk.bytes(), edns::PAYLOAD_MIN.min(payload_max), Question::up_to_the_end)?;
     chunk.append_summed(plain.records, plain.sum)?;
     chunk.update_front(|front| plain.header(front))?;
     Some(plain.outcome)

@@ -38,6 +38,15 @@ impl Question {
         Some(Question { name_end, qtype, class })
     }
 
+    /// Takes the rest of the message for it, its name's labels unseen: for who compares the name with one that is known to be
+    /// whole. Nothing else may be said of it.
+    #[inline(always)]
+    pub(super) fn up_to_the_end(message: &[u8]) -> Option<Question> {
+        let (before, rest) = message.split_last_chunk::<4>()?;
+        let (qtype, class) = (u16::from_be_bytes([rest[0], rest[1]]), u16::from_be_bytes([rest[2], rest[3]]));
+        Some(Question { name_end: before.len(), qtype, class }).filter(|question| question.name_end > HEADER_LENGTH)
+    }
+
     /// Where the question ends.
     #[inline(always)]
     pub fn end(&self) -> usize {
