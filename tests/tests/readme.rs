@@ -74,6 +74,8 @@ fn every_command_of_the_readme_does_what_it_says() {
         let mut server: Option<Running> = None;
         let mut echo: Option<Running> = None;
         let mut daemon: Option<Running> = None;
+        let mut net: Option<Running> = None;
+        let mut on_net_core = false;
         for command in &commands {
             println!("$ {command}");
             let words: Vec<&str> = command.split_whitespace().collect();
@@ -102,6 +104,12 @@ fn every_command_of_the_readme_does_what_it_says() {
                     interrupt(Some(own));
                     program(&["ip", "link", "delete", name], here).succeeds();
                 }
+                ["qanat", "web", .., "--placement", "split"] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    serves();
+                    on_net_core = true;
+                }
                 ["qanat", "web", ..] => {
                     interrupt(server.take());
                     server = Some(program(&words, here).start());
@@ -120,6 +128,30 @@ fn every_command_of_the_readme_does_what_it_says() {
                     program(&words, here).succeeds();
                     let outcome = daemon.take().expect("a daemon").wait(Duration::from_secs(5));
                     assert_eq!(outcome.code, Some(0), "{outcome:?}");
+                }
+                ["qanat", "status"] if on_net_core => {
+                    let text = program(&words, here).succeeds().text();
+                    println!("{text}");
+                    assert!(text.contains("Net core @qanat-net-") && text.contains("\"web\""), "{text}");
+                }
+                ["qanat", "net", ..] => {
+                    interrupt(server.take());
+                    net = Some(program(&words, here).start());
+                    eventually("it listens", Duration::from_secs(10), || {
+                        program(&["qanat", "status", "--net", "/run/qanat-net.sock"], here).run().code == Some(0)
+                    });
+                }
+                ["qanat", "echo", "--net", ..] => {
+                    let mut own = program(&words, here).start();
+                    eventually("it is served", Duration::from_secs(10), || {
+                        program(&["qanat", "status", "--net", "/run/qanat-net.sock"], here)
+                            .run()
+                            .text()
+                            .contains("echo")
+                    });
+                    assert!(own.is_running(), "{command}");
+                    drop(own);
+                    drop(net.take());
                 }
                 ["qanat", "status" | "top" | "rate" | "filter" | "limits" | "doctor", ..] => {
                     let text = program(&words, here).succeeds().text();

@@ -139,6 +139,11 @@ pub fn namespace(name: Option<&str>) -> Result<Option<Namespace>, String> {
 }
 
 impl AttachArguments {
+    /// The address, unless it is the one everybody gets.
+    pub fn address_given(&self) -> Option<IpAddr> {
+        Some(self.address.address).filter(|address| *address != IpAddr::from([10, 77, 0, 2]))
+    }
+
     /// Makes or opens the device, taking `services` where the address is shared with the kernel.
     pub fn open(&self, services: Vec<PortRange>) -> Result<Attachment, String> {
         self.open_queues(services, 1)

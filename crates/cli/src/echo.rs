@@ -4,6 +4,7 @@ use crate::addresses::AddressWatch;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
+use crate::placement::PlacementArguments;
 use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
@@ -30,6 +31,7 @@ const SHOW_INTERVAL: Duration = Duration::from_secs(1);
 Examples:
   sudo qanat echo                               UDP and TCP at 10.77.0.2:7, on a virtual interface of its own
   sudo qanat echo --raw                         in the driver: addresses swapped, no stack
+  sudo qanat echo --placement split             the stack in a process of its own, a net core
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
   qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
   qanat echo --kernel uring --batch --port 7007 by io_uring, as many as there are in a call
@@ -70,6 +72,8 @@ pub struct Arguments {
     json: bool,
     #[command(flatten)]
     attach: AttachArguments,
+    #[command(flatten)]
+    placement: PlacementArguments,
     /// Connections and counters were asked for, by a signal.
     #[arg(skip)]
     report: Arc<AtomicBool>,
@@ -226,7 +230,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
     let printer = Printer::new(arguments.json);
     let mut show = Show { printer, before: Figures::default(), at: Instant::now() };
-    let figures = if let Some(mode) = arguments.kernel {
+    let figures = if arguments.placement.is_split() {
+        run_split(arguments, &stop, &mut show)?
+    } else if let Some(mode) = arguments.kernel {
         run_kernel(arguments, mode, &stop, &mut show)?
     } else {
         match &arguments.link {
@@ -275,6 +281,24 @@ fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result
     let address = attachment.addresses().first().map_or_else(String::new, |address| address.to_string());
     show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "veth");
     arguments.serve(vnic, attachment.config().clone(), None, stop, show)
+}
+
+/// The stack on a net core: the service is the same.
+fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+    if arguments.raw || arguments.kernel.is_some() || arguments.link != LinkChoice::Veth {
+        return Err("the split placement is for the stack over veth: without --raw, --kernel and --link".to_owned());
+    }
+    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
+    let services = [range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
+    let mut placed = arguments.placement.attach(&arguments.attach, &services, "echo", 16_384, &[])?;
+    let address = placed.runtime.addresses().first().map_or_else(String::new, |address| address.to_string());
+    show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");
+    let mut service = EchoService::new(arguments.config());
+    let options =
+        RuntimeOptions { spin: arguments.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
+    let outcome = placed.runtime.run(&mut service, stop, options, &mut |service, _| show.figures(&service.figures()));
+    placed.end();
+    outcome.map(|()| service.figures()).map_err(|error| error.to_string())
 }
 
 fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {

@@ -20,6 +20,8 @@ mod load;
 mod load_dns;
 mod load_echo;
 mod load_pace;
+mod net;
+mod placement;
 mod rate;
 mod report;
 mod status;
@@ -61,6 +63,7 @@ enum Command {
     Dns(Box<dns::Arguments>),
     Echo(Box<echo::Arguments>),
     Load(load::Arguments),
+    Net(Box<net::Arguments>),
     Bench(bench::Arguments),
     Up(up::Arguments),
     Down(down::Arguments),
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::Dns(arguments) => dns::run(&arguments),
         Command::Echo(arguments) => echo::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
+        Command::Net(arguments) => net::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Down(arguments) => down::run(&arguments),

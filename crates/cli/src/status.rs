@@ -2,12 +2,15 @@
 
 use crate::control::{DaemonArguments, short};
 use crate::live::grouped;
+use crate::net::SOCKET_NAME;
 use clap::Args;
 use qanat::control::filter::Rate;
 use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
+use qanat::split::{NetCoreStatus, ask_status};
 use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
-/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause
+/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; and the net cores
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -18,11 +21,24 @@ pub struct Arguments {
     /// In Prometheus' text format
     #[arg(long)]
     prometheus: bool,
+    /// Of this net core alone, by its socket
+    #[arg(long, value_name = "SOCKET", conflicts_with = "prometheus")]
+    net: Option<PathBuf>,
 }
 
 /// Shows what there is.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let session = arguments.daemon.session()?;
+    if let Some(path) = &arguments.net {
+        let status = ask_status(path).map_err(|error| format!("net core {}: {error}", path.display()))?;
+        return print_net_cores(&[(path.clone(), status)], arguments.json);
+    }
+    let net_cores = if arguments.prometheus { Vec::new() } else { net_cores() };
+    let session = match arguments.daemon.session() {
+        Ok(session) => session,
+        // Net cores need no daemon.
+        Err(_) if !net_cores.is_empty() => return print_net_cores(&net_cores, arguments.json),
+        Err(error) => return Err(error),
+    };
     if arguments.prometheus {
         return match session.ask(Request::Metrics).map_err(|error| error.to_string())? {
             Answer::Text(text) => {
@@ -34,11 +50,91 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let status = session.status().map_err(|error| error.to_string())?;
     if arguments.json {
-        println!("{}", serde_json::to_string(&status).map_err(|error| error.to_string())?);
+        let mut value = serde_json::to_value(&status).map_err(|error| error.to_string())?;
+        value["net_cores"] = net_cores_json(&net_cores)?;
+        println!("{value}");
     } else {
         print!("{}", table(&status));
+        print_net_cores(&net_cores, false)?;
     }
     Ok(())
+}
+
+/// The net cores there are in this network namespace, that may be asked.
+fn net_cores() -> Vec<(PathBuf, NetCoreStatus)> {
+    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // The last word of a line is the socket's name; 00010000 says that it listens.
+    let named = text.lines().filter(|line| line.contains(" 00010000 ")).filter_map(|line| line.split(' ').next_back());
+    let ours = named.filter(|name| {
+        name.rsplit('/').next().is_some_and(|last| last.trim_start_matches('@').starts_with(SOCKET_NAME))
+    });
+    let mut names: Vec<&str> = ours.collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter().filter_map(|name| Some((name.into(), ask_status(name.as_ref()).ok()?))).collect()
+}
+
+fn net_cores_json(net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<serde_json::Value, String> {
+    let each = net_cores.iter().map(|(path, status)| {
+        let mut value = serde_json::to_value(status).map_err(|error| error.to_string())?;
+        value["socket"] = path.display().to_string().into();
+        Ok(value)
+    });
+    each.collect::<Result<Vec<_>, String>>().map(Into::into)
+}
+
+fn print_net_cores(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Result<(), String> {
+    if json {
+        println!("{}", serde_json::json!({ "net_cores": net_cores_json(net_cores)? }));
+        return Ok(());
+    }
+    net_cores.iter().for_each(|(path, status)| print!("{}", net_core_text(path, status)));
+    Ok(())
+}
+
+fn net_core_text(path: &Path, status: &NetCoreStatus) -> String {
+    let confined = if status.confined { "confined" } else { "NOT confined" };
+    let mut text = format!(
+        "Net core {} (process {}), up {} s, {confined}: {} cards, {} services cut off{}{}\n",
+        path.display(),
+        status.process,
+        status.uptime_s,
+        status.cards.len(),
+        status.cut_off,
+        if status.last_offence.is_empty() { "" } else { ", the last for " },
+        status.last_offence,
+    );
+    for card in &status.cards {
+        let addresses: Vec<String> = card.addresses.iter().map(|(address, _)| address.to_string()).collect();
+        // Writing to a String cannot fail.
+        let _ = write!(text, "  card {} on {}: ", addresses.join(" "), card.interface);
+        let Some(service) = &card.service else {
+            text.push_str("no service\n");
+            continue;
+        };
+        let _ = writeln!(
+            text,
+            "\"{}\" (process {}, user {}), {} connections\n    credits {} of {} used; events {} in its ring, {} waiting; {} \
+             events, {} commands, {} bells\n    dropped: {} datagrams without credit, {} refused, {} frames without buffer; \
+             {} turns held back",
+            service.name,
+            service.process,
+            service.user,
+            grouped(service.connections),
+            grouped(service.credits_used.into()),
+            grouped(service.credits.into()),
+            service.events_waiting.0,
+            service.events_waiting.1,
+            grouped(service.events),
+            grouped(service.commands),
+            grouped(service.bells),
+            grouped(service.datagrams_without_credit),
+            grouped(service.datagrams_refused),
+            grouped(service.receive_no_buffer),
+            grouped(service.turns_held_back),
+        );
+    }
+    text
 }
 
 fn table(status: &Status) -> String {

@@ -3,14 +3,17 @@
 use crate::addresses::AddressWatch;
 use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
+use crate::placement::PlacementArguments;
 use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
-use qanat::{Attachment, PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat::split::SplitRuntime;
+use qanat::{PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,6 +35,7 @@ Examples:
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --gateway 192.0.2.1
   sudo qanat web ./site --interface eth1 --vlan 5 --address 10.5.0.7/24
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
+  sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
@@ -40,6 +44,8 @@ pub struct Arguments {
     directory: PathBuf,
     #[command(flatten)]
     attach: AttachArguments,
+    #[command(flatten)]
+    placement: PlacementArguments,
     /// Port to listen on
     #[arg(long, default_value_t = 80)]
     port: u16,
@@ -94,7 +100,8 @@ fn parse_site(text: &str) -> Result<Site, String> {
 }
 
 impl Arguments {
-    fn config(&self, attachment: &Attachment) -> WebConfig {
+    /// `serves_six`: over IPv6 too, or perhaps.
+    fn config(&self, serves_six: bool) -> WebConfig {
         let mut config = WebConfig::new(&self.directory);
         config.sites.clone_from(&self.host);
         config.port = self.port;
@@ -103,9 +110,7 @@ impl Arguments {
             Copy::PerSend => CopyMode::PerSend,
         };
         // Ready frames must fit the longer header if IPv6 is served too.
-        if attachment.addresses().iter().any(std::net::IpAddr::is_ipv6)
-            || attachment.config().autoconfiguration.is_some()
-        {
+        if serves_six {
             config.packet_overhead = 72;
         }
         config.memory_bytes_max = self.memory << 20;
@@ -136,8 +141,13 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
         format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
     })?;
     let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
+    if arguments.placement.is_split() {
+        return run_split(&arguments, &services);
+    }
     let attachment = arguments.attach.open(services)?;
-    let mut service = WebService::new(arguments.config(&attachment)).map_err(|error| error.to_string())?;
+    let serves_six =
+        attachment.addresses().iter().any(IpAddr::is_ipv6) || attachment.config().autoconfiguration.is_some();
+    let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
     let plan = arguments.memory_plan(attachment.mtu());
     let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
     let mut config = attachment.config().clone();
@@ -151,12 +161,12 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
 
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
-    announce(&printer, &arguments, &urls, &attachment);
+    announce(&printer, &arguments, &urls, (attachment.interface(), attachment.driver()));
     let mut meter = Meter::new();
     let mut watch = AddressWatch::new(&attachment.addresses());
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
-        meter.show(&printer, &service.figures(), runtime);
+        meter.show(&printer, &service.figures(), || linked_figures(runtime));
         watch.show(&printer, runtime);
         if report.swap(false, Ordering::Acquire) {
             // By a thread of its own: standard error may block, the data path must not.
@@ -164,16 +174,46 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             std::thread::spawn(move || eprint!("{text}"));
         }
     });
-    meter.finish(&printer, &service.figures(), &runtime);
+    let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
+    let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
+    meter.finish(&printer, &service.figures(), || {
+        let mut place = linked_figures(&runtime);
+        place.push(("stack", counters.into()));
+        place
+    });
     outcome.map_err(|error| error.to_string())
 }
 
-fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], attachment: &Attachment) {
+/// The stack on a net core: the service is the same, but that its content is copied at each sending.
+fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String> {
+    let connections = arguments.connections + REFUSALS;
+    let mut placed = arguments.placement.attach(&arguments.attach, services, "web", connections, &[])?;
+    let runtime = &mut placed.runtime;
+    let mut config = arguments.config(runtime.addresses().iter().any(IpAddr::is_ipv6));
+    config.copy_mode = CopyMode::PerSend;
+    let mut service = WebService::new(config).map_err(|error| error.to_string())?;
+    runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
+    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
+    handle_signals(stop.clone(), service.handle(), Arc::default())?;
+    let printer = Printer::new(arguments.json);
+    let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
+    announce(&printer, arguments, &urls, (runtime.interface(), runtime.driver()));
+    let mut meter = Meter::new();
+    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
+    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
+        meter.show(&printer, &service.figures(), || split_figures(runtime));
+    });
+    meter.finish(&printer, &service.figures(), || split_figures(runtime));
+    placed.end();
+    outcome.map_err(|error| error.to_string())
+}
+
+fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interface, driver): (&str, &str)) {
     let directory = arguments.directory.display();
     if printer.is_json() {
         let line = serde_json::json!({
             "event": "serving", "urls": urls, "directory": directory.to_string(),
-            "interface": attachment.interface(), "driver": attachment.driver(),
+            "interface": interface, "driver": driver,
         });
         printer.lasting(line.to_string());
     } else {
@@ -213,16 +253,16 @@ impl Meter {
         Meter { before: Figures::default(), at: Instant::now(), shown: false }
     }
 
-    fn show(&mut self, printer: &Printer, figures: &Figures, runtime: &Runtime) {
+    fn show(&mut self, printer: &Printer, figures: &Figures, place: impl FnOnce() -> PlaceFigures) {
         let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
         let requests = figures.requests - self.before.requests;
         let requests_per_s = requests as f64 / elapsed_s;
         let gbit_per_s = (figures.bytes_acknowledged - self.before.bytes_acknowledged) as f64 * 8e-9 / elapsed_s;
         if printer.is_json() {
-            let line = serde_json::json!({
-                "event": "figures", "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s,
-                "web": figures, "usage": usage(runtime), "vnic": vnic(runtime),
+            let mut line = serde_json::json!({
+                "event": "figures", "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s, "web": figures,
             });
+            place().into_iter().for_each(|(name, value)| line[name] = value);
             printer.live(line.to_string());
         } else if requests > 0 || std::mem::replace(&mut self.shown, requests > 0) || self.before == Figures::default()
         {
@@ -238,13 +278,10 @@ impl Meter {
         self.at = Instant::now();
     }
 
-    fn finish(&mut self, printer: &Printer, figures: &Figures, runtime: &Runtime) {
+    fn finish(&mut self, printer: &Printer, figures: &Figures, place: impl FnOnce() -> PlaceFigures) {
         if printer.is_json() {
-            let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
-            let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
-            let line = serde_json::json!({
-                "event": "stopped", "web": figures, "usage": usage(runtime), "vnic": vnic(runtime), "stack": counters,
-            });
+            let mut line = serde_json::json!({ "event": "stopped", "web": figures });
+            place().into_iter().for_each(|(name, value)| line[name] = value);
             printer.last(line.to_string());
         } else {
             printer.last(format!(
@@ -255,6 +292,22 @@ impl Meter {
             ));
         }
     }
+}
+
+/// What a placement has to tell, by name.
+type PlaceFigures = Vec<(&'static str, serde_json::Value)>;
+
+fn linked_figures(runtime: &Runtime) -> PlaceFigures {
+    vec![("usage", usage(runtime)), ("vnic", vnic(runtime))]
+}
+
+fn split_figures(runtime: &SplitRuntime) -> PlaceFigures {
+    let figures = runtime.figures();
+    let value = serde_json::json!({
+        "events": figures.events, "commands": figures.commands, "bells": figures.bells,
+        "net_cores_lost": figures.net_cores_lost,
+    });
+    vec![("split", value)]
 }
 
 /// What the stack holds: for whoever looks for leaks.

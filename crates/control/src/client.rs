@@ -6,7 +6,7 @@ use crate::protocol::{
     mismatch, receive, send,
 };
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
-use qanat_nic::{AfXdp, MemoryPlan};
+use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::fmt;
@@ -288,11 +288,30 @@ impl VnicHandle {
     /// # Errors
     /// [`ClientError`].
     pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, ClientError> {
-        let memory_error = |error| ClientError::Fault(Fault::System(error));
         let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
+        self.open_queue_over(queue, plan, memory, &[file.as_fd()])
+    }
+
+    /// As [`open_queue`](VnicHandle::open_queue), with received frames that can be lent to another process.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(AfXdp, LendableFiles), ClientError> {
+        let (memory, files) = plan.allocate_lendable().map_err(memory_error)?;
+        let opened = self.open_queue_over(queue, plan, memory, &[files.receive.as_fd(), files.rest.as_fd()])?;
+        Ok((opened, files))
+    }
+
+    fn open_queue_over(
+        &self,
+        queue: u32,
+        plan: MemoryPlan,
+        memory: FrameMemory,
+        files: &[BorrowedFd<'_>],
+    ) -> Result<AfXdp, ClientError> {
         let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
         let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
-        let (answer, beside) = self.ask(Request::OpenQueue(wish), &[file.as_fd()])?;
+        let (answer, beside) = self.ask(Request::OpenQueue(wish), files)?;
         let mut beside = beside.into_iter();
         let (Answer::Queue(status), Some(socket)) = (answer, beside.next()) else {
             return Err(ClientError::Unexpected);
@@ -351,4 +370,8 @@ impl VnicHandle {
     pub fn set_rate(&self, direction: Direction, rate: Rate) -> Result<(), ClientError> {
         done(self.ask(Request::SetRate { vnic: None, direction, rate }, &[])?)
     }
+}
+
+fn memory_error(error: std::io::Error) -> ClientError {
+    ClientError::Fault(Fault::System(error))
 }

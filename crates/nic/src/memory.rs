@@ -22,7 +22,12 @@ pub struct Region {
     base: NonNull<u8>,
     frame_size: u32,
     frame_count: u32,
+    /// Where writable data may end at most, bytes from a frame's start: its size, or 0 if another process's frames are
+    /// mapped read-only here.
+    write_limit: u32,
     assigned: std::cell::Cell<u32>,
+    /// Where frames that can't be written are copied to when somebody wants to.
+    copies: std::cell::OnceCell<Pool>,
 }
 
 impl Region {
@@ -85,8 +90,30 @@ impl Region {
             libc::madvise(address, length, libc::MADV_HUGEPAGE);
             libc::madvise(address, length, libc::MADV_DONTDUMP);
         }
+        Region::over(address, protection, frame_count, frame_size)
+    }
+
+    /// The region in a mapping that becomes its own.
+    pub(crate) fn over(
+        address: *mut libc::c_void,
+        protection: i32,
+        frame_count: u32,
+        frame_size: u32,
+    ) -> io::Result<Rc<Region>> {
         let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
-        Ok(Rc::new(Region { base, frame_size, frame_count, assigned: std::cell::Cell::new(0) }))
+        Ok(Rc::new(Region {
+            base,
+            frame_size,
+            frame_count,
+            write_limit: if protection & libc::PROT_WRITE != 0 { frame_size } else { 0 },
+            assigned: std::cell::Cell::new(0),
+            copies: std::cell::OnceCell::new(),
+        }))
+    }
+
+    /// Frames of this region that are written to are copied into `pool`'s first. Once; later calls change nothing.
+    pub fn copy_on_write_to(&self, pool: &Pool) {
+        let _ = self.copies.set(pool.clone());
     }
 
     /// Bytes per frame.
@@ -115,6 +142,12 @@ impl Region {
         self.base
     }
 
+    /// A pool of all frames, none of which is here: they are redeemed one by one as their owner lends them.
+    pub(crate) fn absent_pool(self: &Rc<Region>) -> Pool {
+        self.assigned.set(self.frame_count);
+        Pool::over(self, self.frame_count, Vec::with_capacity(self.frame_count as usize))
+    }
+
     /// Takes the next `count` unassigned frames into a pool; `None` if fewer are left.
     pub fn pool(self: &Rc<Region>, count: u32) -> Option<Pool> {
         if count > self.unassigned_count() {
@@ -125,9 +158,7 @@ impl Region {
         // Last in, first out, and low addresses first: the frames used last are the ones still in cache.
         // SAFETY: so many were unassigned, all less than the frames there are.
         let free: Vec<NonNull<u8>> = (first..first + count).rev().map(|index| unsafe { self.buffer(index) }).collect();
-        let (base, frame_size) = (self.base, self.frame_size);
-        let inner = PoolInner { base, frame_size, count, free: UnsafeCell::new(free), region: Rc::clone(self) };
-        Some(Pool { inner: Rc::new(inner) })
+        Some(Pool::over(self, count, free))
     }
 
     /// Where frame `index` begins.
@@ -143,7 +174,7 @@ impl Region {
 }
 
 /// Length in bytes, if sizes are in range.
-fn check(frame_count: u32, frame_size: u32) -> io::Result<usize> {
+pub(crate) fn check(frame_count: u32, frame_size: u32) -> io::Result<usize> {
     if !frame_size.is_power_of_two() || !(512..=65_536).contains(&frame_size) || frame_count == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -173,6 +204,7 @@ struct PoolInner {
     /// The region's, at hand.
     base: NonNull<u8>,
     frame_size: u32,
+    write_limit: u32,
     count: u32,
     /// Where free frames begin. Capacity is `count` from the start: pushing never allocates.
     free: UnsafeCell<Vec<NonNull<u8>>>,
@@ -186,6 +218,12 @@ pub struct Pool {
 }
 
 impl Pool {
+    fn over(region: &Rc<Region>, count: u32, free: Vec<NonNull<u8>>) -> Pool {
+        let Region { base, frame_size, write_limit, .. } = **region;
+        let (free, region) = (UnsafeCell::new(free), Rc::clone(region));
+        Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, count, free, region }) }
+    }
+
     /// Takes a free frame, empty, with its data starting `headroom` bytes in; `None` when the pool is exhausted.
     /// The bytes are whatever the last owner left.
     pub fn allocate(&self, headroom: usize) -> Option<Frame> {
@@ -199,6 +237,14 @@ impl Pool {
     pub fn free_count(&self) -> u32 {
         // SAFETY: as in `allocate`.
         unsafe { (*self.inner.free.get()).len() as u32 }
+    }
+
+    /// Takes the number of a free frame away, the one freed last: of a pool whose frames are another's.
+    pub(crate) fn take_free(&self) -> Option<u32> {
+        // SAFETY: as in `allocate`.
+        let buffer = unsafe { (*self.inner.free.get()).pop() }?;
+        // A power of two.
+        Some(((buffer.addr().get() - self.inner.base.addr().get()) >> self.inner.frame_size.trailing_zeros()) as u32)
     }
 
     /// Frames that belong to this pool, free or not.
@@ -280,6 +326,7 @@ impl Frame {
     /// The data, writable.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
+        debug_assert!(self.pool.write_limit > 0, "a frame of another process's");
         // SAFETY: as in `bytes`, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr(), self.length as usize) }
     }
@@ -366,6 +413,7 @@ impl Frame {
     /// Grows the data by `count` bytes at the front and returns them; `None` if the headroom is smaller.
     #[inline]
     pub fn prepend(&mut self, count: usize) -> Option<&mut [u8]> {
+        debug_assert!(self.pool.write_limit > 0, "a frame of another process's");
         if count > self.headroom() {
             return None;
         }
@@ -397,6 +445,63 @@ impl Frame {
         let from = self.length as usize;
         self.length += count as u32;
         Some(&mut self.bytes_mut()[from..])
+    }
+
+    /// Makes the data `length` bytes long, growing or shrinking at its end, and returns it, writable: a frame that can't be
+    /// written is copied first. `None`, with nothing changed: there is no room, or no frame to copy into.
+    #[inline]
+    pub fn resize(&mut self, length: usize) -> Option<&mut [u8]> {
+        if self.headroom().saturating_add(length) > self.pool.write_limit as usize {
+            return self.resize_copy(length);
+        }
+        self.length = length as u32;
+        Some(self.bytes_mut())
+    }
+
+    /// Adds `bytes` at the end; `None`, with nothing changed, if they do not fit. A frame that can't be written is copied
+    /// first.
+    #[inline]
+    pub fn append_bytes(&mut self, bytes: &[u8]) -> Option<()> {
+        let from = self.length as usize;
+        // No overflow: a slice is at most half the address space.
+        let end = self.headroom() + from + bytes.len();
+        let target = if end > self.pool.write_limit as usize {
+            self.resize_copy(from + bytes.len())?
+        } else {
+            self.length += bytes.len() as u32;
+            self.bytes_mut()
+        };
+        target.get_mut(from..)?.copy_from_slice(bytes);
+        Some(())
+    }
+
+    /// The data, writable: a frame that can't be written is copied first. `None`: there is no frame to copy into.
+    #[inline]
+    pub fn writable(&mut self) -> Option<&mut [u8]> {
+        if self.pool.write_limit == 0 {
+            return self.resize_copy(self.len());
+        }
+        Some(self.bytes_mut())
+    }
+
+    #[cold]
+    fn resize_copy(&mut self, length: usize) -> Option<&mut [u8]> {
+        if self.pool.write_limit > 0 {
+            return None;
+        }
+        let mut copy = self.pool.region.copies.get()?.allocate(0)?;
+        if length > copy.tailroom() {
+            return None;
+        }
+        let kept = length.min(self.len());
+        copy.append(length)?.get_mut(..kept)?.copy_from_slice(self.bytes().get(..kept)?);
+        *self = copy;
+        Some(self.bytes_mut())
+    }
+
+    /// Whether it is a frame of `pool`'s region.
+    pub fn is_of(&self, pool: &Pool) -> bool {
+        std::ptr::eq(Rc::as_ptr(&self.pool.region), Rc::as_ptr(&pool.inner.region))
     }
 
     /// Drops up to `count` bytes from the front of the data.

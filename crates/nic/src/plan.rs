@@ -1,5 +1,6 @@
 //! [`MemoryPlan`]: how much frame memory a queue gets, and for what.
 
+use crate::lent::LendableFiles;
 use crate::memory::{Pool, Region};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -69,6 +70,30 @@ impl MemoryPlan {
     pub fn allocate_in_memory_file(&self) -> io::Result<(FrameMemory, OwnedFd)> {
         let (region, file) = Region::in_memory_file(self.frame_count(1)?, self.frame_size)?;
         Ok((self.cut(&region)?, file))
+    }
+
+    /// As [`allocate_in_memory_file`](MemoryPlan::allocate_in_memory_file), with the frames to receive into in a file of
+    /// their own, so that another process may map these read-only, and headers to be sent not at all.
+    ///
+    /// # Errors
+    /// As for `allocate`; `InvalidInput` if the frames to receive into do not fill pages.
+    pub fn allocate_lendable(&self) -> io::Result<(FrameMemory, LendableFiles)> {
+        self.frame_count(1)?;
+        let (region, files) =
+            Region::lendable(self.receive_frames, self.transmit_frames + self.prepared_frames, self.frame_size)?;
+        Ok((self.cut(&region)?, files))
+    }
+
+    /// Maps what [`allocate_lendable`](MemoryPlan::allocate_lendable) made in another process.
+    pub(crate) fn map_lendable(&self, receive: BorrowedFd<'_>, rest: BorrowedFd<'_>) -> io::Result<Rc<Region>> {
+        self.frame_count(1)?;
+        Region::of_lendable(
+            receive,
+            rest,
+            self.receive_frames,
+            self.transmit_frames + self.prepared_frames,
+            self.frame_size,
+        )
     }
 
     /// Maps a memory file that another process made with this plan.

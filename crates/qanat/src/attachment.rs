@@ -13,7 +13,7 @@ use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
-use qanat_nic::{AfXdp, DeviceError, MemoryPlan};
+use qanat_nic::{AfXdp, DeviceError, LendableFiles, MemoryPlan};
 use qanat_stack::{Autoconfiguration, Config, DuplicateAddressDetection};
 use std::fmt;
 use std::io;
@@ -475,6 +475,23 @@ impl Attachment {
         let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
         let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
         Ok(opener.open(plan)?)
+    }
+
+    /// As [`open_queue`](Attachment::open_queue), with received frames that can be lent to another process.
+    ///
+    /// # Errors
+    /// [`AttachError::Device`].
+    pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(AfXdp, LendableFiles), AttachError> {
+        let interface = match &self.device {
+            Device::Own(interface, _) => interface,
+            Device::Handed(vnic) => return Ok(vnic.open_lendable_queue(queue, plan)?),
+        };
+        let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
+        let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
+        let memory = plan.allocate_lendable();
+        let (memory, files) =
+            memory.map_err(|error| DeviceError::Invalid { reason: format!("memory for frames: {error}") })?;
+        Ok((opener.open_over(plan, memory)?, files))
     }
 
     /// The interface's name; of a daemon's VNIC, that of the kernel's end.

@@ -11,6 +11,7 @@ mod attachment;
 mod runtime;
 mod service;
 mod spin;
+pub mod split;
 mod wait_set;
 
 pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements};

@@ -40,6 +40,14 @@ impl StopHandle {
         self.doorbell.ring();
     }
 
+    pub(crate) fn bell(&self) -> BorrowedFd<'_> {
+        self.doorbell.as_fd()
+    }
+
+    pub(crate) fn silence(&self) {
+        self.doorbell.take();
+    }
+
     /// Whether stopping was asked for.
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Acquire)
@@ -130,7 +138,7 @@ impl Runtime {
     /// Calls `command` with a context outside of an event, then sends what it caused.
     pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let now = self.clock.now();
-        let result = command(&mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+        let result = command(&mut Context::new(&mut self.stack, self.vnic.as_mut(), now));
         self.stack.transmit(now, self.vnic.as_mut());
         result
     }
@@ -145,17 +153,17 @@ impl Runtime {
             self.stack.receive_with(now, self.vnic.as_mut(), |stack, vnic, event| {
                 handled = true;
                 let _service = breakdown::span(Phase::Service);
-                service.handle(event, &mut Context { stack, vnic, now });
+                service.handle(event, &mut Context::new(stack, vnic, now));
             })
         };
         while let Some(event) = self.stack.next_event() {
             handled = true;
             let _service = breakdown::span(Phase::Service);
-            service.handle(event, &mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+            service.handle(event, &mut Context::new(&mut self.stack, self.vnic.as_mut(), now));
         }
         if handled {
             let _service = breakdown::span(Phase::Service);
-            service.turn_ended(&mut Context { stack: &mut self.stack, vnic: self.vnic.as_mut(), now });
+            service.turn_ended(&mut Context::new(&mut self.stack, self.vnic.as_mut(), now));
         }
         {
             let _stack = breakdown::span(Phase::StackOut);
@@ -178,7 +186,7 @@ impl Runtime {
         options: RuntimeOptions,
         observe: &mut dyn FnMut(&mut S, &Runtime),
     ) -> Result<(), RuntimeError> {
-        self.waits.add(stop.doorbell.as_fd(), STOP_TOKEN).map_err(RuntimeError::Wait)?;
+        self.waits.add(stop.bell(), STOP_TOKEN).map_err(RuntimeError::Wait)?;
         let outcome = self.run_until_stopped(service, stop, options, observe);
         self.waits.remove(STOP_TOKEN);
         outcome
@@ -249,7 +257,7 @@ impl Runtime {
         self.waits.wait(self.vnic.doorbell(), timeout, |token| rang.push(token)).map_err(RuntimeError::Wait)?;
         for token in rang {
             if token == STOP_TOKEN {
-                stop.doorbell.take();
+                stop.silence();
             } else {
                 self.with_context(|context| service.doorbell(token, context));
             }

@@ -1,5 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: the commands it may issue.
 
+use crate::split::Remote;
 use crate::{
     Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Pool,
     Source, Time, TimerId, UdpSocketId,
@@ -40,18 +41,39 @@ pub trait Service {
 
 /// The commands of the native API, valid during one call of the service.
 pub struct Context<'a> {
-    pub(crate) stack: &'a mut Stack,
-    pub(crate) vnic: &'a mut dyn Vnic,
-    pub(crate) now: Time,
+    place: Place<'a>,
+    now: Time,
+}
+
+/// Where commands go. The stack's own address tells the two apart, so the linked placement pays one test a command; commands
+/// are in line, or their arguments would be moved once more.
+enum Place<'a> {
+    Linked { stack: &'a mut Stack, vnic: &'a mut dyn Vnic },
+    Split(&'a mut Remote),
+}
+
+/// Calls what does the command in either placement.
+macro_rules! either {
+    ($context:ident, $stack:ident, $vnic:pat => $linked:expr, $remote:ident => $split:expr) => {
+        match &mut $context.place {
+            Place::Linked { stack: $stack, vnic: $vnic } => $linked,
+            Place::Split($remote) => $split,
+        }
+    };
 }
 
 impl<'a> Context<'a> {
     /// A context for one call of a service, for whoever drives stack and device itself: a simulator with its own clock.
     pub fn new(stack: &'a mut Stack, vnic: &'a mut dyn Vnic, now: Time) -> Context<'a> {
-        Context { stack, vnic, now }
+        Context { place: Place::Linked { stack, vnic }, now }
+    }
+
+    pub(crate) fn of_remote(remote: &'a mut Remote, now: Time) -> Context<'a> {
+        Context { place: Place::Split(remote), now }
     }
 
     /// Time of the current poll.
+    #[inline(always)]
     pub fn now(&self) -> Time {
         self.now
     }
@@ -60,32 +82,36 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`CommandError::InUse`], [`CommandError::Full`], [`CommandError::Unreachable`] for a foreign address.
+    #[inline(always)]
     pub fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
-        self.stack.listen(local, options)
+        either!(self, stack, _ => stack.listen(local, options), remote => remote.listen(local, options))
     }
 
     /// Stops accepting; connections accepted already go on.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
-        self.stack.close_listener(listener)
+        either!(self, stack, _ => stack.close_listener(listener), remote => remote.close_listener(listener))
     }
 
     /// Resets a connection just `Accepted`.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.refuse(self.now, connection)
+        either!(self, stack, _ => stack.refuse(self.now, connection), remote => remote.abort(connection))
     }
 
     /// Starts a connection; `Connected` or `Closed` follows.
     ///
     /// # Errors
     /// [`CommandError::Full`], [`CommandError::InUse`] (no port left), [`CommandError::Unreachable`].
+    #[inline(always)]
     pub fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
-        self.stack.connect(self.now, peer, options)
+        either!(self, stack, _ => stack.connect(self.now, peer, options), remote => remote.connect(peer, options))
     }
 
     /// Sends lent bytes after those given before. They are not copied into a socket buffer: the stack keeps the handle
@@ -93,14 +119,16 @@ impl<'a> Context<'a> {
     ///
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
+    #[inline(always)]
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        self.stack.send(self.now, connection, bytes)
+        either!(self, stack, _ => stack.send(self.now, connection, bytes), remote => remote.send(connection, bytes))
     }
 
     /// Sends `length` bytes of a prepared object from `offset` on.
     ///
     /// # Errors
     /// As [`send`](Context::send).
+    #[inline(always)]
     pub fn send_prepared(
         &mut self,
         connection: ConnectionId,
@@ -109,121 +137,134 @@ impl<'a> Context<'a> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        self.stack.send_prepared(self.now, connection, source, stamp, offset, length)
+        either!(self, stack, _ => stack.send_prepared(self.now, connection, source, stamp, offset, length), remote => remote.send_prepared(connection, source, stamp, offset, length))
     }
 
     /// Gives received bytes back: the receive window opens by as much.
+    #[inline(always)]
     pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        self.stack.consume(self.now, connection, chunk);
+        either!(self, stack, _ => stack.consume(self.now, connection, chunk), remote => remote.consume(connection, chunk))
     }
 
     /// Sends FIN after everything given to `send`; receiving goes on.
     ///
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::NotSending`].
+    #[inline(always)]
     pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.shutdown(self.now, connection)
+        either!(self, stack, _ => stack.shutdown(self.now, connection), remote => remote.shutdown(connection))
     }
 
     /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.close(self.now, connection)
+        either!(self, stack, _ => stack.close(self.now, connection), remote => remote.close(connection))
     }
 
     /// Sends RST. `Closed` follows.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        self.stack.abort(self.now, connection)
+        either!(self, stack, _ => stack.abort(self.now, connection), remote => remote.abort(connection))
     }
 
     /// Nagle's algorithm off (`true`) or on, for this connection.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn set_no_delay(&mut self, connection: ConnectionId, no_delay: bool) -> Result<(), CommandError> {
-        self.stack.set_no_delay(self.now, connection, no_delay)
+        either!(self, stack, _ => stack.set_no_delay(self.now, connection, no_delay), remote => remote.set_no_delay(connection, no_delay))
     }
 
     /// Cork: holds back what does not fill a segment, until uncorked or closed.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn set_cork(&mut self, connection: ConnectionId, cork: bool) -> Result<(), CommandError> {
-        self.stack.set_cork(self.now, connection, cork)
+        either!(self, stack, _ => stack.set_cork(self.now, connection, cork), remote => remote.set_cork(connection, cork))
     }
 
     /// Keepalive on with these times, or off, for this connection.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn set_keepalive(
         &mut self,
         connection: ConnectionId,
         keepalive: Option<Keepalive>,
     ) -> Result<(), CommandError> {
-        self.stack.set_keepalive(self.now, connection, keepalive)
+        either!(self, stack, _ => stack.set_keepalive(self.now, connection, keepalive), remote => remote.set_keepalive(connection, keepalive))
     }
 
     /// Longest time sent data may stay unacknowledged before the connection ends; `None`: the retransmission limit alone.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn set_user_timeout(
         &mut self,
         connection: ConnectionId,
         timeout: Option<Duration>,
     ) -> Result<(), CommandError> {
-        self.stack.set_user_timeout(self.now, connection, timeout)
+        either!(self, stack, _ => stack.set_user_timeout(self.now, connection, timeout), remote => remote.set_user_timeout(connection, timeout))
     }
 
     /// Tells the peer how long this side waits for acknowledgements (RFC 5482's option), so that it may wait as long.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn advertise_user_timeout(&mut self, connection: ConnectionId, timeout: Duration) -> Result<(), CommandError> {
-        self.stack.advertise_user_timeout(self.now, connection, timeout)
+        either!(self, stack, _ => stack.advertise_user_timeout(self.now, connection, timeout), remote => remote.advertise_user_timeout(connection, timeout))
     }
 
     /// Sends at most so many payload bytes per second; `None`: no limit.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn set_pacing_rate(
         &mut self,
         connection: ConnectionId,
         bytes_per_second: Option<u64>,
     ) -> Result<(), CommandError> {
-        self.stack.set_pacing_rate(self.now, connection, bytes_per_second)
+        either!(self, stack, _ => stack.set_pacing_rate(self.now, connection, bytes_per_second), remote => remote.set_pacing_rate(connection, bytes_per_second))
     }
 
     /// Opens a UDP socket.
     ///
     /// # Errors
     /// As [`listen`](Context::listen).
+    #[inline(always)]
     pub fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        self.stack.bind_udp(local)
+        either!(self, stack, _ => stack.bind_udp(local), remote => remote.bind_udp(local))
     }
 
     /// Closes a UDP socket.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
+    #[inline(always)]
     pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        self.stack.close_udp(socket)
+        either!(self, stack, _ => stack.close_udp(socket), remote => remote.close_udp(socket))
     }
 
     /// Sends a datagram. It is lost, and counted, if the device has no room (as any datagram may be).
     ///
     /// # Errors
     /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
+    #[inline(always)]
     pub fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
         let _stack = span(Phase::StackOut);
-        self.stack.send_to(self.now, self.vnic, socket, peer, payload)
+        either!(self, stack, vnic => stack.send_to(self.now, &mut **vnic, socket, peer, payload), remote => remote.send_to(socket, peer, payload))
     }
 
     /// Sends a datagram's payload on, or back, in the frame it came in, without a copy. Lost as by
@@ -234,29 +275,39 @@ impl<'a> Context<'a> {
     #[inline(always)]
     pub fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
         let _stack = span(Phase::StackOut);
-        self.stack.send_chunk_to(self.now, self.vnic, socket, peer, chunk)
+        either!(self, stack, vnic => stack.send_chunk_to(self.now, &mut **vnic, socket, peer, chunk), remote => remote.send_chunk_to(socket, peer, chunk))
     }
 
     /// Asks for a `Timer` event with `token` after `after`.
     ///
     /// # Errors
     /// [`CommandError::Full`].
+    #[inline(always)]
     pub fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        self.stack.set_timer(self.now, after, token)
+        either!(self, stack, _ => stack.set_timer(self.now, after, token), remote => remote.set_timer(self.now, after, token))
     }
 
     /// Forgets a timer; whether it was still pending.
+    #[inline(always)]
     pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        self.stack.cancel_timer(timer)
+        either!(self, stack, _ => stack.cancel_timer(timer), remote => remote.cancel_timer(timer))
     }
 
     /// Frames set aside for prepared content.
+    #[inline(always)]
     pub fn prepared_pool(&self) -> &Pool {
-        self.vnic.prepared_pool()
+        match &self.place {
+            Place::Linked { vnic, .. } => vnic.prepared_pool(),
+            Place::Split(remote) => remote.prepared_pool(),
+        }
     }
 
     /// What the device does and bears.
+    #[inline(always)]
     pub fn capabilities(&self) -> qanat_nic::Capabilities {
-        self.vnic.capabilities()
+        match &self.place {
+            Place::Linked { vnic, .. } => vnic.capabilities(),
+            Place::Split(remote) => remote.capabilities(),
+        }
     }
 }

@@ -122,14 +122,8 @@ impl Chunk {
     /// answer in the frame its question came in. `None`: the frame is too small, and nothing has changed.
     #[inline]
     pub fn resize(&mut self, length: usize) -> Option<&mut [u8]> {
-        match length.checked_sub(self.frame.len()) {
-            Some(more) => {
-                self.frame.append(more)?;
-            }
-            None => self.frame.truncate(length),
-        }
         self.sum = 0;
-        Some(self.frame.bytes_mut())
+        self.frame.resize(length)
     }
 
     /// Adds `bytes` at the end; `sum` is theirs (as they lie in memory: [`native_to_big`](qanat_wire::checksum::native_to_big)
@@ -138,7 +132,7 @@ impl Chunk {
     #[inline]
     pub fn append_summed(&mut self, bytes: &[u8], sum: u16) -> Option<()> {
         let is_odd = self.frame.len() & 1 == 1;
-        self.frame.append(bytes.len())?.copy_from_slice(bytes);
+        self.frame.append_bytes(bytes)?;
         if self.sum != 0 {
             // RFC 1071 section 2 (B): at an odd place each word's bytes have changed sides.
             let sum = if is_odd { sum.swap_bytes() } else { sum };
@@ -153,7 +147,7 @@ impl Chunk {
     /// are fewer.
     #[inline]
     pub fn update_front(&mut self, update: impl FnOnce([u8; 8]) -> [u8; 8]) -> Option<()> {
-        let front = self.frame.bytes_mut().first_chunk_mut::<8>()?;
+        let front = self.frame.writable()?.first_chunk_mut::<8>()?;
         let old = u64::from_ne_bytes(*front);
         *front = update(*front);
         if self.sum != 0 {
@@ -166,6 +160,17 @@ impl Chunk {
     #[inline]
     pub fn room(&self) -> usize {
         self.frame.tailroom()
+    }
+
+    /// The frame they are in.
+    pub fn frame(&self) -> &Frame {
+        &self.frame
+    }
+
+    /// The frame, its data the received bytes. Of a net core's frames, lent to a service's process, there is no more than
+    /// reading: who writes to one faults.
+    pub fn into_frame(self) -> Frame {
+        self.frame
     }
 
     /// Replaces the bytes from `offset` on by `bytes`, as far as they fit (overlapping segments: first data wins).

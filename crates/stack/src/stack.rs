@@ -113,6 +113,12 @@ impl Stack {
         self.events.pop_front()
     }
 
+    /// Events not yet taken.
+    #[inline]
+    pub fn event_count(&self) -> usize {
+        self.events.len()
+    }
+
     /// Handles timers that are due and sends everything that may be sent, then rings the device's doorbell once. To be
     /// called after each batch of events, and at [`next_deadline`](Stack::next_deadline).
     pub fn transmit(&mut self, now: Time, vnic: &mut dyn Vnic) {

@@ -173,9 +173,11 @@ impl Daemon {
     }
 
     fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
-        let [file] = beside else {
-            return Err("a queue is opened with its memory file, and nothing else, beside the request".to_owned());
-        };
+        if !(1..=2).contains(&beside.len()) {
+            let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
+                        and nothing else, beside the request";
+            return Err(text.to_owned());
+        }
         self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         let mut site = Site {
@@ -187,7 +189,7 @@ impl Daemon {
             state: &self.state,
             uplink: self.uplink.as_ref(),
         };
-        let handed = vnic.open_queue(&mut site, wish, file)?;
+        let handed = vnic.open_queue(&mut site, wish, beside)?;
         let status = QueueStatus {
             fill: handed.rings.fill,
             receive: handed.rings.receive,

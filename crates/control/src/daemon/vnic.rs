@@ -12,7 +12,7 @@ use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
 use crate::protocol::{DirectionStatus, Provider, QueueWish, Steered, VnicStatus, VnicWish};
 use qanat_nic::MemoryPlan;
-use qanat_nic::af_xdp::{HandedQueue, Outlet, hand_over_through};
+use qanat_nic::af_xdp::{HandedQueue, MemoryFiles, Outlet, hand_over_through};
 use qanat_nic::link::{self, Feature, Link, Namespace};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::collections::BTreeMap;
@@ -320,7 +320,7 @@ impl Vnic {
         &mut self,
         site: &mut Site<'_>,
         wish: QueueWish,
-        file: &OwnedFd,
+        files: &[OwnedFd],
     ) -> Result<HandedQueue, String> {
         if wish.queue >= self.wish.queues {
             return Err(format!(
@@ -343,18 +343,30 @@ impl Vnic {
                 left >> 20
             ));
         }
-        check_memory_file(file, length)?;
+        let files = match files {
+            [receive, rest] => {
+                let received = u64::from(receive_frames) * u64::from(frame_size);
+                check_memory_file(receive, received)?;
+                check_memory_file(rest, length.saturating_sub(received))?;
+                MemoryFiles::Lendable(receive.as_fd(), rest.as_fd())
+            }
+            [file, ..] => {
+                check_memory_file(file, length)?;
+                MemoryFiles::One(file.as_fd())
+            }
+            [] => return Err("frame memory comes beside the request".to_owned()),
+        };
         let handed = if self.is_nics() {
             let here = Namespace::current().map_err(|error| say("look at the own namespace", error))?;
             let outlet = Outlet { index: self.end.index, transmit_checksum: true };
-            hand_over_through(&self.end, &here, self.nic_queue(queue), file.as_fd(), plan, None, outlet)
+            hand_over_through(&self.end, &here, self.nic_queue(queue), files, plan, None, outlet)
         } else {
             let injector = site.spares.take();
             let device = self.queue_device(site.tables, site.ends, queue)?;
             // Frames of a further queue, or to the wire, are redirected: nobody would finish their checksums.
             let transmit_checksum = queue == 0 && self.row.flags & FLAG_UPLINK == 0;
             let outlet = Outlet { index: self.end.index, transmit_checksum };
-            hand_over_through(&device, site.ends, 0, file.as_fd(), plan, injector, outlet)
+            hand_over_through(&device, site.ends, 0, files, plan, injector, outlet)
         };
         let handed = handed.map_err(|error| error.to_string())?;
         let charge = site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;

@@ -64,11 +64,20 @@ pub fn hand_over(
         link,
         namespace,
         queue,
-        file,
+        MemoryFiles::One(file),
         plan,
         injector,
         Outlet { index: link.index, transmit_checksum: true },
     )
+}
+
+/// What a plan's memory is in.
+#[derive(Clone, Copy, Debug)]
+pub enum MemoryFiles<'a> {
+    /// All of it.
+    One(BorrowedFd<'a>),
+    /// The frames to receive into, which may be lent to a third process, and the others.
+    Lendable(BorrowedFd<'a>, BorrowedFd<'a>),
 }
 
 /// Where what a handed queue sends goes.
@@ -89,13 +98,17 @@ pub fn hand_over_through(
     link: &Link,
     namespace: &Namespace,
     queue: u32,
-    file: BorrowedFd<'_>,
+    files: MemoryFiles<'_>,
     plan: MemoryPlan,
     injector: Option<PreparedInjector>,
     outlet: Outlet,
 ) -> Result<HandedQueue, DeviceError> {
     // Mapped here only until it is registered: the kernel keeps the pages themselves.
-    let region = plan.map_memory_file(file).map_err(memory_error)?;
+    let region = match files {
+        MemoryFiles::One(file) => plan.map_memory_file(file),
+        MemoryFiles::Lendable(receive, rest) => plan.map_lendable(receive, rest),
+    }
+    .map_err(memory_error)?;
     let scatter = needs_scatter(link.mtu, plan);
     let rings = shrink(RingSizes::default(), plan);
     let config = SocketConfig {

@@ -12,14 +12,14 @@ mod queue;
 mod ring;
 mod socket;
 
-pub use handed::{HandedCard, HandedQueue, Outlet, hand_over, hand_over_through};
+pub use handed::{HandedCard, HandedQueue, MemoryFiles, Outlet, hand_over, hand_over_through};
 pub use inject::{HandedInjector, PreparedInjector};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
 
 use crate::error::DeviceError;
 use crate::link::{self, Link, Namespace};
-use crate::plan::MemoryPlan;
+use crate::plan::{FrameMemory, MemoryPlan};
 use aya::maps::{MapData, RingBuf};
 use program::Program;
 use std::net::IpAddr;
@@ -226,6 +226,14 @@ impl QueueOpener {
     /// frames and the driver can't; else what the system says.
     pub fn open(self, plan: MemoryPlan) -> Result<AfXdp, DeviceError> {
         AfXdp::open(self, plan)
+    }
+
+    /// As [`open`](QueueOpener::open), over memory made by `plan`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_over(self, plan: MemoryPlan, memory: FrameMemory) -> Result<AfXdp, DeviceError> {
+        AfXdp::open_over(self, plan, memory)
     }
 
     /// The ring of copies, if this queue is to read it and no other does.

@@ -86,6 +86,11 @@ impl AfXdp {
         AfXdp::open_in(opener, plan, memory, None)
     }
 
+    /// As [`open`](AfXdp::open), over memory that the caller made by the plan.
+    pub(super) fn open_over(opener: QueueOpener, plan: MemoryPlan, memory: FrameMemory) -> Result<AfXdp, DeviceError> {
+        AfXdp::open_in(opener, plan, memory, None)
+    }
+
     /// Opens a queue over given memory; `sharing`: a queue that has registered the same region already.
     fn open_in(
         opener: QueueOpener,

@@ -85,6 +85,15 @@ impl MemifOpener {
     /// # Errors
     /// What mapping says; [`MemifError::Invalid`] for an MTU that a frame can't hold.
     pub fn open(self) -> Result<Memif, MemifError> {
+        self.open_over(None)
+    }
+
+    /// As [`open`](MemifOpener::open), over memory that the caller made by the configured plan: a master's alone, for a
+    /// slave's frames are its peer's to write.
+    ///
+    /// # Errors
+    /// As there; [`MemifError::Invalid`] for a slave.
+    pub fn open_over(self, given: Option<FrameMemory>) -> Result<Memif, MemifError> {
         let MemifOpener { parts, link, capabilities, interrupts } = self;
         let failed = |error| MemifError::system("map frame memory", error);
         let plan = parts.plan;
@@ -94,7 +103,14 @@ impl MemifOpener {
             return Err(MemifError::Invalid { reason });
         }
         let (memory, end) = match parts.side {
-            Side::Master { regions } => (plan.allocate().map_err(failed)?, End::Master { regions }),
+            Side::Master { regions } => {
+                let memory = given.map_or_else(|| plan.allocate(), Ok).map_err(failed)?;
+                (memory, End::Master { regions })
+            }
+            Side::Slave { .. } if given.is_some() => {
+                let reason = "frames of a memif slave are its master's too: be the master".to_owned();
+                return Err(MemifError::Invalid { reason });
+            }
             Side::Slave { file, region } => {
                 let mapped = plan.map_memory_file(file.as_fd()).map_err(failed)?;
                 let lent = vec![0; usize::from(parts.receive.size())].into_boxed_slice();

@@ -1,0 +1,129 @@
+//! Memory files: made by the net core with their size sealed, so that nobody can pull mapped memory away; mapped by either
+//! side with the access it is to have.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+/// How a mapping may be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// Nothing here writes.
+    Read,
+    /// Both sides write.
+    ReadWrite,
+}
+
+/// A mapped memory file.
+pub struct SharedMemory {
+    base: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the mapping belongs to no thread; what is in it is reached by atomics, or as bytes of which nothing is assumed.
+unsafe impl Send for SharedMemory {}
+// SAFETY: as above.
+unsafe impl Sync for SharedMemory {}
+
+impl SharedMemory {
+    /// A new memory file of `length` zero bytes, allocated and of sealed size.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn create(length: usize) -> io::Result<OwnedFd> {
+        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | libc::MFD_NOEXEC_SEAL;
+        // SAFETY: a NUL-terminated name.
+        let fd = unsafe { libc::memfd_create(c"qanat-split".as_ptr(), flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a new descriptor that nobody else owns.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        file.set_len(length as u64)?;
+        // Allocated now: a page that could not be had later would be a signal in whoever touches it.
+        // SAFETY: takes no pointers.
+        if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let file = OwnedFd::from(file);
+        seal(file.as_fd(), libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)?;
+        Ok(file)
+    }
+
+    /// Maps the first `length` bytes of a memory file.
+    ///
+    /// # Errors
+    /// `InvalidData` if it is shorter, or can be made so; else what the kernel says.
+    pub fn map(file: BorrowedFd<'_>, length: usize, access: Access) -> io::Result<SharedMemory> {
+        check_sealed(file, length)?;
+        let protection = match access {
+            Access::Read => libc::PROT_READ,
+            Access::ReadWrite => libc::PROT_READ | libc::PROT_WRITE,
+        };
+        // SAFETY: a new mapping at an address of the kernel's choice; the file cannot shrink under it.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the mapping just made; advice only.
+        unsafe { libc::madvise(address, length, libc::MADV_DONTDUMP) };
+        let base = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
+        Ok(SharedMemory { base, length })
+    }
+
+    /// Its length in bytes.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+}
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this length; what refers into it holds this object.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.length) };
+    }
+}
+
+/// The bytes as they are when they are read. The other process may be writing them: **what is read is not to be believed
+/// and not to be read twice for one decision**. The stack only copies payload from here into frames of its own and sums what
+/// it copies; bytes that change meanwhile make a wrong checksum for their own sender's peer, and nothing else. (Rust gives no
+/// meaning to bytes that change behind a shared slice. Nothing branches on their values, so there is nothing a compiler could
+/// derive from reading them twice; as with memory a device writes.)
+impl AsRef<[u8]> for SharedMemory {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: the mapping is readable in its whole length as long as `self` lives; see above for who else writes.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length) }
+    }
+}
+
+/// A handle that keeps the mapping.
+pub(crate) type Shared = Arc<SharedMemory>;
+
+fn seal(file: BorrowedFd<'_>, seals: i32) -> io::Result<()> {
+    // SAFETY: takes no pointers.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn check_sealed(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
+    let refused = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidData, text.to_owned()));
+    // SAFETY: takes no pointers; the descriptor is live.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    if seals < 0 || seals & libc::F_SEAL_SHRINK == 0 {
+        return refused("shared memory that is no memory file sealed against shrinking");
+    }
+    let size = File::from(file.try_clone_to_owned()?).metadata()?.len();
+    if length == 0 || size < length as u64 {
+        return refused("shared memory shorter than said");
+    }
+    Ok(())
+}

@@ -1,0 +1,267 @@
+//! `qanat net`: a net core, the process that runs other processes' network stacks.
+
+use crate::attach::{AttachArguments, Prefixed};
+use clap::{Args, ValueEnum};
+use qanat::Attachment;
+use qanat::nic::MemoryPlan;
+use qanat::nic::af_xdp::PortRange;
+use qanat::split::{Card, NetCore, NetCoreOptions, confine};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
+use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use std::fs::Permissions;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Start of the names of sockets that `qanat status` finds.
+pub const SOCKET_NAME: &str = "qanat-net";
+/// A net core that dies sooner than this after its start is not started again at once.
+const SHORT_LIFE: Duration = Duration::from_millis(500);
+
+/// Run a net core: other programs' network stacks, in a process they can't harm
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat net                                     a net core with a virtual card at 10.77.0.2
+  qanat web ./site --net /run/qanat-net.sock         a service on it, without privileges
+  sudo qanat net --card 10.77.0.3/24 --user 1000     two cards, for two services
+  qanat status                                       net cores, their services, credits, queues, drops
+Each card serves one service at a time. A net core that dies is started again at once; its services attach to it again.
+Once its cards are open it runs as nobody, confined by landlock and seccomp.")]
+pub struct Arguments {
+    /// Listen here for services (default: /run/qanat-net.sock, or qanat-net.sock in the user's run-time directory)
+    #[arg(long, value_name = "SOCKET")]
+    socket: Option<PathBuf>,
+    /// A further card, for a further service; may be repeated
+    #[arg(long, value_name = "ADDRESS/LENGTH")]
+    card: Vec<Prefixed>,
+    /// Serve this user's programs, by number, besides one's own; may be repeated
+    #[arg(long, value_name = "UID")]
+    user: Vec<u32>,
+    /// Frames to receive into, for each card: what its service and its stack may hold
+    #[arg(long, value_name = "COUNT", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(256..=262_144))]
+    frames: u32,
+    /// What to take of an address shared with the kernel
+    #[arg(long, value_name = "PROTOCOL:FIRST-LAST", hide = true)]
+    service: Vec<PortArgument>,
+    /// What standard input is
+    #[arg(long, value_enum, hide = true)]
+    inherit: Option<Inherit>,
+    /// Not confined: to debug, and to compare with
+    #[arg(long, hide = true)]
+    unconfined: bool,
+    #[command(flatten)]
+    attach: AttachArguments,
+}
+
+/// What a net core's process gets from who starts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Inherit {
+    /// A socket to the one service it is for
+    Service,
+    /// The listening socket
+    Listener,
+}
+
+/// A range of ports, `6:80-80`.
+#[derive(Clone, Copy, Debug)]
+struct PortArgument(PortRange);
+
+impl FromStr for PortArgument {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<PortArgument, String> {
+        let parse = || {
+            let (protocol, ports) = text.split_once(':')?;
+            let (first, last) = ports.split_once('-')?;
+            let (protocol, first, last) = (protocol.parse().ok()?, first.parse().ok()?, last.parse().ok()?);
+            Some(PortArgument(PortRange { protocol, first, last }))
+        };
+        parse().ok_or_else(|| "write it as PROTOCOL:FIRST-LAST".to_owned())
+    }
+}
+
+/// Where net cores listen unless told otherwise.
+pub fn default_socket() -> PathBuf {
+    let run = std::env::var_os("XDG_RUNTIME_DIR").filter(|_| !rustix::process::geteuid().is_root());
+    run.map_or_else(|| PathBuf::from("/run"), PathBuf::from).join(format!("{SOCKET_NAME}.sock"))
+}
+
+/// Runs it.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    match arguments.inherit {
+        Some(inherit) => work(arguments, inherit),
+        None => supervise(arguments),
+    }
+}
+
+/// Readable when told to stop.
+fn stop_signals() -> Result<UnixStream, String> {
+    let failed = |error: std::io::Error| format!("handling signals: {error}");
+    let (read, write) = UnixStream::pair().map_err(failed)?;
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::low_level::pipe::register(signal, write.try_clone().map_err(failed)?).map_err(failed)?;
+    }
+    Ok(read)
+}
+
+/// The parent: holds the listening socket, and starts the net core again when it dies. Services that come meanwhile wait.
+fn supervise(arguments: &Arguments) -> Result<(), String> {
+    let path = arguments.socket.clone().unwrap_or_else(default_socket);
+    let listener = listen_at(&path)?;
+    let stop = stop_signals()?;
+    let passed: Vec<String> = std::env::args().skip(2).collect();
+    let outcome = loop {
+        let started = Instant::now();
+        let mut child = match start(&listener, &passed) {
+            Ok(child) => child,
+            Err(error) => break Err(format!("starting the net core: {error}")),
+        };
+        match watch(&mut child, &stop) {
+            Ended::Told => break Ok(()),
+            Ended::Failed(code) => break Err(format!("the net core ended with {code}")),
+            Ended::Died(how) => {
+                eprintln!("qanat: the net core died ({how}): started again");
+                std::thread::sleep(SHORT_LIFE.saturating_sub(started.elapsed()).min(SHORT_LIFE));
+            }
+        }
+    };
+    let _ = std::fs::remove_file(&path);
+    outcome
+}
+
+fn start(listener: &OwnedFd, passed: &[String]) -> std::io::Result<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.arg("net").args(["--inherit", "listener"]).args(passed);
+    command.stdin(Stdio::from(listener.try_clone()?)).spawn()
+}
+
+/// How a net core ended.
+enum Ended {
+    /// It was told to.
+    Told,
+    /// It could not start.
+    Failed(String),
+    /// By a signal.
+    Died(String),
+}
+
+fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let pid = rustix::process::Pid::from_child(child);
+    let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
+    loop {
+        let mut fds = vec![PollFd::new(stop, PollFlags::IN)];
+        fds.extend(pidfd.as_ref().ok().map(|fd| PollFd::new(fd, PollFlags::IN)));
+        let _ = poll(&mut fds, Some(&Timespec { tv_sec: 1, tv_nsec: 0 }));
+        if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
+            let _ = kill_process(pid, Signal::TERM);
+            let _ = child.wait();
+            return Ended::Told;
+        }
+        match child.try_wait() {
+            Ok(None) => {}
+            Ok(Some(status)) if status.success() => return Ended::Told,
+            Ok(Some(status)) if status.code().is_some() => return Ended::Failed(status.to_string()),
+            Ok(Some(status)) => return Ended::Died(status.to_string()),
+            Err(error) => return Ended::Failed(error.to_string()),
+        }
+    }
+}
+
+fn listen_at(path: &Path) -> Result<OwnedFd, String> {
+    let say = |error: rustix::io::Errno| format!("socket {}: {error}; name another with --socket", path.display());
+    let new =
+        || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
+    let address = SocketAddrUnix::new(path).map_err(say)?;
+    let mut socket = new().map_err(say)?;
+    let mut bound = bind(&socket, &address);
+    if bound == Err(rustix::io::Errno::ADDRINUSE) && qanat::split::ask_status(path).is_err() {
+        // Left behind: nobody answers there.
+        let _ = std::fs::remove_file(path);
+        socket = new().map_err(say)?;
+        bound = bind(&socket, &address);
+    }
+    bound.map_err(say)?;
+    // Who may come is decided by who they are, when they do.
+    std::fs::set_permissions(path, Permissions::from_mode(0o666))
+        .map_err(|error| format!("socket {}: {error}", path.display()))?;
+    listen(&socket, 16).map_err(say)?;
+    Ok(socket)
+}
+
+/// The child: opens its cards, gives up its rights, serves.
+fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
+    let inherited =
+        std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
+    let stop = stop_signals()?;
+    let mut attachments = Vec::new();
+    let mut cards = Vec::new();
+    let own = std::iter::once(None).chain(arguments.card.iter().copied().map(Some));
+    for address in own {
+        let (attachment, card) = open_card(arguments, address)?;
+        attachments.push(attachment);
+        cards.push(card);
+    }
+    let mut users = arguments.user.clone();
+    users.push(rustix::process::geteuid().as_raw());
+    // Who became root to start it means to use it.
+    users.extend(std::env::var("SUDO_UID").ok().and_then(|user| user.parse::<u32>().ok()));
+    let status = (inherit == Inherit::Service).then(status_socket).flatten();
+    if inherit == Inherit::Listener {
+        announce(&attachments);
+    }
+    if !arguments.unconfined {
+        confine()?;
+    }
+    if inherit == Inherit::Listener {
+        // After the change of user, which clears it.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
+    let options = NetCoreOptions { spin: arguments.attach.spin.into(), users, confined: !arguments.unconfined };
+    let mut core = match (inherit, cards.pop()) {
+        (Inherit::Service, Some(card)) => NetCore::private(card, inherited, status, options),
+        (_, last) => {
+            cards.extend(last);
+            NetCore::listening(cards, inherited, options)
+        }
+    };
+    core.run(stop.as_fd()).map_err(|error| format!("waiting: {error}"))
+}
+
+fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attachment, Card), String> {
+    let mut attach = arguments.attach.clone();
+    if let Some(address) = address {
+        attach.address = address;
+    }
+    let services = arguments.service.iter().map(|service| service.0).collect();
+    let attachment = attach.open(services)?;
+    let frame_size = if attachment.mtu() > 1_700 { 4_096 } else { 2_048 };
+    let receive_frames = arguments.frames.next_multiple_of(2);
+    let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
+    let (vnic, files) = attachment.open_lendable_queue(0, plan).map_err(|error| error.to_string())?;
+    let config = attachment.config().clone();
+    let card = Card::new(Box::new(vnic), &files, plan, config, attachment.interface(), attachment.driver());
+    Ok((attachment, card.map_err(|error| format!("sealing received frames: {error}"))?))
+}
+
+fn announce(attachments: &[Attachment]) {
+    let addresses: Vec<String> =
+        attachments.iter().flat_map(Attachment::addresses).map(|address| address.to_string()).collect();
+    println!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
+}
+
+/// Where a service's own net core tells how it is: a name without a file, gone with it.
+fn status_socket() -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    let name = format!("{SOCKET_NAME}-{}", std::process::id());
+    bind(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
+    listen(&socket, 4).ok()?;
+    Some(socket)
+}

@@ -1,0 +1,173 @@
+//! Where a service's stack runs: in its process, or on a net core.
+
+use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
+use clap::{Args, ValueEnum};
+use qanat::nic::af_xdp::PortRange;
+use qanat::split::{Connector, SplitOptions, SplitRuntime};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::cell::RefCell;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// How long a net core may take to go once its service is gone.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// A placement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Placement {
+    /// In this process
+    #[default]
+    Linked,
+    /// In a process of its own, a net core, which this one can't harm
+    Split,
+}
+
+/// Where the stack runs.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Network")]
+pub struct PlacementArguments {
+    /// Where the network stack runs
+    #[arg(long, value_enum, default_value_t)]
+    pub placement: Placement,
+    /// The net core's socket (`qanat net`), for the split placement; without it one is started for this service alone
+    #[arg(long, value_name = "SOCKET")]
+    pub net: Option<PathBuf>,
+}
+
+/// A net core of this service's own. Dropped, it waits for it to go.
+#[derive(Clone, Default)]
+pub struct OwnNetCore {
+    child: Rc<RefCell<Option<Child>>>,
+}
+
+impl OwnNetCore {
+    /// Starts one, in place of a dead one; a socket to it.
+    fn start(&self, arguments: &[String]) -> io::Result<OwnedFd> {
+        self.wait();
+        let flags = SocketFlags::CLOEXEC;
+        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg("net").args(arguments).stdin(Stdio::from(its)).stdout(Stdio::null());
+        // A terminal's Ctrl-C is for the service, which finishes what is under way by the net core.
+        command.process_group(0);
+        *self.child.borrow_mut() = Some(command.spawn()?);
+        Ok(ours)
+    }
+
+    /// Its process has ended, or is made to.
+    fn wait(&self) {
+        let Some(mut child) = self.child.borrow_mut().take() else { return };
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline {
+            if !matches!(child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+/// A runtime on a net core. The runtime is dropped first, which the net core takes for its end.
+pub struct Placed {
+    pub runtime: SplitRuntime,
+    own: OwnNetCore,
+}
+
+impl Placed {
+    /// The service has ended.
+    pub fn end(self) {
+        drop(self.runtime);
+        self.own.wait();
+    }
+}
+
+impl PlacementArguments {
+    /// On a net core.
+    pub fn is_split(&self) -> bool {
+        self.placement == Placement::Split || self.net.is_some()
+    }
+
+    /// Attaches to the net core named, or to one of this service's own, made as `attach` says, with `more` arguments.
+    pub fn attach(
+        &self,
+        attach: &AttachArguments,
+        services: &[PortRange],
+        name: &str,
+        connections_max: usize,
+        more: &[String],
+    ) -> Result<Placed, String> {
+        let own = OwnNetCore::default();
+        let connector: Connector = match &self.net {
+            Some(path) => SplitRuntime::at(path.clone()),
+            None => {
+                let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
+                arguments.extend(forwarded(attach)?);
+                arguments.extend(services.iter().map(|range| service_argument(*range)));
+                arguments.extend_from_slice(more);
+                let own = own.clone();
+                Box::new(move || own.start(&arguments))
+            }
+        };
+        // A net core's first card is as good as another; its own has the addresses that were asked for.
+        let address = self.net.as_ref().and(attach.address_given());
+        let options = SplitOptions { name: name.to_owned(), address, connections_max };
+        let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
+            // It has said why, on standard error.
+            None => format!("the net core did not start ({error})"),
+            Some(_) => error.to_string(),
+        })?;
+        Ok(Placed { runtime, own })
+    }
+}
+
+fn service_argument(range: PortRange) -> String {
+    format!("--service={}:{}-{}", range.protocol, range.first, range.last)
+}
+
+/// The arguments by which another process attaches as this one would.
+fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
+    let name = |value: &dyn ValueName| value.name();
+    let mut arguments = vec![format!("--address={}/{}", attach.address.address, attach.address.length)];
+    arguments.extend(attach.also.iter().map(|also| format!("--also={}/{}", also.address, also.length)));
+    let mut option = |name: &str, value: Option<String>| {
+        arguments.extend(value.map(|value| format!("--{name}={value}")));
+    };
+    option("interface", attach.interface.clone());
+    option("gateway", attach.gateway.map(|gateway| gateway.to_string()));
+    option("netns", attach.netns.clone());
+    option("mtu", attach.vnic.is_none().then(|| attach.mtu.to_string()));
+    option("mss", attach.mss.map(|mss| mss.to_string()));
+    option("vlan", attach.vlan.map(|vlan| vlan.to_string()));
+    option("ipv6", (attach.ipv6 != Ipv6::Given).then(|| name(&attach.ipv6)));
+    option("dad", attach.dad.map(|trial| name(&trial)));
+    option("vnic", attach.vnic.map(|vnic| vnic.to_string()));
+    option("queue", attach.queue.map(|queue| queue.to_string()));
+    option("spin", Some(name(&attach.spin)));
+    for (flag, given) in [("--force-copy", attach.force_copy), ("--direct", attach.direct)] {
+        arguments.extend(given.then(|| flag.to_owned()));
+    }
+    Ok(arguments)
+}
+
+/// A value as it is written on the command line.
+trait ValueName {
+    fn name(&self) -> String;
+}
+
+macro_rules! value_name {
+    ($($kind:ty),*) => {$(
+        impl ValueName for $kind {
+            fn name(&self) -> String {
+                self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+            }
+        }
+    )*};
+}
+value_name!(Ipv6, Spin, Trial);

@@ -1,0 +1,141 @@
+//! What a service and a net core say to each other before the rings: one JSON message each way, as on the control socket,
+//! with the memory beside the answer. After it the socket is the doorbell of both, and its end is the other's end.
+
+use qanat_abi::{LAYOUT_HASH, VERSION};
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+
+/// Longest message either way.
+pub(super) const MESSAGE_BYTES_MAX: usize = 16_384;
+/// Bytes of a small block of transmit memory: a datagram, or a segment.
+pub(super) const SMALL_BLOCK_BYTES: u32 = 2_048;
+/// Bytes of a large one: the stack cuts it into segments.
+pub(super) const LARGE_BLOCK_BYTES: u32 = 65_536;
+
+/// What whoever connects wants.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Wish {
+    /// To be served.
+    Attach(Attach),
+    /// To know.
+    Status,
+}
+
+/// A service's first word.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Attach {
+    /// [`VERSION`].
+    pub version: u32,
+    /// [`LAYOUT_HASH`], in hexadecimal.
+    pub layout: String,
+    /// The service's name, for people.
+    pub name: String,
+    /// Which card, by an address it has; `None`: the first that is free.
+    pub address: Option<IpAddr>,
+    /// Connections at most; bounded by the net core.
+    pub connections: u32,
+}
+
+impl Attach {
+    pub(super) fn new(name: String, address: Option<IpAddr>, connections: u32) -> Attach {
+        Attach { version: VERSION, layout: layout(), name, address, connections }
+    }
+
+    /// Why not, if the two were built otherwise.
+    pub(super) fn mismatch(&self) -> Option<String> {
+        (self.version != VERSION || self.layout != layout())
+            .then(|| format!("service of version {}, net core of {VERSION}: use one build of both", self.version))
+    }
+}
+
+fn layout() -> String {
+    format!("{LAYOUT_HASH:016x}")
+}
+
+/// The net core's.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Reply {
+    /// Beside it: control memory, received frames, small and large blocks.
+    Attached(Box<Attached>),
+    /// Why not.
+    Refused(String),
+    /// How things are.
+    Status(NetCoreStatus),
+}
+
+/// What the service gets.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Attached {
+    pub addresses: Vec<(IpAddr, u8)>,
+    pub mac: [u8; 6],
+    pub mtu: u16,
+    pub interface: String,
+    pub driver: String,
+    pub receive_frames: u32,
+    pub frame_size: u32,
+    pub small_blocks: u32,
+    pub large_blocks: u32,
+}
+
+/// How a net core is, as `qanat status` shows it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetCoreStatus {
+    /// Its process.
+    pub process: u32,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// Confined by seccomp and landlock.
+    pub confined: bool,
+    /// Services that broke the rules and were cut off.
+    pub cut_off: u64,
+    /// Why the last one was.
+    pub last_offence: String,
+    /// Its cards.
+    pub cards: Vec<CardStatus>,
+}
+
+/// A card and the service on it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct CardStatus {
+    /// Addresses.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// The kernel's end.
+    pub interface: String,
+    /// Services it has had, the present one included.
+    pub services: u64,
+    /// The service, if there is one.
+    pub service: Option<ServiceStatus>,
+}
+
+/// An attached service.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ServiceStatus {
+    /// Name it gave.
+    pub name: String,
+    /// Its process.
+    pub process: i32,
+    /// Its user.
+    pub user: u32,
+    /// Received frames it holds, of so many.
+    pub credits_used: u32,
+    /// Received frames there are.
+    pub credits: u32,
+    /// Events it has not yet taken, and those waiting for room in its ring.
+    pub events_waiting: (u32, u64),
+    /// Connections.
+    pub connections: u64,
+    /// Events given.
+    pub events: u64,
+    /// Commands taken.
+    pub commands: u64,
+    /// Times it was woken.
+    pub bells: u64,
+    /// Datagrams dropped because it held too many frames.
+    pub datagrams_without_credit: u64,
+    /// Datagrams it sent that the stack refused (no such socket, no route, too long).
+    pub datagrams_refused: u64,
+    /// Turns in which nothing was received for it, because it takes no events.
+    pub turns_held_back: u64,
+    /// Frames lost because no buffer was free to receive into.
+    pub receive_no_buffer: u64,
+}

@@ -1,0 +1,31 @@
+//! The split placement: the stack in another process, the *net core*; no system call between them while both are busy.
+//!
+//! ```text
+//!   service process                           net core process (confined, unprivileged)
+//!   Service ◀ Event ── Remote ◀═ event ring ═══ Tenant ── Stack ── Vnic
+//!           ─ command ▶       ═ command ring ═▶
+//!           received frames: mapped read-only ◀── the card writes them
+//!           transmit memory: mapped writable  ──▶ mapped read-only; headers are elsewhere, and not mapped
+//! ```
+//! * [`NetCore`] runs a loop over its cards; each card serves one attached service (`tenant.rs`), with a stack and received
+//!   frames of its own, so that no service sees another's packets, or holds another's credits.
+//! * [`SplitRuntime`] runs a [`Service`](crate::Service) as [`Runtime`](crate::Runtime) does: `remote.rs` stands for the
+//!   stack, `streams.rs` keeps what a connection has been given to send.
+//! * What lies in shared memory is in `qanat-abi`.
+
+mod code;
+mod confine;
+mod handshake;
+mod net_core;
+mod remote;
+mod runtime;
+mod streams;
+mod tenant;
+mod timers;
+
+pub use confine::{Confinement, confine};
+pub use handshake::{CardStatus, NetCoreStatus, ServiceStatus};
+pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
+pub(crate) use remote::Remote;
+pub use remote::RemoteFigures;
+pub use runtime::{Connector, SplitError, SplitOptions, SplitRuntime};

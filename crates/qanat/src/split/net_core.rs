@@ -1,0 +1,448 @@
+//! A net core: the loop that runs the stacks of others, one for each of its cards.
+
+use super::handshake::{
+    Attach, Attached, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply, SMALL_BLOCK_BYTES, Wish,
+};
+use super::tenant::{LARGE_BLOCKS, SMALL_BLOCKS, Tenant};
+use crate::spin::{Spin, SpinPolicy};
+use qanat_control::protocol::{Fault, receive, send};
+use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
+use qanat_stack::{Config, Stack};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// Sockets are looked at once in so many turns while traffic keeps the net core from sleeping.
+const LOOK_INTERVAL_TURNS: u32 = 256;
+/// Peers that have not said what they want.
+const PENDING_MAX: usize = 16;
+/// How long they may take.
+const PENDING_PATIENCE: Duration = Duration::from_secs(2);
+/// A service that takes no events is looked at again after this: nobody rings when it has taken some.
+const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
+/// Longest sleep.
+const SLEEP_MAX: Duration = Duration::from_secs(1);
+/// Connections of one service at most.
+const CONNECTIONS_MAX: u32 = 65_536;
+
+/// A card of a net core: a queue whose received frames can be lent.
+pub struct Card {
+    vnic: Box<dyn Vnic>,
+    received: OwnedFd,
+    config: Config,
+    plan: MemoryPlan,
+    interface: String,
+    driver: String,
+    /// Of the first service it had: its frames may still be mapped by that user's processes, so it serves no other's.
+    user: Option<u32>,
+    services: u64,
+    tenant: Option<Tenant>,
+}
+
+impl Card {
+    /// A queue opened over lendable memory of `plan`; no more writers are let to its received frames from here on.
+    ///
+    /// # Errors
+    /// What sealing says.
+    pub fn new(
+        vnic: Box<dyn Vnic>,
+        files: &LendableFiles,
+        plan: MemoryPlan,
+        config: Config,
+        interface: &str,
+        driver: &str,
+    ) -> io::Result<Card> {
+        files.seal_receive()?;
+        Ok(Card {
+            vnic,
+            received: files.receive.try_clone()?,
+            config,
+            plan,
+            interface: interface.to_owned(),
+            driver: driver.to_owned(),
+            user: None,
+            services: 0,
+            tenant: None,
+        })
+    }
+
+    fn has(&self, address: Option<IpAddr>) -> bool {
+        address.is_none_or(|address| self.config.addresses.iter().any(|(own, _)| *own == address))
+    }
+
+    /// The service's end, whatever it was. What still arrives for it is thrown away when the next one comes.
+    fn end_service(&mut self, now: Time) {
+        if let Some(tenant) = self.tenant.take() {
+            tenant.end(now, self.vnic.as_mut());
+        }
+    }
+
+    fn status(&mut self) -> CardStatus {
+        let vnic = self.vnic.as_ref();
+        CardStatus {
+            addresses: self.config.addresses.clone(),
+            interface: self.interface.clone(),
+            services: self.services,
+            service: self.tenant.as_mut().map(|tenant| tenant.status(vnic)),
+        }
+    }
+}
+
+/// How a net core behaves.
+#[derive(Clone, Debug, Default)]
+pub struct NetCoreOptions {
+    /// When to sleep.
+    pub spin: SpinPolicy,
+    /// Users whose services are served, besides root's.
+    pub users: Vec<u32>,
+    /// It is confined ([`confine`](super::confine)).
+    pub confined: bool,
+}
+
+/// Who has connected and not yet said why.
+struct Pending {
+    socket: OwnedFd,
+    since: Time,
+    /// It may be served, not only told how things are.
+    may_attach: bool,
+}
+
+/// The net core.
+pub struct NetCore {
+    cards: Vec<Card>,
+    listener: Option<OwnedFd>,
+    pending: Vec<Pending>,
+    /// Started by one service for itself: its end is ours.
+    is_private: bool,
+    options: NetCoreOptions,
+    clock: MonotonicClock,
+    cut_off: u64,
+    last_offence: String,
+    turns: u32,
+    scratch: Vec<Frame>,
+}
+
+impl NetCore {
+    /// A net core for whoever connects to `listener` (a `SOCK_SEQPACKET` Unix socket).
+    pub fn listening(cards: Vec<Card>, listener: OwnedFd, options: NetCoreOptions) -> NetCore {
+        NetCore::new(cards, Some(listener), options)
+    }
+
+    /// A net core for the one service at the other end of `socket`; it ends with it.
+    pub fn private(card: Card, socket: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        let mut core = NetCore::new(vec![card], status, options);
+        core.is_private = true;
+        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true });
+        core
+    }
+
+    fn new(cards: Vec<Card>, listener: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        NetCore {
+            cards,
+            listener,
+            pending: Vec::with_capacity(PENDING_MAX),
+            is_private: false,
+            options,
+            clock: MonotonicClock::new(),
+            cut_off: 0,
+            last_offence: String::new(),
+            turns: 0,
+            scratch: Vec::with_capacity(256),
+        }
+    }
+
+    /// Serves until `stop` is readable or, private, until its service is gone.
+    ///
+    /// # Errors
+    /// A failing wait.
+    pub fn run(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
+        let mut spin = Spin::new(self.options.spin);
+        let mut idle_since: Option<Time> = None;
+        loop {
+            let now = self.clock.now();
+            let busy = self.turn(now);
+            self.turns += 1;
+            if self.turns >= LOOK_INTERVAL_TURNS && !self.look(stop, Duration::ZERO)? {
+                break;
+            }
+            if busy {
+                idle_since = None;
+                continue;
+            }
+            let idle = now.since(*idle_since.get_or_insert(now));
+            let can_sleep = self.cards.iter().all(|card| card.tenant.is_none() || card.vnic.doorbell().is_some());
+            if !spin.should_sleep(idle) || !can_sleep {
+                std::hint::spin_loop();
+                continue;
+            }
+            if !self.sleep(stop, now)? {
+                break;
+            }
+            spin.slept(self.clock.now().since(now));
+            idle_since = None;
+        }
+        let now = self.clock.now();
+        self.cards.iter_mut().for_each(|card| card.end_service(now));
+        Ok(())
+    }
+
+    /// A turn of every service's. Whether anything happened.
+    fn turn(&mut self, now: Time) -> bool {
+        let mut busy = false;
+        for card in &mut self.cards {
+            let Some(tenant) = &mut card.tenant else { continue };
+            match tenant.turn(now, card.vnic.as_mut()) {
+                Ok(happened) => busy |= happened,
+                Err(offence) => {
+                    self.cut_off += 1;
+                    self.last_offence = offence.to_string();
+                    card.end_service(now);
+                }
+            }
+        }
+        busy
+    }
+
+    /// Sleeps until something happens, unless something has. False: it is over.
+    fn sleep(&mut self, stop: BorrowedFd<'_>, now: Time) -> io::Result<bool> {
+        let mut limit = SLEEP_MAX;
+        let mut may_sleep = true;
+        for card in &mut self.cards {
+            let Some(tenant) = &mut card.tenant else { continue };
+            may_sleep &= tenant.falls_asleep();
+            let until = match tenant.is_held_back() {
+                true => HELD_BACK_WAIT,
+                false => tenant.next_deadline().map_or(SLEEP_MAX, |deadline| deadline.since(now)),
+            };
+            limit = limit.min(until);
+        }
+        let outcome = if may_sleep { self.look(stop, limit) } else { Ok(true) };
+        self.cards.iter_mut().filter_map(|card| card.tenant.as_mut()).for_each(Tenant::wakes);
+        outcome
+    }
+
+    /// Looks at all descriptors, waiting at most `timeout`. False: it is over.
+    fn look(&mut self, stop: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
+        self.turns = 0;
+        let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
+        if let Some(listener) = &self.listener {
+            fds.push(PollFd::new(listener, PollFlags::IN));
+        }
+        let first_pending = fds.len();
+        fds.extend(self.pending.iter().map(|pending| PollFd::new(&pending.socket, PollFlags::IN)));
+        let first_tenant = fds.len();
+        let tenants = self.cards.iter().filter_map(|card| card.tenant.as_ref());
+        fds.extend(tenants.map(|tenant| PollFd::new(tenant.socket_fd(), PollFlags::IN)));
+        let first_card = fds.len();
+        let bells = self.cards.iter().filter(|card| card.tenant.is_some()).filter_map(|card| card.vnic.doorbell());
+        fds.extend(bells.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
+        let timeout = Timespec {
+            tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
+        drop(fds);
+        let is_ready = |index: usize| ready.get(index).copied().unwrap_or(false);
+        if is_ready(0) {
+            return Ok(false);
+        }
+        let now = self.clock.now();
+        self.look_at_tenants(ready.get(first_tenant..first_card).unwrap_or(&[]), now);
+        if self.is_private && self.cards.iter().all(|card| card.tenant.is_none() && card.services > 0) {
+            return Ok(false);
+        }
+        let waiting = ready.get(first_pending..first_tenant).unwrap_or(&[]).to_vec();
+        self.look_at_pending(&waiting, now);
+        if self.listener.is_some() && is_ready(1) {
+            self.accept(now);
+        }
+        let owner_waits = self.pending.iter().any(|pending| pending.may_attach);
+        Ok(!(self.is_private && !owner_waits && self.cards.iter().all(|card| card.tenant.is_none())))
+    }
+
+    fn look_at_tenants(&mut self, ready: &[bool], now: Time) {
+        let occupied = self.cards.iter_mut().filter(|card| card.tenant.is_some());
+        for (card, _) in occupied.zip(ready).filter(|(_, ready)| **ready) {
+            if card.tenant.as_mut().is_some_and(|tenant| !tenant.look_at_socket()) {
+                card.end_service(now);
+            }
+        }
+    }
+
+    fn look_at_pending(&mut self, ready: &[bool], now: Time) {
+        let all = std::mem::take(&mut self.pending);
+        for (index, pending) in all.into_iter().enumerate() {
+            if ready.get(index).copied().unwrap_or(false) {
+                self.hear(pending, now);
+            } else if now.since(pending.since) < PENDING_PATIENCE || (self.is_private && pending.may_attach) {
+                self.pending.push(pending);
+            }
+        }
+    }
+
+    fn accept(&mut self, now: Time) {
+        let Some(listener) = &self.listener else { return };
+        for _ in 0..PENDING_MAX {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = accept_with(listener, flags) else { return };
+            // The oldest is the likeliest never to speak.
+            if self.pending.len() >= PENDING_MAX {
+                let oldest = self.pending.iter().position(|pending| !pending.may_attach || !self.is_private);
+                self.pending.remove(oldest.unwrap_or(0));
+            }
+            self.pending.push(Pending { socket, since: now, may_attach: !self.is_private });
+        }
+    }
+
+    /// Somebody says what it wants.
+    fn hear(&mut self, pending: Pending, now: Time) {
+        let Pending { socket, may_attach, .. } = pending;
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        // Descriptors it sends along are closed.
+        let outcome = match receive::<Wish>(socket.as_fd(), &mut buffer) {
+            Ok((Wish::Status, _)) => {
+                let _ = send(socket.as_fd(), Reply::Status(self.status()), &[]);
+                return;
+            }
+            Ok((Wish::Attach(_), _)) if !may_attach => Err("this net core is one service's own".to_owned()),
+            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, now),
+            Err(Fault::Empty) => {
+                self.pending.push(Pending { socket, since: now, may_attach });
+                return;
+            }
+            Err(fault) => Err(fault.to_string()),
+        };
+        match outcome {
+            Ok((index, tenant)) => {
+                if let Some(card) = self.cards.get_mut(index) {
+                    card.tenant = Some(tenant);
+                }
+            }
+            Err(why) => drop(send(socket.as_fd(), Reply::Refused(why), &[])),
+        }
+    }
+
+    fn attach(&mut self, socket: &OwnedFd, wish: Attach, now: Time) -> Result<(usize, Tenant), String> {
+        if let Some(mismatch) = wish.mismatch() {
+            return Err(mismatch);
+        }
+        let peer = rustix::net::sockopt::socket_peercred(socket).map_err(|error| format!("who is it: {error}"))?;
+        let user = peer.uid.as_raw();
+        if user != 0 && !self.is_private && !self.options.users.contains(&user) {
+            return Err(format!("this net core does not serve user {user}: start it with --user {user}"));
+        }
+        let free = |card: &Card| card.tenant.is_none() && card.has(wish.address);
+        let Some(index) = self.cards.iter().position(|card| free(card) && card.user.is_none_or(|own| own == user))
+        else {
+            return Err(self.why_no_card(wish.address, user));
+        };
+        let card = self.cards.get_mut(index).ok_or("no such card")?;
+        // What came when nobody was there is nobody's.
+        for _ in 0..64 {
+            if card.vnic.receive(&mut self.scratch, 256) == 0 {
+                break;
+            }
+            self.scratch.clear();
+        }
+        let mut config = card.config.clone();
+        config.connections_max = wish.connections.clamp(1, CONNECTIONS_MAX) as usize;
+        let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let stack = Stack::new(config, seed, card.vnic.as_ref(), now);
+        let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
+        let who = (name, peer.pid.as_raw_nonzero().get(), user);
+        let own = socket.try_clone().map_err(|error| error.to_string())?;
+        let (tenant, handed) = Tenant::new(own, who, stack, card.plan.receive_frames)
+            .map_err(|error| format!("memory for the service: {error}"))?;
+        let capabilities = card.vnic.capabilities();
+        let attached = Attached {
+            addresses: card.config.addresses.clone(),
+            mac: capabilities.mac.0,
+            mtu: capabilities.mtu,
+            interface: card.interface.clone(),
+            driver: card.driver.clone(),
+            receive_frames: card.plan.receive_frames,
+            frame_size: card.plan.frame_size,
+            small_blocks: SMALL_BLOCKS,
+            large_blocks: LARGE_BLOCKS,
+        };
+        const _: () = assert!(
+            SMALL_BLOCKS as u64 * SMALL_BLOCK_BYTES as u64 + (LARGE_BLOCKS as u64 * LARGE_BLOCK_BYTES as u64) < 1 << 32
+        );
+        let files = [handed.control.as_fd(), card.received.as_fd(), handed.small.as_fd(), handed.large.as_fd()];
+        send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
+        card.user = Some(user);
+        card.services += 1;
+        Ok((index, tenant))
+    }
+
+    fn why_no_card(&self, address: Option<IpAddr>, user: u32) -> String {
+        let named: Vec<&Card> = self.cards.iter().filter(|card| card.has(address)).collect();
+        match (named.is_empty(), named.iter().find(|card| card.tenant.is_none())) {
+            (true, _) => {
+                let own: Vec<String> =
+                    self.cards.iter().flat_map(|card| &card.config.addresses).map(|(a, _)| a.to_string()).collect();
+                format!("no card has that address; those there are: {}", own.join(", "))
+            }
+            (false, Some(_)) => format!(
+                "the free card was another user's before, who may still read what it receives; user {user} needs one of \
+                 its own"
+            ),
+            (false, None) => "every such card has a service already".to_owned(),
+        }
+    }
+
+    /// How things are.
+    pub fn status(&mut self) -> NetCoreStatus {
+        NetCoreStatus {
+            process: std::process::id(),
+            uptime_s: self.clock.now().since(Time::ZERO).as_secs(),
+            confined: self.options.confined,
+            cut_off: self.cut_off,
+            last_offence: self.last_offence.clone(),
+            cards: self.cards.iter_mut().map(Card::status).collect(),
+        }
+    }
+}
+
+/// Connects to a net core's socket: a path, or with a leading `@` a name of Linux' abstract space.
+///
+/// # Errors
+/// What the system says.
+pub(super) fn dial(path: &Path) -> io::Result<OwnedFd> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let address = match path.to_str().and_then(|text| text.strip_prefix('@')) {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(path)?,
+    };
+    connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Asks the net core at `path` how it is.
+///
+/// # Errors
+/// What the system says, or that it does not answer.
+pub fn ask_status(path: &Path) -> io::Result<NetCoreStatus> {
+    let socket = dial(path)?;
+    let fault = |fault: Fault| io::Error::other(fault.to_string());
+    rustix::net::sockopt::set_socket_timeout(
+        &socket,
+        rustix::net::sockopt::Timeout::Recv,
+        Some(Duration::from_secs(2)),
+    )?;
+    send(socket.as_fd(), Wish::Status, &[]).map_err(fault)?;
+    let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+    match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(fault)?.0 {
+        Reply::Status(status) => Ok(status),
+        Reply::Refused(why) => Err(io::Error::other(why)),
+        Reply::Attached(_) => Err(io::Error::other("an answer to another question")),
+    }
+}

@@ -1,0 +1,302 @@
+//! The split placement's loop on the service's side.
+
+use super::handshake::{Attach, MESSAGE_BYTES_MAX, Reply, Wish};
+use super::net_core::dial;
+use super::remote::{Link, Lost, Remote, RemoteFigures};
+use crate::runtime::{RuntimeError, RuntimeOptions, StopHandle};
+use crate::service::{Context, Service};
+use crate::spin::Spin;
+use crate::wait_set::WaitSet;
+use qanat_control::protocol::{Fault, receive, send};
+use qanat_nic::{Clock, MonotonicClock, Time};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+const STOP_TOKEN: u64 = u64::MAX;
+const WATCH_INTERVAL_TURNS: u32 = 256;
+/// Events of one turn at most: output is not to wait for a flood's end.
+const EVENTS_PER_TURN: usize = 1_024;
+/// How long a net core may take to answer the first word: it opens its cards before.
+const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
+/// Between attempts to find a net core again.
+const RETRY_AFTER: Duration = Duration::from_millis(20);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+/// Something waits for room, of which nobody tells.
+const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
+
+/// Finds, or starts, a net core: a connected socket to it.
+pub type Connector = Box<dyn FnMut() -> io::Result<OwnedFd>>;
+
+/// Which net core, and what of it.
+#[derive(Clone, Debug)]
+pub struct SplitOptions {
+    /// The service's name, for `qanat status`.
+    pub name: String,
+    /// The card, by an address it has; `None`: the first that is free.
+    pub address: Option<IpAddr>,
+    /// Connections at most.
+    pub connections_max: usize,
+}
+
+/// Why there is no net core.
+#[derive(Debug)]
+pub enum SplitError {
+    /// It cannot be reached.
+    Unreachable(io::Error),
+    /// It refuses; its words.
+    Refused(String),
+    /// What it gave cannot be used.
+    Unusable(String),
+}
+
+impl fmt::Display for SplitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SplitError::Unreachable(error) => {
+                write!(f, "no net core: {error}; `qanat net` starts one, and `--net SOCKET` names its socket")
+            }
+            SplitError::Refused(why) => write!(f, "the net core refuses: {why}"),
+            SplitError::Unusable(why) => write!(f, "the net core's memory: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for SplitError {}
+
+/// Runs a service whose stack is on a net core.
+pub struct SplitRuntime {
+    remote: Remote,
+    options: SplitOptions,
+    connector: Connector,
+    clock: MonotonicClock,
+    waits: WaitSet,
+    watch_turns: u32,
+    next_attempt: Time,
+    retry_after: Duration,
+}
+
+impl SplitRuntime {
+    /// Attaches to the net core that `connector` finds; to the next one it finds when that one is gone.
+    ///
+    /// # Errors
+    /// [`SplitError`].
+    pub fn attach(connector: Connector, options: SplitOptions) -> Result<SplitRuntime, SplitError> {
+        let remote = Remote::new().map_err(SplitError::Unreachable)?;
+        let mut runtime = SplitRuntime {
+            remote,
+            options,
+            connector,
+            clock: MonotonicClock::new(),
+            waits: WaitSet::new(),
+            watch_turns: 0,
+            next_attempt: Time::ZERO,
+            retry_after: RETRY_AFTER,
+        };
+        runtime.find()?;
+        Ok(runtime)
+    }
+
+    /// A connector to a named net core: a path, or `@name`.
+    pub fn at(path: PathBuf) -> Connector {
+        Box::new(move || dial(&path))
+    }
+
+    fn find(&mut self) -> Result<(), SplitError> {
+        let socket = (self.connector)().map_err(SplitError::Unreachable)?;
+        let failed = |fault: Fault| match fault {
+            Fault::Closed => SplitError::Unreachable(io::ErrorKind::ConnectionAborted.into()),
+            fault => SplitError::Unreachable(io::Error::other(fault.to_string())),
+        };
+        let patience = |time| set_socket_timeout(&socket, Timeout::Recv, time);
+        patience(Some(ATTACH_PATIENCE)).map_err(|error| SplitError::Unreachable(error.into()))?;
+        let SplitOptions { name, address, connections_max } = &self.options;
+        let wish = Attach::new(name.clone(), *address, u32::try_from(*connections_max).unwrap_or(u32::MAX));
+        send(socket.as_fd(), Wish::Attach(wish), &[]).map_err(failed)?;
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let (attached, files) = match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(failed)? {
+            (Reply::Attached(attached), files) => (attached, files),
+            (Reply::Refused(why), _) => return Err(SplitError::Refused(why)),
+            (Reply::Status(_), _) => return Err(SplitError::Refused("it answers another question".to_owned())),
+        };
+        let unusable = |error: &dyn fmt::Display| SplitError::Unusable(error.to_string());
+        let link = Link::open(socket, &attached, &files).map_err(|error| unusable(&error))?;
+        self.remote.attach(link, *attached).map_err(|error| unusable(&error))
+    }
+
+    /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn watch(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        self.waits.add(fd, token)
+    }
+
+    /// The card's addresses.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.remote.attached().addresses.iter().map(|(address, _)| *address).collect()
+    }
+
+    /// The card's MTU.
+    pub fn mtu(&self) -> u16 {
+        self.remote.attached().mtu
+    }
+
+    /// The card's interface: of a veth device, the kernel's end.
+    pub fn interface(&self) -> &str {
+        &self.remote.attached().interface
+    }
+
+    /// The card's driver.
+    pub fn driver(&self) -> &str {
+        &self.remote.attached().driver
+    }
+
+    /// What went between service and net core.
+    pub fn figures(&self) -> RemoteFigures {
+        self.remote.figures()
+    }
+
+    /// Calls `command` with a context outside of an event.
+    pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let now = self.clock.now();
+        let result = command(&mut Context::of_remote(&mut self.remote, now));
+        if self.remote.end_turn().is_err() {
+            self.remote.lost();
+        }
+        result
+    }
+
+    /// One turn: events, then what they caused. Whether anything happened.
+    pub fn turn(&mut self, service: &mut dyn Service) -> bool {
+        let now = self.clock.now();
+        let mut handled = false;
+        for _ in 0..EVENTS_PER_TURN {
+            match self.remote.next_event(now) {
+                Ok(Some(event)) => {
+                    handled = true;
+                    service.handle(event, &mut Context::of_remote(&mut self.remote, now));
+                }
+                Ok(None) => break,
+                Err(Lost) => self.remote.lost(),
+            }
+        }
+        if handled {
+            service.turn_ended(&mut Context::of_remote(&mut self.remote, now));
+        }
+        if self.remote.end_turn().is_err() {
+            self.remote.lost();
+        }
+        handled
+    }
+
+    /// As [`Runtime::run`](crate::Runtime::run). A net core that is gone closes every connection; listeners and sockets come
+    /// back with the next.
+    ///
+    /// # Errors
+    /// The service's refusal to start, or a failing wait.
+    pub fn run<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &SplitRuntime),
+    ) -> Result<(), RuntimeError> {
+        self.waits.add(stop.bell(), STOP_TOKEN).map_err(RuntimeError::Wait)?;
+        let outcome = self.run_until_stopped(service, stop, options, observe);
+        self.waits.remove(STOP_TOKEN);
+        outcome
+    }
+
+    fn run_until_stopped<S: Service>(
+        &mut self,
+        service: &mut S,
+        stop: &StopHandle,
+        options: RuntimeOptions,
+        observe: &mut dyn FnMut(&mut S, &SplitRuntime),
+    ) -> Result<(), RuntimeError> {
+        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        let mut spin = Spin::new(options.spin);
+        let mut idle_since: Option<Time> = None;
+        let mut next_observation = self.clock.now() + options.observe_every;
+        let mut stop_deadline: Option<Time> = None;
+        loop {
+            let busy = self.turn(service);
+            let now = self.clock.now();
+            if now >= next_observation {
+                observe(service, self);
+                next_observation = now + options.observe_every;
+            }
+            if stop_deadline.is_none() && stop.is_requested() {
+                stop_deadline = Some(now + options.grace);
+                self.with_context(|context| service.stop(context));
+            }
+            if let Some(deadline) = stop_deadline
+                && (service.is_finished() || now >= deadline)
+            {
+                return Ok(());
+            }
+            if !self.remote.is_attached() && now >= self.next_attempt && stop_deadline.is_none() {
+                // Not found: it is asked for again after a while; the service's timers and doorbells go on.
+                self.retry_after = match self.find() {
+                    Ok(()) => RETRY_AFTER,
+                    Err(_) => {
+                        self.remote.lost();
+                        (self.retry_after * 2).min(RETRY_AFTER_MAX)
+                    }
+                };
+                self.next_attempt = self.clock.now() + self.retry_after;
+            }
+            self.watch_turns += 1;
+            if busy {
+                idle_since = None;
+            }
+            let idle = now.since(*idle_since.get_or_insert(now));
+            if busy || !spin.should_sleep(idle) {
+                if self.watch_turns >= WATCH_INTERVAL_TURNS {
+                    self.look_at_doorbells(service, stop, Duration::ZERO)?;
+                }
+                std::hint::spin_loop();
+                continue;
+            }
+            let attempt = (!self.remote.is_attached()).then_some(self.next_attempt);
+            let held_back = self.remote.is_held_back().then_some(now + HELD_BACK_WAIT);
+            let limit = [Some(next_observation), stop_deadline, self.remote.next_deadline(), attempt, held_back];
+            let until = limit.into_iter().flatten().min().unwrap_or(next_observation);
+            if self.remote.falls_asleep() {
+                self.look_at_doorbells(service, stop, until.since(now))?;
+            }
+            self.remote.wakes();
+            spin.slept(self.clock.now().since(now));
+            idle_since = None;
+        }
+    }
+
+    /// Waits on everything, then tells the service which of its doorbells rang.
+    fn look_at_doorbells(
+        &mut self,
+        service: &mut dyn Service,
+        stop: &StopHandle,
+        timeout: Duration,
+    ) -> Result<(), RuntimeError> {
+        self.watch_turns = 0;
+        let mut rang: Vec<u64> = Vec::new();
+        let waited = self.waits.wait(self.remote.socket(), Some(timeout), |token| rang.push(token));
+        waited.map_err(RuntimeError::Wait)?;
+        if !self.remote.look_at_socket() {
+            self.remote.lost();
+        }
+        for token in rang {
+            if token == STOP_TOKEN {
+                stop.silence();
+            } else {
+                self.with_context(|context| service.doorbell(token, context));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,178 @@
+//! What a service's connections have been given to send: pieces not yet in transmit memory, and blocks in it that wait for
+//! their acknowledgement.
+//!
+//! A piece is lent by the service as in the linked placement, but its bytes are in the service's own memory, which the net
+//! core cannot see: they are copied into a block of transmit memory (several short ones into one block), and the block is
+//! lent to the net core until the peer has acknowledged it. The net core copies nothing aside.
+
+use bytes::{Buf, Bytes};
+use qanat_nic::{Frame, Pool};
+use qanat_stack::Source;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+/// Bytes of one connection in transmit memory at most: what a fast connection may have in flight, and no more, so that one
+/// slow reader does not take all.
+pub(super) const LENT_BYTES_MAX: usize = 1 << 20;
+/// Blocks of one connection at most; the stack takes 1,024 pieces.
+pub(super) const LENT_BLOCKS_MAX: usize = 512;
+/// Pieces of one connection that wait at most, as in the stack.
+pub(super) const PIECES_MAX: usize = 1_024;
+
+/// Bytes to send.
+pub(super) enum Piece {
+    Bytes(Bytes),
+    Prepared { source: Rc<dyn Source>, stamp: u64, offset: u64, length: u64 },
+}
+
+impl Piece {
+    fn length(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) => bytes.len() as u64,
+            Piece::Prepared { length, .. } => *length,
+        }
+    }
+
+    /// Copies its first bytes into all of `target`, and forgets them.
+    fn move_into(&mut self, target: &mut [u8]) {
+        match self {
+            Piece::Bytes(bytes) => bytes.copy_to_slice(target),
+            Piece::Prepared { source, stamp, offset, length } => {
+                source.fill(*stamp, *offset, target);
+                *offset += target.len() as u64;
+                *length -= target.len() as u64;
+            }
+        }
+    }
+}
+
+/// How a stream ends once its pieces are sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Finish {
+    Shutdown,
+    Close,
+}
+
+/// A connection's sending side.
+#[derive(Default)]
+pub(super) struct Stream {
+    pub generation: u32,
+    pub open: bool,
+    pub connected: bool,
+    /// Nothing more is taken from the service.
+    pub ended: bool,
+    /// Received bytes are not passed on any more.
+    pub deaf: bool,
+    pub finish: Option<Finish>,
+    /// It waits for transmit memory.
+    pub blocked: bool,
+    pieces: VecDeque<Piece>,
+    waiting_bytes: u64,
+    lent: VecDeque<Frame>,
+    lent_bytes: usize,
+    /// Acknowledged bytes of the first block.
+    acknowledged: usize,
+}
+
+impl Stream {
+    /// A new connection in this slot; buffers are kept.
+    pub(super) fn begin(&mut self, generation: u32, connected: bool) {
+        self.end();
+        (self.generation, self.open, self.connected) = (generation, true, connected);
+    }
+
+    /// The connection is gone.
+    pub(super) fn end(&mut self) {
+        self.pieces.clear();
+        self.lent.clear();
+        (self.waiting_bytes, self.lent_bytes, self.acknowledged) = (0, 0, 0);
+        (self.open, self.connected, self.ended, self.deaf, self.finish) = (false, false, false, false, None);
+    }
+
+    pub(super) fn put(&mut self, piece: Piece) {
+        let length = piece.length();
+        if length > 0 {
+            self.waiting_bytes += length;
+            self.pieces.push_back(piece);
+        }
+    }
+
+    pub(super) fn piece_count(&self) -> usize {
+        self.pieces.len()
+    }
+
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.pieces.is_empty()
+    }
+
+    /// Whether acknowledgements are what it waits for, not memory.
+    pub(super) fn is_in_flight_enough(&self) -> bool {
+        self.lent_bytes >= LENT_BYTES_MAX || self.lent.len() >= LENT_BLOCKS_MAX
+    }
+
+    /// Copies what waits into a block, as much as fits. `None`: nothing waits, enough is in flight, or no block is free. Its
+    /// place in its region, and its length.
+    pub(super) fn fill_block(&mut self, small: &Pool, large: &Pool) -> Option<(bool, usize, usize)> {
+        if self.pieces.is_empty() || self.is_in_flight_enough() {
+            return None;
+        }
+        let fits_small = self.waiting_bytes <= u64::from(small.region().frame_size());
+        let (first, second) = if fits_small { (small, large) } else { (large, small) };
+        let mut block = first.allocate(0).or_else(|| second.allocate(0))?;
+        while let Some(piece) = self.pieces.front_mut() {
+            let length = piece.length().min(block.tailroom() as u64) as usize;
+            let Some(target) = block.append(length).filter(|_| length > 0) else { break };
+            piece.move_into(target);
+            self.waiting_bytes -= length as u64;
+            if piece.length() == 0 {
+                self.pieces.pop_front();
+            }
+        }
+        let (is_large, offset, length) = (block.is_of(large), block.offset_in_region(), block.len());
+        self.lent_bytes += length;
+        self.lent.push_back(block);
+        Some((is_large, offset, length))
+    }
+
+    /// The peer has acknowledged so many more bytes: whole blocks are free again.
+    pub(super) fn acknowledged(&mut self, bytes: usize) {
+        self.acknowledged += bytes;
+        while let Some(first) = self.lent.front()
+            && self.acknowledged >= first.len()
+        {
+            self.acknowledged -= first.len();
+            self.lent_bytes -= first.len();
+            self.lent.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qanat_nic::Region;
+
+    #[test]
+    fn pieces_share_blocks_and_blocks_come_home() {
+        let (small, large) = (Region::new(4, 2_048).unwrap(), Region::new(2, 65_536).unwrap());
+        let (small, large) = (small.pool(4).unwrap(), large.pool(2).unwrap());
+        let mut stream = Stream::default();
+        stream.begin(1, true);
+        stream.put(Piece::Bytes(Bytes::from_static(b"head ")));
+        stream.put(Piece::Bytes(Bytes::from_static(b"body")));
+        assert_eq!(stream.fill_block(&small, &large), Some((false, 0, 9)));
+        assert_eq!(stream.lent.front().unwrap().bytes(), b"head body");
+        stream.put(Piece::Bytes(vec![7; 140_000].into()));
+        let lengths: Vec<_> =
+            std::iter::from_fn(|| stream.fill_block(&small, &large)).map(|(l, _, n)| (l, n)).collect();
+        assert_eq!(lengths, [(true, 65_536), (true, 65_536), (false, 2_048), (false, 2_048), (false, 2_048)]);
+        assert!(stream.has_waiting() && !stream.is_in_flight_enough());
+        stream.acknowledged(9 + 65_535);
+        assert_eq!((small.free_count(), large.free_count()), (1, 0));
+        stream.acknowledged(1);
+        assert_eq!(large.free_count(), 1);
+        assert_eq!(stream.fill_block(&small, &large).map(|(_, _, length)| length), Some(140_000 - 131_072 - 3 * 2_048));
+        stream.end();
+        assert_eq!((small.in_use_count(), large.in_use_count()), (0, 0));
+    }
+}

@@ -1,0 +1,509 @@
+//! A service attached to a net core, from the net core's side: its stack, what it is lent, what it may ask.
+//!
+//! The service is not trusted. Each command is copied out of the ring once, decoded, checked against what was lent, and
+//! done; one that cannot come from an honest client library is an [`Offence`], and its service is cut off. What it may keep
+//! is bounded: received frames by its own card's (nobody else receives into them), events by [`EVENTS_WAITING_MAX`], after
+//! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
+//! blocking, whatever it has set on it.
+
+use super::code;
+use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
+use bytes::Bytes;
+
+use qanat_abi::{
+    Access, BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, SharedMemory,
+    Violation, message::Window,
+};
+use qanat_nic::{Time, Vnic};
+use qanat_stack::{
+    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Stack, UdpSocketId,
+};
+use rustix::net::{RecvFlags, SendFlags};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+/// Messages of either ring.
+const RING_MESSAGES: u32 = 4_096;
+/// Commands of one service before the others' turn.
+const COMMANDS_PER_TURN: usize = 64;
+/// Events of one service before the others' turn.
+const EVENTS_PER_TURN: usize = 256;
+/// Events that wait for room in the ring before its card is read no more.
+const EVENTS_WAITING_MAX: usize = 16_384;
+/// Answers that wait for room; beyond it no commands are taken.
+const ANSWERS_WAITING_MAX: usize = 64;
+/// Bells taken at one look.
+const BELLS_PER_LOOK: usize = 16;
+/// Blocks of transmit memory: 8 MiB of small ones, 16 MiB of large ones.
+pub(super) const SMALL_BLOCKS: u32 = 4_096;
+pub(super) const LARGE_BLOCKS: u32 = 256;
+
+/// Why a service is cut off.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Offence {
+    Ring(Violation),
+    Message(BadMessage),
+    /// A frame given back that it does not hold, or as another's.
+    NotLent(u32),
+    /// A window beyond what was lent.
+    Window(Window),
+    /// A range beyond its transmit memory.
+    Range(u32),
+}
+
+impl fmt::Display for Offence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Offence::Ring(violation) => violation.fmt(f),
+            Offence::Message(bad) => bad.fmt(f),
+            Offence::NotLent(frame) => write!(f, "frame {frame} given back, which it does not hold"),
+            Offence::Window(window) => write!(f, "a window of frame {} beyond what was lent", window.frame),
+            Offence::Range(offset) => write!(f, "a range at {offset} beyond its transmit memory"),
+        }
+    }
+}
+
+impl From<Violation> for Offence {
+    fn from(violation: Violation) -> Offence {
+        Offence::Ring(violation)
+    }
+}
+
+impl From<BadMessage> for Offence {
+    fn from(bad: BadMessage) -> Offence {
+        Offence::Message(bad)
+    }
+}
+
+/// Received bytes the service has.
+struct Lent {
+    chunk: Chunk,
+    /// Of a stream; else a datagram.
+    stream: Option<ConnectionId>,
+}
+
+/// Counts.
+#[derive(Default)]
+struct Figures {
+    events: u64,
+    commands: u64,
+    bells: u64,
+    datagrams_without_credit: u64,
+    datagrams_refused: u64,
+    turns_held_back: u64,
+}
+
+/// Memory files on their way to the service.
+pub(super) struct Handed {
+    pub control: OwnedFd,
+    pub small: OwnedFd,
+    pub large: OwnedFd,
+}
+
+/// An attached service.
+pub(super) struct Tenant {
+    socket: OwnedFd,
+    name: String,
+    process: i32,
+    user: u32,
+    stack: Stack,
+    events: Producer<ControlMemory>,
+    commands: Consumer<ControlMemory>,
+    /// Answers the ring had no room for.
+    answers: VecDeque<Said>,
+    /// Its transmit memory, read-only here. One handle each: a piece of it is a count more, not an allocation.
+    small: Bytes,
+    large: Bytes,
+    /// By frame.
+    lent: Vec<Option<Lent>>,
+    lent_count: u32,
+    datagrams_lent: u32,
+    /// By slot.
+    sockets: Vec<Option<UdpSocketId>>,
+    /// Local address of the next connect.
+    connect_from: Option<SocketAddr>,
+    figures: Figures,
+}
+
+impl Tenant {
+    /// Makes the memory shared with a service on `socket`, whose packets `stack` is to have.
+    pub(super) fn new(
+        socket: OwnedFd,
+        (name, process, user): (String, i32, u32),
+        stack: Stack,
+        receive_frames: u32,
+    ) -> io::Result<(Tenant, Handed)> {
+        let (rings, control) = Rings::create(RING_MESSAGES)?;
+        let block = |count: u32, size: u32| -> io::Result<(OwnedFd, Bytes)> {
+            let length = count as usize * size as usize;
+            let file = SharedMemory::create(length)?;
+            let memory = SharedMemory::map(file.as_fd(), length, Access::Read)?;
+            Ok((file, Bytes::from_owner(memory)))
+        };
+        let (small_file, small) = block(SMALL_BLOCKS, SMALL_BLOCK_BYTES)?;
+        let (large_file, large) = block(LARGE_BLOCKS, LARGE_BLOCK_BYTES)?;
+        let tenant = Tenant {
+            socket,
+            name,
+            process,
+            user,
+            stack,
+            events: Producer::new(rings.events),
+            commands: Consumer::new(rings.commands),
+            answers: VecDeque::with_capacity(ANSWERS_WAITING_MAX),
+            small,
+            large,
+            lent: (0..receive_frames).map(|_| None).collect(),
+            lent_count: 0,
+            datagrams_lent: 0,
+            sockets: Vec::new(),
+            connect_from: None,
+            figures: Figures::default(),
+        };
+        Ok((tenant, Handed { control, small: small_file, large: large_file }))
+    }
+
+    /// One turn: commands, packets, events, output. Whether anything happened.
+    pub(super) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, Offence> {
+        let mut busy = false;
+        for _ in 0..COMMANDS_PER_TURN {
+            if self.answers.len() >= ANSWERS_WAITING_MAX {
+                break;
+            }
+            let Some(words) = self.commands.pop()? else { break };
+            busy = true;
+            self.figures.commands += 1;
+            self.command(now, vnic, Command::decode(words)?)?;
+        }
+        self.commands.release();
+        if self.stack.event_count() < EVENTS_WAITING_MAX {
+            busy |= self.stack.receive(now, vnic) > 0;
+        } else {
+            self.figures.turns_held_back += 1;
+        }
+        busy |= self.tell(now)?;
+        self.stack.transmit(now, vnic);
+        Ok(busy)
+    }
+
+    /// Moves answers and events into the ring, as far as there is room.
+    fn tell(&mut self, now: Time) -> Result<bool, Offence> {
+        let mut told = false;
+        while let Some(answer) = self.answers.front() {
+            if !self.events.push(answer.encode())? {
+                break;
+            }
+            self.answers.pop_front();
+            told = true;
+        }
+        for _ in 0..EVENTS_PER_TURN {
+            if self.events.room()? == 0 {
+                break;
+            }
+            let Some(event) = self.stack.next_event() else { break };
+            told = true;
+            if let Some(said) = self.event(now, event) {
+                self.figures.events += 1;
+                self.events.push(said.encode())?;
+            }
+        }
+        if self.events.publish() {
+            self.ring_bell();
+        }
+        Ok(told)
+    }
+
+    /// Whether events wait for room in the ring: nobody rings when there is some again.
+    pub(super) fn is_held_back(&self) -> bool {
+        !self.answers.is_empty() || self.stack.event_count() > 0
+    }
+
+    /// What is said of an event; `None`: nothing, the event is lost and counted.
+    fn event(&mut self, now: Time, event: Event) -> Option<Said> {
+        Some(match event {
+            Event::Accepted { connection, listener, peer } => {
+                Said::Accepted { connection: id(connection), listener: listener.index() as u16, peer }
+            }
+            Event::Connected { connection } => Said::Connected { connection: id(connection) },
+            Event::Data { connection, chunk } => match self.lend(chunk, Some(connection)) {
+                Some(window) => Said::Data { connection: id(connection), window },
+                None => {
+                    // Never: received data is in received frames. But bytes must not be left out of a stream.
+                    _ = self.stack.abort(now, connection);
+                    return None;
+                }
+            },
+            Event::Acked { connection, bytes } => Said::Acked { connection: id(connection), bytes },
+            Event::PeerClosed { connection } => Said::PeerClosed { connection: id(connection) },
+            Event::Closed { connection, why } => Said::Closed { connection: id(connection), why: code::of_reason(why) },
+            Event::AddressConflict { address } => Said::AddressConflict { address },
+            Event::Datagram { socket, peer, chunk } => {
+                // The rest keeps streams going, whatever of datagrams the service keeps.
+                if self.datagrams_lent as usize >= self.lent.len() / 2 {
+                    self.figures.datagrams_without_credit += 1;
+                    return None;
+                }
+                let window = self.lend(chunk, None)?;
+                self.datagrams_lent += 1;
+                Said::Datagram { socket: socket.index() as u16, peer, window }
+            }
+            // The service's timers are its own affair.
+            Event::Timer { .. } => return None,
+        })
+    }
+
+    fn lend(&mut self, chunk: Chunk, stream: Option<ConnectionId>) -> Option<Window> {
+        let frame = chunk.frame();
+        let (start, length) = (u16::try_from(frame.headroom()).ok()?, u16::try_from(frame.len()).ok()?);
+        let window = Window { frame: frame.index(), start, length };
+        // Received data is in received frames, each of which is somewhere once: the place is free.
+        let place = self.lent.get_mut(window.frame as usize).filter(|place| place.is_none())?;
+        *place = Some(Lent { chunk, stream });
+        self.lent_count += 1;
+        Some(window)
+    }
+
+    fn take_back(&mut self, frame: u32) -> Result<Lent, Offence> {
+        let lent = self.lent.get_mut(frame as usize).and_then(Option::take).ok_or(Offence::NotLent(frame))?;
+        self.lent_count -= 1;
+        self.datagrams_lent -= u32::from(lent.stream.is_none());
+        Ok(lent)
+    }
+
+    fn command(&mut self, now: Time, vnic: &mut dyn Vnic, command: Command) -> Result<(), Offence> {
+        // A handle that is gone is no offence: its end may have crossed the command on the way.
+        match command {
+            Command::SendChunkTo { socket, peer, window } => {
+                return self.send_chunk_to(now, vnic, socket, peer, window);
+            }
+            Command::Consume { connection, frame } => {
+                let lent = self.take_back(frame)?;
+                if lent.stream != Some(connection_id(connection)) {
+                    return Err(Offence::NotLent(frame));
+                }
+                self.stack.consume(now, connection_id(connection), lent.chunk);
+            }
+            Command::Send { connection, range } => {
+                let connection = connection_id(connection);
+                let bytes = self.transmit_memory(range.offset, range.length)?;
+                match self.stack.send(now, connection, bytes) {
+                    Ok(()) | Err(CommandError::Stale) => {}
+                    // Bytes that cannot be queued must not be left out of the middle of a stream.
+                    Err(_) => _ = self.stack.abort(now, connection),
+                }
+            }
+            Command::SendTo { socket, peer, offset, length } => {
+                let bytes = self.transmit_memory(offset, length.into())?;
+                let sent = match self.socket(socket) {
+                    Some(socket) => self.stack.send_to(now, vnic, socket, peer, &bytes),
+                    None => Err(CommandError::Stale),
+                };
+                self.figures.datagrams_refused += u64::from(sent.is_err());
+            }
+            Command::Release { count, frames } => {
+                for frame in frames.into_iter().take(count.into()) {
+                    self.take_back(frame)?;
+                }
+            }
+            Command::Listen { .. } | Command::BindUdp { .. } | Command::Connect { .. } => self.open(now, command),
+            Command::ConnectFrom { local } => self.connect_from = Some(local),
+            Command::CloseListener { listener } => {
+                _ = self.stack.close_listener(ListenerId::new(listener.slot, listener.generation));
+            }
+            Command::CloseUdp { socket } => {
+                _ = self.stack.close_udp(UdpSocketId::new(socket.slot, socket.generation));
+            }
+            command => self.adjust(now, command),
+        }
+        Ok(())
+    }
+
+    /// Commands that make something, and are answered.
+    fn open(&mut self, now: Time, command: Command) {
+        let (request, outcome) = match command {
+            Command::Listen { request, local, backlog } => {
+                let outcome = self.stack.listen(local, ListenOptions { backlog: backlog as usize });
+                (request, outcome.map(|id| (id.index(), id.generation())))
+            }
+            Command::BindUdp { request, local } => {
+                let outcome = self.stack.bind_udp(local);
+                if let Ok(id) = outcome {
+                    if self.sockets.len() <= id.index() {
+                        self.sockets.resize(id.index() + 1, None);
+                    }
+                    self.sockets[id.index()] = Some(id);
+                }
+                (request, outcome.map(|id| (id.index(), id.generation())))
+            }
+            Command::Connect { request, peer } => {
+                let options = ConnectOptions { local: self.connect_from.take() };
+                let outcome = self.stack.connect(now, peer, options);
+                (request, outcome.map(|id| (id.index(), id.generation())))
+            }
+            _ => return,
+        };
+        self.answers.push_back(match outcome {
+            Ok((slot, generation)) => Said::Answer { request, error: 0, id: Id { slot: slot as u32, generation } },
+            Err(error) => Said::Answer { request, error: code::of_error(error), id: Id::default() },
+        });
+    }
+
+    /// Commands that change a connection.
+    fn adjust(&mut self, now: Time, command: Command) {
+        let stack = &mut self.stack;
+        // Refused by the stack as it would be to a linked service, which is told at once; here its end is on the way.
+        let _ = match command {
+            Command::Shutdown { connection } => stack.shutdown(now, connection_id(connection)),
+            Command::Close { connection } => stack.close(now, connection_id(connection)),
+            Command::Abort { connection } => stack.abort(now, connection_id(connection)),
+            Command::SetNoDelay { connection, on } => stack.set_no_delay(now, connection_id(connection), on),
+            Command::SetCork { connection, on } => stack.set_cork(now, connection_id(connection), on),
+            Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max } => {
+                let (idle, interval) =
+                    (Duration::from_millis(idle_ms.into()), Duration::from_millis(interval_ms.max(1).into()));
+                let keepalive = (idle_ms > 0).then_some(Keepalive { idle, interval, probes_max });
+                stack.set_keepalive(now, connection_id(connection), keepalive)
+            }
+            Command::SetUserTimeout { connection, timeout } => {
+                stack.set_user_timeout(now, connection_id(connection), timeout)
+            }
+            Command::AdvertiseUserTimeout { connection, timeout } => {
+                stack.advertise_user_timeout(now, connection_id(connection), timeout)
+            }
+            Command::SetPacingRate { connection, bytes_per_second } => {
+                stack.set_pacing_rate(now, connection_id(connection), bytes_per_second)
+            }
+            _ => Ok(()),
+        };
+    }
+
+    fn send_chunk_to(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: u16,
+        peer: SocketAddr,
+        window: Window,
+    ) -> Result<(), Offence> {
+        let mut chunk = self.take_back(window.frame)?.chunk;
+        let (start, length) = (chunk.frame().headroom(), chunk.len());
+        let skipped = usize::from(window.start).checked_sub(start).ok_or(Offence::Window(window))?;
+        if skipped + usize::from(window.length) > length {
+            return Err(Offence::Window(window));
+        }
+        if skipped > 0 {
+            chunk.trim_front(skipped);
+        }
+        if chunk.len() > usize::from(window.length) {
+            chunk.truncate(window.length.into());
+        }
+        let sent = match self.socket(socket) {
+            Some(socket) => self.stack.send_chunk_to(now, vnic, socket, peer, chunk),
+            None => Err(CommandError::Stale),
+        };
+        self.figures.datagrams_refused += u64::from(sent.is_err());
+        Ok(())
+    }
+
+    fn socket(&self, slot: u16) -> Option<UdpSocketId> {
+        self.sockets.get(usize::from(slot)).copied().flatten()
+    }
+
+    /// A range of the service's transmit memory: within the small blocks, or within the large ones after them.
+    fn transmit_memory(&self, offset: u32, length: u32) -> Result<Bytes, Offence> {
+        let (start, length) = (offset as usize, length as usize);
+        let (memory, start) = match start.checked_sub(self.small.len()) {
+            None => (&self.small, start),
+            Some(start) => (&self.large, start),
+        };
+        if start + length > memory.len() {
+            return Err(Offence::Range(offset));
+        }
+        Ok(memory.slice(start..start + length))
+    }
+
+    /// Wakes the service. Never waits: flags of this call, not of the socket, which the service might change.
+    fn ring_bell(&mut self) {
+        self.figures.bells += 1;
+        // Full: it has enough to wake up for. Gone: its end is seen at the next look.
+        let _ = rustix::net::send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
+
+    /// Silences the bell; false: the service is gone.
+    pub(super) fn look_at_socket(&mut self) -> bool {
+        let mut bytes = [0u8; 16];
+        for _ in 0..BELLS_PER_LOOK {
+            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return false,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    pub(super) fn falls_asleep(&mut self) -> bool {
+        self.commands.falls_asleep()
+    }
+
+    pub(super) fn wakes(&mut self) {
+        self.commands.wakes();
+    }
+
+    pub(super) fn socket_fd(&self) -> &OwnedFd {
+        &self.socket
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.stack.next_deadline()
+    }
+
+    /// The service is gone: what it was lent comes home, and its connections are reset.
+    pub(super) fn end(mut self, now: Time, vnic: &mut dyn Vnic) {
+        for place in &mut self.lent {
+            *place = None;
+        }
+        let connections: Vec<ConnectionId> = self.stack.connections().collect();
+        for connection in connections {
+            _ = self.stack.abort(now, connection);
+        }
+        // Bounded: each round sends what the device has room for; what is left after them is lost, as packets may be.
+        for _ in 0..64 {
+            while self.stack.next_event().is_some() {}
+            self.stack.transmit(now, vnic);
+        }
+    }
+
+    pub(super) fn status(&mut self, vnic: &dyn Vnic) -> ServiceStatus {
+        let statistics = vnic.statistics();
+        ServiceStatus {
+            name: self.name.clone(),
+            process: self.process,
+            user: self.user,
+            credits_used: self.lent_count,
+            credits: self.lent.len() as u32,
+            events_waiting: (self.events.depth().unwrap_or(u32::MAX), self.stack.event_count() as u64),
+            connections: self.stack.usage().connections as u64,
+            events: self.figures.events,
+            commands: self.figures.commands,
+            bells: self.figures.bells,
+            datagrams_without_credit: self.figures.datagrams_without_credit,
+            datagrams_refused: self.figures.datagrams_refused,
+            turns_held_back: self.figures.turns_held_back,
+            receive_no_buffer: statistics.receive_no_buffer,
+        }
+    }
+}
+
+fn id(connection: ConnectionId) -> Id {
+    Id { slot: connection.index() as u32, generation: connection.generation() }
+}
+
+fn connection_id(id: Id) -> ConnectionId {
+    ConnectionId::new(id.slot, id.generation)
+}

@@ -1,0 +1,336 @@
+//! Services that lie. Each attack is made on one card of a net core, while a neighbour's echo on the other goes on; the
+//! attacker may be cut off, the net core never falls, and the card is good for the next service afterwards. What a *linked*
+//! service could do instead (write to received frames, to headers) is shown to be impossible here by `nic::lent`'s tests,
+//! with their positive control; the handing over of exactly those files is shown below.
+
+use crate::support::{Client, Core, Serving, datagram_returns, server, stream_returns};
+use qanat::split::{SplitError, SplitOptions, SplitRuntime};
+use qanat_abi::message::{RELEASES_MAX, Range, Window};
+use qanat_abi::{Command, ControlMemory, Id, Message, Producer, Rings, SharedMemory};
+use qanat_control::protocol::{receive, send};
+use qanat_echo::{EchoConfig, EchoService};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+/// A service without a client library: it says what it likes.
+struct Attacker {
+    socket: OwnedFd,
+    files: Vec<OwnedFd>,
+    attached: Value,
+    commands: Producer<ControlMemory>,
+}
+
+fn dial(path: &Path) -> OwnedFd {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+    let name = path.to_str().and_then(|name| name.strip_prefix('@')).expect("an abstract name");
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a name")).expect("a net core");
+    socket
+}
+
+fn ask(socket: &OwnedFd, wish: &Value) -> (Value, Vec<OwnedFd>) {
+    send(socket.as_fd(), wish, &[]).expect("a wish");
+    let mut buffer = vec![0; 16_384];
+    receive(socket.as_fd(), &mut buffer).expect("an answer")
+}
+
+fn wish(card: u8) -> Value {
+    json!({ "Attach": {
+        "version": qanat_abi::VERSION, "layout": format!("{:016x}", qanat_abi::LAYOUT_HASH), "name": "attacker",
+        "address": server(card), "connections": 64,
+    } })
+}
+
+impl Attacker {
+    fn new(path: &Path, card: u8) -> Attacker {
+        loop {
+            let socket = dial(path);
+            let (reply, files) = ask(&socket, &wish(card));
+            // The one before may not be seen to have left yet.
+            let Some(attached) = reply.get("Attached").cloned() else {
+                std::thread::yield_now();
+                continue;
+            };
+            let rings = Rings::open(files[0].as_fd()).expect("rings");
+            return Attacker { socket, files, attached, commands: Producer::new(rings.commands) };
+        }
+    }
+
+    /// Says it and waits until it has been heard, or the attacker is cut off: whether it still has its ear.
+    fn say(&mut self, command: Command) -> bool {
+        self.say_words(command.encode())
+    }
+
+    fn say_words(&mut self, words: [u64; 4]) -> bool {
+        // Not for ever: it may have lied to itself about the room there is.
+        for _ in 0..100_000 {
+            match self.commands.push(words) {
+                Ok(true) => break,
+                Ok(false) => {}
+                Err(_) => return false,
+            }
+            self.ring();
+            if self.is_cut_off() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        self.commands.publish();
+        self.ring();
+        true
+    }
+
+    fn ring(&self) {
+        let _ =
+            rustix::net::send(&self.socket, &[1], rustix::net::SendFlags::DONTWAIT | rustix::net::SendFlags::NOSIGNAL);
+    }
+
+    fn is_cut_off(&self) -> bool {
+        let mut bytes = [0; 64];
+        loop {
+            match rustix::net::recv(&self.socket, &mut bytes, rustix::net::RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return true,
+                Ok(_) => {}
+                Err(rustix::io::Errno::AGAIN) => return false,
+                Err(_) => return true,
+            }
+        }
+    }
+
+    fn wait_until_cut_off(&self) {
+        let deadline = std::time::Instant::now() + Duration::from_secs(30);
+        while !self.is_cut_off() {
+            assert!(std::time::Instant::now() < deadline, "it is still served");
+            self.ring();
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// A neighbour's echo and its client.
+struct Neighbour {
+    runtime: qanat::Runtime,
+    client: Client,
+    serving: Serving,
+    count: u64,
+}
+
+fn echo() -> EchoService {
+    EchoService::new(EchoConfig::default())
+}
+
+fn serve(path: &Path, card: u8) -> Serving {
+    let path = path.to_owned();
+    let options = SplitOptions { name: "honest".to_owned(), address: Some(server(card)), connections_max: 64 };
+    let attach = move || loop {
+        match SplitRuntime::attach(SplitRuntime::at(path.clone()), options.clone()) {
+            Err(SplitError::Refused(_)) => std::thread::yield_now(),
+            outcome => return outcome.expect("a net core"),
+        }
+    };
+    Serving::start(attach, echo)
+}
+
+impl Neighbour {
+    fn new(core: &Core, card: u8, runtime: qanat::Runtime) -> Neighbour {
+        let serving = serve(&core.path, card);
+        let mut neighbour = Neighbour { runtime, client: Client::new(card, 300_000), serving, count: 0 };
+        let Neighbour { runtime, client, .. } = &mut neighbour;
+        runtime.with_context(|context| qanat::Service::start(client, context)).unwrap();
+        neighbour
+    }
+
+    /// It is served as if nothing happened.
+    fn is_well(&mut self) {
+        self.count += 1;
+        let payload = self.count.to_le_bytes();
+        datagram_returns(&mut self.runtime, &mut self.client, &payload);
+    }
+}
+
+/// Two cards; the attacker's is the first.
+fn scene() -> (Core, qanat::Runtime, Neighbour) {
+    let core = Core::start(2);
+    let (attackers_peer, neighbours_peer) = (core.client(0), core.client(1));
+    let neighbour = Neighbour::new(&core, 1, neighbours_peer);
+    (core, attackers_peer, neighbour)
+}
+
+/// After an attack: an honest service on the attacker's card is served.
+fn card_is_good(core: &Core, peer: &mut qanat::Runtime) {
+    let serving = serve(&core.path, 0);
+    let mut client = Client::new(0, 100_000);
+    peer.with_context(|context| qanat::Service::start(&mut client, context)).unwrap();
+    datagram_returns(peer, &mut client, b"good");
+    stream_returns(peer, &mut client);
+    peer.with_context(|context| context.close_udp(client.socket())).unwrap();
+    serving.end();
+}
+
+#[test]
+fn commands_that_cannot_be_honest_cut_their_sender_off() {
+    let (core, mut peer, mut neighbour) = scene();
+    let nobody = SocketAddr::from(([10, 9, 0, 1], 9));
+    let connection = Id { slot: 0, generation: 0 };
+    let transmit_bytes = u32::try_from((4_096 * 2_048) + (256 * 65_536)).unwrap();
+    let range = |offset, length| Command::Send { connection, range: Range { offset, length } };
+    let lies = [
+        // Frames it does not hold: given back twice, forged, consumed, sent on.
+        Command::Release { count: 1, frames: [0; RELEASES_MAX] },
+        Command::Release { count: 6, frames: [u32::MAX; RELEASES_MAX] },
+        Command::Consume { connection, frame: 0 },
+        Command::Consume { connection, frame: 1 << 31 },
+        Command::SendChunkTo { socket: 0, peer: nobody, window: Window { frame: 0, start: 0, length: 64 } },
+        // Memory it does not have.
+        range(transmit_bytes, 1),
+        range(u32::MAX, u32::MAX),
+        range(4_096 * 2_048 - 1, 2),
+        Command::SendTo { socket: 0, peer: nobody, offset: transmit_bytes - 1, length: 2 },
+    ];
+    for (number, lie) in (1u64..).zip(lies) {
+        let mut attacker = Attacker::new(&core.path, 0);
+        // The control: what an honest service may say, of things that are gone or never were, is no offence.
+        for gone in [Command::Close { connection }, range(0, 64), range(transmit_bytes - 64, 64)] {
+            assert!(attacker.say(gone));
+        }
+        attacker.say(lie);
+        attacker.wait_until_cut_off();
+        assert_eq!(core.status().cut_off, number, "{lie:?}");
+        neighbour.is_well();
+    }
+    card_is_good(&core, &mut peer);
+    neighbour.serving.end();
+}
+
+#[test]
+fn anything_in_the_ring_harms_nobody_else() {
+    let (core, mut peer, mut neighbour) = scene();
+    let mut random = qanat::nic::Random::new(7);
+    let edges = [0, 1, 63, 64, 2_047, 2_048, 4_095, 65_535, u64::MAX, 1 << 31, (1 << 32) - 1, 1 << 32, 1 << 63];
+    for _ in 0..60 {
+        let mut attacker = Attacker::new(&core.path, 0);
+        for _ in 0..3_000 {
+            let mut words = [0; 4].map(|_| match random.next() % 3 {
+                0 => random.next(),
+                1 => edges[(random.next() % edges.len() as u64) as usize],
+                _ => random.next() % 8,
+            });
+            words[0] = (words[0] & !0xFF) | (random.next() % 22);
+            if !random.next().is_multiple_of(4) {
+                // A flag that is one.
+                words[0] &= !0xFE00;
+            }
+            if !attacker.say_words(words) {
+                break;
+            }
+        }
+        neighbour.is_well();
+    }
+    card_is_good(&core, &mut peer);
+    neighbour.serving.end();
+}
+
+#[test]
+fn positions_moved_back_and_far_ahead_harm_nobody_else() {
+    let (core, mut peer, mut neighbour) = scene();
+    // The positions of both rings: of producer, consumer, and whether it sleeps.
+    let ring = |number: usize| 4_096 + number * 135_168;
+    for at in [ring(0), ring(0) + 128, ring(0) + 256, ring(1), ring(1) + 128, ring(1) + 256] {
+        for value in [1u32, 4_096, 4_097, 1 << 31, u32::MAX, u32::MAX - 4_095] {
+            let mut attacker = Attacker::new(&core.path, 0);
+            let control = std::fs::File::from(attacker.files[0].try_clone().unwrap());
+            std::os::unix::fs::FileExt::write_at(&control, &value.to_le_bytes(), at as u64).unwrap();
+            attacker.ring();
+            for request in 0..8 {
+                attacker.say(Command::BindUdp { request, local: SocketAddr::new(server(0), 1_000 + request as u16) });
+            }
+            neighbour.is_well();
+        }
+    }
+    card_is_good(&core, &mut peer);
+    neighbour.serving.end();
+}
+
+#[test]
+fn hoarded_frames_are_the_hoarders_own() {
+    let (core, mut peer, mut neighbour) = scene();
+    let mut attacker = Attacker::new(&core.path, 0);
+    // It takes datagrams and gives none back.
+    attacker.say(Command::BindUdp { request: 1, local: SocketAddr::new(server(0), 7) });
+    let mut client = Client::new(0, 0);
+    peer.with_context(|context| qanat::Service::start(&mut client, context)).unwrap();
+    let frames = attacker.attached["receive_frames"].as_u64().unwrap();
+    let service = |core: &Core| core.status().cards[0].service.clone().unwrap_or_default();
+    while service(&core).datagrams_without_credit == 0 {
+        for _ in 0..64 {
+            client.send_datagram(&mut peer, b"hoard me");
+        }
+        peer.turn(&mut client);
+        attacker.ring();
+    }
+    let held = service(&core);
+    assert_eq!(u64::from(held.credits_used), frames / 2, "half of them, and not one more");
+    neighbour.is_well();
+    peer.with_context(|context| context.close_udp(client.socket())).unwrap();
+    drop(attacker);
+    card_is_good(&core, &mut peer);
+    neighbour.serving.end();
+}
+
+#[test]
+fn what_is_handed_over_cannot_be_written_cut_short_or_widened() {
+    let (core, mut peer, mut neighbour) = scene();
+    let attacker = Attacker::new(&core.path, 0);
+    let [control, received, small, large] = attacker.files.as_slice() else { panic!("four files") };
+    // The control: its own transmit memory it may write.
+    let write = |file: &OwnedFd| {
+        let file = std::fs::File::from(file.try_clone().unwrap());
+        std::os::unix::fs::FileExt::write_at(&file, b"x", 0).is_ok()
+    };
+    assert!(write(small) && write(large) && write(control));
+    assert!(!write(received), "received frames are read-only");
+    for file in [control, received, small, large] {
+        let file = std::fs::File::from(file.try_clone().unwrap());
+        let length = file.metadata().unwrap().len();
+        assert!(file.set_len(0).is_err() && file.set_len(length * 2).is_err(), "sealed in size");
+    }
+    // As large as the frames to receive into, and no larger: what is sent has its headers elsewhere.
+    let frames =
+        attacker.attached["receive_frames"].as_u64().unwrap() * attacker.attached["frame_size"].as_u64().unwrap();
+    assert_eq!(std::fs::File::from(received.try_clone().unwrap()).metadata().unwrap().len(), frames);
+    assert!(SharedMemory::map(received.as_fd(), frames as usize, qanat_abi::Access::ReadWrite).is_err());
+    neighbour.is_well();
+    drop(attacker);
+    card_is_good(&core, &mut peer);
+    neighbour.serving.end();
+}
+
+#[test]
+fn words_that_are_no_wish_and_silence_are_borne() {
+    let (core, mut peer, mut neighbour) = scene();
+    let other_layout = json!({ "Attach": {
+        "version": qanat_abi::VERSION, "layout": "0", "name": "", "address": null, "connections": 1 } });
+    let no_card = json!({ "Attach": {
+        "version": qanat_abi::VERSION, "layout": format!("{:016x}", qanat_abi::LAYOUT_HASH), "name": "x",
+        "address": "10.9.9.9", "connections": 1 } });
+    for wrong in [other_layout, no_card, json!({ "Attach": {} }), json!("nonsense"), wish(1)] {
+        let (reply, files) = ask(&dial(&core.path), &wrong);
+        assert!(reply.get("Refused").is_some() && files.is_empty(), "{wrong}: {reply}");
+    }
+    // Many who say nothing do not keep others out.
+    let silent: Vec<OwnedFd> = (0..40)
+        .map(|_| {
+            let socket = dial(&core.path);
+            // Room in the queue of those not yet accepted.
+            core.status();
+            socket
+        })
+        .collect();
+    neighbour.is_well();
+    card_is_good(&core, &mut peer);
+    drop(silent);
+    neighbour.serving.end();
+}

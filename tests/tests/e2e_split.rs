@@ -1,0 +1,135 @@
+//! The split placement as its users run it: `--placement split`, `qanat net`, what is left when either side is killed.
+#![forbid(unsafe_code)]
+
+use qanat_tests::e2e::{Outcome, Program, Running, eventually, qanat, scenario};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::Value;
+use std::net::UdpSocket;
+use std::path::Path;
+use std::time::Duration;
+
+const GRACE: Duration = Duration::from_secs(20);
+
+fn start(arguments: &[&str]) -> Running {
+    Program::new(qanat()).arguments(arguments).start()
+}
+
+fn process(number: u64) -> Pid {
+    i32::try_from(number).ok().and_then(Pid::from_raw).expect("a process")
+}
+
+fn interrupt(running: Running) -> Outcome {
+    kill_process_group(process(running.id().into()), Signal::INT).expect("Ctrl-C");
+    let outcome = running.wait(GRACE);
+    assert_eq!(outcome.code, Some(0), "{}\n{}{}", outcome.line, outcome.text(), outcome.stderr);
+    outcome
+}
+
+/// What the site's file says, at `address`; empty: not served.
+fn fetch(address: &str, name: &str) -> String {
+    let url = format!("http://{address}/{name}");
+    Program::new("curl").arguments(["--silent", "--max-time", "5", &url]).run().text()
+}
+
+fn net_cores() -> Vec<Value> {
+    let outcome = Program::new(qanat()).arguments(["status", "--json"]).run();
+    let status: Value = serde_json::from_str(outcome.text().trim()).unwrap_or_default();
+    status["net_cores"].as_array().cloned().unwrap_or_default()
+}
+
+fn net_core_process() -> u64 {
+    net_cores().first().and_then(|core| core["process"].as_u64()).unwrap_or(0)
+}
+
+fn site() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("small"), "It flows.").expect("a file");
+    let large: String = (0..300_000).map(|number| format!("{number:08}\n")).collect();
+    std::fs::write(directory.path().join("large"), large).expect("a file");
+    directory
+}
+
+fn text_of(site: &tempfile::TempDir, name: &str) -> String {
+    std::fs::read_to_string(site.path().join(name)).expect("a file")
+}
+
+#[test]
+fn a_service_is_the_same_in_both_placements() {
+    scenario(|| {
+        let site = site();
+        let root = site.path().to_str().expect("a name");
+        for placement in ["linked", "split"] {
+            let web = start(&["web", root, "--direct", "--placement", placement]);
+            eventually("it serves", GRACE, || fetch("10.77.0.2", "small") == "It flows.");
+            assert_eq!(fetch("10.77.0.2", "large"), text_of(&site, "large"), "{placement}");
+            assert!(interrupt(web).text().contains("Served "));
+            eventually("nothing is left", GRACE, || {
+                !Path::new("/sys/class/net/qanat0").exists() && net_cores().is_empty()
+            });
+        }
+    });
+}
+
+#[test]
+fn a_net_core_that_is_killed_is_replaced_and_a_service_that_is_killed_leaves_nothing() {
+    scenario(|| {
+        let site = site();
+        let root = site.path().to_str().expect("a name");
+        let mut web = start(&["web", root, "--direct", "--placement", "split"]);
+        eventually("it serves", GRACE, || fetch("10.77.0.2", "small") == "It flows.");
+        let first = net_core_process();
+        let status = std::fs::read_to_string(format!("/proc/{first}/status")).expect("the net core's status");
+        for confined in
+            ["Uid:\t65534\t65534\t65534\t65534", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"]
+        {
+            assert!(status.contains(confined), "{confined} in {status}");
+        }
+        kill_process(process(first), Signal::KILL).expect("a net core to kill");
+        eventually("it serves again", GRACE, || fetch("10.77.0.2", "small") == "It flows.");
+        assert!(web.is_running() && net_core_process() != first);
+        kill_process(process(web.id().into()), Signal::KILL).expect("a service to kill");
+        eventually("nothing is left", GRACE, || !Path::new("/sys/class/net/qanat0").exists() && net_cores().is_empty());
+    });
+}
+
+#[test]
+fn a_net_core_serves_several_and_outlives_them() {
+    scenario(|| {
+        let (site, place) = (site(), tempfile::tempdir().expect("a directory"));
+        let root = site.path().to_str().expect("a name");
+        let socket = place.path().join("qanat-net.sock");
+        let name = socket.to_str().expect("a name");
+        let mut net = start(&["net", "--direct", "--socket", name, "--card", "10.78.0.2/24"]);
+        eventually("it listens", GRACE, || !net_cores().is_empty());
+        let web = start(&["web", root, "--net", name, "--address", "10.78.0.2/24"]);
+        let echo = start(&["echo", "--net", name]);
+        let udp = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        udp.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+        let returns = || {
+            let mut bytes = [0; 2_048];
+            udp.send_to(&[7; 1_400], "10.77.0.2:7").is_ok()
+                && matches!(udp.recv(&mut bytes), Ok(1_400))
+                && bytes[..1_400] == [7; 1_400]
+        };
+        eventually("both serve", GRACE, || fetch("10.78.0.2", "small") == "It flows." && returns());
+        let status = Program::new(qanat()).arguments(["status", "--net", name]).succeeds().text();
+        assert!(status.contains("\"web\"") && status.contains("\"echo\"") && status.contains("confined"), "{status}");
+        // There is no third card.
+        let refused = Program::new(qanat()).arguments(["echo", "--net", name]).run();
+        assert!(refused.code == Some(1) && refused.stderr.contains("every such card"), "{refused:?}");
+        // The worker dies: both come back, on another.
+        kill_process(process(net_core_process()), Signal::KILL).expect("a net core to kill");
+        eventually("both serve again", GRACE, || fetch("10.78.0.2", "small") == "It flows." && returns());
+        assert_eq!(fetch("10.78.0.2", "large"), text_of(&site, "large"));
+        // One goes, the other stays.
+        kill_process(process(echo.id().into()), Signal::KILL).expect("a service to kill");
+        assert_eq!(fetch("10.78.0.2", "large"), text_of(&site, "large"));
+        let another = start(&["echo", "--net", name]);
+        eventually("its card is free for the next", GRACE, returns);
+        drop(another);
+        interrupt(web);
+        assert!(net.is_running());
+        interrupt(net);
+        assert!(!socket.exists(), "the socket is removed");
+    });
+}
