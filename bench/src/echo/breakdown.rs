@@ -82,7 +82,8 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         if !options.common.wants(&case) {
             continue;
         }
-        let own = EchoBenchOptions { link, ..options.clone() };
+        let mut own = EchoBenchOptions { link, ..options.clone() };
+        own.common.duration = Some(options.duration().max(DURATION_MIN));
         let bench = Bench { options: &own, topology: Some(&topology), keeps_output: true };
         let subjects: Vec<&Subject> =
             subjects.iter().filter(|subject| has_perf || subject.peer != Peer::LinuxAsleep).collect();
@@ -132,6 +133,9 @@ fn columns() -> Vec<Column> {
     columns
 }
 
+/// Sampling begins when both ends run evenly: shorter runs would be over by then.
+const DURATION_MIN: Duration = Duration::from_secs(1);
+
 /// What `qanat echo` says at its end.
 #[derive(Deserialize)]
 struct Stopped {
@@ -150,7 +154,11 @@ fn one(bench: &Bench<'_>, subject: &Subject) -> Result<PerPacket, HarnessError> 
         let (outcome, shares) =
             samples::during(duration, || bench.measure(subject.peer, LENGTH, subject.window, false));
         let rate = outcome?.packets_per_s;
-        return shares.map(|shares| per_packet(&shares, rate, bench.options));
+        let packet = shares.map(|shares| per_packet(&shares, rate, bench.options))?;
+        if packet.is_empty() {
+            return Err(HarnessError::Child("perf took no samples of the echo: give it longer, by -d".to_owned()));
+        }
+        return Ok(packet);
     }
     let (_, echo) = bench.measure_kept(subject.peer, LENGTH, subject.window, false)?;
     let output = echo.stop()?;
