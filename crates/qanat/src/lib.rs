@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod lifetime;
 mod runtime;
 mod service;
 mod spin;

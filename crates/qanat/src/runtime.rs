@@ -1,5 +1,6 @@
 //! The linked placement: stack, driver and service in one thread, run to completion.
 
+use crate::lifetime::Lifetime;
 use crate::service::{Context, Service};
 use crate::spin::{Spin, SpinPolicy};
 use crate::wait_set::{Doorbell, WaitSet};
@@ -14,9 +15,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Tokens of the runtime's own doorbells; a service's are below.
-const STOP_TOKEN: u64 = u64::MAX;
+pub(crate) const STOP_TOKEN: u64 = u64::MAX;
 /// Doorbells are looked at once in so many turns while traffic keeps the runtime from sleeping.
-const WATCH_INTERVAL_TURNS: u32 = 256;
+pub(crate) const WATCH_INTERVAL_TURNS: u32 = 256;
 
 /// A request to stop, from any thread.
 #[derive(Clone, Debug)]
@@ -44,8 +45,12 @@ impl StopHandle {
         self.doorbell.as_fd()
     }
 
-    pub(crate) fn silence(&self) {
-        self.doorbell.take();
+    /// Silences the bell if it is the one that rang.
+    pub(crate) fn takes(&self, token: u64) -> bool {
+        if token == STOP_TOKEN {
+            self.doorbell.take();
+        }
+        token == STOP_TOKEN
     }
 
     /// Whether stopping was asked for.
@@ -202,22 +207,17 @@ impl Runtime {
         self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
         let mut spin = Spin::new(options.spin);
         let mut idle_since: Option<Time> = None;
-        let mut next_observation = self.clock.now() + options.observe_every;
-        let mut stop_deadline: Option<Time> = None;
+        let mut lifetime = Lifetime::new(options, self.clock.now());
         loop {
             let busy = self.turn(service);
             let now = self.clock.now();
-            if now >= next_observation {
+            if lifetime.is_observed(now) {
                 observe(service, self);
-                next_observation = now + options.observe_every;
             }
-            if stop_deadline.is_none() && stop.is_requested() {
-                stop_deadline = Some(now + options.grace);
+            if lifetime.stops(now, stop) {
                 self.with_context(|context| service.stop(context));
             }
-            if let Some(deadline) = stop_deadline
-                && (service.is_finished() || now >= deadline)
-            {
+            if lifetime.is_over(now, service) {
                 return Ok(());
             }
             if busy {
@@ -230,8 +230,8 @@ impl Runtime {
             }
             let idle = now.since(*idle_since.get_or_insert(now));
             if spin.should_sleep(idle) && self.vnic.doorbell().is_some() {
-                let limit = [Some(next_observation), stop_deadline, self.stack.next_deadline()];
-                let until = limit.into_iter().flatten().min().unwrap_or(next_observation);
+                let until = lifetime.next_deadline();
+                let until = self.stack.next_deadline().map_or(until, |deadline| deadline.min(until));
                 self.look_at_doorbells(service, stop, Some(until.since(now)))?;
                 spin.slept(self.clock.now().since(now));
                 idle_since = None;
@@ -256,9 +256,7 @@ impl Runtime {
         let mut rang: Vec<u64> = Vec::new();
         self.waits.wait(self.vnic.doorbell(), timeout, |token| rang.push(token)).map_err(RuntimeError::Wait)?;
         for token in rang {
-            if token == STOP_TOKEN {
-                stop.silence();
-            } else {
+            if !stop.takes(token) {
                 self.with_context(|context| service.doorbell(token, context));
             }
         }

@@ -13,6 +13,7 @@
 //!   stack, `streams.rs` keeps what a connection has been given to send.
 //! * What lies in shared memory is in `qanat-abi`.
 
+mod bell;
 mod code;
 mod confine;
 mod handshake;

@@ -1,9 +1,9 @@
 //! What stands for the stack in a service's process: commands become messages, messages become events.
 
-use super::code;
 use super::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
 use super::streams::{Finish, PIECES_MAX, Piece, Stream};
 use super::timers::Timers;
+use super::{bell, code};
 use bytes::Bytes;
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Id, Message, Mismatch, Producer, Rings};
@@ -14,7 +14,6 @@ use qanat_stack::{
 };
 use qanat_wire::ethernet::MacAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{RecvFlags, SendFlags};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -108,7 +107,7 @@ impl Link {
         if !self.commands.publish() {
             return Ok(false);
         }
-        let _ = rustix::net::send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        bell::ring(&self.socket);
         Ok(true)
     }
 
@@ -171,10 +170,9 @@ impl Link {
     }
 }
 
-/// A listener or socket of the service's, which outlives net cores.
+/// A listener or socket of the service's, which outlives net cores. Its place is its handle: none is used twice.
 #[derive(Clone, Copy)]
 struct Place {
-    generation: u32,
     local: Option<SocketAddr>,
     backlog: usize,
     /// The net core's handle, while there is one.
@@ -309,7 +307,7 @@ impl Remote {
                 let patience = Timespec { tv_sec: 0, tv_nsec: i64::from(patience.subsec_nanos()) };
                 let _ = poll(&mut fds, Some(&patience));
                 link.events.wakes();
-                if !silence(&link.socket) {
+                if !bell::silence(&link.socket) {
                     return Err(CommandError::Unreachable);
                 }
             }
@@ -368,7 +366,7 @@ impl Remote {
                 let of = |place: &Place| place.remote.is_some_and(|id| id.slot == u32::from(listener));
                 match self.listeners.iter().position(of) {
                     Some(index) => {
-                        let listener = ListenerId::new(index as u32, self.listeners[index].generation);
+                        let listener = ListenerId::new(index as u32, 0);
                         Event::Accepted { connection, listener, peer }
                     }
                     None => {
@@ -413,7 +411,7 @@ impl Remote {
                 let chunk = self.take(window)?;
                 let of = |place: &Place| place.remote.is_some_and(|id| id.slot == u32::from(socket));
                 let Some(index) = self.sockets.iter().position(of) else { return Ok(None) };
-                let socket = UdpSocketId::new(index as u32, self.sockets[index].generation);
+                let socket = UdpSocketId::new(index as u32, 0);
                 Event::Datagram { socket, peer, chunk }
             }
             // Of a question whose asker has gone.
@@ -497,20 +495,7 @@ impl Remote {
 
     /// Silences the bell; false: the net core is gone.
     pub(super) fn look_at_socket(&mut self) -> bool {
-        self.link.as_ref().is_none_or(|link| silence(&link.socket))
-    }
-}
-
-/// Takes the bells; false: the other end is gone.
-fn silence(socket: &OwnedFd) -> bool {
-    let mut bytes = [0u8; 16];
-    loop {
-        match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((0, _)) => return false,
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(rustix::io::Errno::AGAIN) => return true,
-            Err(_) => return false,
-        }
+        self.link.as_ref().is_none_or(|link| bell::silence(&link.socket))
     }
 }
 
@@ -520,7 +505,7 @@ impl Remote {
     pub(crate) fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
         let backlog = options.backlog as u32;
         let id = self.ask(|request| Command::Listen { request, local, backlog })?;
-        let place = Place { generation: 0, local: Some(local), backlog: options.backlog, remote: Some(id) };
+        let place = Place { local: Some(local), backlog: options.backlog, remote: Some(id) };
         self.listeners.push(place);
         Ok(ListenerId::new(self.listeners.len() as u32 - 1, 0))
     }
@@ -538,7 +523,7 @@ impl Remote {
     #[cold]
     pub(crate) fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
         let id = self.ask(|request| Command::BindUdp { request, local })?;
-        self.sockets.push(Place { generation: 0, local: Some(local), backlog: 0, remote: Some(id) });
+        self.sockets.push(Place { local: Some(local), backlog: 0, remote: Some(id) });
         Ok(UdpSocketId::new(self.sockets.len() as u32 - 1, 0))
     }
 

@@ -3,7 +3,8 @@
 use super::handshake::{Attach, MESSAGE_BYTES_MAX, Reply, Wish};
 use super::net_core::dial;
 use super::remote::{Link, Lost, Remote, RemoteFigures};
-use crate::runtime::{RuntimeError, RuntimeOptions, StopHandle};
+use crate::lifetime::Lifetime;
+use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle, WATCH_INTERVAL_TURNS};
 use crate::service::{Context, Service};
 use crate::spin::Spin;
 use crate::wait_set::WaitSet;
@@ -17,8 +18,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
-const STOP_TOKEN: u64 = u64::MAX;
-const WATCH_INTERVAL_TURNS: u32 = 256;
 /// Events of one turn at most: output is not to wait for a flood's end.
 const EVENTS_PER_TURN: usize = 1_024;
 /// How long a net core may take to answer the first word: it opens its cards before.
@@ -222,25 +221,20 @@ impl SplitRuntime {
         self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
         let mut spin = Spin::new(options.spin);
         let mut idle_since: Option<Time> = None;
-        let mut next_observation = self.clock.now() + options.observe_every;
-        let mut stop_deadline: Option<Time> = None;
+        let mut lifetime = Lifetime::new(options, self.clock.now());
         loop {
             let busy = self.turn(service);
             let now = self.clock.now();
-            if now >= next_observation {
+            if lifetime.is_observed(now) {
                 observe(service, self);
-                next_observation = now + options.observe_every;
             }
-            if stop_deadline.is_none() && stop.is_requested() {
-                stop_deadline = Some(now + options.grace);
+            if lifetime.stops(now, stop) {
                 self.with_context(|context| service.stop(context));
             }
-            if let Some(deadline) = stop_deadline
-                && (service.is_finished() || now >= deadline)
-            {
+            if lifetime.is_over(now, service) {
                 return Ok(());
             }
-            if !self.remote.is_attached() && now >= self.next_attempt && stop_deadline.is_none() {
+            if !self.remote.is_attached() && now >= self.next_attempt && !lifetime.is_stopping() {
                 // Not found: it is asked for again after a while; the service's timers and doorbells go on.
                 self.retry_after = match self.find() {
                     Ok(()) => RETRY_AFTER,
@@ -265,8 +259,8 @@ impl SplitRuntime {
             }
             let attempt = (!self.remote.is_attached()).then_some(self.next_attempt);
             let held_back = self.remote.is_held_back().then_some(now + HELD_BACK_WAIT);
-            let limit = [Some(next_observation), stop_deadline, self.remote.next_deadline(), attempt, held_back];
-            let until = limit.into_iter().flatten().min().unwrap_or(next_observation);
+            let limits = [self.remote.next_deadline(), attempt, held_back];
+            let until = limits.into_iter().flatten().fold(lifetime.next_deadline(), Time::min);
             if self.remote.falls_asleep() {
                 self.look_at_doorbells(service, stop, until.since(now))?;
             }
@@ -291,9 +285,7 @@ impl SplitRuntime {
             self.remote.lost();
         }
         for token in rang {
-            if token == STOP_TOKEN {
-                stop.silence();
-            } else {
+            if !stop.takes(token) {
                 self.with_context(|context| service.doorbell(token, context));
             }
         }

@@ -6,8 +6,8 @@
 //! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
 //! blocking, whatever it has set on it.
 
-use super::code;
 use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
+use super::{bell, code};
 use bytes::Bytes;
 
 use qanat_abi::{
@@ -18,7 +18,6 @@ use qanat_nic::{Time, Vnic};
 use qanat_stack::{
     Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Stack, UdpSocketId,
 };
-use rustix::net::{RecvFlags, SendFlags};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -36,8 +35,6 @@ const EVENTS_PER_TURN: usize = 256;
 const EVENTS_WAITING_MAX: usize = 16_384;
 /// Answers that wait for room; beyond it no commands are taken.
 const ANSWERS_WAITING_MAX: usize = 64;
-/// Bells taken at one look.
-const BELLS_PER_LOOK: usize = 16;
 /// Blocks of transmit memory: 8 MiB of small ones, 16 MiB of large ones.
 pub(super) const SMALL_BLOCKS: u32 = 4_096;
 pub(super) const LARGE_BLOCKS: u32 = 256;
@@ -426,25 +423,15 @@ impl Tenant {
         Ok(memory.slice(start..start + length))
     }
 
-    /// Wakes the service. Never waits: flags of this call, not of the socket, which the service might change.
+    /// Wakes the service.
     fn ring_bell(&mut self) {
         self.figures.bells += 1;
-        // Full: it has enough to wake up for. Gone: its end is seen at the next look.
-        let _ = rustix::net::send(&self.socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        bell::ring(&self.socket);
     }
 
     /// Silences the bell; false: the service is gone.
     pub(super) fn look_at_socket(&mut self) -> bool {
-        let mut bytes = [0u8; 16];
-        for _ in 0..BELLS_PER_LOOK {
-            match rustix::net::recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
-                Ok((0, _)) => return false,
-                Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => return true,
-                Err(_) => return false,
-            }
-        }
-        true
+        bell::silence(&self.socket)
     }
 
     pub(super) fn falls_asleep(&mut self) -> bool {

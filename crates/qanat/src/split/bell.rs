@@ -1,0 +1,30 @@
+//! The bell of either side: the socket they met on, a byte to wake who sleeps. Each call says by itself that it does not wait:
+//! flags of the socket are the other side's to change.
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use std::os::fd::OwnedFd;
+
+/// Bells taken at one look; each is up to [`BYTES`] rings.
+const BELLS_PER_LOOK: usize = 16;
+const BYTES: usize = 16;
+
+/// Wakes the other side.
+pub(super) fn ring(socket: &OwnedFd) {
+    // Full: it has enough to wake up for. Gone: its end is seen at the next look.
+    let _ = send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}
+
+/// Silences the bell; false: the other side is gone.
+pub(super) fn silence(socket: &OwnedFd) -> bool {
+    let mut bytes = [0u8; BYTES];
+    for _ in 0..BELLS_PER_LOOK {
+        match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+            Ok((0, _)) => return false,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return true,
+            Err(_) => return false,
+        }
+    }
+    true
+}
