@@ -228,7 +228,7 @@ fn we_follow_knot_and_nsd() {
 /// A user without a capability, whose rule names the ports of the service and no others, is a secondary all the same.
 #[test]
 fn an_ordinary_user_follows_behind_the_daemon() {
-    const POLICY: &str = "[[rule]]\nname = \"dns\"\nusers = [\"nobody\"]\naddresses = [\"10.77.0.2\"]\n\
+    const POLICY: &str = "group = \"nogroup\"\n[[rule]]\nname = \"dns\"\nusers = [\"nobody\"]\naddresses = [\"10.77.0.2\"]\n\
                           services = [\"udp/53\", \"tcp/53\", \"tcp/61000-61255\"]\n";
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");
@@ -239,7 +239,6 @@ fn an_ordinary_user_follows_behind_the_daemon() {
         let daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]);
         let daemon = daemon.arguments(["--config"]).arguments([&policy]).start();
         eventually("the daemon listens", PATIENCE, || socket.exists());
-        fs::set_permissions(&socket, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("its mode");
         fs::write(path.join("knot.zone"), zone(1)).expect("a file");
         let at = path.display();
         let zones = format!(

@@ -174,6 +174,11 @@ fn gather(pipe: Option<impl Read + Send + 'static>) -> Gatherer {
     }))
 }
 
+/// All that came, once the pipe is closed.
+fn gathered(gatherer: &mut Gatherer) -> Vec<u8> {
+    gatherer.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+}
+
 /// A program under way; dropping it kills it.
 #[derive(Debug)]
 pub struct Running {
@@ -210,9 +215,8 @@ impl Running {
         if status.is_none() {
             self.kill();
         }
-        let take = |gatherer: &mut Gatherer| gatherer.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let stdout = take(&mut self.stdout);
-        let stderr = String::from_utf8_lossy(&take(&mut self.stderr)).into_owned();
+        let stdout = gathered(&mut self.stdout);
+        let stderr = String::from_utf8_lossy(&gathered(&mut self.stderr)).into_owned();
         let outcome = Outcome { line: self.line.clone(), code: status.and_then(|s| s.code()), stdout, stderr };
         assert!(status.is_some(), "{}: no end after {patience:?}\n{}{}", outcome.line, outcome.text(), outcome.stderr);
         outcome
@@ -230,7 +234,22 @@ impl Running {
 }
 
 impl Drop for Running {
+    /// What it said is part of why a test failed.
     fn drop(&mut self) {
         self.kill();
+        if std::thread::panicking() {
+            // A descendant that left the group may hold the pipes for as long as it lives.
+            let is_whole = |gatherer: &Gatherer| gatherer.as_ref().is_none_or(|thread| thread.is_finished());
+            for _ in 0..100 {
+                if is_whole(&self.stdout) && is_whole(&self.stderr) {
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            for gatherer in [&mut self.stdout, &mut self.stderr] {
+                let said = if is_whole(gatherer) { gathered(gatherer) } else { b"(held open)".to_vec() };
+                eprintln!("{} said: {}", self.line, String::from_utf8_lossy(&said));
+            }
+        }
     }
 }

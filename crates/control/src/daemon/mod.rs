@@ -517,13 +517,22 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
         }
         std::fs::remove_file(path).map_err(|error| format!("{name}: {error}"))?;
     }
-    bind(&socket, &address).map_err(|error| format!("{name}: {error}; run with sudo"))?;
-    restrict(path, policy)?;
+    // Under its name there is never a socket that does not listen yet, or that its group may not use yet.
+    let mut hidden = path.as_os_str().to_owned();
+    hidden.push("+");
+    let hidden = Path::new(&hidden);
+    let hidden_address =
+        SocketAddrUnix::new(hidden).map_err(|error| format!("{name}: {error}; choose a shorter path"))?;
+    // Left by one that was killed just here.
+    let _ = std::fs::remove_file(hidden);
+    bind(&socket, &hidden_address).map_err(|error| format!("{name}: {error}; run with sudo"))?;
+    restrict(hidden, policy)?;
     listen(&socket, 64).map_err(|error| format!("{name}: {error}"))?;
+    std::fs::rename(hidden, path).map_err(|error| format!("{name}: {error}"))?;
     Ok(socket)
 }
 
-/// Root and the group only; before anybody can connect, as nobody listens yet.
+/// Root and the group only; before anybody can connect, as nobody finds it yet.
 fn restrict(path: &Path, policy: &Policy) -> Result<(), String> {
     let name = path.display();
     let mode = match policy.socket_group() {
