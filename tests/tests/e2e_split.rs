@@ -4,7 +4,8 @@
 use qanat_tests::e2e::{Outcome, Program, Running, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream, UdpSocket};
 use std::path::Path;
 use std::time::Duration;
 
@@ -53,19 +54,62 @@ fn text_of(site: &tempfile::TempDir, name: &str) -> String {
     std::fs::read_to_string(site.path().join(name)).expect("a file")
 }
 
+/// What `dig` is answered.
+fn answers(words: &[&str]) -> String {
+    Program::new("dig").arguments(["@10.77.0.2", "+tries=1", "+time=1"]).arguments(words).run().text()
+}
+
+fn zone() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    let text = "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS ns\nns A 10.77.0.2\nwww A 192.0.2.1\n\
+                $GENERATE 1-200 many A 192.0.2.$\n";
+    std::fs::write(directory.path().join("zone"), text).expect("a file");
+    directory
+}
+
+/// A datagram, and a stream of 300,000 bytes, there and back.
+fn echoes() -> bool {
+    let udp = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    udp.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+    let mut bytes = [0; 2_048];
+    let datagram = udp.send_to(&[7; 1_400], "10.77.0.2:7").is_ok() && matches!(udp.recv(&mut bytes), Ok(1_400));
+    let sent: Vec<u8> = (0..300_000u32).map(|number| (number % 251) as u8).collect();
+    let Ok(mut stream) = TcpStream::connect("10.77.0.2:7") else { return false };
+    let mut writer = stream.try_clone().expect("a descriptor");
+    let (mut back, to_send) = (Vec::new(), sent.clone());
+    let writing = std::thread::spawn(move || writer.write_all(&to_send).and_then(|()| writer.shutdown(Shutdown::Write)));
+    let read = stream.read_to_end(&mut back).is_ok();
+    datagram && writing.join().is_ok_and(|outcome| outcome.is_ok()) && read && back == sent
+}
+
 #[test]
-fn a_service_is_the_same_in_both_placements() {
+fn every_service_is_the_same_in_both_placements() {
     scenario(|| {
-        let site = site();
+        let (site, zone) = (site(), zone());
         let root = site.path().to_str().expect("a name");
+        let zone = format!("example.test={}", zone.path().join("zone").display());
         for placement in ["linked", "split"] {
-            let web = start(&["web", root, "--direct", "--placement", placement]);
+            let start = |words: &[&str]| start(&[words, &["--direct", "--placement", placement]].concat());
+            let ended = |running, says: &str| {
+                assert!(interrupt(running).text().contains(says), "{placement}: {says}");
+                eventually("nothing is left", GRACE, || {
+                    !Path::new("/sys/class/net/qanat0").exists() && net_cores().is_empty()
+                });
+            };
+            let web = start(&["web", root]);
             eventually("it serves", GRACE, || fetch("10.77.0.2", "small") == "It flows.");
             assert_eq!(fetch("10.77.0.2", "large"), text_of(&site, "large"), "{placement}");
-            assert!(interrupt(web).text().contains("Served "));
-            eventually("nothing is left", GRACE, || {
-                !Path::new("/sys/class/net/qanat0").exists() && net_cores().is_empty()
-            });
+            ended(web, "Served ");
+            let echo = start(&["echo"]);
+            eventually("it echoes", GRACE, echoes);
+            ended(echo, "Echoed ");
+            let dns = start(&["dns", "--zone", &zone]);
+            eventually("it answers", GRACE, || answers(&["+short", "www.example.test"]).trim() == "192.0.2.1");
+            // By TCP, after TC.
+            let many = answers(&["many.example.test"]);
+            assert!(many.contains("retrying in TCP mode") && many.contains("ANSWER: 200"), "{placement}: {many}");
+            assert!(answers(&["nothing.example.test"]).contains("NXDOMAIN"), "{placement}");
+            ended(dns, "Answered ");
         }
     });
 }

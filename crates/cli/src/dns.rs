@@ -1,16 +1,18 @@
 //! `qanat dns`: zones, answered from ready-made packets.
 
 mod instances;
+mod split;
 
 use crate::addresses::AddressWatch;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
+use crate::placement::PlacementArguments;
 use crate::report::stack_report;
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use instances::{Control, Done, Plan, sum};
 use qanat::nic::af_xdp::PortRange;
-use qanat::{Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RuntimeOptions, entropy};
+use qanat::{PROTOCOL_TCP, PROTOCOL_UDP, RuntimeOptions, entropy};
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
@@ -20,7 +22,7 @@ use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
 use qanat_dns::zone::{Problem, Zone, check};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
@@ -36,6 +38,7 @@ Examples:
   sudo qanat dns --zone example.com=a.zone --zone example.net=b.zone --interface eth1 --address 192.0.2.7/24
   sudo qanat dns --config dns.toml --metrics 127.0.0.1:9153     zones, limits and log from a file, figures for Prometheus
   sudo qanat dns --zone example.com=a.zone --queues 2           two threads, a queue of the card each
+  sudo qanat dns --zone example.com=a.zone --placement split    its stack in another process, which it cannot harm
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
 A file, all of it optional (names of files start at its directory):
   identity = \"ns1\"                                            NSID and id.server; version = … for version.bind
@@ -95,6 +98,8 @@ struct ServeArguments {
     queues: u16,
     #[command(flatten)]
     attach: AttachArguments,
+    #[command(flatten)]
+    placement: PlacementArguments,
     /// Figures as JSON, a line each second
     #[arg(long)]
     json: bool,
@@ -320,50 +325,77 @@ impl ServeArguments {
     }
 }
 
-fn serve(arguments: &ServeArguments) -> Result<(), String> {
-    // What can be wrong with the zones is said before anything is made.
-    let file = arguments.file_config()?;
-    let transfers = file.dns.transfers.clone();
-    let sources = Sources {
-        files: file.zones,
-        transfers: transfers.clone(),
-        versions: Versions::default(),
-        text_index: arguments.text_index,
-    };
-    let zones = load(&sources)?.into_iter().chain(kept_images(&sources));
-    let publisher = CatalogPublisher::new(Catalog::new(zones).with_missing(transfers.secondaries()));
-    let port = file.dns.port;
-    let range = |protocol| PortRange { protocol, first: port, last: port };
-    let mut services = vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
-    let queues = u32::from(arguments.queues);
-    let mut first_transfers = None;
-    if !transfers.is_empty() {
-        let transfers = Transfers::new(transfers, sources.versions.clone(), &publisher)?;
-        if queues > 1 && transfers.fetches() {
-            return Err(
-                "a zone that has a primary needs one queue: what the primary answers may come by any, and each is \
-                        a stack of its own; leave out --queues, or have such zones served by another qanat dns"
-                    .to_owned(),
-            );
-        }
-        if transfers.fetches() {
-            services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
-        }
-        first_transfers = Some(transfers);
-    }
-    let attachment = arguments.attach.open_queues(services, queues)?;
-    let control = Control::new(queues)?;
-    let figures = SharedFigures::default();
-    if let Some(address) = file.metrics {
-        let publisher = publisher.clone();
-        metrics::serve(address, Arc::clone(&figures), move || publisher.latest())
-            .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
-    }
-    handle_signals(control.clone(), publisher.clone(), sources)?;
+/// A server, but for its cards.
+struct Prepared {
+    file: FileConfig,
+    sources: Sources,
+    publisher: CatalogPublisher,
+    /// The first instance's.
+    transfers: Option<Transfers>,
+    /// What it needs of an address.
+    services: Vec<PortRange>,
+    figures: SharedFigures,
+}
 
+impl Prepared {
+    /// What can be wrong with the zones is said before anything is made.
+    fn new(arguments: &ServeArguments) -> Result<Prepared, String> {
+        let mut file = arguments.file_config()?;
+        let transfers = file.dns.transfers.clone();
+        let sources = Sources {
+            files: std::mem::take(&mut file.zones),
+            transfers: transfers.clone(),
+            versions: Versions::default(),
+            text_index: arguments.text_index,
+        };
+        let zones = load(&sources)?.into_iter().chain(kept_images(&sources));
+        let publisher = CatalogPublisher::new(Catalog::new(zones).with_missing(transfers.secondaries()));
+        let port = file.dns.port;
+        let range = |protocol| PortRange { protocol, first: port, last: port };
+        let mut services = vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
+        let mut first_transfers = None;
+        if !transfers.is_empty() {
+            let transfers = Transfers::new(transfers, sources.versions.clone(), &publisher)?;
+            if arguments.queues > 1 && transfers.fetches() {
+                return Err(
+                    "a zone that has a primary needs one queue: what the primary answers may come by any, and each \
+                            is a stack of its own; leave out --queues, or have such zones served by another qanat dns"
+                        .to_owned(),
+                );
+            }
+            if transfers.fetches() {
+                services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
+            }
+            first_transfers = Some(transfers);
+        }
+        let figures = SharedFigures::default();
+        Ok(Prepared { file, sources, publisher, transfers: first_transfers, services, figures })
+    }
+
+    /// Figures for Prometheus, and signals.
+    fn watch(&mut self, control: &Control) -> Result<(), String> {
+        if let Some(address) = self.file.metrics {
+            let publisher = self.publisher.clone();
+            metrics::serve(address, Arc::clone(&self.figures), move || publisher.latest())
+                .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
+        }
+        handle_signals(control.clone(), self.publisher.clone(), self.sources.clone())
+    }
+}
+
+fn serve(arguments: &ServeArguments) -> Result<(), String> {
+    let mut prepared = Prepared::new(arguments)?;
+    if arguments.placement.is_split() {
+        return split::serve(arguments, prepared);
+    }
+    let queues = u32::from(arguments.queues);
+    let attachment = arguments.attach.open_queues(std::mem::take(&mut prepared.services), queues)?;
+    let control = Control::new(queues)?;
+    prepared.watch(&control)?;
     let printer = Printer::new(arguments.json);
-    let mut meter = Meter { before: Figures::default(), at: Instant::now() };
+    let mut meter = Meter::new();
     let mut watch = AddressWatch::new(&attachment.addresses());
+    let Prepared { file, publisher, transfers, figures, .. } = prepared;
     let plan = Plan {
         attachment: &attachment,
         publisher: &publisher,
@@ -373,8 +405,9 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         secret: random()?,
         control: control.clone(),
     };
-    let ready = || announce(&printer, port, &publisher.latest(), &attachment);
-    let outcome = plan.run(first_transfers, ready, |look| {
+    let place = (attachment.addresses(), attachment.interface(), attachment.driver());
+    let ready = || announce(&printer, file.dns.port, &publisher.latest(), place);
+    let outcome = plan.run(transfers, ready, |look| {
         let now = sum(&look.done).dns;
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
         meter.show(&printer, &now, &look.done);
@@ -425,9 +458,10 @@ fn handle_signals(control: Control, publisher: CatalogPublisher, sources: Source
     Ok(())
 }
 
-fn announce(printer: &Printer, port: u16, catalog: &Catalog, attachment: &Attachment) {
-    let addresses: Vec<String> =
-        attachment.addresses().iter().map(|address| SocketAddr::new(*address, port).to_string()).collect();
+/// `place`: addresses, interface, driver.
+fn announce(printer: &Printer, port: u16, catalog: &Catalog, place: (Vec<IpAddr>, &str, &str)) {
+    let (addresses, interface, driver) = place;
+    let addresses: Vec<String> = addresses.iter().map(|address| SocketAddr::new(*address, port).to_string()).collect();
     if printer.is_json() {
         let zones: Vec<serde_json::Value> = catalog
             .zones()
@@ -441,7 +475,7 @@ fn announce(printer: &Printer, port: u16, catalog: &Catalog, attachment: &Attach
             .collect();
         let line = serde_json::json!({
             "event": "serving", "addresses": addresses, "zones": zones,
-            "interface": attachment.interface(), "driver": attachment.driver(),
+            "interface": interface, "driver": driver,
         });
         printer.lasting(line.to_string());
         return;
@@ -466,6 +500,10 @@ struct Meter {
 }
 
 impl Meter {
+    fn new() -> Meter {
+        Meter { before: Figures::default(), at: Instant::now() }
+    }
+
     fn show(&mut self, printer: &Printer, figures: &Figures, instances: &[Done]) {
         let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
         let answers_per_s = (figures.answers - self.before.answers) as f64 / elapsed_s;

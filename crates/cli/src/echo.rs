@@ -4,7 +4,7 @@ use crate::addresses::AddressWatch;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
-use crate::placement::PlacementArguments;
+use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
@@ -290,7 +290,7 @@ fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Resul
     }
     let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
     let services = [range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
-    let mut placed = arguments.placement.attach(&arguments.attach, &services, "echo", 16_384, &[])?;
+    let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("echo", &services, 16_384))?;
     let address = placed.runtime.addresses().first().map_or_else(String::new, |address| address.to_string());
     show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");
     let mut service = EchoService::new(arguments.config());

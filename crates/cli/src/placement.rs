@@ -88,36 +88,42 @@ impl Placed {
     }
 }
 
+/// What a service needs of a net core.
+pub struct Request<'a> {
+    /// Of an address shared with the kernel.
+    pub services: &'a [PortRange],
+    /// All else.
+    pub options: SplitOptions,
+}
+
+impl<'a> Request<'a> {
+    pub fn new(name: &str, services: &'a [PortRange], connections_max: usize) -> Request<'a> {
+        Request { services, options: SplitOptions { connections_max, ..SplitOptions::new(name) } }
+    }
+}
+
 impl PlacementArguments {
     /// On a net core.
     pub fn is_split(&self) -> bool {
         self.placement == Placement::Split || self.net.is_some()
     }
 
-    /// Attaches to the net core named, or to one of this service's own, made as `attach` says, with `more` arguments.
-    pub fn attach(
-        &self,
-        attach: &AttachArguments,
-        services: &[PortRange],
-        name: &str,
-        connections_max: usize,
-        more: &[String],
-    ) -> Result<Placed, String> {
+    /// Attaches to the net core named, or to one of this service's own, made as `attach` says.
+    pub fn attach(&self, attach: &AttachArguments, request: &Request<'_>) -> Result<Placed, String> {
         let own = OwnNetCore::default();
         let connector: Connector = match &self.net {
             Some(path) => SplitRuntime::at(path.clone()),
             None => {
                 let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
                 arguments.extend(forwarded(attach)?);
-                arguments.extend(services.iter().map(|range| service_argument(*range)));
-                arguments.extend_from_slice(more);
+                arguments.extend(request.services.iter().map(|range| service_argument(*range)));
                 let own = own.clone();
                 Box::new(move || own.start(&arguments))
             }
         };
         // A net core's first card is as good as another; its own has the addresses that were asked for.
         let address = self.net.as_ref().and(attach.address_given());
-        let options = SplitOptions { name: name.to_owned(), address, connections_max };
+        let options = SplitOptions { address, ..request.options.clone() };
         let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
             // It has said why, on standard error.
             None => format!("the net core did not start ({error})"),

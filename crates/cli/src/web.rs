@@ -3,7 +3,7 @@
 use crate::addresses::AddressWatch;
 use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
-use crate::placement::PlacementArguments;
+use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
 use clap::{Args, ValueEnum};
 use qanat::nic::MemoryPlan;
@@ -187,7 +187,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
 /// The stack on a net core: the service is the same, but that its content is copied at each sending.
 fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String> {
     let connections = arguments.connections + REFUSALS;
-    let mut placed = arguments.placement.attach(&arguments.attach, services, "web", connections, &[])?;
+    let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("web", services, connections))?;
     let runtime = &mut placed.runtime;
     let mut config = arguments.config(runtime.addresses().iter().any(IpAddr::is_ipv6));
     config.copy_mode = CopyMode::PerSend;

@@ -11,11 +11,11 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
-const DOORBELL_TOKEN: u64 = 1;
+pub const DOORBELL_TOKEN: u64 = 1;
 const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
 /// Connections the stack takes beyond the service's limit, for the service to reset at once.
-const REFUSALS: usize = 256;
+pub const REFUSALS: usize = 256;
 /// Stands for the error of another instance.
 const SEE_OTHERS: &str = "another queue's instance did not start";
 /// Messages about transfers of the further instances that wait for the first.
@@ -29,7 +29,7 @@ pub struct Done {
 }
 
 impl Done {
-    fn of(service: &mut DnsService) -> Done {
+    pub fn of(service: &mut DnsService) -> Done {
         Done { dns: service.figures(), transfers: service.transfers().figures() }
     }
 }
@@ -73,6 +73,11 @@ impl Control {
         first
     }
 
+    /// Of the first instance.
+    pub fn first(&self) -> Result<&StopHandle, String> {
+        self.stops.first().ok_or_else(|| "no queue".to_owned())
+    }
+
     /// Asks all for a report on standard error.
     pub fn report(&self) {
         self.reports.fetch_add(1, Ordering::Release);
@@ -83,7 +88,7 @@ impl Control {
         self.done.iter().map(|done| *done.lock().unwrap_or_else(PoisonError::into_inner)).collect()
     }
 
-    fn put(&self, queue: usize, now: Done) {
+    pub fn put(&self, queue: usize, now: Done) {
         if let Some(done) = self.done.get(queue) {
             *done.lock().unwrap_or_else(PoisonError::into_inner) = now;
         }
@@ -254,7 +259,7 @@ impl Instance {
         incoming: &Receiver<String>,
         look: &mut dyn FnMut(&Look<'_>),
     ) -> Result<Vec<String>, String> {
-        let stop = plan.control.stops.first().ok_or("no queue")?;
+        let stop = plan.control.first()?;
         let mut reports = plan.control.reports.load(Ordering::Acquire);
         let outcome = self.runtime.run(&mut self.service, stop, plan.options, &mut |service, runtime| {
             plan.control.put(self.queue, Done::of(service));

@@ -1,6 +1,7 @@
 //! What a service and a net core say to each other before the rings: one JSON message each way, as on the control socket,
 //! with the memory beside the answer. After it the socket is the doorbell of both, and its end is the other's end.
 
+use super::runtime::SplitOptions;
 use qanat_abi::{LAYOUT_HASH, VERSION};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -11,6 +12,9 @@ pub(super) const MESSAGE_BYTES_MAX: usize = 16_384;
 pub(super) const SMALL_BLOCK_BYTES: u32 = 2_048;
 /// Bytes of a large one: the stack cuts it into segments.
 pub(super) const LARGE_BLOCK_BYTES: u32 = 65_536;
+
+/// Connections of one service at most.
+pub(super) const CONNECTIONS_MAX: u32 = 65_536;
 
 /// What whoever connects wants.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,11 +38,21 @@ pub(super) struct Attach {
     pub address: Option<IpAddr>,
     /// Connections at most; bounded by the net core.
     pub connections: u32,
+    /// First and last port that its connections to others start from.
+    #[serde(default)]
+    pub ephemeral_ports: Option<(u16, u16)>,
 }
 
 impl Attach {
-    pub(super) fn new(name: String, address: Option<IpAddr>, connections: u32) -> Attach {
-        Attach { version: VERSION, layout: layout(), name, address, connections }
+    pub(super) fn new(options: &SplitOptions) -> Attach {
+        Attach {
+            version: VERSION,
+            layout: layout(),
+            name: options.name.clone(),
+            address: options.address,
+            connections: u32::try_from(options.connections_max).unwrap_or(u32::MAX),
+            ephemeral_ports: options.ephemeral_ports.as_ref().map(|ports| (*ports.start(), *ports.end())),
+        }
     }
 
     /// Why not, if the two were built otherwise.

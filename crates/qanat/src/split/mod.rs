@@ -15,9 +15,12 @@
 
 mod bell;
 mod code;
+mod commands;
 mod confine;
 mod handshake;
+mod link;
 mod net_core;
+mod places;
 mod remote;
 mod runtime;
 mod streams;

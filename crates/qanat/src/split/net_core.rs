@@ -1,7 +1,8 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
 use super::handshake::{
-    Attach, Attached, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply, SMALL_BLOCK_BYTES, Wish,
+    Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
+    SMALL_BLOCK_BYTES, Wish,
 };
 use super::tenant::{LARGE_BLOCKS, SMALL_BLOCKS, Tenant};
 use crate::spin::{Spin, SpinPolicy};
@@ -26,8 +27,6 @@ const PENDING_PATIENCE: Duration = Duration::from_secs(2);
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Connections of one service at most.
-const CONNECTIONS_MAX: u32 = 65_536;
 
 /// A card of a net core: a queue whose received frames can be lent.
 pub struct Card {
@@ -354,6 +353,12 @@ impl NetCore {
         }
         let mut config = card.config.clone();
         config.connections_max = wish.connections.clamp(1, CONNECTIONS_MAX) as usize;
+        if let Some((first, last)) = wish.ephemeral_ports {
+            if first == 0 || first > last {
+                return Err(format!("no ports: {first} to {last}"));
+            }
+            config.ephemeral_ports = first..=last;
+        }
         let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
         let stack = Stack::new(config, seed, card.vnic.as_ref(), now);
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();

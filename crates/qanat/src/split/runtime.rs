@@ -1,8 +1,9 @@
 //! The split placement's loop on the service's side.
 
 use super::handshake::{Attach, MESSAGE_BYTES_MAX, Reply, Wish};
+use super::link::{Link, Lost};
 use super::net_core::dial;
-use super::remote::{Link, Lost, Remote, RemoteFigures};
+use super::remote::{Remote, RemoteFigures};
 use crate::lifetime::Lifetime;
 use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle, WATCH_INTERVAL_TURNS};
 use crate::service::{Context, Service};
@@ -14,6 +15,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -40,6 +42,15 @@ pub struct SplitOptions {
     pub address: Option<IpAddr>,
     /// Connections at most.
     pub connections_max: usize,
+    /// Ports that connections to others start from; `None`: the stack's usual ones.
+    pub ephemeral_ports: Option<RangeInclusive<u16>>,
+}
+
+impl SplitOptions {
+    /// Any card, for 16,384 connections.
+    pub fn new(name: &str) -> SplitOptions {
+        SplitOptions { name: name.to_owned(), address: None, connections_max: 16_384, ephemeral_ports: None }
+    }
 }
 
 /// Why there is no net core.
@@ -85,7 +96,7 @@ impl SplitRuntime {
     /// # Errors
     /// [`SplitError`].
     pub fn attach(connector: Connector, options: SplitOptions) -> Result<SplitRuntime, SplitError> {
-        let remote = Remote::new().map_err(SplitError::Unreachable)?;
+        let remote = Remote::new(options.connections_max).map_err(SplitError::Unreachable)?;
         let mut runtime = SplitRuntime {
             remote,
             options,
@@ -113,8 +124,7 @@ impl SplitRuntime {
         };
         let patience = |time| set_socket_timeout(&socket, Timeout::Recv, time);
         patience(Some(ATTACH_PATIENCE)).map_err(|error| SplitError::Unreachable(error.into()))?;
-        let SplitOptions { name, address, connections_max } = &self.options;
-        let wish = Attach::new(name.clone(), *address, u32::try_from(*connections_max).unwrap_or(u32::MAX));
+        let wish = Attach::new(&self.options);
         send(socket.as_fd(), Wish::Attach(wish), &[]).map_err(failed)?;
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         let (attached, files) = match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(failed)? {

@@ -124,7 +124,7 @@ fn echo() -> EchoService {
 
 fn serve(path: &Path, card: u8) -> Serving {
     let path = path.to_owned();
-    let options = SplitOptions { name: "honest".to_owned(), address: Some(server(card)), connections_max: 64 };
+    let options = SplitOptions { address: Some(server(card)), connections_max: 64, ..SplitOptions::new("honest") };
     let attach = move || loop {
         match SplitRuntime::attach(SplitRuntime::at(path.clone()), options.clone()) {
             Err(SplitError::Refused(_)) => std::thread::yield_now(),

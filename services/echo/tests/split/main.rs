@@ -3,5 +3,6 @@
 #![forbid(unsafe_code)]
 
 mod hostile;
+mod lying;
 mod placement;
 mod support;

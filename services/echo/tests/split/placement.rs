@@ -97,7 +97,7 @@ fn a_service_that_dies_resets_its_connections_and_the_next_may_come() {
 
 /// Once the service before is seen to have left.
 fn attach_again(path: &std::path::Path) -> SplitRuntime {
-    let options = SplitOptions { name: "test".to_owned(), address: None, connections_max: 64 };
+    let options = SplitOptions { connections_max: 64, ..SplitOptions::new("test") };
     loop {
         match SplitRuntime::attach(SplitRuntime::at(path.to_owned()), options.clone()) {
             Err(SplitError::Refused(_)) => std::thread::yield_now(),

@@ -1,0 +1,49 @@
+//! `qanat dns` on a net core: the service is the same, of one queue.
+
+use super::instances::{Control, DOORBELL_TOKEN, Done, REFUSALS, sum};
+use super::{Meter, Prepared, ServeArguments, announce, finish, random, say};
+use crate::live::Printer;
+use crate::placement::Request;
+use qanat::RuntimeOptions;
+use qanat_dns::service::DnsService;
+use qanat_dns::transfer::PORTS;
+use std::sync::PoisonError;
+
+pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), String> {
+    if arguments.queues > 1 {
+        return Err("a net core has one queue for each service: leave out --queues, or the split placement".to_owned());
+    }
+    let connections = prepared.file.dns.tcp.connections_max + REFUSALS;
+    let services = std::mem::take(&mut prepared.services);
+    let mut request = Request::new("dns", &services, connections);
+    request.options.ephemeral_ports = Some(PORTS);
+    let mut placed = arguments.placement.attach(&arguments.attach, &request)?;
+    let control = Control::new(1)?;
+    prepared.watch(&control)?;
+    let Prepared { file, publisher, transfers, figures, .. } = prepared;
+    let runtime = &mut placed.runtime;
+    let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
+    runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
+    let mut service = DnsService::new(file.dns.clone(), reader, random()?)?;
+    if let Some(transfers) = transfers {
+        service = service.with_transfers(transfers);
+    }
+    let printer = Printer::new(arguments.json);
+    let mut meter = Meter::new();
+    let place = (runtime.addresses(), runtime.interface(), runtime.driver());
+    announce(&printer, file.dns.port, &publisher.latest(), place);
+    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
+    let outcome = runtime.run(&mut service, control.first()?, options, &mut |service, _| {
+        control.put(0, Done::of(service));
+        let done = control.done();
+        let now = sum(&done).dns;
+        *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        meter.show(&printer, &now, &done);
+        service.transfers().take_log().for_each(|text| say(&printer, &text));
+    });
+    control.put(0, Done::of(&mut service));
+    service.transfers().take_log().for_each(|text| say(&printer, &text));
+    finish(&printer, &control.done());
+    placed.end();
+    outcome.map_err(|error| error.to_string())
+}

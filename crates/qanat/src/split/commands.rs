@@ -1,0 +1,281 @@
+//! The commands of [`Context`](crate::Context) in the split placement.
+
+use super::link::{Lost, WAITING_MAX};
+use super::remote::Remote;
+use super::streams::{Finish, PIECES_MAX, Piece};
+use bytes::Bytes;
+use qanat_abi::message::Window;
+use qanat_abi::{Command, Id};
+use qanat_nic::{Capabilities, Pool, ReceiveChecksum, Time};
+use qanat_stack::{
+    Chunk, CommandError, ConnectOptions, ConnectionId, Keepalive, ListenOptions, ListenerId, Source, TimerId,
+    UdpSocketId,
+};
+use qanat_wire::ethernet::MacAddress;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Cold: the linked placement's way is laid out first.
+impl Remote {
+    #[cold]
+    pub(crate) fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        let backlog = options.backlog as u32;
+        let id = self.ask(|request| Command::Listen { request, local, backlog })?;
+        Ok(self.listeners.add(local, backlog, id))
+    }
+
+    #[cold]
+    pub(crate) fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        if let Some(listener) = self.listeners.remove(listener)? {
+            self.give(Command::CloseListener { listener });
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        let id = self.ask(|request| Command::BindUdp { request, local })?;
+        Ok(self.sockets.add(local, 0, id))
+    }
+
+    #[cold]
+    pub(crate) fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        if let Some(socket) = self.sockets.remove(socket)? {
+            self.give(Command::CloseUdp { socket });
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        if let Some(local) = options.local {
+            self.give(Command::ConnectFrom { local });
+        }
+        let id = self.ask(|request| Command::Connect { request, peer })?;
+        let connection = self.local_id(id);
+        match self.begin(connection, false) {
+            Ok(()) => Ok(connection),
+            Err(Lost) => {
+                self.broken = true;
+                Err(CommandError::Unreachable)
+            }
+        }
+    }
+
+    fn put(&mut self, connection: ConnectionId, piece: Piece) -> Result<(), CommandError> {
+        let stream = self.stream(connection)?;
+        if !stream.connected || stream.ended {
+            return Err(CommandError::NotSending);
+        }
+        if stream.piece_count() >= PIECES_MAX {
+            return Err(CommandError::Full);
+        }
+        stream.put(piece);
+        // One that waits has its turn; what is given in one turn may share a block.
+        if !stream.blocked {
+            stream.blocked = true;
+            self.blocked.push_back(connection.index() as u32);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        self.put(connection, Piece::Bytes(bytes))
+    }
+
+    #[cold]
+    pub(crate) fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
+        self.put(connection, Piece::Prepared { source, stamp, offset, length })
+    }
+
+    #[cold]
+    pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
+        let known = self.stream(connection).is_ok();
+        let to = self.remote_id(connection);
+        let Some(link) = &mut self.link else { return };
+        // Dropped otherwise, and given back as such: its connection is gone, or its net core is.
+        if known && let Some(frame) = link.lent.give_back(chunk.into_frame()) {
+            self.give(Command::Consume { connection: to, frame });
+        }
+    }
+
+    fn finish(&mut self, connection: ConnectionId, finish: Finish) -> Result<(), CommandError> {
+        let stream = self.stream(connection)?;
+        if finish == Finish::Shutdown && (stream.ended || !stream.connected) {
+            return Err(CommandError::NotSending);
+        }
+        (stream.ended, stream.finish) = (true, Some(finish));
+        stream.deaf |= finish == Finish::Close;
+        self.pump(connection);
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.finish(connection, Finish::Shutdown)
+    }
+
+    #[cold]
+    pub(crate) fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.finish(connection, Finish::Close)
+    }
+
+    /// Something of a connection that needs no more than to be said.
+    fn tell(&mut self, connection: ConnectionId, command: impl FnOnce(Id) -> Command) -> Result<(), CommandError> {
+        self.stream(connection)?;
+        let to = self.remote_id(connection);
+        self.give(command(to));
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.tell(connection, |connection| Command::Abort { connection })
+    }
+
+    #[cold]
+    pub(crate) fn set_no_delay(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
+        self.tell(connection, |connection| Command::SetNoDelay { connection, on })
+    }
+
+    #[cold]
+    pub(crate) fn set_cork(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
+        // What was given before it goes under the old rule.
+        self.pump(connection);
+        self.tell(connection, |connection| Command::SetCork { connection, on })
+    }
+
+    #[cold]
+    pub(crate) fn set_keepalive(
+        &mut self,
+        connection: ConnectionId,
+        keepalive: Option<Keepalive>,
+    ) -> Result<(), CommandError> {
+        let ms = |duration: Duration| u32::try_from(duration.as_millis()).unwrap_or(u32::MAX).max(1);
+        let (idle_ms, interval_ms, probes_max) =
+            keepalive.map_or((0, 0, 0), |keepalive| (ms(keepalive.idle), ms(keepalive.interval), keepalive.probes_max));
+        self.tell(connection, |connection| Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max })
+    }
+
+    #[cold]
+    pub(crate) fn set_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Option<Duration>,
+    ) -> Result<(), CommandError> {
+        self.tell(connection, |connection| Command::SetUserTimeout { connection, timeout })
+    }
+
+    #[cold]
+    pub(crate) fn advertise_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Duration,
+    ) -> Result<(), CommandError> {
+        self.tell(connection, |connection| Command::AdvertiseUserTimeout { connection, timeout })
+    }
+
+    #[cold]
+    pub(crate) fn set_pacing_rate(
+        &mut self,
+        connection: ConnectionId,
+        bytes_per_second: Option<u64>,
+    ) -> Result<(), CommandError> {
+        self.tell(connection, |connection| Command::SetPacingRate { connection, bytes_per_second })
+    }
+
+    /// The net core's slot of a socket; `None`: there is no net core now, and the datagram is lost.
+    fn socket_slot(&self, socket: UdpSocketId) -> Result<Option<u16>, CommandError> {
+        Ok(self.sockets.remote(socket)?.and_then(|id| u16::try_from(id.slot).ok()))
+    }
+
+    #[cold]
+    pub(crate) fn send_to(
+        &mut self,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let slot = self.socket_slot(socket)?;
+        let headers = if peer.is_ipv4() { 28 } else { 48 };
+        if payload.len() + headers > usize::from(self.attached.mtu) {
+            return Err(CommandError::TooLong);
+        }
+        let sent = slot.zip(self.link.as_mut()).and_then(|(slot, link)| {
+            let mut block = link.block(payload.len()).filter(|_| link.waiting.len() < WAITING_MAX)?;
+            block.append(payload.len())?.copy_from_slice(payload);
+            link.send_block(slot, peer, block);
+            Some(())
+        });
+        self.figures.datagrams_dropped += u64::from(sent.is_none());
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn send_chunk_to(
+        &mut self,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        chunk: Chunk,
+    ) -> Result<(), CommandError> {
+        let slot = self.socket_slot(socket)?;
+        let (Some(slot), Some(link)) = (slot, &mut self.link) else {
+            self.figures.datagrams_dropped += 1;
+            return Ok(());
+        };
+        if link.waiting.len() >= WAITING_MAX {
+            self.figures.datagrams_dropped += 1;
+        } else if chunk.frame().is_of(link.lent.pool()) {
+            let (start, length) = (chunk.frame().headroom() as u16, chunk.len() as u16);
+            if let Some(frame) = link.lent.give_back(chunk.into_frame()) {
+                self.give(Command::SendChunkTo { socket: slot, peer, window: Window { frame, start, length } });
+            }
+        } else if link.offset(chunk.frame()).is_some() {
+            // An answer written over a copy of the question, in transmit memory already.
+            self.figures.commands += 1;
+            link.send_block(slot, peer, chunk.into_frame());
+        } else {
+            // Of a net core that is gone.
+            return self.send_to(socket, peer, chunk.bytes());
+        }
+        Ok(())
+    }
+
+    #[cold]
+    pub(crate) fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+        self.timers.set(now, after, token)
+    }
+
+    #[cold]
+    pub(crate) fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.timers.cancel(timer)
+    }
+
+    /// Prepared content stays with the service: none is kept ready in a card's memory.
+    #[cold]
+    pub(crate) fn prepared_pool(&self) -> &Pool {
+        &self.nothing
+    }
+
+    #[cold]
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            mac: MacAddress(self.attached.mac),
+            mtu: self.attached.mtu,
+            transmit_checksum: false,
+            receive_checksum: ReceiveChecksum::Trust,
+            transmit_buffers_max: 1,
+            segmentation_bytes_max: 0,
+            transmit_headroom: 0,
+        }
+    }
+}
