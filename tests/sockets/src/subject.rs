@@ -1,0 +1,85 @@
+//! Runs the cases one after the other, each from a fresh state, and says what each saw.
+
+use crate::case::{self, Case, World};
+use crate::sys::{self, Disposition};
+use crate::{Options, cases};
+use serde_json::json;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A case that takes longer hangs.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The exit code after a case that hung: start again behind it.
+pub const HUNG: i32 = 3;
+
+/// The case under way and when it must be over.
+static UNDER_WAY: Mutex<Option<(String, Instant)>> = Mutex::new(None);
+static CHANGED: Condvar = Condvar::new();
+
+fn tell(line: &serde_json::Value) {
+    // In one call, and not through a buffer that a forked child would have too.
+    sys::write(1, format!("{line}\n").as_bytes());
+}
+
+fn watch() {
+    let mut under_way = UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let patience = match &*under_way {
+            Some((name, deadline)) => {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let log = case::take_log();
+                    tell(&json!({"case": name, "outcome": format!("{log}; TIMEOUT")}));
+                    sys::on_signal(libc::SIGTERM, Disposition::Ignore);
+                    // Children of the case too; this process goes by itself.
+                    sys::kill(0, libc::SIGTERM);
+                    sys::exit(HUNG);
+                }
+                left
+            }
+            None => LIMIT,
+        };
+        under_way = CHANGED.wait_timeout(under_way, patience).unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+fn expect_end(of: Option<(String, Instant)>) {
+    *UNDER_WAY.lock().unwrap_or_else(PoisonError::into_inner) = of;
+    CHANGED.notify_all();
+}
+
+fn fresh() {
+    sys::close_all();
+    sys::on_signal(libc::SIGPIPE, Disposition::Ignore);
+    sys::on_signal(libc::SIGUSR1, Disposition::Default);
+    sys::block_signal(libc::SIGUSR1, false);
+    case::ask("reset");
+    case::take_log();
+}
+
+/// Runs the cases that `options` name.
+pub fn run(options: &Options, world: World) {
+    sys::own_group();
+    let limit = options.limit_s.map_or(LIMIT, Duration::from_secs);
+    std::thread::spawn(watch);
+    let mut is_behind = options.from.is_none();
+    for entry in cases::all() {
+        let is_wanted = options.filter.as_deref().is_none_or(|word| entry.name.contains(word));
+        if is_behind && is_wanted {
+            fresh();
+            tell(&json!({"begin": entry.name}));
+            expect_end(Some((entry.name.clone(), Instant::now() + limit)));
+            let case = Case { world, net: entry.net };
+            let ended = catch_unwind(AssertUnwindSafe(|| (entry.run)(&case)));
+            expect_end(None);
+            let mut log = case::take_log();
+            if ended.is_err() {
+                log.push_str("; PANIC");
+            }
+            tell(&json!({"case": entry.name, "outcome": log}));
+        }
+        is_behind |= options.from.as_ref() == Some(&entry.name);
+    }
+    fresh();
+}
