@@ -8,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// How long a case waits for something that nothing but looking again tells.
@@ -239,6 +241,28 @@ pub fn until(mut is_so: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Runs a call in a thread of its own, and waits until that sleeps in it (or has ended).
+pub fn waiting<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let thread = Arc::new(AtomicI32::new(0));
+    let told = Arc::clone(&thread);
+    let handle = std::thread::spawn(move || {
+        told.store(sys::thread_id(), Ordering::SeqCst);
+        call()
+    });
+    let sleeps = || {
+        let number = thread.load(Ordering::SeqCst);
+        let status = std::fs::read_to_string(format!("/proc/self/task/{number}/stat")).unwrap_or_default();
+        status.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    until(|| handle.is_finished() || (sleeps() && sleeps()));
+    handle
+}
+
+/// What a thread gave back.
+pub fn joined<T>(handle: JoinHandle<T>) -> T {
+    handle.join().expect("a thread of the case")
 }
 
 /// Waits until `poll` tells one of the events (or an error); gives what it told.

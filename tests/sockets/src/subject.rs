@@ -69,7 +69,8 @@ pub fn run(options: &Options, world: World) {
         if is_behind && is_wanted {
             fresh();
             tell(&json!({"begin": entry.name}));
-            expect_end(Some((entry.name.clone(), Instant::now() + limit)));
+            let start = Instant::now();
+            expect_end(Some((entry.name.clone(), start + limit)));
             let case = Case { world, net: entry.net };
             let ended = catch_unwind(AssertUnwindSafe(|| (entry.run)(&case)));
             expect_end(None);
@@ -77,7 +78,8 @@ pub fn run(options: &Options, world: World) {
             if ended.is_err() {
                 log.push_str("; PANIC");
             }
-            tell(&json!({"case": entry.name, "outcome": log}));
+            let took_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
+            tell(&json!({"case": entry.name, "outcome": log, "took_ms": took_ms}));
         }
         is_behind |= options.from.as_ref() == Some(&entry.name);
     }

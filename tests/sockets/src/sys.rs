@@ -78,6 +78,10 @@ impl fmt::Display for Ret {
 static OPEN: Mutex<BTreeSet<Fd>> = Mutex::new(BTreeSet::new());
 
 fn note_open(fd: Fd) {
+    // Standard input and the like are put back by the case that takes them.
+    if fd <= 2 {
+        return;
+    }
     OPEN.lock().unwrap_or_else(PoisonError::into_inner).insert(fd);
 }
 
@@ -694,6 +698,12 @@ pub fn block_signal(signal: i32, blocked: bool) {
         libc::sigaddset(&raw mut mask, signal);
         libc::pthread_sigmask(how, &raw const mask, null_mut());
     }
+}
+
+/// The calling thread's number in /proc.
+pub fn thread_id() -> i32 {
+    // SAFETY: takes nothing.
+    unsafe { libc::gettid() }
 }
 
 /// The calling thread, for [`signal_thread`].

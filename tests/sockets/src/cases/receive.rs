@@ -1,7 +1,7 @@
 //! `read`, `readv`, `recv`, `recvfrom` on connections, with each flag.
 
 use super::{BOTH, EACH, Suite, V4};
-use crate::case::{ALL, PATIENCE, now, ready, set_int, set_time, until};
+use crate::case::{ALL, PATIENCE, now, ready, set_int, set_time, until, joined, waiting};
 use crate::pattern::is_intact;
 use crate::{names, sys};
 use libc::{MSG_DONTWAIT, MSG_OOB, MSG_PEEK, MSG_TRUNC, MSG_WAITALL, POLLIN, POLLRDHUP};
@@ -10,7 +10,7 @@ use std::time::Instant;
 pub fn add(suite: &mut Suite) {
     simple(suite);
     flags(suite);
-    waiting(suite);
+    blocking(suite);
     ends(suite);
 }
 
@@ -141,9 +141,9 @@ fn flags(suite: &mut Suite) {
         let (fd, peer) = t.accepted();
         peer.say("hel");
         t.arrived(fd, 3);
-        let peeking = std::thread::spawn(move || sys::recv(fd, &mut [0; 5], MSG_PEEK | MSG_WAITALL));
+        let peeking = waiting(move || sys::recv(fd, &mut [0; 5], MSG_PEEK | MSG_WAITALL));
         peer.say("lo");
-        t.see("peek", peeking.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("peek", joined(peeking));
         t.see_recv("recv", fd, 8, 0);
     });
     suite.add(BOTH, "peek_offset", |t| {
@@ -181,12 +181,12 @@ fn flags(suite: &mut Suite) {
         let (fd, peer) = t.accepted();
         peer.say("12345");
         t.arrived(fd, 5);
-        let receiving = std::thread::spawn(move || {
+        let receiving = waiting(move || {
             let mut bytes = [0; 10];
             (sys::recv(fd, &mut bytes, MSG_WAITALL), bytes)
         });
         peer.say("67890");
-        let (ret, bytes) = receiving.join().expect("the receiver");
+        let (ret, bytes) = joined(receiving);
         t.see_text("waitall", ret, &bytes);
     });
     suite.add(BOTH, "waitall_cut_short_by_the_end", |t| {
@@ -254,14 +254,13 @@ fn flags(suite: &mut Suite) {
     });
 }
 
-fn waiting(suite: &mut Suite) {
+fn blocking(suite: &mut Suite) {
     suite.add(EACH, "blocks_until_data", |t| {
         let (fd, peer) = t.accepted();
-        let receiving = std::thread::spawn(move || sys::recv(fd, &mut [0; 8], 0));
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        let receiving = waiting(move || sys::recv(fd, &mut [0; 8], 0));
         t.see("waits", !receiving.is_finished());
         peer.say("now");
-        t.see("recv", receiving.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("recv", joined(receiving));
     });
     suite.add(BOTH, "timeout", |t| {
         let (fd, peer) = t.accepted();
@@ -327,15 +326,15 @@ fn ends(suite: &mut Suite) {
     });
     suite.add(BOTH, "reset_while_blocked", |t| {
         let (fd, peer) = t.accepted();
-        let receiving = std::thread::spawn(move || sys::recv(fd, &mut [0; 8], 0));
+        let receiving = waiting(move || sys::recv(fd, &mut [0; 8], 0));
         peer.abort();
-        t.see("recv", receiving.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("recv", joined(receiving));
     });
     suite.add(BOTH, "end_while_blocked", |t| {
         let (fd, peer) = t.accepted();
-        let receiving = std::thread::spawn(move || sys::recv(fd, &mut [0; 8], 0));
+        let receiving = waiting(move || sys::recv(fd, &mut [0; 8], 0));
         peer.close();
-        t.see("recv", receiving.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("recv", joined(receiving));
     });
     suite.add(BOTH, "error_is_told_once", |t| {
         let (fd, peer) = t.accepted();

@@ -1,9 +1,10 @@
 //! `write`, `writev`, `send`, `sendto` on connections, with each flag.
 
 use super::{BOTH, EACH, Suite, V4};
-use crate::case::{ALL, Case, LONG_MS, Peer, now, ready, set_int, set_time, until};
+use crate::case::{ALL, Case, LONG_MS, Peer, now, ready, set_int, set_time, until, joined, waiting};
 use crate::pattern;
 use crate::sys::{self, Disposition, Fd};
+use std::time::Duration;
 use libc::{MSG_DONTWAIT, MSG_MORE, MSG_NOSIGNAL, MSG_OOB, POLLOUT, SIGPIPE, SOL_SOCKET};
 
 /// A connection whose peer is gone and has said so.
@@ -15,17 +16,24 @@ fn broken(t: &Case) -> (Fd, Peer) {
     (fd, peer)
 }
 
-/// Sends the pattern until no more goes; how much went, and why no more.
-fn fill(fd: Fd, chunk: usize) -> (usize, &'static str) {
-    let mut total = 0;
-    let mut bytes = vec![0; chunk];
+/// Sends the pattern from `start` until no more goes, and then still doesn't when acknowledgements have come; how much
+/// went, and why no more.
+fn fill(fd: Fd, start: usize) -> (usize, &'static str) {
+    let mut total = start;
+    let mut bytes = vec![0; 10_000];
+    let mut was_full_at = None;
     loop {
         pattern::fill(&mut bytes, total);
         let ret = sys::send(fd, &bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
-        if !ret.is_ok() || total > 64 << 20 {
-            return (total, ret.done());
+        if ret.errno != libc::EAGAIN || was_full_at == Some(total) {
+            if !ret.is_ok() || total > 64 << 20 {
+                return (total, ret.done());
+            }
+            total += ret.count();
+        } else {
+            was_full_at = Some(total);
+            std::thread::sleep(Duration::from_millis(40));
         }
-        total += ret.count();
     }
 }
 
@@ -164,7 +172,7 @@ fn full(suite: &mut Suite) {
     suite.add(EACH, "full_then_writable_again", |t| {
         let (fd, peer) = t.accepted_small();
         set_int(fd, SOL_SOCKET, libc::SO_SNDBUF, 32 * 1024);
-        let (total, end) = fill(fd, 10_000);
+        let (total, end) = fill(fd, 0);
         t.see("end", end);
         t.see("some_went", total > 0);
         t.see("now", now(fd, ALL));
@@ -179,18 +187,19 @@ fn full(suite: &mut Suite) {
         let bytes = pattern::bytes(8 << 20);
         let ret = sys::send(fd, &bytes, MSG_DONTWAIT);
         t.see("partial", ret.is_ok() && ret.count() > 0 && ret.count() < bytes.len());
-        t.see("next", sys::send(fd, &bytes[ret.count()..], MSG_DONTWAIT).errno == libc::EAGAIN);
-        let told = peer.read(ret.count());
-        t.see("came", told == format!("{} intact full", ret.count()));
+        let (total, end) = fill(fd, ret.count());
+        t.see("then", end);
+        let told = peer.read(total);
+        t.see("came", told == format!("{total} intact full"));
     });
     suite.add(BOTH, "full_blocks_until_read", |t| {
         let (fd, peer) = t.accepted_small();
         set_int(fd, SOL_SOCKET, libc::SO_SNDBUF, 32 * 1024);
-        let sending = std::thread::spawn(move || sys::send(fd, &pattern::bytes(2 << 20), 0));
+        let sending = waiting(move || sys::send(fd, &pattern::bytes(2 << 20), 0));
         until(|| peer.unread() > 1000);
         t.see("waits", !sending.is_finished());
         t.see("peer", peer.read(2 << 20));
-        t.see("send", sending.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("send", joined(sending));
     });
     suite.add(BOTH, "full_timeout", |t| {
         let (fd, peer) = t.accepted_small();
@@ -198,21 +207,20 @@ fn full(suite: &mut Suite) {
         set_time(fd, libc::SO_SNDTIMEO, 60);
         let ret = sys::send(fd, &pattern::bytes(8 << 20), 0);
         t.see("partial", ret.is_ok() && ret.count() > 0 && ret.count() < 8 << 20);
-        t.see("next", sys::send(fd, b"x", 0));
         let told = peer.read(ret.count());
         t.see("came", told == format!("{} intact full", ret.count()));
     });
     suite.add(BOTH, "full_then_the_peer_resets", |t| {
         let (fd, peer) = t.accepted_small();
         set_int(fd, SOL_SOCKET, libc::SO_SNDBUF, 32 * 1024);
-        let sending = std::thread::spawn(move || {
+        let sending = waiting(move || {
             // What went before the reset may be told first.
             let first = sys::send(fd, &pattern::bytes(2 << 20), MSG_NOSIGNAL);
             if first.is_ok() { sys::send(fd, b"x", MSG_NOSIGNAL) } else { first }
         });
         until(|| peer.unread() > 1000);
         peer.abort();
-        t.see("send", sending.join().map_or_else(|_| "panic".to_owned(), |ret| ret.to_string()));
+        t.see("send", joined(sending));
     });
 }
 
