@@ -146,15 +146,6 @@ fn flags(suite: &mut Suite) {
         t.see("peek", joined(peeking));
         t.see_recv("recv", fd, 8, 0);
     });
-    suite.add(BOTH, "peek_offset", |t| {
-        let (fd, peer) = t.accepted();
-        peer.say("abcdef");
-        t.arrived(fd, 6);
-        t.see("set", set_int(fd, libc::SOL_SOCKET, libc::SO_PEEK_OFF, 2));
-        t.see_recv("peek", fd, 2, MSG_PEEK);
-        t.see_recv("peek", fd, 2, MSG_PEEK);
-        t.see_recv("recv", fd, 2, 0);
-    });
     suite.add(BOTH, "dontwait", |t| {
         let (fd, peer) = t.accepted();
         t.see_recv("nothing", fd, 8, MSG_DONTWAIT);
