@@ -34,11 +34,11 @@ lint: ## formatting, clippy, and the house rules
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 
 test-unit: deps ## unit and property tests: no root needed
-	cargo test --workspace --exclude qanat-tests --exclude qanat-nic --quiet
+	cargo test --workspace --exclude qanat-tests --exclude qanat-socket-cases --exclude qanat-nic --quiet
 
 test-system: build test-deps ## simulator, segment scripts, end to end over veth with real programs: as root
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
-		cargo test --package qanat-nic --package qanat-tests -- --test-threads=1
+		cargo test --package qanat-nic --package qanat-tests --package qanat-socket-cases -- --test-threads=1
 
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cd fuzz && cargo run --release --quiet --bin fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)

@@ -343,8 +343,7 @@ impl Case {
     }
 
     pub fn any(&self, port: u16) -> Address {
-        let ip: IpAddr =
-            if self.net == Net::V4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+        let ip: IpAddr = if self.net == Net::V4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Address::new(ip, port)
     }
 

@@ -124,8 +124,19 @@ pub fn status_flags(value: i64) -> String {
 /// The state of a TCP connection, from the first byte of `TCP_INFO`.
 pub fn tcp_state(value: u8) -> &'static str {
     const STATES: [&str; 13] = [
-        "none", "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", "TIME_WAIT", "CLOSE", "CLOSE_WAIT",
-        "LAST_ACK", "LISTEN", "CLOSING", "NEW_SYN_RECV",
+        "none",
+        "ESTABLISHED",
+        "SYN_SENT",
+        "SYN_RECV",
+        "FIN_WAIT1",
+        "FIN_WAIT2",
+        "TIME_WAIT",
+        "CLOSE",
+        "CLOSE_WAIT",
+        "LAST_ACK",
+        "LISTEN",
+        "CLOSING",
+        "NEW_SYN_RECV",
     ];
     STATES.get(usize::from(value)).copied().unwrap_or("?")
 }

@@ -257,14 +257,7 @@ pub fn recvfrom(fd: Fd, buffer: &mut [u8], flags: i32) -> (Ret, Address) {
     let mut size = length(bytes.len());
     // SAFETY: buffer and room for the address are as long as said.
     let count = unsafe {
-        libc::recvfrom(
-            fd,
-            buffer.as_mut_ptr().cast(),
-            buffer.len(),
-            flags,
-            bytes.as_mut_ptr().cast(),
-            &raw mut size,
-        )
+        libc::recvfrom(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags, bytes.as_mut_ptr().cast(), &raw mut size)
     };
     let ret = Ret::of_long(count);
     let size = if ret.is_ok() { size as usize } else { 0 };
@@ -746,8 +739,7 @@ pub fn wait(process: i32) -> (Ret, i32) {
     let mut status = 0;
     // SAFETY: room for one status.
     let ret = Ret::of(unsafe { libc::waitpid(process, &raw mut status, 0) });
-    let code =
-        if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1000 + libc::WTERMSIG(status) };
+    let code = if libc::WIFEXITED(status) { libc::WEXITSTATUS(status) } else { 1000 + libc::WTERMSIG(status) };
     (ret, code)
 }
 
@@ -772,8 +764,7 @@ pub fn spawn(words: &[&str], stdin: Fd, stdout: Fd) -> Ret {
         libc::posix_spawn_file_actions_init(&raw mut actions);
         libc::posix_spawn_file_actions_adddup2(&raw mut actions, stdin, 0);
         libc::posix_spawn_file_actions_adddup2(&raw mut actions, stdout, 1);
-        let code =
-            libc::posix_spawnp(&raw mut process, list[0], &raw const actions, null(), list.as_ptr(), environ);
+        let code = libc::posix_spawnp(&raw mut process, list[0], &raw const actions, null(), list.as_ptr(), environ);
         libc::posix_spawn_file_actions_destroy(&raw mut actions);
         code
     };

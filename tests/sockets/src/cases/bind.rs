@@ -59,11 +59,14 @@ pub fn add(suite: &mut Suite) {
             t.see("unknown", sys::bind(fd, &t.here(0).with_family(77)));
             t.see("unspecified", sys::bind(fd, &t.here(0).with_family(libc::AF_UNSPEC)));
             t.see("unix", sys::bind(fd, &t.here(0).with_family(libc::AF_UNIX)));
-            t.see("other", if t.domain() == libc::AF_INET {
-                sys::bind(fd, &Address::new(t.world.here6.into(), 0))
-            } else {
-                sys::bind(fd, &Address::new(t.world.here4.into(), 0))
-            });
+            t.see(
+                "other",
+                if t.domain() == libc::AF_INET {
+                    sys::bind(fd, &Address::new(t.world.here6.into(), 0))
+                } else {
+                    sys::bind(fd, &Address::new(t.world.here4.into(), 0))
+                },
+            );
         });
         for (name, first, second) in SHARED {
             suite.add(BOTH, &format!("{kind_name}_shared_{name}"), move |t| {

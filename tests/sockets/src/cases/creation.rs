@@ -3,7 +3,9 @@
 use super::{BOTH, EACH, Suite, V4};
 use crate::case::int_option;
 use crate::{names, sys};
-use libc::{AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, IPPROTO_UDP, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
+use libc::{
+    AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, IPPROTO_UDP, SOCK_CLOEXEC, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM,
+};
 
 const MADE: [(&str, i32, i32, i32); 21] = [
     ("stream", AF_INET, SOCK_STREAM, 0),

@@ -2,8 +2,8 @@
 
 use super::{BOTH, Suite, V4};
 use crate::case::{ALL, Case, SHORT_MS, now};
-use crate::sys::{self, Fd};
 use crate::names;
+use crate::sys::{self, Fd};
 use libc::{F_DUPFD, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, O_CLOEXEC, POLLIN, POLLRDHUP};
 
 type Doubling = fn(Fd) -> sys::Ret;

@@ -492,8 +492,7 @@ fn lives(suite: &mut Suite) {
         for epoll in &sets {
             sys::epoll_ctl(*epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLEXCLUSIVE, 1);
         }
-        let polls: Vec<_> =
-            sets.iter().map(|epoll| *epoll).map(|epoll| waiting(move || told(epoll, 500))).collect();
+        let polls: Vec<_> = sets.iter().map(|epoll| *epoll).map(|epoll| waiting(move || told(epoll, 500))).collect();
         let _peer = t.peer_connects(port);
         let woken = polls.into_iter().filter(|_| true).map(joined).filter(|told| told == "[1:IN]").count();
         // At least one; how many more is the kernel's affair.

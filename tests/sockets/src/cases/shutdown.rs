@@ -2,7 +2,7 @@
 
 use super::{BOTH, EACH, Suite};
 use crate::address::Address;
-use crate::case::{ALL, LONG_MS, now, ready, until, joined, waiting};
+use crate::case::{ALL, LONG_MS, joined, now, ready, until, waiting};
 use crate::{names, sys};
 use libc::{MSG_DONTWAIT, MSG_NOSIGNAL, POLLRDHUP, SHUT_RD, SHUT_RDWR, SHUT_WR};
 
