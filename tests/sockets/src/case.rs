@@ -195,10 +195,6 @@ impl Peer {
         (words.next().unwrap_or(0), words.next().unwrap_or(0))
     }
 
-    pub fn set(self, level: i32, option: i32, value: i32) -> String {
-        self.does("set", format!("{level} {option} {value}"))
-    }
-
     pub fn error(self) -> String {
         self.does("error", "")
     }

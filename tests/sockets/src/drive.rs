@@ -96,6 +96,9 @@ pub fn run(options: &Options, control: &Path) -> Result<ExitCode, String> {
             continue;
         };
         if options.update && round == 1 {
+            // In the order of names, as the test writes it.
+            let mut seen = seen;
+            seen.sort();
             std::fs::write(path, text(&seen)).map_err(|error| format!("{}: {error}", path.display()))?;
             println!("{}: {} cases", path.display(), seen.len());
             continue;

@@ -182,11 +182,6 @@ impl Peer {
                 let state = if is_intact(&bytes[..count], 0) { "intact" } else { "garbled" };
                 Ok(format!("{count} {state} {}", from.port()))
             }
-            "set" => {
-                let fd = self.held(words)?.fd;
-                let (level, name, value) = (small(words)?, small(words)?, small(words)?);
-                Ok(option(fd, level, name, value).done().to_owned())
-            }
             _ => self.answer_about(command, words),
         }
     }

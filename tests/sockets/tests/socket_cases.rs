@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_socket-cases");
 /// A case whose outcome changed on purpose, or a new one: run with this set, review the file's difference, commit it.
-const UPDATE: &str = "SOCKET_CASES_UPDATE";
+const UPDATE: &str = "QANAT_UPDATE";
 /// For all of the cases; a subject that hangs is ended by its own watchdog long before.
 const PATIENCE: Duration = Duration::from_secs(1200);
 

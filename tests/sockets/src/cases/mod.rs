@@ -55,9 +55,12 @@ impl Suite {
     }
 }
 
+/// Puts a group's cases into a suite.
+type Adds = fn(&mut Suite);
+
 /// All, in their order.
 pub fn all() -> Vec<Entry> {
-    let groups: [(&'static str, fn(&mut Suite)); 23] = [
+    let groups: [(&'static str, Adds); 23] = [
         ("creation", creation::add),
         ("bind", bind::add),
         ("accept", accept::add),

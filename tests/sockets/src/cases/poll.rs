@@ -1,7 +1,7 @@
 //! `poll` and `ppoll`: every edge of readiness.
 
 use super::{BOTH, EACH, Suite, V4};
-use crate::case::{ALL, Case, LONG_MS, PATIENCE, joined, now, ready, set_int, until, waiting};
+use crate::case::{ALL, LONG_MS, PATIENCE, Peer, joined, now, ready, set_int, until, waiting};
 use crate::names;
 use crate::sys::{self, Disposition, Ret};
 use libc::{MSG_DONTWAIT, POLLIN, POLLOUT, POLLPRI, POLLRDHUP, POLLRDNORM, POLLWRNORM, SHUT_RD, SHUT_WR};
@@ -151,20 +151,23 @@ fn states(suite: &mut Suite) {
     });
 }
 
+/// What the peer does to wake a poll.
+type Wake = fn(Peer);
+
 fn edges(suite: &mut Suite) {
-    let wakes: [(&str, i16, fn(&Case, i32, crate::case::Peer)); 5] = [
-        ("data", POLLIN, |_, _, peer| drop(peer.say("x"))),
-        ("the_end", POLLIN, |_, _, peer| drop(peer.shut(SHUT_WR))),
-        ("the_end_alone", POLLRDHUP, |_, _, peer| drop(peer.shut(SHUT_WR))),
-        ("a_reset", 0, |_, _, peer| drop(peer.abort())),
-        ("urgent_data", POLLPRI, |_, _, peer| drop(peer.say_with("!", libc::MSG_OOB))),
+    let wakes: [(&str, i16, Wake); 5] = [
+        ("data", POLLIN, |peer| drop(peer.say("x"))),
+        ("the_end", POLLIN, |peer| drop(peer.shut(SHUT_WR))),
+        ("the_end_alone", POLLRDHUP, |peer| drop(peer.shut(SHUT_WR))),
+        ("a_reset", 0, |peer| drop(peer.abort())),
+        ("urgent_data", POLLPRI, |peer| drop(peer.say_with("!", libc::MSG_OOB))),
     ];
     for (name, events, wake) in wakes {
         suite.add(BOTH, &format!("woken_by_{name}"), move |t| {
             let (fd, peer) = t.accepted();
             let polling = waiting(move || sys::poll(&[(fd, events)], LONG_MS));
             t.see("waits", !polling.is_finished());
-            wake(t, fd, peer);
+            wake(peer);
             t.see("poll", told(&joined(polling)));
         });
     }

@@ -91,7 +91,7 @@ pub fn add(suite: &mut Suite) {
         }
         suite.add(BOTH, &format!("accept_{mode}"), move |t| {
             let (fd, port) = t.listener();
-            let (ret, is_caught) = interrupted(flags, || drop(t.peer_connects(port)), move || sys::accept(fd));
+            let (ret, is_caught) = interrupted(flags, || drop(t.peer_tries(port)), move || sys::accept(fd));
             t.see("accept", format!("{} caught {is_caught}", ret.done()));
         });
         suite.add(BOTH, &format!("datagram_{mode}"), move |t| {
