@@ -173,9 +173,12 @@ impl Region {
     }
 }
 
+/// Largest frame, bytes.
+const FRAME_SIZE_MAX: u32 = 65_536;
+
 /// Length in bytes, if sizes are in range.
 pub(crate) fn check(frame_count: u32, frame_size: u32) -> io::Result<usize> {
-    if !frame_size.is_power_of_two() || !(512..=65_536).contains(&frame_size) || frame_count == 0 {
+    if !frame_size.is_power_of_two() || !(512..=FRAME_SIZE_MAX).contains(&frame_size) || frame_count == 0 {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             format!("{frame_count} frames of {frame_size} bytes: the size must be a power of two from 512 to 65536"),
@@ -305,7 +308,11 @@ impl Frame {
 
     #[inline(always)]
     fn start(&self) -> u32 {
-        self.place & !CONTINUES
+        let start = self.place & !CONTINUES;
+        // SAFETY: at most the frame's size, of which `check` bounds the largest (kept by every method). To be known to the
+        // compiler: then sums of it do not reach the mark on top, and what one method adds and the next takes away is nothing.
+        unsafe { std::hint::assert_unchecked(start <= FRAME_SIZE_MAX) };
+        start
     }
 
     /// Where the whole buffer begins.
@@ -427,7 +434,7 @@ impl Frame {
     #[inline(always)]
     pub fn prepend_array<const COUNT: usize>(&mut self, keep: u32) -> Option<&mut [u8; COUNT]> {
         let start = self.start();
-        if (start as usize) < COUNT + keep as usize {
+        if u64::from(start) < COUNT as u64 + u64::from(keep) {
             return None;
         }
         self.place = start;
@@ -473,6 +480,22 @@ impl Frame {
         };
         target.get_mut(from..)?.copy_from_slice(bytes);
         Some(())
+    }
+
+    /// The same, if no copy is needed, and gives the whole data. Nothing is called: a frame that nobody points to stays in
+    /// registers.
+    #[inline(always)]
+    pub fn append_in_place(&mut self, bytes: &[u8]) -> Option<&mut [u8]> {
+        let from = self.length as usize;
+        // No overflow: a slice is at most half the address space.
+        if self.headroom() + from + bytes.len() > self.pool.write_limit as usize {
+            return None;
+        }
+        self.length += bytes.len() as u32;
+        // SAFETY: the last bytes of the data, which just grew by as many, within the frame; `self` is borrowed mutably.
+        let target = unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr().add(from), bytes.len()) };
+        copy(bytes, target);
+        Some(self.bytes_mut())
     }
 
     /// The data, writable: a frame that can't be written is copied first. `None`: there is no frame to copy into.
@@ -528,7 +551,7 @@ impl Frame {
         }
         // SAFETY: within the data.
         self.data = unsafe { self.data.add(start) };
-        self.place += start as u32;
+        self.place = self.start() + start as u32 | self.place & CONTINUES;
         self.length = length as u32;
         true
     }
@@ -554,6 +577,22 @@ impl Frame {
         unsafe { std::ptr::drop_in_place(&mut this.pool) };
         index
     }
+}
+
+/// Copies `from` to `to`, which is as long: a few bytes in line, in two pieces that may overlap.
+#[inline(always)]
+fn copy(from: &[u8], to: &mut [u8]) {
+    if (16..=32).contains(&from.len())
+        && let (Some(first), Some(last)) = (from.first_chunk::<16>(), from.last_chunk::<16>())
+        && let Some(target) = to.first_chunk_mut::<16>()
+    {
+        *target = *first;
+        if let Some(target) = to.last_chunk_mut::<16>() {
+            *target = *last;
+        }
+        return;
+    }
+    to.copy_from_slice(from);
 }
 
 impl Drop for Frame {

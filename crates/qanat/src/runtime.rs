@@ -6,7 +6,7 @@ use crate::spin::{Spin, SpinPolicy};
 use crate::wait_set::{Doorbell, WaitSet};
 use qanat_nic::breakdown::{self, Phase};
 use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
-use qanat_stack::{Config, Stack};
+use qanat_stack::{Config, Event, Handler, Stack};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -100,6 +100,20 @@ impl fmt::Display for RuntimeError {
 
 impl std::error::Error for RuntimeError {}
 
+/// A service that datagrams are handed to.
+struct Served<'s, S: ?Sized> {
+    service: &'s mut S,
+    now: Time,
+}
+
+impl<S: Service + ?Sized> Handler for Served<'_, S> {
+    #[inline(always)]
+    fn handle(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, event: Event) {
+        let _service = breakdown::span(Phase::Service);
+        self.service.handle(event, &mut Context::new(stack, vnic, self.now));
+    }
+}
+
 /// Stack, device and clock of one core, and the loop that runs a service on them.
 pub struct Runtime {
     stack: Stack,
@@ -152,15 +166,11 @@ impl Runtime {
     pub fn turn<S: Service + ?Sized>(&mut self, service: &mut S) -> bool {
         breakdown::turn_begins();
         let now = self.clock.now();
-        let mut handled = false;
         let received = {
             let _stack = breakdown::span(Phase::StackIn);
-            self.stack.receive_with(now, self.vnic.as_mut(), |stack, vnic, event| {
-                handled = true;
-                let _service = breakdown::span(Phase::Service);
-                service.handle(event, &mut Context::new(stack, vnic, now));
-            })
+            self.stack.receive_with(now, self.vnic.as_mut(), &mut Served { service: &mut *service, now })
         };
+        let mut handled = received > 0;
         while let Some(event) = self.stack.next_event() {
             handled = true;
             let _service = breakdown::span(Phase::Service);
@@ -174,9 +184,8 @@ impl Runtime {
             let _stack = breakdown::span(Phase::StackOut);
             self.stack.transmit(now, self.vnic.as_mut());
         }
-        let busy = received > 0 || handled;
-        breakdown::turn_ends(busy);
-        busy
+        breakdown::turn_ends(handled);
+        handled
     }
 
     /// Runs `service` until it is asked to stop and has finished, or the grace period is over. `observe` is called

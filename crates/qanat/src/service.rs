@@ -23,7 +23,7 @@ pub trait Service {
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
 
-    /// Called after the last event of a turn: for a service that does better with several at once than with each.
+    /// Called at the end of a turn in which anything came, after its last event: for a service that does better with several at once than with each.
     fn turn_ended(&mut self, _context: &mut Context<'_>) {}
 
     /// Called when a doorbell the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
@@ -70,6 +70,17 @@ impl<'a> Context<'a> {
 
     pub(crate) fn of_remote(remote: &'a mut Remote, now: Time) -> Context<'a> {
         Context { place: Place::Split(remote), now }
+    }
+
+    /// The same, made anew: for who hands it to a function that is not in line. That one must be in memory, this one then need
+    /// not be.
+    #[inline(always)]
+    pub fn anew(&mut self) -> Context<'_> {
+        let place = match &mut self.place {
+            Place::Linked { stack, vnic } => Place::Linked { stack, vnic: &mut **vnic },
+            Place::Split(remote) => Place::Split(remote),
+        };
+        Context { place, now: self.now }
     }
 
     /// Time of the current poll.

@@ -9,9 +9,10 @@ use crate::path::{AddressPair, Path, mac_word};
 use crate::stack::Stack;
 use crate::udp::UdpSocket;
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitOptions};
+use qanat_wire::ethernet::EtherType;
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, ethernet, field, ipv4, udp};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{SocketAddr, SocketAddrV4};
 
 const IP: usize = ethernet::HEADER_LENGTH;
 const UDP: usize = IP + ipv4::HEADER_LENGTH;
@@ -29,7 +30,19 @@ pub(crate) struct Known {
     /// As in [`Chunk`].
     sum: u64,
     /// As in [`Chunk`].
-    path: u32,
+    path: usize,
+}
+
+impl Known {
+    /// What is to be said of it, whose `frame` this is.
+    #[inline(always)]
+    pub(crate) fn event(self, mut frame: Frame) -> Event {
+        // True, since the frame is the one that was looked at; to say so here costs less than to be asked at each step.
+        let is_whole = frame.narrow(HEADERS, self.payload_length);
+        debug_assert!(is_whole);
+        let chunk = Chunk::from_parts(frame, self.sum, self.path);
+        Event::Datagram { socket: self.socket, peer: SocketAddr::V4(self.peer), chunk }
+    }
 }
 
 /// What a datagram's checksum covers besides addresses, ports and payload: the pseudo-header's protocol and length, and the
@@ -40,41 +53,27 @@ fn fixed_sum(raw_length: u16) -> u64 {
 }
 
 impl Stack {
-    /// A packet that is a datagram over a remembered path: what there is to deliver.
+    /// A packet that is a datagram over a remembered path: what there is to deliver. `CONFIRMS`: may be false if no path
+    /// [confirms](Path::confirms) anything.
     #[inline(always)]
-    pub(crate) fn input_remembered(&mut self, now: Time, frame: &Frame) -> Option<Known> {
-        if frame.continues() { None } else { self.known_datagram(now, frame.bytes()) }
-    }
-
-    /// What is to be said of it.
-    #[inline(always)]
-    pub(crate) fn remembered_event(&mut self, known: Known, mut frame: Frame) -> Event {
-        // True, since the frame is the one that was looked at; to say so here costs less than to be asked at each step.
-        let is_whole = frame.narrow(HEADERS, known.payload_length);
-        debug_assert!(is_whole);
-        self.network.counters.receive_frames += 1;
-        self.network.counters.udp_received += 1;
-        let chunk = Chunk::from_parts(frame, known.sum, known.path);
-        Event::Datagram { socket: known.socket, peer: SocketAddr::V4(known.peer), chunk }
+    pub(crate) fn input_remembered<const CONFIRMS: bool>(&mut self, now: Time, frame: &Frame) -> Option<Known> {
+        if frame.continues() { None } else { self.known_datagram::<CONFIRMS>(now, frame.bytes()) }
     }
 
     #[inline(always)]
-    fn known_datagram(&mut self, now: Time, bytes: &[u8]) -> Option<Known> {
+    fn known_datagram<const CONFIRMS: bool>(&mut self, now: Time, bytes: &[u8]) -> Option<Known> {
         let header = bytes.first_chunk::<HEADERS>()?;
         // To us; untagged IPv4 without options; not a fragment; UDP.
-        const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0x00, 0x45, 0]);
-        const TYPE_AND_VERSION_MASK: u32 = u32::from_ne_bytes([0xff, 0xff, 0xff, 0]);
-        const WHOLE_AND_UDP: u32 = u32::from_ne_bytes([0, 0, 0, Protocol::UDP.0]);
-        const WHOLE_AND_UDP_MASK: u32 = u32::from_ne_bytes([0x3f, 0xff, 0, 0xff]);
-        let type_and_version = (field::raw_u32_at::<12, _>(header) ^ TYPE_AND_VERSION) & TYPE_AND_VERSION_MASK;
-        let whole_and_udp = (field::raw_u32_at::<{ IP + 6 }, _>(header) ^ WHOLE_AND_UDP) & WHOLE_AND_UDP_MASK;
         if mac_word(field::raw_u64_at::<0, _>(header)) != self.network.paths.mac
-            || type_and_version | whole_and_udp != 0
+            || field::u16_at::<12, _>(header) != EtherType::IPV4.0
+            || field::u8_at::<IP, _>(header) != 0x45
+            || field::u16_at::<{ IP + 6 }, _>(header) & 0x3fff != 0
+            || field::u8_at::<{ IP + 9 }, _>(header) != Protocol::UDP.0
         {
             return None;
         }
-        let raw_addresses = field::raw_u64_at::<{ IP + 12 }, _>(header);
-        let (index, path) = self.network.paths.find(AddressPair::received(raw_addresses), self.network.version())?;
+        let addresses = AddressPair::received(field::raw_u64_at::<{ IP + 12 }, _>(header));
+        let (index, path) = self.network.paths.find(addresses, self.network.version())?;
         if !path.takes(field::raw_u16_at::<{ UDP + 2 }, _>(header)) {
             return None;
         }
@@ -106,15 +105,14 @@ impl Stack {
             sum
         };
         let socket = path.socket();
-        if let Some(hint) = path.confirms() {
+        if CONFIRMS && let Some(hint) = path.confirms() {
             if !path.leads_out(now) || !path.is_mac(field::raw_u64_at::<6, _>(header)) {
                 return None;
             }
             self.network.neighbours.confirm(now, hint);
         }
-        let address = Ipv4Addr::from(field::array_at::<{ IP + 12 }, 4, _>(header));
-        let peer = SocketAddrV4::new(address, field::u16_at::<UDP, _>(header));
-        Some(Known { socket, peer, payload_length, sum, path: index as u32 })
+        let peer = SocketAddrV4::new(addresses.remote(), field::u16_at::<UDP, _>(header));
+        Some(Known { socket, peer, payload_length, sum, path: index })
     }
 
     /// Whether the path from `socket` to `peer` is remembered.
@@ -166,9 +164,9 @@ impl Stack {
         socket: UdpSocketId,
         peer: SocketAddrV4,
         frame: &mut Frame,
-        (sum, index): (u64, u32),
+        (sum, index): (u64, usize),
     ) -> Option<TransmitOptions> {
-        let path = self.network.paths.at(index as usize)?;
+        let path = self.network.paths.at(index)?;
         if !path.leads_back(socket, *peer.ip(), self.network.version()) || !path.leads_out(now) {
             return None;
         }
@@ -202,7 +200,7 @@ impl Stack {
             return None;
         } else {
             let sum = checksum::add_u64(sum, path.sum() + u64::from(ports));
-            (checksum::finish_nonzero(checksum::fold(sum)), None)
+            (checksum::finish_unfolded(sum), None)
         };
         let header = frame.prepend_array::<HEADERS>(link.device_headroom)?;
         path.write_headers(header, length + ipv4::HEADER_LENGTH as u16);

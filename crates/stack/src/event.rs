@@ -68,7 +68,7 @@ pub struct Chunk {
     /// unfolded ([`raw_sum_from`](qanat_wire::checksum::raw_sum_from)): who sends it on need not take it again. 0: none.
     sum: u64,
     /// The place of the remembered path it came on, which may be the way back ([`crate::path`]); else any.
-    path: u32,
+    path: usize,
 }
 
 impl Chunk {
@@ -79,13 +79,13 @@ impl Chunk {
 
     /// The same, with more about it; see the fields.
     #[inline(always)]
-    pub(crate) fn from_parts(frame: Frame, sum: u64, path: u32) -> Chunk {
+    pub(crate) fn from_parts(frame: Frame, sum: u64, path: usize) -> Chunk {
         Chunk { frame, sum, path }
     }
 
     /// What it was made from.
     #[inline(always)]
-    pub(crate) fn into_parts(self) -> (Frame, u64, u32) {
+    pub(crate) fn into_parts(self) -> (Frame, u64, usize) {
         (self.frame, self.sum, self.path)
     }
 
@@ -131,14 +131,10 @@ impl Chunk {
     /// has changed.
     #[inline]
     pub fn append_summed(&mut self, bytes: &[u8], sum: u16) -> Option<()> {
-        let is_odd = self.frame.len() & 1 == 1;
+        let length = self.frame.len();
         self.frame.append_bytes(bytes)?;
         if self.sum != 0 {
-            // RFC 1071 section 2 (B): at an odd place each word's bytes have changed sides.
-            let sum = if is_odd { sum.swap_bytes() } else { sum };
-            // The length counts twice. It has 16 bits, so its bytes' sides are a matter of the sum's.
-            let length = u64::from((bytes.len() as u16).to_be());
-            self.sum = checksum::add_u64(self.sum, u64::from(sum) + 2 * length);
+            self.sum = checksum::add_u64(self.sum, appended_sum(length, bytes.len(), sum));
         }
         Some(())
     }
@@ -154,6 +150,27 @@ impl Chunk {
             self.sum = checksum::add_u64(checksum::add_u64(self.sum, !old), u64::from_ne_bytes(*front));
         }
         Some(())
+    }
+
+    /// [`append_summed`](Chunk::append_summed) and [`update_front`](Chunk::update_front) in one, if the frame can be written as
+    /// it is: what a short answer does to its question. `false`: it can't, it is too small, or there are fewer than eight bytes,
+    /// and nothing has changed.
+    #[inline(always)]
+    pub fn answer_in_place(&mut self, bytes: &[u8], sum: u16, update: impl FnOnce([u8; 8]) -> [u8; 8]) -> bool {
+        let length = self.frame.len();
+        if length < 8 {
+            return false;
+        }
+        let Some(front) = self.frame.append_in_place(bytes).and_then(|data| data.first_chunk_mut::<8>()) else {
+            return false;
+        };
+        let old = u64::from_ne_bytes(*front);
+        *front = update(*front);
+        if self.sum != 0 {
+            let change = checksum::add_u64(!old, u64::from_ne_bytes(*front));
+            self.sum = checksum::add_u64(checksum::add_u64(self.sum, appended_sum(length, bytes.len(), sum)), change);
+        }
+        true
     }
 
     /// Free bytes after the bytes: what [`resize`](Chunk::resize) may add.
@@ -180,6 +197,15 @@ impl Chunk {
         }
         self.sum = 0;
     }
+}
+
+/// By what [`Chunk::sum`] grows when `count` bytes whose sum is `sum` come after `length` others.
+#[inline(always)]
+fn appended_sum(length: usize, count: usize, sum: u16) -> u64 {
+    // RFC 1071 section 2 (B): at an odd place each word's bytes have changed sides.
+    let sum = if length & 1 == 1 { sum.swap_bytes() } else { sum };
+    // The length counts twice. It has 16 bits, so its bytes' sides are a matter of the sum's.
+    u64::from(sum) + 2 * u64::from((count as u16).to_be())
 }
 
 /// Why a connection ended.
@@ -321,14 +347,19 @@ mod tests {
             records in proptest::collection::vec(any::<u8>(), 0..100),
             front in any::<[u8; 8]>(),
             known in any::<bool>(),
+            at_once in any::<bool>(),
         ) {
             let vnic = pair(PairConfig::default()).unwrap().0.open(MemoryPlan::default()).unwrap();
             let mut frame = vnic.transmit_pool().allocate(64).unwrap();
             frame.append(question.len()).unwrap().copy_from_slice(&question);
             let mut chunk = Chunk::from_parts(frame, if known { payload_sum(&question) } else { 0 }, 0);
             let sum = u16::from_ne_bytes(checksum::sum(&records).to_be_bytes());
-            chunk.append_summed(&records, sum).unwrap();
-            chunk.update_front(|_| front).unwrap();
+            if at_once {
+                prop_assert!(chunk.answer_in_place(&records, sum, |_| front));
+            } else {
+                chunk.append_summed(&records, sum).unwrap();
+                chunk.update_front(|_| front).unwrap();
+            }
             prop_assert_eq!(chunk.bytes(), [&front, &question[8..], &records].concat());
             if known {
                 prop_assert_eq!(checksum::fold(chunk.sum), checksum::fold(payload_sum(chunk.bytes())));
@@ -337,6 +368,7 @@ mod tests {
             }
             let room = chunk.room();
             prop_assert!(chunk.append_summed(&vec![0; room + 1], 0).is_none());
+            prop_assert!(!chunk.answer_in_place(&vec![0; room + 1], 0, |_| [0; 8]));
             prop_assert_eq!(chunk.room(), room, "nothing has changed");
         }
     }

@@ -25,6 +25,29 @@ pub(crate) struct Received {
     pub(crate) total_length: usize,
 }
 
+/// Who is handed datagrams as they come. `handle` may give any command; it should be `#[inline(always)]`, or the event is put
+/// into memory after all.
+pub trait Handler {
+    /// Takes an event.
+    fn handle(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, event: Event);
+}
+
+/// Nobody: all events wait.
+struct Waits;
+
+impl Handler for Waits {
+    #[inline(always)]
+    fn handle(&mut self, stack: &mut Stack, _: &mut dyn Vnic, event: Event) {
+        stack.events.push_back(event);
+    }
+}
+
+/// A frame, and those that came after it. (Made where it is needed: what nobody points to stays in registers.)
+struct Incoming<'f> {
+    frame: Frame,
+    rest: Drain<'f, Frame>,
+}
+
 impl Received {
     /// The IP packet as it came, for an ICMP error to quote; `None` of a reassembled one.
     pub(crate) fn packet<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
@@ -56,48 +79,65 @@ impl Stack {
     /// Takes a batch of frames from the device, each to completion. Returns how many; events wait in
     /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
     pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
-        self.receive_with(now, vnic, |stack, _, event| stack.events.push_back(event))
+        self.receive_with(now, vnic, &mut Waits)
     }
 
-    /// As [`receive`](Stack::receive), but as long as no event waits, datagrams are handed to `handle` as they come: an
-    /// event is too large to be put away and fetched again for nothing. `handle` may give any command.
+    /// As [`receive`](Stack::receive), but as long as no event waits, datagrams are handed to `handler` as they come: an
+    /// event is too large to be put away and fetched again for nothing.
     #[inline]
-    pub fn receive_with(
-        &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
-        mut handle: impl FnMut(&mut Stack, &mut dyn Vnic, Event),
-    ) -> usize {
+    pub fn receive_with(&mut self, now: Time, vnic: &mut dyn Vnic, handler: &mut impl Handler) -> usize {
         let mut batch = std::mem::take(&mut self.batch);
         let count = vnic.receive(&mut batch, self.receive_batch);
-        {
-            let mut frames = batch.drain(..);
-            while let Some(first) = frames.as_slice().first() {
-                // An event after those that wait would come too early here.
-                let known = if self.events.is_empty() { self.input_remembered(now, first) } else { None };
-                match known {
-                    Some(known) => {
-                        let Some(frame) = frames.next() else { break };
-                        let event = self.remembered_event(known, frame);
-                        handle(self, vnic, event);
-                    }
-                    None => self.input_frames(now, vnic, &mut frames),
-                }
-            }
-        }
+        let frames = batch.drain(..);
+        let known = if self.network.neighbours_by_traffic {
+            self.input_batch::<true>(now, vnic, frames, handler)
+        } else {
+            self.input_batch::<false>(now, vnic, frames, handler)
+        };
+        self.network.counters.receive_frames += known;
+        self.network.counters.udp_received += known;
         self.batch = batch;
         count
     }
 
-    /// Takes one packet, the first of `frames` and those it goes on in, and puts its event with those that wait.
+    /// Takes `frames`; gives how many were datagrams over remembered paths, which are not yet counted. `CONFIRMS`: packets
+    /// may confirm their senders' Ethernet addresses.
+    ///
+    /// (Between a datagram's check and its answer's nothing is written if its handler writes nothing, not even a counter: so
+    /// the compiler sees what it need not check again.)
+    #[inline(always)]
+    fn input_batch<const CONFIRMS: bool>(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        mut frames: Drain<'_, Frame>,
+        handler: &mut impl Handler,
+    ) -> u64 {
+        let mut count = 0;
+        while let Some(frame) = frames.next() {
+            // An event after those that wait would come too early here.
+            let known = if self.events.is_empty() { self.input_remembered::<CONFIRMS>(now, &frame) } else { None };
+            match known {
+                Some(known) => {
+                    count += 1;
+                    handler.handle(self, vnic, known.event(frame));
+                }
+                None => frames = self.input_frames(now, vnic, Incoming { frame, rest: frames }),
+            }
+        }
+        count
+    }
+
+    /// Takes one packet, and puts its event with those that wait. Gives back what comes after it.
     #[inline(never)]
-    fn input_frames(&mut self, now: Time, vnic: &mut dyn Vnic, frames: &mut Drain<'_, Frame>) {
+    fn input_frames<'f>(&mut self, now: Time, vnic: &mut dyn Vnic, incoming: Incoming<'f>) -> Drain<'f, Frame> {
+        let Incoming { frame, rest: mut frames } = incoming;
         let waiting = !self.events.is_empty();
-        let Some(frame) = frames.next() else { return };
-        if waiting && let Some(known) = self.input_remembered(now, &frame) {
-            let event = self.remembered_event(known, frame);
-            self.events.push_back(event);
-            return;
+        if waiting && let Some(known) = self.input_remembered::<true>(now, &frame) {
+            self.network.counters.receive_frames += 1;
+            self.network.counters.udp_received += 1;
+            self.events.push_back(known.event(frame));
+            return frames;
         }
         let mut tail = std::mem::take(&mut self.tail);
         let mut continues = frame.continues();
@@ -109,6 +149,7 @@ impl Stack {
         self.input(now, vnic, frame, &mut tail);
         tail.clear();
         self.tail = tail;
+        frames
     }
 
     /// Takes one packet: `frame`, and in `tail` the frames it goes on in.

@@ -46,6 +46,7 @@ pub use config::{Config, ConnectOptions, DuplicateAddressDetection, ListenOption
 pub use counters::Counters;
 pub use duplicate_address::AddressState;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
+pub use input::Handler;
 pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};

@@ -44,11 +44,11 @@ impl AddressPair {
         AddressPair(if cfg!(target_endian = "little") { local << 32 | remote } else { remote << 32 | local })
     }
 
-    /// Whether the sender has this address.
+    /// The sender's address.
     #[inline(always)]
-    fn is_from(self, remote: Ipv4Addr) -> bool {
+    pub(crate) fn remote(self) -> Ipv4Addr {
         let raw = if cfg!(target_endian = "little") { self.0 as u32 } else { (self.0 >> 32) as u32 };
-        raw == u32::from_ne_bytes(remote.octets())
+        Ipv4Addr::from(raw.to_ne_bytes())
     }
 
     /// The last eight bytes of a header to send: this side first.
@@ -155,7 +155,7 @@ impl Path {
     /// Whether this is the way from `socket` back to `remote`, in this `version`.
     #[inline(always)]
     pub(crate) fn leads_back(&self, socket: UdpSocketId, remote: Ipv4Addr, version: u64) -> bool {
-        self.answers && self.version == version && self.socket == socket && self.addresses.is_from(remote)
+        self.answers && self.version == version && self.socket == socket && self.addresses.remote() == remote
     }
 
     /// The port datagrams are taken for, as it stands in a header.

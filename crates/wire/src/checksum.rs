@@ -103,7 +103,10 @@ pub fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// The sum in native order, unfolded.
-#[inline(never)]
+///
+/// (Too large to be put in line, but so marked: where it is called the compiler must see that it writes nothing and can't
+/// fail, or would look again at all that it knows.)
+#[inline]
 fn wide_sum(bytes: &[u8]) -> u64 {
     let (steps, rest) = bytes.as_chunks::<STEP>();
     // Independent lanes: the compiler turns them into vector registers (two 64-bit lanes each on baseline x86-64).
@@ -175,6 +178,15 @@ pub const fn finish_nonzero(sum: u16) -> u16 {
         0 => 0xffff,
         checksum => checksum,
     }
+}
+
+/// [`finish_nonzero`] of [`fold`].
+#[inline(always)]
+pub const fn finish_unfolded(wide: u64) -> u16 {
+    // The remainder by 2^16 - 1, which is less than that, is wide - quotient * (2^16 - 1); of it the lower 16 bits. (Compiles
+    // to a multiplication.)
+    let remainder = (wide as u16).wrapping_add((wide / 0xffff) as u16);
+    !remainder
 }
 
 /// Whether the sum over everything a checksum covers, the field included, is right.

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod counted;
 pub mod image;
 pub mod layout;
 pub mod message;

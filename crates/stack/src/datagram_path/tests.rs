@@ -1,7 +1,7 @@
 //! That the remembered way is taken when it should be, and left when something it was made from changes. That it does what
 //! the slow way does is for `tests/remembered_paths.rs` to show.
 
-use crate::{Config, Event, Stack, UdpSocketId};
+use crate::{Config, Event, Handler, Stack, UdpSocketId};
 use qanat_nic::{Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, TransmitBuffer, TransmitOptions, Vnic, pair};
 use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -71,9 +71,8 @@ fn next_frame([server, client]: &mut [Host; 2], clock: &ManualClock) -> Frame {
 /// Whether the server takes the client's next datagram the remembered way.
 fn is_remembered(hosts: &mut [Host; 2], clock: &ManualClock) -> bool {
     let frame = next_frame(hosts, clock);
-    let Some(known) = hosts[0].stack.input_remembered(clock.now(), &frame) else { return false };
-    let event = hosts[0].stack.remembered_event(known, frame);
-    hosts[0].stack.events.push_back(event);
+    let Some(known) = hosts[0].stack.input_remembered::<true>(clock.now(), &frame) else { return false };
+    hosts[0].stack.events.push_back(known.event(frame));
     true
 }
 
@@ -111,7 +110,7 @@ fn a_neighbour_learnt_by_what_it_sends_is_confirmed_by_each_packet() {
     }
     let mut frame = next_frame(&mut hosts, &clock);
     frame.bytes_mut()[6..12].copy_from_slice(&OTHER_MAC.0);
-    assert!(hosts[0].stack.input_remembered(clock.now(), &frame).is_none(), "another card is for the slow way");
+    assert!(hosts[0].stack.input_remembered::<true>(clock.now(), &frame).is_none(), "another card is for the slow way");
 }
 
 #[test]
@@ -138,7 +137,7 @@ fn an_address_that_is_lost_is_not_answered_for() {
     let frame = next_frame(&mut hosts, &clock);
     assert!(!knows_way_back(&hosts, &clock));
     let Host { stack, vnic, .. } = &mut hosts[0];
-    assert!(stack.input_remembered(clock.now(), &frame).is_none());
+    assert!(stack.input_remembered::<true>(clock.now(), &frame).is_none());
     stack.input(clock.now(), vnic, frame, &mut Vec::new());
     assert!(stack.next_event().is_none());
     assert_eq!(stack.counters().ip_not_ours, 1);
@@ -293,17 +292,25 @@ fn a_datagram_waits_for_what_came_before_it() {
         stack.send_to(clock.now(), vnic, *socket, target, payload).unwrap();
     }
     hosts[1].vnic.flush();
-    let Host { stack, vnic, socket } = &mut hosts[0];
-    let mut seen = Vec::new();
-    let count = stack.receive_with(clock.now(), vnic, |stack, _, event| {
-        let Event::Datagram { chunk, .. } = event else { panic!("a datagram") };
-        seen.push(chunk.bytes().to_vec());
-        // From here on something waits.
-        if seen.len() == 1 {
-            stack.events.push_back(Event::Datagram { socket: *socket, peer: target, chunk });
+    let Host { stack, vnic, .. } = &mut hosts[0];
+    /// From its first event on something waits.
+    struct Taker {
+        seen: Vec<Vec<u8>>,
+    }
+    impl Handler for Taker {
+        fn handle(&mut self, stack: &mut Stack, _: &mut dyn Vnic, event: Event) {
+            let Event::Datagram { socket, peer, chunk } = event else { panic!("a datagram") };
+            self.seen.push(chunk.bytes().to_vec());
+            if self.seen.len() == 1 {
+                stack.events.push_back(Event::Datagram { socket, peer, chunk });
+            }
         }
-    });
-    assert_eq!((count, seen), (3, vec![b"one".to_vec()]));
+    }
+    let mut taker = Taker { seen: Vec::new() };
+    let received = stack.counters().udp_received;
+    let count = stack.receive_with(clock.now(), vnic, &mut taker);
+    assert_eq!((count, taker.seen), (3, vec![b"one".to_vec()]));
+    assert_eq!(stack.counters().udp_received, received + 3);
     let waiting = std::iter::from_fn(|| stack.next_event());
     let payloads = waiting.map(|event| match event {
         Event::Datagram { chunk, .. } => chunk.bytes().to_vec(),

@@ -11,7 +11,7 @@ mod general;
 mod proof;
 pub mod question;
 
-use crate::image::{Catalog, ZoneImage, flag};
+use crate::image::{Catalog, Node, Ready, Set, ZoneImage, flag};
 use crate::message::{HEADER_LENGTH, rcode};
 use crate::zone::rtype;
 use cookies::CookieSecrets;
@@ -107,6 +107,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    #[inline(always)]
     pub(crate) fn of(fate: Fate) -> Outcome {
         Outcome {
             fate,
@@ -390,67 +391,42 @@ impl Responder {
     }
 }
 
-/// The answer to a query with a question and nothing else, when it lies ready in the only zone.
-struct Plain<'z> {
-    records: &'z [u8],
-    /// As in [`Chunk::append_summed`].
-    sum: u16,
-    count: u16,
-    outcome: Outcome,
+/// Looks up what a query with a question and nothing else asks for, when its answer lies ready in the only zone; `read` reads
+/// the question, whose name is compared with the zone's. `None`: the request is something else.
+#[inline(always)]
+fn find_plain<'z>(
+    zone: &'z ZoneImage,
+    request: &[u8],
+    read: impl Fn(&[u8]) -> Option<Question>,
+) -> Option<(Question, Node<'z>, Set<'z>)> {
+    /// One question, no records.
+    const COUNTS: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
+    let header = request.first_chunk::<HEADER_LENGTH>()?;
+    if header[2] & !flags::RD != 0 || header[4..] != COUNTS {
+        return None;
+    }
+    let question = read(request)?;
+    if question.class != CLASS_IN {
+        return None;
+    }
+    let node = zone.find(request, HEADER_LENGTH, question.name_end)?;
+    if node.flags() & (flag::CUT | flag::OCCLUDED) != 0 {
+        return None;
+    }
+    let set = node.set(question.qtype)?;
+    Some((question, node, set))
 }
 
-impl<'z> Plain<'z> {
-    /// Looks up what `read` reads, whose name is compared with the zone's. `None`: the request is something else, or the answer
-    /// is longer than `length_max`.
-    #[inline(always)]
-    fn find(
-        zone: &'z ZoneImage,
-        request: &[u8],
-        length_max: usize,
-        read: impl Fn(&[u8]) -> Option<Question>,
-    ) -> Option<Plain<'z>> {
-        /// One question, no records.
-        const COUNTS: [u8; 8] = [0, 1, 0, 0, 0, 0, 0, 0];
-        let header = request.first_chunk::<HEADER_LENGTH>()?;
-        if header[2] & !flags::RD != 0 || header[4..] != COUNTS {
-            return None;
-        }
-        let question = read(request)?;
-        if question.class != CLASS_IN {
-            return None;
-        }
-        let node = zone.find(request, HEADER_LENGTH, question.name_end)?;
-        if node.flags() & (flag::CUT | flag::OCCLUDED) != 0 {
-            return None;
-        }
-        let set = node.set(question.qtype)?;
-        let (records, sum) = set.ready_summed();
-        let length = question.end() + records.len();
-        if length > length_max {
-            return None;
-        }
-        let outcome = Outcome {
-            fate: Fate::Answered,
-            length,
-            rcode: rcode::NOERROR,
-            qtype: question.qtype,
-            question_end: question.end(),
-            truncated: false,
-            cookie_valid: false,
-            source_hash: node.source_hash(),
-        };
-        Some(Plain { records, sum, count: set.count(), outcome })
-    }
-
-    /// The first eight bytes of a request's header as the answer has them.
-    #[inline(always)]
-    fn header(&self, mut front: [u8; 8]) -> [u8; 8] {
-        front[2] |= flags::QR | flags::AA;
-        front[3] &= flags::CD;
-        let [high, low] = self.count.to_be_bytes();
-        (front[6], front[7]) = (high, low);
-        front
-    }
+/// What lies ready for a datagram that is such a query, if its answer is at most `length_max` bytes; as [`Ready::of`] takes it.
+///
+/// (Too large to be put in line, but so marked: where it is called the compiler must see that it writes nothing and can't
+/// fail.)
+#[inline]
+pub(crate) fn find_ready<'z>(zone: &'z ZoneImage, request: &[u8], length_max: usize) -> Option<&'z [u8]> {
+    // After the question there is nothing, if the counts do not lie: then no name of the zone is there.
+    let (_, _, set) = find_plain(zone, request, Question::up_to_the_end)?;
+    let bytes = set.ready_bytes()?;
+    (request.len() + Ready::of(bytes)?.records.len() <= length_max).then_some(bytes)
 }
 
 /// Answers the request in the first `length` bytes of `message` over it, if the answer lies ready in the only zone: the
@@ -461,21 +437,41 @@ fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transpo
         Transport::Udp { payload_max } => edns::PAYLOAD_MIN.min(payload_max),
         Transport::Tcp => usize::from(u16::MAX),
     };
-    let plain = Plain::find(zone, message.get(..length)?, length_max, Question::parse)?;
-    message.get_mut(plain.outcome.question_end..plain.outcome.length)?.copy_from_slice(plain.records);
+    let (question, node, set) = find_plain(zone, message.get(..length)?, Question::parse)?;
+    let ready = set.ready_for_datagram()?;
+    let end = question.end() + ready.records.len();
+    if end > length_max {
+        return None;
+    }
+    message.get_mut(question.end()..end)?.copy_from_slice(ready.records);
     let front = message.first_chunk_mut::<8>()?;
-    *front = plain.header(*front);
-    Some(plain.outcome)
+    *front = ready.header(*front);
+    Some(plain_outcome(&question, &node, end))
 }
 
-/// The same for a datagram in its frame, whose sum stays known.
+/// The same for a datagram in its frame, whose sum stays known; `length_max`: of the answer.
 #[inline(always)]
-pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, payload_max: usize) -> Option<Outcome> {
-    // After the question there is nothing, if the counts do not lie: then no name of the zone is there.
-    let plain = Plain::find(zone, chunk.bytes(), edns::PAYLOAD_MIN.min(payload_max), Question::up_to_the_end)?;
-    chunk.append_summed(plain.records, plain.sum)?;
-    chunk.update_front(|front| plain.header(front))?;
-    Some(plain.outcome)
+pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, length_max: usize) -> Option<Outcome> {
+    let (question, node, set) = find_plain(zone, chunk.bytes(), Question::up_to_the_end)?;
+    let ready = set.ready_for_datagram()?;
+    let end = question.end() + ready.records.len();
+    if end > length_max {
+        return None;
+    }
+    chunk.append_summed(ready.records, ready.sum())?;
+    chunk.update_front(|front| ready.header(front))?;
+    Some(plain_outcome(&question, &node, end))
+}
+
+#[inline(always)]
+fn plain_outcome(question: &Question, node: &Node<'_>, length: usize) -> Outcome {
+    Outcome {
+        length,
+        qtype: question.qtype,
+        question_end: question.end(),
+        source_hash: node.source_hash(),
+        ..Outcome::of(Fate::Answered)
+    }
 }
 
 /// The answer that lies ready for a name and type that are there, with nothing special about the name.

@@ -106,7 +106,7 @@ impl Catalog {
 
     /// The only zone, if there is but one and none is missing.
     #[inline(always)]
-    pub fn only(&self) -> Option<&ZoneImage> {
+    pub fn only(&self) -> Option<&Arc<ZoneImage>> {
         match self.zones.as_slice() {
             [only] if self.missing.is_empty() => Some(only),
             _ => None,

@@ -1,13 +1,12 @@
 //! From sorted record sets to an image, in one walk: parents come before their children.
 
 use super::memory::Memory;
-use super::node::{HEADER, ROW};
+use super::node::{HEADER, ROW, Ready};
 use super::table::Table;
 use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec3};
 use crate::message::{HEADER_LENGTH, MessageWriter};
 use crate::name::{self, NAME_BYTES_MAX, Presentation};
 use crate::zone::{SetView, Zone, rtype, type_name};
-use qanat::wire::checksum;
 
 /// Names between two reports.
 const REPORT_NAMES: usize = 65_536;
@@ -211,7 +210,8 @@ impl<'z> Compiler<'z> {
             return Err(too_large());
         }
         let ready = self.message.get(begin..begin + ready_length).unwrap_or_default();
-        self.arena.extend_from_slice(&checksum::sum(ready).to_be_bytes());
+        let count = u16::try_from(set.len()).map_err(|_| too_large())?;
+        self.arena.extend_from_slice(&Ready::prefix(set.rtype(), count, ready));
         let ready_at = self.arena.len() - node;
         self.arena.extend_from_slice(self.message.get(begin..begin + length).unwrap_or_default());
         let mut plain_at = ready_at;
@@ -227,7 +227,6 @@ impl<'z> Compiler<'z> {
             }
         }
         let place = |at: usize| u32::try_from(at).map_err(|_| too_large());
-        let count = u16::try_from(set.len()).map_err(|_| too_large())?;
         let mut row = [0; ROW];
         row[0..2].copy_from_slice(&set.rtype().to_le_bytes());
         row[2..4].copy_from_slice(&count.to_le_bytes());

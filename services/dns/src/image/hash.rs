@@ -52,29 +52,58 @@ pub fn words(bytes: &[u8], start: usize, end: usize, mut each: impl FnMut(u64) -
 /// else, and the comparison after it is exact.
 #[inline(always)]
 pub fn hash(bytes: &[u8], start: usize, end: usize) -> u64 {
-    const SMALL: u64 = 0x20 * EVERY;
-    let mut hash = SEED;
-    let mut tail = bytes.get(start..end).unwrap_or_default();
-    while let Some((word, rest)) = tail.split_first_chunk() {
-        hash = mix(hash ^ (u64::from_le_bytes(*word) | SMALL));
-        tail = rest;
+    let name = bytes.get(start..end).unwrap_or_default();
+    let mut hash = SEED ^ name.len() as u64;
+    if let (Some((first, mut rest)), Some(last)) = (name.split_first_chunk(), name.last_chunk()) {
+        // Two words by two, the last two together with some before them.
+        hash = mix_pair(hash, pair(first));
+        while rest.len() > 16
+            && let Some((words, after)) = rest.split_first_chunk()
+        {
+            hash = mix_pair(hash, pair(words));
+            rest = after;
+        }
+        return mix_pair(hash, pair(last));
     }
-    if !tail.is_empty() {
-        // The last bytes, loaded together with some before them, which are shifted out.
-        let last = bytes.get(..end).and_then(|bytes| bytes.last_chunk()).map_or(0, |last| u64::from_le_bytes(*last));
-        hash = mix(hash ^ ((last | SMALL) >> (64 - 8 * (tail.len() as u32 & 7))));
+    if let (Some(first), Some(last)) = (name.first_chunk::<8>(), name.last_chunk::<8>()) {
+        return mix_pair(hash, [first, last].map(|word| u64::from_le_bytes(*word)));
     }
-    mix(hash ^ MULTIPLIER)
+    if name.is_empty() {
+        return hash;
+    }
+    // The last bytes, loaded together with some before them, which are shifted out.
+    let last = bytes.get(..end).and_then(|bytes| bytes.last_chunk()).map_or(0, |last| u64::from_le_bytes(*last));
+    mix_pair(hash, [(last | SMALL) >> (64 - 8 * (name.len() as u32 & 7)), 0])
+}
+
+/// In every letter's byte what makes it small.
+const SMALL: u64 = 0x20 * EVERY;
+
+#[inline(always)]
+fn pair(bytes: &[u8; 16]) -> [u64; 2] {
+    let both = u128::from_le_bytes(*bytes);
+    [both as u64, (both >> 64) as u64]
 }
 
 #[inline(always)]
-fn mix(value: u64) -> u64 {
-    let product = u128::from(value) * u128::from(MULTIPLIER);
+fn mix_pair(hash: u64, [first, second]: [u64; 2]) -> u64 {
+    let product = u128::from(hash ^ (first | SMALL)) * u128::from(MULTIPLIER.wrapping_add(second | SMALL));
     (product >> 64) as u64 ^ product as u64
 }
 
+/// Whether the two, which are equally long, are the same: most names in line, in two pieces that may overlap.
+#[inline(always)]
+pub fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if (16..=32).contains(&a.len()) {
+        a.first_chunk::<16>() == b.first_chunk::<16>() && a.last_chunk::<16>() == b.last_chunk::<16>()
+    } else {
+        a == b
+    }
+}
+
 /// Whether the name at `start..end` is `stored`: small letters, filled up with zeros to whole words.
-#[inline(never)]
+#[cold]
+#[inline]
 pub fn equals(bytes: &[u8], start: usize, end: usize, stored: &[u8]) -> bool {
     let mut chunks = stored.as_chunks::<8>().0.iter();
     words(bytes, start, end, |word| chunks.next().is_some_and(|chunk| u64::from_le_bytes(*chunk) == word))

@@ -18,7 +18,7 @@ mod nsec3;
 mod table;
 
 pub use catalog::Catalog;
-pub use node::{Node, NodeReference, Set, flag};
+pub use node::{Node, NodeReference, Ready, Set, flag};
 pub use nsec3::{Nsec3Chain, nsec3_hash};
 
 use crate::name::Name;

@@ -8,10 +8,13 @@
 //!        0 type (2)  2 records (2)  4 signatures (2)  6 bytes of records (2)  8 bytes of signatures (2)
 //!       10 bytes of plain records (2)  12 place of records (4)  16 place of plain records (4)  20 TTL (4)
 //! ```
-//! Before the records of a type, two bytes: their sum, for checksums.
+//! Before the records of a type, eight bytes: see [`Ready`].
 //! All numbers as the processor has them; places count from the node's start.
 
 use super::hash;
+use crate::answer::question::flags;
+use crate::counted;
+use qanat::wire::checksum;
 
 /// What is special about a name.
 pub mod flag {
@@ -31,8 +34,8 @@ pub mod flag {
 
 pub(super) const HEADER: usize = 24;
 pub(super) const ROW: usize = 24;
-/// Bytes of the sum before the records of a type.
-pub(super) const SUM: usize = 2;
+/// Bytes before the records of a type.
+pub(super) const PREFIX: usize = 8;
 
 /// Where a node is: its place in the arena by eight. 0: nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -94,7 +97,7 @@ impl<'a> Node<'a> {
         // Most questions are in small letters, as what is stored.
         message.get(start..end).is_some_and(|name| {
             name.len() == self.name_length()
-                && (name == self.name() || hash::equals(message, start, end, self.name_in_words()))
+                && (hash::is_same(name, self.name()) || hash::equals(message, start, end, self.name_in_words()))
         })
     }
 
@@ -144,8 +147,15 @@ impl<'a> Node<'a> {
     /// The set of a type.
     #[inline(always)]
     pub fn set(&self, rtype: u16) -> Option<Set<'a>> {
-        let row = self.directory().iter().find(|row| u16_at::<0, _>(row) == rtype)?;
-        Some(Set { node: self.bytes, row })
+        let mut rows = self.bytes.get(self.directory_start()..)?;
+        for _ in 0..self.row_count() {
+            let (row, rest) = rows.split_first_chunk()?;
+            if u16_at::<0, _>(row) == rtype {
+                return Some(Set { node: self.bytes, row });
+            }
+            rows = rest;
+        }
+        None
     }
 
     /// All sets in order of their types.
@@ -194,14 +204,18 @@ impl<'a> Set<'a> {
         self.node.get(start..start + length).unwrap_or_default()
     }
 
-    /// The records without signatures as they are sent, and their sum as it lies in memory (see
-    /// [`Chunk::append_summed`](qanat::Chunk::append_summed)).
+    /// The records without signatures as they are sent, and what else their answer takes.
     #[inline(always)]
-    pub fn ready_summed(&self) -> (&'a [u8], u16) {
+    pub fn ready_for_datagram(&self) -> Option<Ready<'a>> {
+        self.ready_bytes().and_then(Ready::of)
+    }
+
+    /// The same as bytes: to be given to [`Ready::of`].
+    #[inline(always)]
+    pub fn ready_bytes(&self) -> Option<&'a [u8]> {
         let start = u32_at::<12, _>(self.row) as usize;
         let length = usize::from(u16_at::<6, _>(self.row));
-        let summed = self.node.get(start.wrapping_sub(SUM)..start + length).and_then(|bytes| bytes.split_first_chunk());
-        summed.map_or((&[], 0), |(sum, records)| (records, u16::from_ne_bytes(*sum)))
+        self.node.get(start.wrapping_sub(PREFIX)..)?.get(..PREFIX + length)
     }
 
     fn signatures_ready(&self) -> &'a [u8] {
@@ -219,6 +233,53 @@ impl<'a> Set<'a> {
     /// TTL and data of each signature (RRSIG).
     pub fn signatures(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
         records(self.signatures_ready())
+    }
+}
+
+/// Records as they are sent for a question of their name at byte 12, and what else an answer of them takes.
+#[derive(Clone, Copy)]
+pub struct Ready<'a> {
+    /// Their sum, their number as a header has it, the place of their type; nothing.
+    prefix: &'a [u8; PREFIX],
+    /// The records.
+    pub records: &'a [u8],
+}
+
+impl<'a> Ready<'a> {
+    /// From [`Set::ready_bytes`].
+    #[inline(always)]
+    pub fn of(bytes: &'a [u8]) -> Option<Ready<'a>> {
+        let (prefix, records) = bytes.split_first_chunk()?;
+        Some(Ready { prefix, records })
+    }
+
+    /// What is before `records` of a type, of which there are `count`.
+    pub(super) fn prefix(rtype: u16, count: u16, records: &[u8]) -> [u8; PREFIX] {
+        // Big-endian words are summed, so this is the sum as memory has it.
+        let [sum, sum_low] = checksum::sum(records).to_be_bytes();
+        let [count, count_low] = count.to_be_bytes();
+        [sum, sum_low, count, count_low, counted::type_place(rtype), 0, 0, 0]
+    }
+
+    /// The sum of the records as it lies in memory (see [`Chunk::append_summed`](qanat::Chunk::append_summed)).
+    #[inline(always)]
+    pub fn sum(&self) -> u16 {
+        u16::from_ne_bytes([self.prefix[0], self.prefix[1]])
+    }
+
+    /// The place of their type among the [types that are counted](counted::TYPES).
+    #[inline(always)]
+    pub fn type_place(&self) -> u8 {
+        self.prefix[4]
+    }
+
+    /// The first eight bytes of a request's header as the answer has them; the request has no records.
+    #[inline(always)]
+    pub fn header(&self, mut front: [u8; 8]) -> [u8; 8] {
+        front[2] |= flags::QR | flags::AA;
+        front[3] &= flags::CD;
+        (front[6], front[7]) = (self.prefix[2], self.prefix[3]);
+        front
     }
 }
 

@@ -1,40 +1,8 @@
 //! What a server has done.
 
 use crate::answer::{Fate, Outcome};
+use crate::counted::{self, RCODES, TYPES};
 use serde::{Serialize, Serializer};
-
-/// Types with a count of their own; all others share the last place.
-pub const TYPES: [(u16, &str); 15] = [
-    (1, "A"),
-    (2, "NS"),
-    (5, "CNAME"),
-    (6, "SOA"),
-    (12, "PTR"),
-    (15, "MX"),
-    (16, "TXT"),
-    (28, "AAAA"),
-    (33, "SRV"),
-    (43, "DS"),
-    (48, "DNSKEY"),
-    (64, "SVCB"),
-    (65, "HTTPS"),
-    (255, "ANY"),
-    (0, "other"),
-];
-
-/// Response codes with a count of their own; all others share the last place.
-pub const RCODES: [(u8, &str); 10] = [
-    (0, "NOERROR"),
-    (1, "FORMERR"),
-    (2, "SERVFAIL"),
-    (3, "NXDOMAIN"),
-    (4, "NOTIMP"),
-    (5, "REFUSED"),
-    (6, "YXDOMAIN"),
-    (9, "NOTAUTH"),
-    (16, "BADVERS"),
-    (255, "other"),
-];
 
 /// What a server has done since its start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -87,37 +55,6 @@ fn by_type<S: Serializer>(counts: &[u64; TYPES.len()], serializer: S) -> Result<
     serializer.collect_map(TYPES.iter().map(|(_, name)| *name).zip(counts))
 }
 
-/// The place of each number below 256 in a table that ends with a place for all others.
-const fn places<const N: usize>(numbers: [u16; N]) -> [u8; 256] {
-    let mut places = [N as u8 - 1; 256];
-    let mut index = 0;
-    while index + 1 < N {
-        places[numbers[index] as usize] = index as u8;
-        index += 1;
-    }
-    places
-}
-
-const TYPE_PLACES: [u8; 256] = {
-    let mut numbers = [0; TYPES.len()];
-    let mut index = 0;
-    while index < TYPES.len() {
-        numbers[index] = TYPES[index].0;
-        index += 1;
-    }
-    places(numbers)
-};
-
-const RCODE_PLACES: [u8; 256] = {
-    let mut numbers = [0; RCODES.len()];
-    let mut index = 0;
-    while index < RCODES.len() {
-        numbers[index] = RCODES[index].0 as u16;
-        index += 1;
-    }
-    places(numbers)
-};
-
 impl Figures {
     /// Adds those of another instance.
     pub fn add(&mut self, other: &Figures) {
@@ -156,13 +93,43 @@ impl Figures {
         self.answer_bytes += outcome.length as u64;
         self.truncated += u64::from(outcome.truncated);
         self.cookies_valid += u64::from(outcome.cookie_valid);
-        let place = TYPE_PLACES.get(usize::from(outcome.qtype)).copied().unwrap_or(TYPES.len() as u8 - 1);
-        if let Some(count) = self.types.get_mut(usize::from(place)) {
+        if let Some(count) = self.types.get_mut(usize::from(counted::type_place(outcome.qtype))) {
             *count += 1;
         }
-        let place = RCODE_PLACES.get(usize::from(outcome.rcode)).copied().unwrap_or(0);
-        if let Some(count) = self.rcodes.get_mut(usize::from(place)) {
+        if let Some(count) = self.rcodes.get_mut(usize::from(counted::rcode_place(outcome.rcode))) {
             *count += 1;
         }
+    }
+}
+
+/// What was answered the shortest way, which counts no more than it must: the rest follows.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PlainFigures {
+    /// By the place of their type: see [`TYPES`].
+    types: [u64; 16],
+    request_bytes: u64,
+    answer_bytes: u64,
+}
+
+const _: () = assert!(TYPES.len() <= 16);
+
+impl PlainFigures {
+    /// Counts an answer of `length` bytes more than its request of `request_length`, for the type of this place.
+    #[inline(always)]
+    pub(super) fn count(&mut self, place: u8, request_length: usize, length: usize) {
+        self.types[usize::from(place & 15)] += 1;
+        self.request_bytes += request_length as u64;
+        self.answer_bytes += length as u64;
+    }
+
+    /// Adds them to `figures`.
+    pub(super) fn add_to(&self, figures: &mut Figures) {
+        let answers: u64 = self.types.iter().sum();
+        figures.requests += answers;
+        figures.answers += answers;
+        figures.rcodes[usize::from(counted::rcode_place(0))] += answers;
+        figures.request_bytes += self.request_bytes;
+        figures.answer_bytes += self.request_bytes + self.answer_bytes;
+        figures.types.iter_mut().zip(self.types).for_each(|(sum, count)| *sum += count);
     }
 }

@@ -58,7 +58,7 @@ impl DnsService {
         // Taken out meanwhile, its memory kept: no allocation after the start.
         let mut group = std::mem::take(&mut self.look_ahead.waiting);
         for (socket, peer, chunk) in group.drain(..) {
-            self.datagram(socket, peer, chunk, context);
+            self.any_datagram(socket, peer, chunk, context);
         }
         self.look_ahead.waiting = group;
     }

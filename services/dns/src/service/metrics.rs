@@ -1,7 +1,8 @@
 //! Figures in Prometheus' text format (exposition format 0.0.4), over a kernel socket: monitoring is no business of the data
 //! path.
 
-use super::figures::{Figures, RCODES, TYPES};
+use super::figures::Figures;
+use crate::counted::{RCODES, TYPES};
 use crate::image::Catalog;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};

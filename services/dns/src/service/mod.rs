@@ -9,16 +9,18 @@ mod query_log;
 mod rate_limit;
 mod stream;
 
+pub use crate::counted::{RCODES, TYPES};
 pub use config::{ConfigError, DnsConfig, FileConfig, LogConfig, TcpLimits, ZoneFile};
-pub use figures::{Figures, RCODES, TYPES};
+pub use figures::Figures;
 pub use publish::{CatalogPublisher, CatalogReader};
 pub use rate_limit::{Decision, RateLimiter, RateLimits};
 
 use crate::answer::question::flags;
-use crate::answer::{self, Fate, Origin, Outcome, Responder, Transport};
-use crate::image::Catalog;
+use crate::answer::{self, Fate, Origin, Outcome, Responder, Transport, edns};
+use crate::image::{Catalog, Ready, ZoneImage};
 use crate::message::HEADER_LENGTH;
 use crate::transfer::{Reply, Transfers, Way};
+use figures::PlainFigures;
 use look_ahead::LookAhead;
 use qanat::{Chunk, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
 use query_log::QueryLog;
@@ -36,7 +38,10 @@ pub struct DnsService {
     responder: Responder,
     reader: CatalogReader,
     catalog: Arc<Catalog>,
+    /// The only zone, if it is small and nothing wants to know of each answer: then most need no more than `datagram`.
+    direct: Option<Arc<ZoneImage>>,
     figures: Figures,
+    plain_figures: PlainFigures,
     limiter: Option<RateLimiter>,
     log: Option<QueryLog>,
     streams: stream::Streams,
@@ -47,6 +52,8 @@ pub struct DnsService {
     buffer: Vec<u8>,
     /// Largest UDP payload that fits the link.
     payload_max: usize,
+    /// The same of answers to requests that do not say what they take.
+    plain_max: usize,
     /// Seconds since 1970, as of the last tick.
     now_s: u32,
     stopping: bool,
@@ -66,11 +73,14 @@ impl DnsService {
         };
         let mut settings = config.settings.clone();
         settings.keepalive = u16::try_from(config.tcp.idle_timeout.as_millis() / 100).ok();
-        Ok(DnsService {
+        let catalog = reader.latest();
+        let mut service = DnsService {
             responder: Responder { settings },
-            catalog: reader.latest(),
+            catalog: Arc::clone(&catalog),
             reader,
+            direct: None,
             figures: Figures::default(),
+            plain_figures: PlainFigures::default(),
             limiter: RateLimiter::new(&config.rate_limits, secret),
             log,
             streams: stream::Streams::default(),
@@ -79,10 +89,20 @@ impl DnsService {
             listeners: Vec::new(),
             buffer: Vec::with_capacity(stream::MESSAGE_BYTES),
             payload_max: 1_232,
+            plain_max: edns::PAYLOAD_MIN,
             now_s: 0,
             stopping: false,
             config,
-        })
+        };
+        service.take_catalog(catalog);
+        Ok(service)
+    }
+
+    /// Answers from `catalog` from now on.
+    fn take_catalog(&mut self, catalog: Arc<Catalog>) {
+        let is_watched = self.limiter.is_some() || self.log.is_some();
+        self.direct = catalog.only().filter(|zone| !zone.is_large() && !is_watched).map(Arc::clone);
+        self.catalog = catalog;
     }
 
     /// With zones that come from and go to other servers. Further instances get [siblings](Transfers::sibling).
@@ -98,23 +118,45 @@ impl DnsService {
 
     /// What it has done.
     pub fn figures(&self) -> Figures {
-        Figures {
+        let mut figures = Figures {
             connections_open: self.streams.open() as u64,
             log_drops: self.log.as_ref().map_or(0, |log| log.drops),
             ..self.figures
-        }
+        };
+        self.plain_figures.add_to(&mut figures);
+        figures
     }
 
     fn now_s(&self) -> u32 {
         self.now_s
     }
 
-    #[inline]
+    /// Most of what comes: the answer lies ready in the only zone, and nobody wants to know of it. What goes to another
+    /// function is made anew, so that only there it must be in memory.
+    #[inline(always)]
     fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
         let length = chunk.len();
-        // Most of what comes, by itself: what is known of such an outcome needs no looking at.
-        let plain = self.catalog.only().and_then(|zone| answer::plain_datagram(zone, &mut chunk, self.payload_max));
+        if let Some(zone) = &self.direct
+            && let Some(ready) = answer::find_ready(zone, chunk.bytes(), self.plain_max).and_then(Ready::of)
+            && chunk.answer_in_place(ready.records, ready.sum(), |front| ready.header(front))
+        {
+            self.plain_figures.count(ready.type_place(), length, ready.records.len());
+            if context.send_chunk_to(socket, peer, chunk).is_err() {
+                self.figures.not_sent += 1;
+            }
+            return;
+        }
+        let peer = SocketAddr::new(peer.ip(), peer.port());
+        self.handle_any(Event::Datagram { socket, peer, chunk }, &mut context.anew());
+    }
+
+    /// Of any kind.
+    #[inline]
+    fn any_datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
+        let length = chunk.len();
+        let plain = self.catalog.only().and_then(|zone| answer::plain_datagram(zone, &mut chunk, self.plain_max));
         if let Some(outcome) = plain {
+            // What is known of such an outcome needs no looking at.
             if self.limiter.is_some() || self.log.is_some() {
                 return self.send(outcome, length, socket, peer, chunk, context);
             }
@@ -223,6 +265,29 @@ impl DnsService {
         self.transfers.request(request, (peer, way), &mut answer)
     }
 
+    /// What is not answered the shortest way.
+    #[inline(never)]
+    fn handle_any(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Datagram { socket, peer, chunk } if self.catalog.only().is_some_and(|zone| zone.is_large()) => {
+                self.datagram_in_group(socket, peer, chunk, context);
+            }
+            Event::Datagram { socket, peer, chunk } => self.any_datagram(socket, peer, chunk, context),
+            event if self.transfers.takes(&event) => self.transfers.handle(event, context),
+            Event::Data { connection, chunk } => {
+                self.data(connection, chunk, context);
+                self.transfers.poll(context);
+            }
+            Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
+            Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
+            Event::PeerClosed { connection } => self.peer_closed(connection, context),
+            Event::Closed { connection, .. } => self.closed(connection),
+            Event::Timer { token: TICK_TOKEN, .. } => self.tick(context),
+            // Nothing else was asked for.
+            _ => {}
+        }
+    }
+
     fn tick(&mut self, context: &mut Context<'_>) {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Modulo 2³², as cookies have it.
@@ -260,6 +325,7 @@ impl Service for DnsService {
         let failed = |error: qanat::CommandError| format!("port {port}: {error}");
         // Headers of IPv6 are the larger ones.
         self.payload_max = usize::from(context.capabilities().mtu).saturating_sub(48).max(HEADER_LENGTH);
+        self.plain_max = self.payload_max.min(edns::PAYLOAD_MIN);
         // The stack's unspecified addresses stand for one family each.
         let mut sockets = Vec::with_capacity(2);
         for address in [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)] {
@@ -274,26 +340,13 @@ impl Service for DnsService {
         Ok(())
     }
 
-    #[inline]
+    // Always: an event that meets its handler where it is made needs no place in memory.
+    #[inline(always)]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        match event {
-            Event::Datagram { socket, peer, chunk } if self.catalog.only().is_some_and(|zone| zone.is_large()) => {
-                self.datagram_in_group(socket, peer, chunk, context);
-            }
-            Event::Datagram { socket, peer, chunk } => self.datagram(socket, peer, chunk, context),
-            event if self.transfers.takes(&event) => self.transfers.handle(event, context),
-            Event::Data { connection, chunk } => {
-                self.data(connection, chunk, context);
-                self.transfers.poll(context);
-            }
-            Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
-            Event::Accepted { connection, peer, .. } => self.accepted(connection, peer, context),
-            Event::PeerClosed { connection } => self.peer_closed(connection, context),
-            Event::Closed { connection, .. } => self.closed(connection),
-            Event::Timer { token: TICK_TOKEN, .. } => self.tick(context),
-            // Nothing else was asked for.
-            _ => {}
-        }
+        let Event::Datagram { socket, peer, chunk } = event else {
+            return self.handle_any(event, &mut context.anew());
+        };
+        self.datagram(socket, peer, chunk, context);
     }
 
     fn turn_ended(&mut self, context: &mut Context<'_>) {
@@ -302,7 +355,7 @@ impl Service for DnsService {
 
     fn doorbell(&mut self, _token: u64, context: &mut Context<'_>) {
         if let Some(catalog) = self.reader.take_new() {
-            self.catalog = catalog;
+            self.take_catalog(catalog);
         }
         self.transfers.catalog_changed(context);
     }
