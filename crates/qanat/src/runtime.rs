@@ -6,9 +6,10 @@ use crate::spin::{Spin, SpinPolicy};
 use crate::wait_set::{Doorbell, WaitSet};
 use qanat_nic::breakdown::{self, Phase};
 use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
-use qanat_stack::{Config, Event, Handler, Stack};
+use qanat_stack::{Chunk, Config, Handler, Stack, UdpSocketId};
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,9 +109,16 @@ struct Served<'s, S: ?Sized> {
 
 impl<S: Service + ?Sized> Handler for Served<'_, S> {
     #[inline(always)]
-    fn handle(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, event: Event) {
+    fn datagram(
+        &mut self,
+        stack: &mut Stack,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        chunk: Chunk,
+    ) {
         let _service = breakdown::span(Phase::Service);
-        self.service.handle(event, &mut Context::new(stack, vnic, self.now));
+        self.service.datagram(socket, peer, chunk, &mut Context::new(stack, vnic, self.now));
     }
 }
 

@@ -23,6 +23,14 @@ pub trait Service {
     /// Called for every event, in order.
     fn handle(&mut self, event: Event, context: &mut Context<'_>);
 
+    /// Called instead of [`handle`](Service::handle) for a datagram that needs not wait for anything: for a service whose time
+    /// they take. `handle` is called for all others, so it must know them too. Make it `#[inline(always)]` and short, and what it
+    /// hands to other functions [anew](Context::anew): then a datagram is never put into memory.
+    #[inline(always)]
+    fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk, context: &mut Context<'_>) {
+        self.handle(Event::Datagram { socket, peer, chunk }, context);
+    }
+
     /// Called at the end of a turn in which anything came, after its last event: for a service that does better with several at once than with each.
     fn turn_ended(&mut self, _context: &mut Context<'_>) {}
 

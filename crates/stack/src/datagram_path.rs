@@ -3,7 +3,7 @@
 //! Nothing is decided here: a packet that is not exactly what the path was remembered for goes the slow way, whose verdicts
 //! these are. A property test holds the two ways against each other (`tests/remembered_paths.rs`).
 
-use crate::event::{Chunk, Event, UdpSocketId};
+use crate::event::{Chunk, UdpSocketId};
 use crate::input::checksum_may_be_partial;
 use crate::path::{AddressPair, Path, mac_word};
 use crate::stack::Stack;
@@ -34,14 +34,13 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is to be said of it, whose `frame` this is.
+    /// What is to be said of it, whose `frame` this is: whose it is, from where, the payload.
     #[inline(always)]
-    pub(crate) fn event(self, mut frame: Frame) -> Event {
+    pub(crate) fn into_parts(self, mut frame: Frame) -> (UdpSocketId, SocketAddrV4, Chunk) {
         // True, since the frame is the one that was looked at; to say so here costs less than to be asked at each step.
         let is_whole = frame.narrow(HEADERS, self.payload_length);
         debug_assert!(is_whole);
-        let chunk = Chunk::from_parts(frame, self.sum, self.path);
-        Event::Datagram { socket: self.socket, peer: SocketAddr::V4(self.peer), chunk }
+        (self.socket, self.peer, Chunk::from_parts(frame, self.sum, self.path))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
 
-use crate::event::Event;
+use crate::event::{Chunk, Event, UdpSocketId};
 use crate::network::IpMeta;
 use crate::reassembly::{FragmentPlace, Outcome};
 use crate::stack::Stack;
@@ -9,7 +9,7 @@ use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
 use qanat_wire::ip::Protocol;
 use qanat_wire::ipv6_extension::Refusal;
 use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::vec::Drain;
 
 /// Where the parts of a received packet are, bytes from the start of its (first) frame.
@@ -25,11 +25,11 @@ pub(crate) struct Received {
     pub(crate) total_length: usize,
 }
 
-/// Who is handed datagrams as they come. `handle` may give any command; it should be `#[inline(always)]`, or the event is put
-/// into memory after all.
+/// Who is handed datagrams as they come.
 pub trait Handler {
-    /// Takes an event.
-    fn handle(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, event: Event);
+    /// Takes what [`Event::Datagram`] would say. May give any command; should be `#[inline(always)]`, or it is put into memory
+    /// after all.
+    fn datagram(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk);
 }
 
 /// Nobody: all events wait.
@@ -37,8 +37,8 @@ struct Waits;
 
 impl Handler for Waits {
     #[inline(always)]
-    fn handle(&mut self, stack: &mut Stack, _: &mut dyn Vnic, event: Event) {
-        stack.events.push_back(event);
+    fn datagram(&mut self, stack: &mut Stack, _: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) {
+        stack.events.push_back(Event::Datagram { socket, peer, chunk });
     }
 }
 
@@ -120,7 +120,8 @@ impl Stack {
             match known {
                 Some(known) => {
                     count += 1;
-                    handler.handle(self, vnic, known.event(frame));
+                    let (socket, peer, chunk) = known.into_parts(frame);
+                    handler.datagram(self, vnic, socket, SocketAddr::V4(peer), chunk);
                 }
                 None => frames = self.input_frames(now, vnic, Incoming { frame, rest: frames }),
             }
@@ -136,7 +137,8 @@ impl Stack {
         if waiting && let Some(known) = self.input_remembered::<true>(now, &frame) {
             self.network.counters.receive_frames += 1;
             self.network.counters.udp_received += 1;
-            self.events.push_back(known.event(frame));
+            let (socket, peer, chunk) = known.into_parts(frame);
+            self.events.push_back(Event::Datagram { socket, peer: SocketAddr::V4(peer), chunk });
             return frames;
         }
         let mut tail = std::mem::take(&mut self.tail);

@@ -1,7 +1,7 @@
 //! That the remembered way is taken when it should be, and left when something it was made from changes. That it does what
 //! the slow way does is for `tests/remembered_paths.rs` to show.
 
-use crate::{Config, Event, Handler, Stack, UdpSocketId};
+use crate::{Chunk, Config, Event, Handler, Stack, UdpSocketId};
 use qanat_nic::{Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, TransmitBuffer, TransmitOptions, Vnic, pair};
 use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -72,7 +72,8 @@ fn next_frame([server, client]: &mut [Host; 2], clock: &ManualClock) -> Frame {
 fn is_remembered(hosts: &mut [Host; 2], clock: &ManualClock) -> bool {
     let frame = next_frame(hosts, clock);
     let Some(known) = hosts[0].stack.input_remembered::<true>(clock.now(), &frame) else { return false };
-    hosts[0].stack.events.push_back(known.event(frame));
+    let (socket, peer, chunk) = known.into_parts(frame);
+    hosts[0].stack.events.push_back(Event::Datagram { socket, peer: SocketAddr::V4(peer), chunk });
     true
 }
 
@@ -298,8 +299,14 @@ fn a_datagram_waits_for_what_came_before_it() {
         seen: Vec<Vec<u8>>,
     }
     impl Handler for Taker {
-        fn handle(&mut self, stack: &mut Stack, _: &mut dyn Vnic, event: Event) {
-            let Event::Datagram { socket, peer, chunk } = event else { panic!("a datagram") };
+        fn datagram(
+            &mut self,
+            stack: &mut Stack,
+            _: &mut dyn Vnic,
+            socket: UdpSocketId,
+            peer: SocketAddr,
+            chunk: Chunk,
+        ) {
             self.seen.push(chunk.bytes().to_vec());
             if self.seen.len() == 1 {
                 stack.events.push_back(Event::Datagram { socket, peer, chunk });

@@ -423,6 +423,10 @@ fn find_plain<'z>(
 /// fail.)
 #[inline]
 pub(crate) fn find_ready<'z>(zone: &'z ZoneImage, request: &[u8], length_max: usize) -> Option<&'z [u8]> {
+    // First, so that all that is shorter needs no other look.
+    if request.len() < HEADER_LENGTH + 5 {
+        return None;
+    }
     // After the question there is nothing, if the counts do not lie: then no name of the zone is there.
     let (_, _, set) = find_plain(zone, request, Question::up_to_the_end)?;
     let bytes = set.ready_bytes()?;

@@ -95,6 +95,7 @@ fn mix_pair(hash: u64, [first, second]: [u64; 2]) -> u64 {
 #[inline(always)]
 pub fn is_same(a: &[u8], b: &[u8]) -> bool {
     if (16..=32).contains(&a.len()) {
+        // (Of each other's length, so none is missing.)
         a.first_chunk::<16>() == b.first_chunk::<16>() && a.last_chunk::<16>() == b.last_chunk::<16>()
     } else {
         a == b

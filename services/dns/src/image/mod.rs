@@ -133,7 +133,7 @@ impl ZoneImage {
             return index.find(self, message, start, end);
         }
         let hash = hash::hash(message, start, end);
-        self.table.find(hash, |reference| self.node(reference), |node| node.is_called(message, start, end))
+        self.table.find(self, hash, message, start, end)
     }
 
     /// Whether a name is most likely not in the processor's caches, so that asking for it beforehand pays.
@@ -158,6 +158,12 @@ impl ZoneImage {
             prefetch(node);
             prefetch(node.get(64..).unwrap_or_default());
         }
+    }
+
+    /// The node, if there is one at that place.
+    #[inline(always)]
+    fn node_at(&self, reference: NodeReference) -> Option<Node<'_>> {
+        Node::at(self.arena.get(reference.0 as usize * 8..)?, reference)
     }
 
     /// A node.

@@ -69,6 +69,11 @@ impl<'a> Node<'a> {
         Node { bytes, header: bytes.first_chunk().unwrap_or(&NOTHING), reference }
     }
 
+    #[inline(always)]
+    pub(super) fn at(bytes: &'a [u8], reference: NodeReference) -> Option<Node<'a>> {
+        Some(Node { bytes, header: bytes.first_chunk()?, reference })
+    }
+
     /// Where it is.
     pub fn reference(&self) -> NodeReference {
         self.reference
@@ -92,13 +97,19 @@ impl<'a> Node<'a> {
     }
 
     /// Whether its name is the one at `start..end` of `message`.
-    #[inline(always)]
+    #[inline]
     pub(super) fn is_called(&self, message: &[u8], start: usize, end: usize) -> bool {
-        // Most questions are in small letters, as what is stored.
-        message.get(start..end).is_some_and(|name| {
-            name.len() == self.name_length()
-                && (hash::is_same(name, self.name()) || hash::equals(message, start, end, self.name_in_words()))
-        })
+        end.wrapping_sub(start) == self.name_length() && hash::equals(message, start, end, self.name_in_words())
+    }
+
+    /// The same if that is in small letters.
+    #[inline(always)]
+    pub(super) fn is_written(&self, message: &[u8], start: usize, end: usize) -> bool {
+        let (Some(name), Some(own)) = (message.get(start..end), self.bytes.get(HEADER..HEADER + self.name_length()))
+        else {
+            return false;
+        };
+        name.len() == own.len() && hash::is_same(name, own)
     }
 
     /// The same, filled up with zeros to whole words.
@@ -147,13 +158,14 @@ impl<'a> Node<'a> {
     /// The set of a type.
     #[inline(always)]
     pub fn set(&self, rtype: u16) -> Option<Set<'a>> {
-        let mut rows = self.bytes.get(self.directory_start()..)?;
-        for _ in 0..self.row_count() {
-            let (row, rest) = rows.split_first_chunk()?;
+        let mut left = self.row_count();
+        let (mut row, mut rest) = self.bytes.get(self.directory_start()..)?.split_first_chunk()?;
+        while left > 0 {
             if u16_at::<0, _>(row) == rtype {
                 return Some(Set { node: self.bytes, row });
             }
-            rows = rest;
+            left -= 1;
+            (row, rest) = rest.split_first_chunk()?;
         }
         None
     }

@@ -1,7 +1,7 @@
 //! Hashes of names and the nodes they may be: open addressing with linear probing.
 
 use super::memory::Memory;
-use super::{Node, NodeReference};
+use super::{Node, NodeReference, ZoneImage};
 use qanat::nic::prefetch;
 
 /// An immutable table, at most half full.
@@ -29,26 +29,59 @@ impl Table {
         Table { entries: Memory::new(memory) }
     }
 
-    /// The node of a name with this hash that `is_it`; `node` gives a reference's.
+    /// The node of `image` with the name at `start..end` of `message`, whose hash this is.
     #[inline(always)]
     pub(super) fn find<'z>(
         &self,
+        image: &'z ZoneImage,
         hash: u64,
-        node: impl Fn(NodeReference) -> Node<'z>,
-        is_it: impl Fn(&Node<'z>) -> bool,
+        message: &[u8],
+        start: usize,
+        end: usize,
     ) -> Option<Node<'z>> {
         let entries = self.entries();
         let mask = entries.len().wrapping_sub(1);
         let mut slot = hash as usize;
         // At most half full: an empty slot comes soon.
+        let entry = loop {
+            let entry = u64::from_le_bytes(*entries.get(slot & mask)?);
+            if entry >> 32 == hash >> 32 {
+                break entry;
+            }
+            if entry == 0 {
+                return None;
+            }
+            slot = slot.wrapping_add(1);
+        };
+        // Most questions are in small letters, as what is stored, and few names have the same hash.
+        let node = image.node_at(NodeReference(entry as u32))?;
+        if node.is_written(message, start, end) {
+            return Some(node);
+        }
+        self.find_from(image, (hash, slot), message, start, end)
+    }
+
+    /// The same from a slot on, letter by letter.
+    #[cold]
+    #[inline]
+    fn find_from<'z>(
+        &self,
+        image: &'z ZoneImage,
+        (hash, mut slot): (u64, usize),
+        message: &[u8],
+        start: usize,
+        end: usize,
+    ) -> Option<Node<'z>> {
+        let entries = self.entries();
+        let mask = entries.len().wrapping_sub(1);
         loop {
             let entry = u64::from_le_bytes(*entries.get(slot & mask)?);
             if entry == 0 {
                 return None;
             }
             if entry >> 32 == hash >> 32 {
-                let node = node(NodeReference(entry as u32));
-                if is_it(&node) {
+                let node = image.node_at(NodeReference(entry as u32))?;
+                if node.is_called(message, start, end) {
                     return Some(node);
                 }
             }

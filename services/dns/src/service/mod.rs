@@ -131,25 +131,6 @@ impl DnsService {
         self.now_s
     }
 
-    /// Most of what comes: the answer lies ready in the only zone, and nobody wants to know of it. What goes to another
-    /// function is made anew, so that only there it must be in memory.
-    #[inline(always)]
-    fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
-        let length = chunk.len();
-        if let Some(zone) = &self.direct
-            && let Some(ready) = answer::find_ready(zone, chunk.bytes(), self.plain_max).and_then(Ready::of)
-            && chunk.answer_in_place(ready.records, ready.sum(), |front| ready.header(front))
-        {
-            self.plain_figures.count(ready.type_place(), length, ready.records.len());
-            if context.send_chunk_to(socket, peer, chunk).is_err() {
-                self.figures.not_sent += 1;
-            }
-            return;
-        }
-        let peer = SocketAddr::new(peer.ip(), peer.port());
-        self.handle_any(Event::Datagram { socket, peer, chunk }, &mut context.anew());
-    }
-
     /// Of any kind.
     #[inline]
     fn any_datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
@@ -340,13 +321,26 @@ impl Service for DnsService {
         Ok(())
     }
 
-    // Always: an event that meets its handler where it is made needs no place in memory.
-    #[inline(always)]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        let Event::Datagram { socket, peer, chunk } = event else {
-            return self.handle_any(event, &mut context.anew());
-        };
-        self.datagram(socket, peer, chunk, context);
+        self.handle_any(event, context);
+    }
+
+    // Most of what comes: the answer lies ready in the only zone, and nobody wants to know of it.
+    #[inline(always)]
+    fn datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
+        let length = chunk.len();
+        if let Some(zone) = &self.direct
+            && let Some(ready) = answer::find_ready(zone, chunk.bytes(), self.plain_max).and_then(Ready::of)
+            && chunk.answer_in_place(ready.records, ready.sum(), |front| ready.header(front))
+        {
+            self.plain_figures.count(ready.type_place(), length, ready.records.len());
+            if context.send_chunk_to(socket, peer, chunk).is_err() {
+                self.figures.not_sent += 1;
+            }
+            return;
+        }
+        let peer = SocketAddr::new(peer.ip(), peer.port());
+        self.handle_any(Event::Datagram { socket, peer, chunk }, &mut context.anew());
     }
 
     fn turn_ended(&mut self, context: &mut Context<'_>) {
