@@ -285,13 +285,14 @@ impl<'a> Ready<'a> {
         self.prefix[4]
     }
 
-    /// The first eight bytes of a request's header as the answer has them; the request has no records.
+    /// The first eight bytes of a request's header as the answer has them; the request is a query and has no records.
     #[inline(always)]
-    pub fn header(&self, mut front: [u8; 8]) -> [u8; 8] {
-        front[2] |= flags::QR | flags::AA;
-        front[3] &= flags::CD;
-        (front[6], front[7]) = (self.prefix[2], self.prefix[3]);
-        front
+    pub fn header(&self, front: [u8; 8]) -> [u8; 8] {
+        const KEPT: u64 = u64::from_ne_bytes([0xff, 0xff, 0xff, flags::CD, 0xff, 0xff, 0, 0]);
+        const SET: u64 = u64::from_ne_bytes([0, 0, flags::QR | flags::AA, 0, 0, 0, 0, 0]);
+        let [_, _, high, low, ..] = *self.prefix;
+        let count = u64::from_ne_bytes([0, 0, 0, 0, 0, 0, high, low]);
+        (u64::from_ne_bytes(front) & KEPT | SET | count).to_ne_bytes()
     }
 }
 

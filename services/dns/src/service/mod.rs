@@ -145,6 +145,13 @@ impl DnsService {
             self.figures.not_sent += u64::from(context.send_chunk_to(socket, peer, chunk).is_err());
             return;
         }
+        self.other_datagram(socket, peer, chunk, context);
+    }
+
+    /// One that is no plain question for what lies ready.
+    #[inline]
+    fn other_datagram(&mut self, socket: UdpSocketId, peer: SocketAddr, mut chunk: Chunk, context: &mut Context<'_>) {
+        let length = chunk.len();
         let whole = length.saturating_add(chunk.room()).min(self.payload_max.max(length));
         let Some(message) = chunk.resize(whole) else { return };
         let outcome = self.unusual_datagram(message, length, peer, context);
@@ -246,10 +253,11 @@ impl DnsService {
         self.transfers.request(request, (peer, way), &mut answer)
     }
 
-    /// What is not answered the shortest way.
+    /// What is not answered the shortest way. `is_other`: a datagram of which it is known that it can't be.
     #[inline(never)]
-    fn handle_any(&mut self, event: Event, context: &mut Context<'_>) {
+    fn handle_any(&mut self, event: Event, is_other: bool, context: &mut Context<'_>) {
         match event {
+            Event::Datagram { socket, peer, chunk } if is_other => self.other_datagram(socket, peer, chunk, context),
             Event::Datagram { socket, peer, chunk } if self.catalog.only().is_some_and(|zone| zone.is_large()) => {
                 self.datagram_in_group(socket, peer, chunk, context);
             }
@@ -322,7 +330,7 @@ impl Service for DnsService {
     }
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
-        self.handle_any(event, context);
+        self.handle_any(event, false, context);
     }
 
     // Most of what comes: the answer lies ready in the only zone, and nobody wants to know of it.
@@ -340,7 +348,7 @@ impl Service for DnsService {
             return;
         }
         let peer = SocketAddr::new(peer.ip(), peer.port());
-        self.handle_any(Event::Datagram { socket, peer, chunk }, &mut context.anew());
+        self.handle_any(Event::Datagram { socket, peer, chunk }, self.direct.is_some(), &mut context.anew());
     }
 
     fn turn_ended(&mut self, context: &mut Context<'_>) {
