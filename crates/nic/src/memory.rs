@@ -551,7 +551,7 @@ impl Frame {
         }
         // SAFETY: within the data.
         self.data = unsafe { self.data.add(start) };
-        self.place = self.start() + start as u32 | self.place & CONTINUES;
+        self.place = (self.start() + start as u32) | (self.place & CONTINUES);
         self.length = length as u32;
         true
     }

@@ -42,7 +42,14 @@ impl Handler for Waits {
     }
 }
 
-/// A frame, and those that came after it. (Made where it is needed: what nobody points to stays in registers.)
+/// A frame, and when it came. (Made where a function is called that is not in line, as is [`Incoming`]: then the frame itself
+/// is pointed to by nobody, and stays in registers.)
+struct Arrived {
+    frame: Frame,
+    now: Time,
+}
+
+/// A frame, and those that came after it.
 struct Incoming<'f> {
     frame: Frame,
     rest: Drain<'f, Frame>,
@@ -123,24 +130,33 @@ impl Stack {
                     let (socket, peer, chunk) = known.into_parts(frame);
                     handler.datagram(self, vnic, socket, SocketAddr::V4(peer), chunk);
                 }
+                None if !frame.continues() => self.input_frame(vnic, Arrived { frame, now }),
                 None => frames = self.input_frames(now, vnic, Incoming { frame, rest: frames }),
             }
         }
         count
     }
 
-    /// Takes one packet, and puts its event with those that wait. Gives back what comes after it.
+    /// Takes a packet of one frame, and puts its event with those that wait.
     #[inline(never)]
-    fn input_frames<'f>(&mut self, now: Time, vnic: &mut dyn Vnic, incoming: Incoming<'f>) -> Drain<'f, Frame> {
-        let Incoming { frame, rest: mut frames } = incoming;
-        let waiting = !self.events.is_empty();
-        if waiting && let Some(known) = self.input_remembered::<true>(now, &frame) {
+    fn input_frame(&mut self, vnic: &mut dyn Vnic, Arrived { frame, now }: Arrived) {
+        if !self.events.is_empty()
+            && let Some(known) = self.input_remembered::<true>(now, &frame)
+        {
             self.network.counters.receive_frames += 1;
             self.network.counters.udp_received += 1;
             let (socket, peer, chunk) = known.into_parts(frame);
             self.events.push_back(Event::Datagram { socket, peer: SocketAddr::V4(peer), chunk });
-            return frames;
+            return;
         }
+        self.input(now, vnic, frame, &mut Vec::new());
+    }
+
+    /// Takes a packet of several frames, and puts its event with those that wait. Gives back what comes after it.
+    #[cold]
+    #[inline(never)]
+    fn input_frames<'f>(&mut self, now: Time, vnic: &mut dyn Vnic, incoming: Incoming<'f>) -> Drain<'f, Frame> {
+        let Incoming { frame, rest: mut frames } = incoming;
         let mut tail = std::mem::take(&mut self.tail);
         let mut continues = frame.continues();
         while continues {
