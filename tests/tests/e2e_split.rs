@@ -77,7 +77,8 @@ fn echoes() -> bool {
     let Ok(mut stream) = TcpStream::connect("10.77.0.2:7") else { return false };
     let mut writer = stream.try_clone().expect("a descriptor");
     let (mut back, to_send) = (Vec::new(), sent.clone());
-    let writing = std::thread::spawn(move || writer.write_all(&to_send).and_then(|()| writer.shutdown(Shutdown::Write)));
+    let writing =
+        std::thread::spawn(move || writer.write_all(&to_send).and_then(|()| writer.shutdown(Shutdown::Write)));
     let read = stream.read_to_end(&mut back).is_ok();
     datagram && writing.join().is_ok_and(|outcome| outcome.is_ok()) && read && back == sent
 }

@@ -290,15 +290,19 @@ pub fn take_log() -> String {
     std::mem::take(&mut *LOG.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
+/// Adds to the log.
+pub fn note(text: &str) {
+    let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+    if !log.is_empty() {
+        log.push_str("; ");
+    }
+    log.push_str(text);
+}
+
 impl Case {
     /// Notes one observation.
     pub fn see(&self, what: &str, value: impl Display) {
-        use std::fmt::Write as _;
-        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
-        if !log.is_empty() {
-            log.push_str("; ");
-        }
-        let _ = write!(log, "{what}={value}");
+        note(&format!("{what}={value}"));
     }
 
     /// Notes bytes as text.

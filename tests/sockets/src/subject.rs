@@ -1,6 +1,6 @@
 //! Runs the cases one after the other, each from a fresh state, and says what each saw.
 
-use crate::case::{self, Case, World};
+use crate::case::{self, Case, Net, World};
 use crate::sys::{self, Disposition};
 use crate::{Options, cases};
 use serde_json::json;
@@ -58,11 +58,25 @@ fn fresh() {
     case::take_log();
 }
 
+/// A stack that is put before this program may make its link with the first socket that needs it, and the peer's address is
+/// there with the link: waits until each side can use its own.
+fn await_link(world: World) {
+    for net in [Net::V4, Net::V6] {
+        let case = Case { world, net };
+        case::until(|| {
+            case.udp_bound();
+            case::ask(&format!("udp {} 0", case.there_ip())).starts_with(|first: char| first.is_ascii_digit())
+        });
+    }
+}
+
 /// Runs the cases that `options` name.
 pub fn run(options: &Options, world: World) {
     sys::own_group();
     let limit = options.limit_s.map_or(LIMIT, Duration::from_secs);
     std::thread::spawn(watch);
+    std::panic::set_hook(Box::new(|panic| case::note(&format!("PANIC ({})", panic.to_string().replace('\n', " ")))));
+    await_link(world);
     let mut is_behind = options.from.is_none();
     for entry in cases::all() {
         let is_wanted = options.filter.as_deref().is_none_or(|word| entry.name.contains(word));
@@ -74,10 +88,9 @@ pub fn run(options: &Options, world: World) {
             let case = Case { world, net: entry.net };
             let ended = catch_unwind(AssertUnwindSafe(|| (entry.run)(&case)));
             expect_end(None);
-            let mut log = case::take_log();
-            if ended.is_err() {
-                log.push_str("; PANIC");
-            }
+            // What it panicked with was noted by the hook.
+            drop(ended);
+            let log = case::take_log();
             let took_ms = u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX);
             tell(&json!({"case": entry.name, "outcome": log, "took_ms": took_ms}));
         }
