@@ -490,3 +490,49 @@ proptest! {
         });
     }
 }
+
+/// What lies ready for a datagram is what the long way says, and hostile requests are for the long way: names of all lengths, in
+/// letters of both cases, requests cut off, longer than they say, and with any byte changed.
+#[test]
+fn what_lies_ready_is_what_the_long_way_says() {
+    let apex = "example.com";
+    let long = "a".repeat(60);
+    let names =
+        ["", "b.", "ns.", "www.", "mail.", "fourteenbytes.", "sub.", "ns.sub.", "old.", "big.", "many.", "x.new."];
+    let names: Vec<String> =
+        names.iter().map(|name| format!("{name}{apex}")).chain([format!("{long}.{apex}")]).collect();
+    let zone = catalog(&[(apex, &format!("{ZONE}b A 192.0.2.7\nfourteenbytes A 192.0.2.8\n{long} A 192.0.2.9\n"))]);
+    let image = zone.only().unwrap();
+    let responder = Responder::default();
+    let origin =
+        Origin { transport: Transport::Udp { payload_max: edns::PAYLOAD_MIN }, peer: [10, 0, 0, 1].into(), now_s: 0 };
+    let mut found = 0;
+    let mut check = |request: &[u8]| {
+        let Some(ready) = find_ready(image, request, edns::PAYLOAD_MIN).and_then(Ready::of) else { return };
+        found += 1;
+        let mut answer = [request, ready.records].concat();
+        let front = ready.header(answer[..8].try_into().unwrap());
+        answer[..8].copy_from_slice(&front);
+        let mut out = vec![0; 1_024];
+        out[..request.len()].copy_from_slice(request);
+        let outcome = responder.answer_any(&zone, &mut out, request.len(), &origin);
+        assert_eq!((outcome.fate, &out[..outcome.length]), (Fate::Answered, answer.as_slice()), "{request:02x?}");
+    };
+    for name in &names {
+        for qtype in [0, 1, 2, 5, 6, 15, 16, 28, 255] {
+            let request = query(name, qtype);
+            check(&request);
+            check(&request.to_ascii_uppercase());
+            check(&[request.as_slice(), &[0]].concat());
+            for at in 0..request.len() {
+                check(&request[..at]);
+                for change in [1, 2, 0x20, 0x80, 0xff] {
+                    let mut changed = request.clone();
+                    changed[at] ^= change;
+                    check(&changed);
+                }
+            }
+        }
+    }
+    assert!(found > 300, "{found}");
+}
