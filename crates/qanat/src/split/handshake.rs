@@ -62,6 +62,14 @@ impl Attach {
     }
 }
 
+/// The version of what service and net core share, for whoever writes a service of their own.
+pub const ABI_VERSION: u32 = VERSION;
+
+/// Its layout's hash, as the first word has it.
+pub fn abi_layout() -> String {
+    layout()
+}
+
 fn layout() -> String {
     format!("{LAYOUT_HASH:016x}")
 }

@@ -28,7 +28,7 @@ mod tenant;
 mod timers;
 
 pub use confine::{Confinement, confine};
-pub use handshake::{CardStatus, NetCoreStatus, ServiceStatus};
+pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
 pub(crate) use remote::Remote;
 pub use remote::RemoteFigures;

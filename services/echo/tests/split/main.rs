@@ -2,7 +2,10 @@
 //! memif links. What a service can do to a net core, and what it can't.
 #![forbid(unsafe_code)]
 
+mod attacker;
 mod hostile;
 mod lying;
+mod memory;
 mod placement;
 mod support;
+mod under_load;

@@ -68,9 +68,17 @@ impl Core {
 
     /// The client behind a card.
     pub fn client(&self, card: u8) -> Runtime {
-        let device = memif::connect(&link(self.directory.path(), card, 1), PATIENCE).expect("the card's link");
-        let vnic = device.open().expect("a queue");
-        Runtime::new(Box::new(vnic), Config::new(client(card), 24), [card; 32])
+        self.connect(card)()
+    }
+
+    /// Makes it, on whatever thread it is to be used.
+    pub fn connect(&self, card: u8) -> impl FnOnce() -> Runtime + Send + use<> {
+        let link = link(self.directory.path(), card, 1);
+        move || {
+            let device = memif::connect(&link, PATIENCE).expect("the card's link");
+            let vnic = device.open().expect("a queue");
+            Runtime::new(Box::new(vnic), Config::new(client(card), 24), [card; 32])
+        }
     }
 
     pub fn status(&self) -> NetCoreStatus {
