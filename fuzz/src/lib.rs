@@ -39,6 +39,7 @@ pub mod memif;
 pub mod mutate;
 pub mod repair;
 pub mod stack;
+pub mod tenant;
 pub mod wire;
 pub mod wire_emit;
 
@@ -63,6 +64,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "wire_emit", corpus: "wire", run: wire_emit::wire_emit, repair: None },
     // It repairs the frames within its input itself.
     Target { name: "stack", corpus: "stack", run: stack::stack, repair: None },
+    Target { name: "tenant", corpus: "tenant", run: tenant::tenant, repair: None },
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },

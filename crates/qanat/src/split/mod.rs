@@ -18,6 +18,8 @@ mod code;
 mod commands;
 mod confine;
 mod handshake;
+#[cfg(feature = "harness")]
+pub mod harness;
 mod link;
 mod net_core;
 mod places;

@@ -4,7 +4,7 @@ use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
-use super::tenant::{LARGE_BLOCKS, SMALL_BLOCKS, Tenant};
+use super::tenant::{Extent, Tenant};
 use crate::spin::{Spin, SpinPolicy};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
@@ -364,7 +364,13 @@ impl NetCore {
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
         let who = (name, peer.pid.as_raw_nonzero().get(), user);
         let own = socket.try_clone().map_err(|error| error.to_string())?;
-        let (tenant, handed) = Tenant::new(own, who, stack, card.plan.receive_frames)
+        const USUAL: Extent = Extent::usual(0);
+        const _: () = assert!(
+            (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64
+                + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
+                < 1 << 32
+        );
+        let (tenant, handed) = Tenant::new(own, who, stack, Extent::usual(card.plan.receive_frames))
             .map_err(|error| format!("memory for the service: {error}"))?;
         let capabilities = card.vnic.capabilities();
         let attached = Attached {
@@ -375,12 +381,9 @@ impl NetCore {
             driver: card.driver.clone(),
             receive_frames: card.plan.receive_frames,
             frame_size: card.plan.frame_size,
-            small_blocks: SMALL_BLOCKS,
-            large_blocks: LARGE_BLOCKS,
+            small_blocks: USUAL.small_blocks,
+            large_blocks: USUAL.large_blocks,
         };
-        const _: () = assert!(
-            SMALL_BLOCKS as u64 * SMALL_BLOCK_BYTES as u64 + (LARGE_BLOCKS as u64 * LARGE_BLOCK_BYTES as u64) < 1 << 32
-        );
         let files = [handed.control.as_fd(), card.received.as_fd(), handed.small.as_fd(), handed.large.as_fd()];
         send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
         card.user = Some(user);

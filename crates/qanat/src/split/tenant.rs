@@ -25,8 +25,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Messages of either ring.
-const RING_MESSAGES: u32 = 4_096;
 /// Commands of one service before the others' turn.
 const COMMANDS_PER_TURN: usize = 64;
 /// Events of one service before the others' turn.
@@ -35,9 +33,24 @@ const EVENTS_PER_TURN: usize = 256;
 const EVENTS_WAITING_MAX: usize = 16_384;
 /// Answers that wait for room; beyond it no commands are taken.
 const ANSWERS_WAITING_MAX: usize = 64;
-/// Blocks of transmit memory: 8 MiB of small ones, 16 MiB of large ones.
-pub(super) const SMALL_BLOCKS: u32 = 4_096;
-pub(super) const LARGE_BLOCKS: u32 = 256;
+/// How much memory is shared with a service.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Messages of either ring.
+    pub ring_messages: u32,
+    /// Blocks of transmit memory.
+    pub small_blocks: u32,
+    pub large_blocks: u32,
+    /// Frames to receive into.
+    pub receive_frames: u32,
+}
+
+impl Extent {
+    /// 8 MiB of small blocks and 16 MiB of large ones.
+    pub(super) const fn usual(receive_frames: u32) -> Extent {
+        Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
+    }
+}
 
 /// Why a service is cut off.
 #[derive(Clone, Copy, Debug)]
@@ -132,17 +145,17 @@ impl Tenant {
         socket: OwnedFd,
         (name, process, user): (String, i32, u32),
         stack: Stack,
-        receive_frames: u32,
+        extent: Extent,
     ) -> io::Result<(Tenant, Handed)> {
-        let (rings, control) = Rings::create(RING_MESSAGES)?;
+        let (rings, control) = Rings::create(extent.ring_messages)?;
         let block = |count: u32, size: u32| -> io::Result<(OwnedFd, Bytes)> {
             let length = count as usize * size as usize;
             let file = SharedMemory::create(length)?;
             let memory = SharedMemory::map(file.as_fd(), length, Access::Read)?;
             Ok((file, Bytes::from_owner(memory)))
         };
-        let (small_file, small) = block(SMALL_BLOCKS, SMALL_BLOCK_BYTES)?;
-        let (large_file, large) = block(LARGE_BLOCKS, LARGE_BLOCK_BYTES)?;
+        let (small_file, small) = block(extent.small_blocks, SMALL_BLOCK_BYTES)?;
+        let (large_file, large) = block(extent.large_blocks, LARGE_BLOCK_BYTES)?;
         let tenant = Tenant {
             socket,
             name,
@@ -154,7 +167,7 @@ impl Tenant {
             answers: VecDeque::with_capacity(ANSWERS_WAITING_MAX),
             small,
             large,
-            lent: (0..receive_frames).map(|_| None).collect(),
+            lent: (0..extent.receive_frames).map(|_| None).collect(),
             lent_count: 0,
             datagrams_lent: 0,
             sockets: Vec::new(),
@@ -448,6 +461,12 @@ impl Tenant {
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.stack.next_deadline()
+    }
+
+    /// Frames lent, and what the stack holds.
+    #[cfg(feature = "harness")]
+    pub(super) fn usage(&self) -> (u32, qanat_stack::Usage) {
+        (self.lent_count, self.stack.usage())
     }
 
     /// The service is gone: what it was lent comes home, and its connections are reset.

@@ -1,0 +1,82 @@
+//! A service's side of a net core and the net core's side of it, in one thread and without a loop: for fuzzers, and for
+//! counting instructions. Not in a build without the feature `harness`.
+
+use super::tenant::{Extent, Tenant};
+use qanat_abi::ring::Words;
+use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
+use qanat_nic::{Time, Vnic};
+use qanat_stack::{Stack, Usage};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes of transmit memory: small blocks, then large ones.
+pub const TRANSMIT_BYTES: (u32, u32) = (8 * 2_048, 2 * 65_536);
+
+/// A tenant, and what its service holds.
+pub struct Harness {
+    tenant: Tenant,
+    commands: Producer<ControlMemory>,
+    events: Consumer<ControlMemory>,
+    _socket: OwnedFd,
+}
+
+impl Harness {
+    /// A service with so many received frames, whose packets `stack` has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(stack: Stack, receive_frames: u32) -> io::Result<Harness> {
+        let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames };
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), stack, extent)?;
+        let rings = Rings::open(handed.control.as_fd()).map_err(io::Error::other)?;
+        let (commands, events) = (Producer::new(rings.commands), Consumer::new(rings.events));
+        Ok(Harness { tenant, commands, events, _socket: ours })
+    }
+
+    /// The service says something, whatever it is; false: the ring is full.
+    pub fn say(&mut self, words: Words) -> bool {
+        let said = matches!(self.commands.push(words), Ok(true));
+        self.commands.publish();
+        said
+    }
+
+    /// As [`say`](Harness::say).
+    pub fn command(&mut self, command: Command) -> bool {
+        self.say(command.encode())
+    }
+
+    /// A turn of the net core's. Why the service is cut off, if it is.
+    ///
+    /// # Errors
+    /// The offence.
+    pub fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+        self.tenant.turn(now, vnic).map_err(|offence| offence.to_string())
+    }
+
+    /// What the service is told next.
+    ///
+    /// # Panics
+    /// If the net core says what is no event.
+    pub fn hear(&mut self) -> Option<Event> {
+        let words = self.events.pop().expect("an honest net core")?;
+        self.events.release();
+        Some(Event::decode(words).expect("an event"))
+    }
+
+    /// Frames lent, and what the stack holds.
+    pub fn usage(&self) -> (u32, Usage) {
+        self.tenant.usage()
+    }
+
+    /// When there is something to do next.
+    pub fn next_deadline(&self) -> Option<Time> {
+        self.tenant.next_deadline()
+    }
+
+    /// The service's end.
+    pub fn end(self, now: Time, vnic: &mut dyn Vnic) {
+        self.tenant.end(now, vnic);
+    }
+}
