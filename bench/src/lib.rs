@@ -10,5 +10,6 @@ pub mod harness;
 pub mod load;
 pub mod machine;
 pub mod paths;
+pub mod split;
 pub mod tables;
 pub mod web;

@@ -10,6 +10,7 @@ use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
 use crate::paths;
+use crate::split::{self, ratio};
 use crate::web::{self, WebBenchOptions};
 
 pub use crate::harness::options::BenchOptions;
@@ -33,7 +34,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 9] = [
+pub const TABLES: [Entry; 11] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -88,6 +89,20 @@ pub const TABLES: [Entry; 9] = [
         about: "qanat web on a device of its own and on a card of the daemon's (root)",
         run: gate::run,
         chart: gate::chart,
+        missing: None,
+    },
+    Entry {
+        name: "split",
+        about: "the split placement beside the linked one and Linux: ping-pong, costs, a service that blocks",
+        run: split::run,
+        chart: split::chart,
+        missing: None,
+    },
+    Entry {
+        name: "ratio",
+        about: "how many net cores to how many service cores: a model fed with measured costs",
+        run: ratio::run,
+        chart: ratio::chart,
         missing: None,
     },
     Entry {

@@ -4,6 +4,7 @@
 use qanat_tests::e2e::{Program, qanat, scenario};
 use serde_json::Value;
 use std::collections::HashSet;
+use std::collections::HashSet;
 
 const SHORT: [&str; 5] = ["--quick", "-d", "100ms", "--repetitions", "1"];
 
@@ -79,4 +80,23 @@ fn name_servers_are_compared() {
             assert!(row["values"][0]["median"].as_f64().is_some_and(|rate| rate > 0.0), "{row}");
         }
     });
+}
+
+#[test]
+fn placements_are_compared_and_modelled() {
+    let table = |words: &[&str]| -> Value {
+        let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    };
+    let split = table(&["bench", "split", "--json", "--quick", "--filter", "B"]);
+    let rows = split["rows"].as_array().expect("rows");
+    let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+    assert_eq!(peers.len(), 5, "{split}");
+    for row in rows {
+        let is_ping_pong = row["case"].as_str().is_some_and(|case| case.starts_with("ping-pong"));
+        let value = &row["values"][if is_ping_pong { 0 } else { 4 }]["median"];
+        assert!(value.as_f64().is_some_and(|value| value > 0.0), "{row}");
+    }
+    let ratio = table(&["bench", "ratio", "--json", "--quick", "--filter", "64 B"]);
+    assert_eq!(ratio["rows"].as_array().map(Vec::len), Some(6), "{ratio}");
 }

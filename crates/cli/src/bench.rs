@@ -68,6 +68,8 @@ enum Table {
     Breakdown(BreakdownArguments),
     Fence(FenceArguments),
     Gate(GateArguments),
+    Split(SplitArguments),
+    Ratio(RatioArguments),
 }
 
 /// `qanat web` and nginx in turn, under the same client
@@ -161,6 +163,30 @@ struct GateArguments {
     common: Common,
 }
 
+/// The split placement beside the linked one: ping-pong, costs, a service that blocks
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat bench split --quick                      over shared memory; no root: under 20 s
+  qanat bench split                              five runs of each: two minutes
+  qanat bench split --filter blocks              what a service that blocks does to its peers")]
+struct SplitArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// How many net cores to how many service cores: a model fed with costs measured here
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat bench ratio --quick                      under 10 s; no root
+  qanat bench ratio                              costs of five runs
+It is a model: every core a queue of its own. On a machine with more processors its costs are that machine's.")]
+struct RatioArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 #[derive(Clone, Copy, Default, ValueEnum)]
 enum EchoLink {
     /// Two network namespaces joined by a veth pair
@@ -194,6 +220,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
+        Some(Table::Split(split)) => run_one("split", &split.common),
+        Some(Table::Ratio(ratio)) => run_one("ratio", &ratio.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
         Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
         None if arguments.list => {

@@ -106,6 +106,9 @@ pub struct NetCoreStatus {
     pub process: u32,
     /// Seconds since its start.
     pub uptime_s: u64,
+    /// Time in which there was something to do; with the uptime, how near its limit the core is.
+    #[serde(default)]
+    pub busy_ns: u64,
     /// Confined by seccomp and landlock.
     pub confined: bool,
     /// Services that broke the rules and were cut off.

@@ -121,6 +121,8 @@ pub struct NetCore {
     clock: MonotonicClock,
     cut_off: u64,
     last_offence: String,
+    /// Time in turns in which something happened.
+    busy: Duration,
     turns: u32,
     scratch: Vec<Frame>,
 }
@@ -149,6 +151,7 @@ impl NetCore {
             clock: MonotonicClock::new(),
             cut_off: 0,
             last_offence: String::new(),
+            busy: Duration::ZERO,
             turns: 0,
             scratch: Vec::with_capacity(256),
         }
@@ -161,9 +164,13 @@ impl NetCore {
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let mut spin = Spin::new(self.options.spin);
         let mut idle_since: Option<Time> = None;
+        let mut busy_since: Option<Time> = None;
         loop {
             let now = self.clock.now();
+            // Of the turn before: the clock is read once a turn.
+            self.busy += busy_since.take().map_or(Duration::ZERO, |since| now.since(since));
             let busy = self.turn(now);
+            busy_since = busy.then_some(now);
             self.turns += 1;
             if self.turns >= LOOK_INTERVAL_TURNS && !self.look(stop, Duration::ZERO)? {
                 break;
@@ -412,6 +419,7 @@ impl NetCore {
         NetCoreStatus {
             process: std::process::id(),
             uptime_s: self.clock.now().since(Time::ZERO).as_secs(),
+            busy_ns: u64::try_from(self.busy.as_nanos()).unwrap_or(u64::MAX),
             confined: self.options.confined,
             cut_off: self.cut_off,
             last_offence: self.last_offence.clone(),

@@ -26,9 +26,12 @@ impl Load {
         let (stop, streams) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (its_stop, its_streams) = (Arc::clone(&stop), Arc::clone(&streams));
         let (connected, is_connected) = std::sync::mpsc::channel();
+        let (serves, is_served) = std::sync::mpsc::channel();
         let thread = std::thread::spawn(move || {
             let (mut runtime, mut client) = (client(), Client::new(card, 200_000));
             connected.send(()).expect("the test");
+            // Before it listens it refuses.
+            is_served.recv_timeout(PATIENCE).expect("the neighbour");
             runtime.with_context(|context| client.start(context)).expect("a start");
             while !its_stop.load(Ordering::Acquire) {
                 // Each byte is compared.
@@ -39,6 +42,7 @@ impl Load {
         // The net core opens its cards first, which takes each card's client.
         is_connected.recv_timeout(PATIENCE).expect("the neighbour's client");
         let serving = serve(&core.path, card);
+        serves.send(()).expect("the neighbour's client");
         Load { stop, streams, thread: Some(thread), _serving: serving }
     }
 

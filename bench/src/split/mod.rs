@@ -1,0 +1,337 @@
+//! The split placement beside the linked one: ping-pong after NetPIPE, what a request costs on either side, and what a
+//! service that blocks does to its peers. `ratio` asks a model what these costs mean for more cores.
+
+mod linux;
+mod player;
+pub mod ratio;
+mod scene;
+
+use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::bars::{self, Quantity};
+use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
+use crate::harness::statistics::Summary;
+use crate::harness::svg::Chart;
+use crate::harness::table::{Column, Row, Table};
+use crate::harness::{HarnessError, cpu};
+use player::Player;
+use scene::{Place, Scene, Work};
+use std::time::{Duration, Instant};
+
+const COLUMNS: [(&str, &str, usize); 8] = [
+    ("one_way_us", "one way p50 µs", 2),
+    ("one_way_p99_us", "p99 µs", 2),
+    ("gbit_per_s", "Gbit/s", 2),
+    ("ratio", "÷ linked", 3),
+    ("requests_per_s", "requests/s", 0),
+    ("net_ns", "stack ns/req", 0),
+    ("app_ns", "service ns/req", 0),
+    ("ack_ms", "longest wait for ACK ms", 2),
+];
+/// Cases of costs: connections, each with one request under way.
+const CONNECTIONS: usize = 64;
+/// Of a run, and how long they may take beyond it.
+const ROUNDS_MIN: u64 = 8;
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a service blocks.
+const BLOCKS: Duration = Duration::from_secs(1);
+const SIZES: [(usize, bool); 8] = [
+    (1, false),
+    (64, true),
+    (1 << 10, true),
+    (4 << 10, false),
+    (16 << 10, true),
+    (64 << 10, false),
+    (256 << 10, false),
+    (1 << 20, true),
+];
+
+/// Who plays.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Ours { place: Place, copies: bool },
+    Linux,
+}
+
+const fn ours(place: Place, copies: bool) -> Peer {
+    Peer::Ours { place, copies }
+}
+
+const PEERS: [(&str, Peer); 5] = [
+    ("linked", ours(Place::Linked, false)),
+    ("split", ours(Place::Split, false)),
+    ("linked, copies", ours(Place::Linked, true)),
+    ("split, copies", ours(Place::Split, true)),
+    ("Linux, loopback", Peer::Linux),
+];
+
+/// One run of one peer.
+#[derive(Clone, Default)]
+pub(crate) struct Outcome {
+    one_way_us: Option<(f64, f64)>,
+    gbit_per_s: Option<f64>,
+    pub(crate) requests_per_s: Option<f64>,
+    pub(crate) net_ns: Option<f64>,
+    pub(crate) app_ns: Option<f64>,
+    events: f64,
+    commands: f64,
+    bells: f64,
+    ack_ms: Option<f64>,
+}
+
+fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
+    let warm_up = duration / 5;
+    let mut times = match peer {
+        Peer::Linux => linux::ping_pong(size, warm_up, duration)?,
+        Peer::Ours { place, copies } => {
+            let mut scene = Scene::new(place, Player::server(size, copies))?;
+            let mut client = Player::client(size, copies, 1);
+            scene.begin(&mut client)?;
+            scene.play(&mut client, warm_up)?;
+            client.round_trips_ns.clear();
+            scene.play(&mut client, duration)?;
+            client.round_trips_ns
+        }
+    };
+    times.sort_unstable();
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).map(|ns| *ns as f64 / 2e3);
+    let one_way_us = at(0.5).zip(at(0.99));
+    let gbit_per_s = one_way_us.map(|(p50, _)| size as f64 * 8.0 / p50 / 1e3);
+    Ok(Outcome { one_way_us, gbit_per_s, ..Outcome::default() })
+}
+
+/// What a request of `size` bytes costs either side under load.
+pub(crate) fn costs(place: Place, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
+    let mut scene = Scene::new(place, Player::server(size, false))?;
+    let mut client = Player::client(size, false, CONNECTIONS);
+    scene.begin(&mut client)?;
+    scene.play(&mut client, duration / 4)?;
+    let (before, rounds_before, started) = (scene.work()?, client.rounds, Instant::now());
+    scene.play(&mut client, duration)?;
+    let (elapsed, rounds, after): (Duration, u64, Work) =
+        (started.elapsed(), client.rounds - rounds_before, scene.work()?);
+    let per = |after: u64, before: u64| (after - before) as f64 / rounds.max(1) as f64;
+    Ok(Outcome {
+        requests_per_s: Some(rounds as f64 / elapsed.as_secs_f64()),
+        net_ns: Some(per(after.net_ns, before.net_ns)),
+        app_ns: (place == Place::Split).then(|| per(after.app_ns, before.app_ns)),
+        events: per(after.events, before.events),
+        commands: per(after.commands, before.commands),
+        bells: per(after.bells, before.bells),
+        ..Outcome::default()
+    })
+}
+
+/// The longest that two segments wait for their acknowledgement while the service blocks.
+fn blocked(place: Place) -> Result<Outcome, HarnessError> {
+    let blocks = if place == Place::Linked { BLOCKS } else { Duration::ZERO };
+    let mut scene = Scene::new(place, Player::sink(blocks))?;
+    let mut client = Player::client(2_896, false, 1);
+    client.rests = true;
+    scene.begin(&mut client)?;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    while client.connected.is_empty() && Instant::now() < deadline {
+        scene.turn(&mut client);
+    }
+    let connection = *client.connected.first().ok_or_else(|| HarnessError::Child("no connection".to_owned()))?;
+    let (started, mut longest) = (Instant::now(), Duration::ZERO);
+    while started.elapsed() < BLOCKS {
+        let before = client.acknowledged;
+        scene.client.with_context(|context| context.send(connection, vec![7; 2_896].into()).unwrap_or_default());
+        let sent = Instant::now();
+        // Of a net core the service stands still: this thread is its own.
+        while client.acknowledged < before + 2_896 && sent.elapsed() < 2 * BLOCKS {
+            scene.turn_client(&mut client);
+        }
+        longest = longest.max(sent.elapsed());
+        while sent.elapsed() < Duration::from_millis(50) {
+            scene.turn_client(&mut client);
+        }
+    }
+    Ok(Outcome { ack_ms: Some(longest.as_secs_f64() * 1e3), ..Outcome::default() })
+}
+
+impl Scene {
+    /// The client starts.
+    fn begin(&mut self, client: &mut Player) -> Result<(), HarnessError> {
+        self.client.with_context(|context| qanat::Service::start(client, context)).map_err(HarnessError::Child)
+    }
+
+    /// Plays for a while.
+    fn play(&mut self, client: &mut Player, duration: Duration) -> Result<(), HarnessError> {
+        let (started, before) = (Instant::now(), client.rounds);
+        // At least some rounds: a mebibyte there and back takes longer than a short warm-up.
+        while started.elapsed() < duration || client.rounds < before + ROUNDS_MIN {
+            for _ in 0..64 {
+                self.turn(client);
+            }
+            if started.elapsed() > duration + PATIENCE {
+                return Err(HarnessError::Child("nothing comes back".to_owned()));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// On a thread of its own, which is pinned; the caller's is not.
+pub(crate) fn aside<T: Send>(measure: impl FnOnce() -> Result<T, HarnessError> + Send) -> Result<T, HarnessError> {
+    let died = |_| HarnessError::Child("the measuring thread died".to_owned());
+    std::thread::scope(|scope| scope.spawn(measure).join().map_err(died)?)
+}
+
+/// What is measured of whom.
+enum Case {
+    PingPong(usize),
+    Costs(usize),
+    Blocked,
+}
+
+impl Case {
+    fn name(&self) -> String {
+        match self {
+            Case::PingPong(size) => format!("ping-pong, {}", bytes(*size)),
+            Case::Costs(size) => format!("{CONNECTIONS} connections, {} there and back", bytes(*size)),
+            Case::Blocked => "a service that blocks for 1 s".to_owned(),
+        }
+    }
+
+    fn peers(&self) -> &'static [(&'static str, Peer)] {
+        match self {
+            Case::PingPong(_) => &PEERS,
+            Case::Costs(_) | Case::Blocked => &PEERS[..2],
+        }
+    }
+
+    fn measure(&self, peer: Peer, duration: Duration) -> Result<Outcome, HarnessError> {
+        let place = match peer {
+            Peer::Ours { place, .. } => place,
+            Peer::Linux => Place::Linked,
+        };
+        aside(|| match self {
+            Case::PingPong(size) => ping_pong(peer, *size, duration),
+            Case::Costs(size) => costs(place, *size, duration),
+            Case::Blocked => blocked(place),
+        })
+    }
+}
+
+fn bytes(size: usize) -> String {
+    match size {
+        size if size >= 1 << 20 => format!("{} MiB", size >> 20),
+        size if size >= 1 << 10 => format!("{} KiB", size >> 10),
+        size => format!("{size} B"),
+    }
+}
+
+fn cases(options: &BenchOptions) -> Vec<Case> {
+    let sizes = SIZES.iter().filter(|(_, is_quick)| *is_quick || !options.quick);
+    let mut all: Vec<Case> = sizes.map(|(size, _)| Case::PingPong(*size)).collect();
+    all.extend([Case::Costs(64), Case::Costs(1 << 10), Case::Blocked]);
+    all.retain(|case| options.wants(&case.name()));
+    all
+}
+
+/// Measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`HarnessError`], with what is missing or wrong.
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    if cpu::count() < 2 {
+        return Err(HarnessError::Option("the two sides need a processor each".to_owned()));
+    }
+    let cases = cases(options);
+    if cases.is_empty() {
+        return Err(HarnessError::Option("no case's name contains that; try 'ping-pong' or 'blocks'".to_owned()));
+    }
+    let mut environment = environment(options, progress);
+    let duration = options.duration(Duration::from_millis(500), Duration::from_millis(200));
+    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    for case in &cases {
+        let peers = case.peers();
+        let mut probe = || cpu::round_trip_ns(0, 1);
+        let mut measure = |peer: usize, _: usize| {
+            let (name, peer) = peers.get(peer).copied().unwrap_or(PEERS[0]);
+            progress(&format!("{}: {name}", case.name()));
+            case.measure(peer, duration)
+        };
+        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        tally.add(&runs);
+        rows.extend(case_rows(case, &runs));
+    }
+    environment.placement = tally.to_string();
+    let column = |(name, heading, digits): &(&str, &str, usize)| Column::new(name, heading, *digits).with_spread();
+    Ok(Table {
+        title: "The split placement beside the linked one".to_owned(),
+        command: options.repeat("qanat bench split"),
+        environment,
+        columns: COLUMNS.iter().map(column).collect(),
+        rows,
+        remarks: vec![
+            "one way: half a round trip; ÷ linked: latency, of each pair of runs, one after the other; median".to_owned(),
+            "copies: what comes is copied out, and what goes is made of it; else what goes is lent, the same bytes each \
+             time. In the split placement what is lent is copied once into transmit memory"
+                .to_owned(),
+            "split: client and service share a thread, turn by turn, for want of a third processor; a message waits for \
+             the other's turn"
+                .to_owned(),
+            "Linux: loopback, which has no device; both ends poll".to_owned(),
+            "stack, service ns/req: time in turns that had something to do; linked: both in one".to_owned(),
+            "wait for ACK: two full segments every 50 ms while the service does nothing (less in all than its window)".to_owned(),
+        ],
+    })
+}
+
+pub(crate) fn environment(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Environment {
+    let mut environment = Environment::here();
+    progress("waiting for a quiet machine");
+    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    environment.link = "memif, MTU 1500".to_owned();
+    environment.pinning = "stack on processor 0; client, and the split placement's service, on 1".to_owned();
+    environment.peers = vec!["one program, its stack in the service's loop or on a net core".to_owned()];
+    environment
+}
+
+fn case_rows(case: &Case, runs: &[Vec<Run<Outcome>>]) -> Vec<Row> {
+    let placement = common_placement(runs);
+    let words = placement.map_or("mixed".to_owned(), |placement| placement.to_string());
+    let row = |(index, own): (usize, &Vec<Run<Outcome>>)| {
+        let of = |value: fn(&Outcome) -> Option<f64>| summarize(own, placement, value);
+        // Copies beside copies.
+        let base = runs.get(if index == 3 { 2 } else { 0 }).map(Vec::as_slice).unwrap_or_default();
+        let ratio =
+            |(own, base): (&Run<Outcome>, &Run<Outcome>)| Some(own.result.one_way_us?.0 / base.result.one_way_us?.0);
+        let mean = |value: fn(&Outcome) -> f64| {
+            own.iter().map(|run| value(&run.result)).sum::<f64>() / own.len().max(1) as f64
+        };
+        let (events, commands, bells) = (mean(|o| o.events), mean(|o| o.commands), mean(|o| o.bells));
+        let messages = match events > 0.0 {
+            true => format!(", {events:.2} events, {commands:.2} commands, {bells:.4} bells a request"),
+            false => String::new(),
+        };
+        Row {
+            case: case.name(),
+            peer: case.peers().get(index).map_or("", |(name, _)| *name).to_owned(),
+            values: vec![
+                of(|outcome| outcome.one_way_us.map(|(p50, _)| p50)),
+                of(|outcome| outcome.one_way_us.map(|(_, p99)| p99)),
+                of(|outcome| outcome.gbit_per_s),
+                Summary::of(own.iter().zip(base).filter_map(ratio)),
+                of(|outcome| outcome.requests_per_s),
+                of(|outcome| outcome.net_ns),
+                of(|outcome| outcome.app_ns),
+                of(|outcome| outcome.ack_ms),
+            ],
+            note: format!("{words}{messages}"),
+        }
+    };
+    runs.iter().enumerate().map(row).collect()
+}
+
+/// Draws it.
+pub fn chart(table: &Table) -> Chart {
+    let quantities = [
+        Quantity { title: "One way, median, µs", column: "one_way_us", cases: "ping-pong" },
+        Quantity { title: "Longest wait for an acknowledgement, ms", column: "ack_ms", cases: "blocks" },
+    ];
+    bars::chart(table, &quantities)
+}
