@@ -4,7 +4,6 @@
 use qanat_tests::e2e::{Program, qanat, scenario};
 use serde_json::Value;
 use std::collections::HashSet;
-use std::collections::HashSet;
 
 const SHORT: [&str; 5] = ["--quick", "-d", "100ms", "--repetitions", "1"];
 
