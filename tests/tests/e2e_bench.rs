@@ -87,7 +87,7 @@ fn placements_are_compared_and_modelled() {
         let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
-    let split = table(&["bench", "split", "--json", "--quick", "--filter", "B"]);
+    let split = table(&["bench", "split", "--json", "--filter", "B"]);
     let rows = split["rows"].as_array().expect("rows");
     let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
     assert_eq!(peers.len(), 5, "{split}");
@@ -96,6 +96,6 @@ fn placements_are_compared_and_modelled() {
         let value = &row["values"][if is_ping_pong { 0 } else { 4 }]["median"];
         assert!(value.as_f64().is_some_and(|value| value > 0.0), "{row}");
     }
-    let ratio = table(&["bench", "ratio", "--json", "--quick", "--filter", "64 B"]);
+    let ratio = table(&["bench", "ratio", "--json", "--filter", "64 B"]);
     assert_eq!(ratio["rows"].as_array().map(Vec::len), Some(6), "{ratio}");
 }
