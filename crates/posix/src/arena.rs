@@ -1,0 +1,167 @@
+//! Memory of the stack and all it knows of: shared by a program's processes, at the same address in each, since they are
+//! forked from one another.
+//!
+//! Everything this library allocates while it holds the [lock](crate::lock) is there; everything else comes from the C
+//! library. The lock is what guards the heap, too.
+
+use dlmalloc::Dlmalloc;
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::{Cell, UnsafeCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Addresses set aside; memory is used as it is touched.
+const LENGTH: usize = 4 << 30;
+/// Taken from the reservation at a time, at least.
+const STEP: usize = 1 << 20;
+
+static BASE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// This thread holds the lock.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread holds the lock.
+#[inline]
+pub(crate) fn is_inside() -> bool {
+    INSIDE.get()
+}
+
+/// To be called by who takes the lock, and who gives it back.
+#[inline]
+pub(crate) fn set_inside(inside: bool) {
+    INSIDE.set(inside);
+}
+
+/// Where the reservation begins.
+struct Head {
+    /// Bytes taken.
+    taken: UnsafeCell<usize>,
+    heap: UnsafeCell<Dlmalloc<Reservation>>,
+}
+
+struct Reservation;
+
+// SAFETY: gives memory of the reservation, once, and never takes it back.
+unsafe impl dlmalloc::Allocator for Reservation {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let none = (std::ptr::null_mut(), 0, 0);
+        let base = BASE.load(Ordering::Relaxed);
+        let Some(head) = head() else { return none };
+        // SAFETY: the lock is held, as by everybody who allocates here.
+        let taken = unsafe { &mut *head.taken.get() };
+        let size = size.next_multiple_of(STEP);
+        if *taken + size > LENGTH {
+            return none;
+        }
+        let at = base + *taken;
+        *taken += size;
+        (std::ptr::with_exposed_provenance_mut(at), size, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
+        false
+    }
+
+    fn free(&self, _: *mut u8, _: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        4_096
+    }
+}
+
+fn head() -> Option<&'static Head> {
+    let base = BASE.load(Ordering::Relaxed);
+    // SAFETY: `reserve` put one there, and it is never unmapped.
+    (base != 0).then(|| unsafe { &*std::ptr::with_exposed_provenance::<Head>(base) })
+}
+
+/// Sets the addresses aside. Once, before the lock is taken first.
+///
+/// # Errors
+/// What `mmap` says.
+pub(crate) fn reserve() -> Result<(), i32> {
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice.
+    let base = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, -1, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(crate::real::errno());
+    }
+    let head = Head { taken: UnsafeCell::new(STEP), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Reservation)) };
+    // SAFETY: the mapping's first bytes, which are nobody's yet.
+    unsafe { base.cast::<Head>().write(head) };
+    BASE.store(base.expose_provenance(), Ordering::Release);
+    Ok(())
+}
+
+fn is_ours(pointer: *mut u8) -> bool {
+    let base = BASE.load(Ordering::Relaxed);
+    base != 0 && pointer.addr().wrapping_sub(base) < LENGTH
+}
+
+/// The library's allocator; see the [module](self).
+pub(crate) struct Routed;
+
+// SAFETY: each pointer goes back to the heap it came from.
+unsafe impl GlobalAlloc for Routed {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match head() {
+            // SAFETY: the lock is held, so nobody else is in the heap.
+            Some(head) if is_inside() => unsafe { (*head.heap.get()).malloc(layout.size(), layout.align()) },
+            // SAFETY: as the caller says.
+            _ => unsafe { System.alloc(layout) },
+        }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        if !is_ours(pointer) {
+            // SAFETY: it is the C library's, as it isn't ours.
+            return unsafe { System.dealloc(pointer, layout) };
+        }
+        // Without the lock it is lost rather than damaged by two at once.
+        if let Some(head) = head()
+            && is_inside()
+        {
+            // SAFETY: the lock is held, and it came from this heap.
+            unsafe { (*head.heap.get()).free(pointer, layout.size(), layout.align()) };
+        }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        if is_ours(pointer)
+            && is_inside()
+            && let Some(head) = head()
+        {
+            // SAFETY: the lock is held, and it came from this heap.
+            return unsafe { (*head.heap.get()).realloc(pointer, layout.size(), layout.align(), size) };
+        }
+        if !is_ours(pointer) && !is_inside() {
+            // SAFETY: as the caller says.
+            return unsafe { System.realloc(pointer, layout, size) };
+        }
+        // SAFETY: the size is not zero, as the caller says, and the alignment was one before.
+        let new = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
+        if !new.is_null() {
+            // SAFETY: both have so many bytes, and are different.
+            unsafe { std::ptr::copy_nonoverlapping(pointer, new, layout.size().min(size)) };
+            // SAFETY: as the caller says.
+            unsafe { self.dealloc(pointer, layout) };
+        }
+        new
+    }
+}

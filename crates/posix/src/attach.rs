@@ -1,0 +1,223 @@
+//! The first socket of ours: the VNIC is asked of the daemon, the stack is made, the keeper is started.
+
+use crate::bells::{Bells, new_event, out_of_the_way};
+use crate::descriptor::{self, Entry};
+use crate::explain::{explain, warn};
+use crate::keeper;
+use crate::lock::{install, lock, shared};
+use crate::process::{Processes, become_process, register};
+use crate::sockets::Sockets;
+use crate::world::World;
+use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
+use qanat::stack::Stack;
+use qanat::{AttachOptions, Attachment};
+use std::net::IpAddr;
+use std::os::fd::{IntoRawFd, RawFd};
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Own descriptors are numbered from here on, out of the way of the program's.
+const FIRST_OWN: RawFd = 600;
+
+/// What the launcher says in the environment.
+pub(crate) struct Wishes {
+    /// Addresses and prefix lengths; the first is the one that what is bound to nothing gets.
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    gateway: Option<IpAddr>,
+    socket: Option<PathBuf>,
+    mtu: u32,
+}
+
+fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
+    let (address, length) = text.split_once('/')?;
+    Some((address.parse().ok()?, length.parse().ok()?))
+}
+
+/// `None`: the program was not started by the launcher, and everything is the kernel's.
+pub(crate) fn wishes() -> Option<&'static Wishes> {
+    static WISHES: OnceLock<Option<Wishes>> = OnceLock::new();
+    let read = || {
+        let addresses: Vec<_> = std::env::var("QANAT_ADDRESSES").ok()?.split(',').filter_map(prefixed).collect();
+        addresses.first()?;
+        let gateway = std::env::var("QANAT_GATEWAY").ok().and_then(|text| text.parse().ok());
+        let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
+        Some(Wishes { addresses, gateway, socket: std::env::var_os("QANAT_SOCKET").map(PathBuf::from), mtu })
+    };
+    WISHES.get_or_init(read).as_ref()
+}
+
+fn contains((base, length): (IpAddr, u8), address: IpAddr) -> bool {
+    match (base, address) {
+        (IpAddr::V4(base), IpAddr::V4(address)) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
+            (base.to_bits() ^ address.to_bits()) & mask == 0
+        }
+        (IpAddr::V6(base), IpAddr::V6(address)) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
+            (base.to_bits() ^ address.to_bits()) & mask == 0
+        }
+        _ => false,
+    }
+}
+
+/// Whether `address` is on the VNIC's link: in a prefix of its addresses.
+pub(crate) fn is_on_link(address: IpAddr) -> bool {
+    wishes().is_some_and(|wishes| wishes.addresses.iter().any(|prefix| contains(*prefix, address)))
+}
+
+/// Has a world, with `wanted` among its addresses if it is on the link; whether there is one.
+pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
+    static TURN: Mutex<Option<bool>> = Mutex::new(None);
+    if shared().is_some() {
+        return true;
+    }
+    if crate::arena::is_inside() {
+        return false;
+    }
+    let Some(wishes) = wishes() else { return false };
+    let mut turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared().is_some() {
+        return true;
+    }
+    // What failed is not tried again with every socket.
+    if let Some(outcome) = *turn {
+        return outcome;
+    }
+    let outcome = make(wishes, wanted);
+    *turn = Some(outcome.is_ok());
+    match outcome {
+        Ok(()) => true,
+        Err(reason) => {
+            warn(format_args!("no virtual card, so all sockets are the kernel's: {reason}"));
+            false
+        }
+    }
+}
+
+/// Takes the low numbers while `make` runs.
+fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
+    let mut fillers = Vec::new();
+    loop {
+        // SAFETY: takes no pointers but a constant.
+        let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        if fd < 0 {
+            break;
+        }
+        fillers.push(fd);
+        if fd >= FIRST_OWN {
+            break;
+        }
+    }
+    // The last is where the first own one belongs, or there are no more.
+    if let Some(last) = fillers.pop() {
+        // SAFETY: ours.
+        unsafe { crate::real::close(last) };
+    }
+    let made = make();
+    for filler in fillers {
+        // SAFETY: ours.
+        unsafe { crate::real::close(filler) };
+    }
+    made
+}
+
+fn open_descriptors() -> Vec<RawFd> {
+    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
+    let before = open_descriptors();
+    crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+    let registry = with_high_descriptors(|| make_here(wishes, wanted))?;
+    // Whatever is new, and out of the way, is ours.
+    for fd in open_descriptors() {
+        if fd >= FIRST_OWN && !before.contains(&fd) {
+            descriptor::set(fd, Entry::Own);
+        }
+    }
+    let Ok(guard) = lock() else { return Err("the lock".to_owned()) };
+    let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
+    let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
+    let text = addresses.join(", ");
+    drop(guard);
+    let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
+    keeper::start(registry, bell, FIRST_OWN).map_err(say)?;
+    // The keeper has it.
+    descriptor::set(registry, Entry::Kernel);
+    // SAFETY: ours.
+    unsafe { crate::real::close(registry) };
+    let line = register(registry_of_processes, 0).map_err(say)?;
+    let line = out_of_the_way(line.into_raw_fd());
+    descriptor::set(line, Entry::Own);
+    if let Ok(guard) = lock()
+        && let Some(Some(record)) = guard.processes.records.first()
+    {
+        become_process(0, line, &record.table);
+    }
+    explain(format_args!("has a virtual card with {text}"));
+    Ok(())
+}
+
+/// Makes the world; gives the keeper's end of the registry.
+fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<RawFd, String> {
+    let mut addresses = wishes.addresses.clone();
+    if let Some(wanted) = wanted
+        && !addresses.iter().any(|(address, _)| *address == wanted)
+    {
+        // It takes the place of the one of its prefix that everybody gets.
+        if let Some(slot) = addresses.iter_mut().find(|prefix| contains(**prefix, wanted)) {
+            slot.0 = wanted;
+        }
+    }
+    let (first, rest) = addresses.split_first().ok_or("no address")?;
+    let mut options = AttachOptions::new(first.0, first.1);
+    options.more_addresses = rest.to_vec();
+    options.gateway = wishes.gateway;
+    options.mtu = wishes.mtu;
+    options.control.clone_from(&wishes.socket);
+    let mut reader = -1;
+    install(|| -> Result<World, String> {
+        let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;
+        let vnic = attachment.open_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
+        let mut config = attachment.config().clone();
+        // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
+        config.tcp.no_delay = false;
+        config.listeners_max = 1_024;
+        config.udp_sockets_max = 1_024;
+        let clock = MonotonicClock::new();
+        let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let stack = Stack::new(config, entropy, &vnic, clock.now());
+        let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
+        let bells = Bells::new().map_err(say)?;
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let pair = rustix::net::socketpair(
+            rustix::net::AddressFamily::UNIX,
+            rustix::net::SocketType::SEQPACKET,
+            flags,
+            None,
+        );
+        let (here, there) = pair.map_err(|error| format!("descriptors: {error}"))?;
+        let mut processes = Processes { registry: there.into_raw_fd(), ..Processes::default() };
+        let table = descriptor::new_table();
+        descriptor::use_table(&table);
+        processes.insert(table);
+        reader = here.into_raw_fd();
+        let doorbell = World::doorbell_of(&vnic);
+        Ok(World {
+            stack,
+            vnic,
+            clock,
+            sockets: Sockets::default(),
+            bells,
+            processes,
+            doorbell,
+            keeper_bell: new_event().map_err(say)?,
+            addresses,
+            unsent_calls: 0,
+            told: 0,
+            attachment,
+        })
+    })?;
+    Ok(reader)
+}

@@ -1,0 +1,302 @@
+//! `close`, `shutdown`, and copies of descriptors.
+
+use super::{give_int, open};
+use crate::descriptor::{self, Entry};
+use crate::lock::{Guard, lock};
+use crate::real;
+use crate::socket::{Kind, Socket};
+use crate::wait::block;
+use libc::{c_int, c_uint};
+use std::time::Duration;
+
+impl Guard {
+    /// A descriptor of a socket is gone; with the last the socket is.
+    pub(crate) fn release(&mut self, number: u32) {
+        let Some(socket) = self.sockets.get_mut(number) else { return };
+        socket.references = socket.references.saturating_sub(1);
+        if socket.references > 0 {
+            return;
+        }
+        let Some(socket) = self.sockets.remove(number) else { return };
+        for (epoll, fd) in &socket.watchers {
+            if let Some(epoll) = self.sockets.epolls.get_mut(*epoll as usize).and_then(Option::as_mut) {
+                epoll.interests.remove(fd);
+            }
+        }
+        for bell in &socket.waiters {
+            self.bells.ring(*bell);
+        }
+        self.dispose(socket);
+        self.sent();
+    }
+
+    fn dispose(&mut self, socket: Socket) {
+        let now = self.clock_now();
+        match socket.kind {
+            Kind::Bound => {}
+            Kind::Listener(listener) => {
+                for id in listener.listeners {
+                    self.sockets.disown_listener(id);
+                    let _ = self.stack.close_listener(id);
+                }
+                for child in listener.pending {
+                    if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.sockets.remove(child)
+                        && let Some(connection) = stream.connection
+                    {
+                        self.sockets.disown_connection(connection);
+                        let _ = self.stack.abort(now, connection);
+                    }
+                }
+            }
+            Kind::Stream(stream) => {
+                let Some(connection) = stream.connection else { return };
+                self.sockets.disown_connection(connection);
+                // RFC 1122 section 4.2.2.13: who has not read everything tells the peer by a reset.
+                if stream.unread > 0 || socket.linger == Some(Duration::ZERO) {
+                    let _ = self.stack.abort(now, connection);
+                } else {
+                    let _ = self.stack.close(now, connection);
+                }
+            }
+            Kind::Datagram(datagram) => {
+                for id in datagram.sockets {
+                    self.sockets.disown_datagrams(id);
+                    let _ = self.stack.close_udp(id);
+                }
+            }
+        }
+    }
+
+    /// A descriptor of an instance of `epoll` is gone.
+    pub(crate) fn release_epoll(&mut self, number: u32) {
+        let slot = self.sockets.epolls.get_mut(number as usize);
+        let Some(epoll) = slot.and_then(Option::as_mut) else { return };
+        epoll.references = epoll.references.saturating_sub(1);
+        if epoll.references > 0 {
+            return;
+        }
+        let Some(epoll) = self.sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return };
+        for (fd, interest) in epoll.interests {
+            if let Some(socket) = self.sockets.get_mut(interest.socket) {
+                socket.watchers.retain(|watcher| *watcher != (number, fd));
+            }
+        }
+        if let Some(bell) = epoll.bell {
+            self.bells.give_back(bell);
+        }
+    }
+
+    /// `fd` is the kernel's again.
+    pub(super) fn forget(&mut self, fd: c_int, number: u32) {
+        descriptor::set(fd, Entry::Kernel);
+        self.release(number);
+    }
+}
+
+/// What `fd` stood for is let go of, as its number is about to be.
+fn let_go(fd: c_int, entry: Entry) {
+    if let Entry::Socket(number) = entry {
+        linger(number);
+    }
+    let Ok(mut guard) = lock() else { return };
+    // Somebody else may have closed it meanwhile.
+    if descriptor::get(fd) != entry {
+        return;
+    }
+    descriptor::set(fd, Entry::Kernel);
+    match entry {
+        Entry::Socket(number) => guard.release(number),
+        Entry::Epoll(number) => guard.release_epoll(number),
+        Entry::Own | Entry::Kernel => {}
+    }
+}
+
+/// `SO_LINGER`: waits until everything is acknowledged, as long as was asked for.
+fn linger(number: u32) {
+    let time = {
+        let Ok(guard) = lock() else { return };
+        let Some(socket) = guard.sockets.get(number).filter(|socket| socket.references == 1) else { return };
+        let waits = matches!(&socket.kind, Kind::Stream(stream) if stream.connection.is_some());
+        socket.linger.filter(|time| waits && !time.is_zero())
+    };
+    if let Some(time) = time {
+        let _ = block(number, Some(time), None, |guard| match &guard.sockets.get(number)?.kind {
+            Kind::Stream(stream) if stream.unacknowledged > 0 && stream.connection.is_some() => None,
+            _ => Some(Ok(())),
+        });
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn close(fd: c_int) -> c_int {
+    match descriptor::get(fd) {
+        Entry::Kernel => super::epoll::closed(fd),
+        // Programs that close what they don't know of don't mean these.
+        Entry::Own if !crate::arena::is_inside() => return give_int(Err(libc::EBADF)),
+        Entry::Own => {
+            descriptor::set(fd, Entry::Kernel);
+        }
+        entry => let_go(fd, entry),
+    }
+    // SAFETY: takes no pointers.
+    unsafe { real::close(fd) }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    if crate::lock::shared().is_none() || flags != 0 {
+        // SAFETY: takes no pointers.
+        return unsafe { real::close_range(first, last, flags) };
+    }
+    if first > last {
+        return give_int(Err(libc::EINVAL));
+    }
+    // In runs between those of ours.
+    let end = last.min(descriptor::DESCRIPTORS_MAX as c_uint - 1);
+    let mut run = first;
+    for fd in first..=end {
+        if descriptor::get(fd as c_int) != Entry::Kernel {
+            if run < fd {
+                // SAFETY: takes no pointers.
+                unsafe { real::close_range(run, fd - 1, 0) };
+            }
+            close(fd as c_int);
+            run = fd + 1;
+        }
+    }
+    if run <= last {
+        // SAFETY: takes no pointers.
+        return unsafe { real::close_range(run, last, 0) };
+    }
+    0
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn closefrom(first: c_int) {
+    close_range(first.max(0) as c_uint, c_uint::MAX, 0);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: takes no pointers.
+        return unsafe { real::shutdown(fd, how) };
+    };
+    give_int(shut(fd, number, how))
+}
+
+fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
+    if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
+        return Err(libc::EINVAL);
+    }
+    let (reads, writes) = (how != libc::SHUT_WR, how != libc::SHUT_RD);
+    let mut guard = lock()?;
+    let now = guard.clock_now();
+    let world = &mut *guard;
+    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let is_dual = socket.is_dual;
+    match &mut socket.kind {
+        Kind::Bound => return Err(libc::ENOTCONN),
+        Kind::Listener(listener) => {
+            if reads {
+                let ids = std::mem::take(&mut listener.listeners);
+                for id in ids {
+                    world.sockets.disown_listener(id);
+                    let _ = world.stack.close_listener(id);
+                }
+                if is_dual {
+                    // SAFETY: takes no pointers.
+                    unsafe { real::shutdown(fd, how) };
+                }
+            }
+        }
+        Kind::Stream(stream) => {
+            let connection = stream.connection.filter(|_| !stream.is_connecting).ok_or(libc::ENOTCONN)?;
+            stream.read_shut |= reads;
+            if writes && !stream.write_shut {
+                stream.write_shut = true;
+                world.stack.shutdown(now, connection).map_err(open::errno_of_command)?;
+                world.sent();
+            }
+        }
+        Kind::Datagram(datagram) => {
+            datagram.read_shut |= reads;
+            if socket.peer.is_none() {
+                return Err(libc::ENOTCONN);
+            }
+        }
+    }
+    guard.sockets.notify(number);
+    guard.ring();
+    Ok(0)
+}
+
+/// `new` is a copy of `old`.
+pub(super) fn copied(old: c_int, new: c_int) {
+    let entry = descriptor::get(old);
+    if new < 0 || entry == Entry::Kernel {
+        return;
+    }
+    let Ok(mut guard) = lock() else { return };
+    match entry {
+        Entry::Socket(number) => {
+            if let Some(socket) = guard.sockets.get_mut(number) {
+                socket.references += 1;
+            }
+        }
+        Entry::Epoll(number) => {
+            if let Some(epoll) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) {
+                epoll.references += 1;
+            }
+        }
+        Entry::Own | Entry::Kernel => return,
+    }
+    descriptor::set(new, entry);
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup(fd: c_int) -> c_int {
+    // SAFETY: takes no pointers.
+    let new = unsafe { real::dup(fd) };
+    copied(fd, new);
+    new
+}
+
+/// Makes room for a copy at `onto`.
+fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
+    // SAFETY: takes no pointers.
+    let is_open = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
+    match descriptor::get(onto) {
+        _ if !is_open || fd == onto => Ok(()),
+        Entry::Kernel => Ok(()),
+        Entry::Own => Err(libc::EBUSY),
+        entry => {
+            let_go(onto, entry);
+            Ok(())
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
+    if let Err(error) = make_room(fd, onto) {
+        return give_int(Err(error));
+    }
+    // SAFETY: takes no pointers.
+    let new = unsafe { real::dup2(fd, onto) };
+    if new != fd {
+        copied(fd, new);
+    }
+    new
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
+    if let Err(error) = make_room(fd, onto) {
+        return give_int(Err(error));
+    }
+    // SAFETY: takes no pointers.
+    let new = unsafe { real::dup3(fd, onto, flags) };
+    copied(fd, new);
+    new
+}

@@ -1,0 +1,93 @@
+//! `fcntl` and `ioctl`.
+
+use super::close::copied;
+use super::give_int;
+use crate::descriptor;
+use crate::lock::lock;
+use crate::real;
+use crate::socket::Kind;
+use libc::{c_int, c_ulong};
+
+/// The third argument is a word in each of its forms, and is in the same place in all.
+#[unsafe(no_mangle)]
+extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: the program's own argument.
+        let result = unsafe { real::fcntl64(fd, command, argument) };
+        if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+            copied(fd, result);
+        }
+        return result;
+    };
+    match command {
+        libc::F_GETFL => give_int(lock().and_then(|guard| {
+            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            Ok(libc::O_RDWR | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
+        })),
+        libc::F_SETFL => give_int(lock().and_then(|mut guard| {
+            let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+            socket.is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+            Ok(0)
+        })),
+        _ => {
+            // SAFETY: the program's own argument.
+            let result = unsafe { real::fcntl64(fd, command, argument) };
+            if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+                copied(fd, result);
+            }
+            result
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+    fcntl64(fd, command, argument)
+}
+
+/// # Safety
+/// As `ioctl`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::ioctl(fd, request, argument) };
+    };
+    let pointer = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
+    let answer = match request {
+        libc::FIONBIO => {
+            // SAFETY: as the caller says.
+            let Some(value) = (unsafe { pointer.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
+            let is_nonblocking = *value != 0;
+            lock().and_then(|mut guard| {
+                guard.sockets.get_mut(number).ok_or(libc::EBADF)?.is_nonblocking = is_nonblocking;
+                Ok(None)
+            })
+        }
+        libc::FIONREAD => lock().and_then(|mut guard| {
+            guard.drive_now();
+            match &guard.sockets.get(number).ok_or(libc::EBADF)?.kind {
+                Kind::Stream(stream) => Ok(Some(stream.unread)),
+                Kind::Datagram(datagram) => Ok(Some(datagram.queue.front().map_or(0, |(_, chunk)| chunk.len()))),
+                Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
+            }
+        }),
+        libc::TIOCOUTQ => lock().and_then(|mut guard| {
+            guard.drive_now();
+            match &guard.sockets.get(number).ok_or(libc::EBADF)?.kind {
+                Kind::Stream(stream) => Ok(Some(stream.unacknowledged)),
+                Kind::Datagram(_) => Ok(Some(0)),
+                Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
+            }
+        }),
+        // SAFETY: as the caller says.
+        _ => return unsafe { real::ioctl(fd, request, argument) },
+    };
+    give_int(answer.and_then(|answer| {
+        if let Some(answer) = answer {
+            // SAFETY: as the caller says.
+            *unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)? = answer as c_int;
+        }
+        Ok(0)
+    }))
+}

@@ -1,0 +1,366 @@
+//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a bell to be woken by; ours has ours.
+
+use super::give_int;
+use super::open::kernel_option;
+use crate::descriptor::{self, Entry};
+use crate::epoll::Epoll;
+use crate::lock::{Guard, lock};
+use crate::real;
+use crate::wait::{Spin, Waiting, sleep_time, timespec_of};
+use libc::{c_int, epoll_event, sigset_t, timespec};
+use qanat::Time;
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// Tell the library's own descriptors in an instance from a program's: addresses of its own, which no program has as data.
+static DEVICE: u8 = 0;
+static BELL: u8 = 1;
+/// Waits with something of ours to tell after which the kernel's instance is asked too.
+const KERNEL_EVERY: u32 = 8;
+/// Events told at once at most.
+const EVENTS_MAX: usize = 1_024;
+
+fn device_mark() -> u64 {
+    (&raw const DEVICE).expose_provenance() as u64
+}
+
+fn bell_mark() -> u64 {
+    (&raw const BELL).expose_provenance() as u64
+}
+
+/// Sockets that are the kernel's so far, with the instances they were put in: those move with them if they become ours.
+static WATCHED: Mutex<Option<HashMap<c_int, Vec<(c_int, epoll_event)>>>> = Mutex::new(None);
+
+/// A descriptor of the kernel's is closed.
+pub(super) fn closed(fd: c_int) {
+    if let Ok(mut watched) = WATCHED.try_lock()
+        && let Some(watched) = watched.as_mut()
+    {
+        watched.remove(&fd);
+    }
+}
+
+fn remember(epoll: c_int, operation: c_int, fd: c_int, event: epoll_event) {
+    if crate::attach::wishes().is_none() || crate::arena::is_inside() {
+        return;
+    }
+    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    if operation != libc::EPOLL_CTL_ADD {
+        let Some(places) = watched.as_mut().and_then(|watched| watched.get_mut(&fd)) else { return };
+        places.retain(|(other, _)| *other != epoll);
+        if operation == libc::EPOLL_CTL_MOD {
+            places.push((epoll, event));
+        }
+        return;
+    }
+    let family = kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
+    if matches!(family, Some(libc::AF_INET | libc::AF_INET6)) {
+        watched.get_or_insert_default().entry(fd).or_default().push((epoll, event));
+    }
+}
+
+/// `fd` has become ours: so do its places in instances.
+pub(super) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
+    let places = {
+        let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.as_mut().and_then(|watched| watched.remove(&fd)).unwrap_or_default()
+    };
+    let is_dual = guard.sockets.get(number).is_some_and(|socket| socket.is_dual);
+    for (epoll, mut event) in places {
+        if !is_dual {
+            // SAFETY: a valid event.
+            unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
+        }
+        // It was one, and has room.
+        let _ = instance(guard, epoll).map(|instance| watch(guard, instance, fd, number, event));
+    }
+}
+
+/// The number of the instance `epoll`, made if it is not known yet.
+fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
+    if let Entry::Epoll(number) = descriptor::get(epoll) {
+        return Ok(number);
+    }
+    let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), i32> {
+        let mut event = epoll_event { events: flags as u32, u64: mark };
+        // SAFETY: a valid event.
+        let status = unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if status == 0 { Ok(()) } else { Err(real::errno()) }
+    };
+    // One of those who sleep is woken by a packet, and wakes the others as need be.
+    add(guard.doorbell, device_mark(), libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
+    let bell = guard.bells.take();
+    if let Some(bell) = bell {
+        add(guard.bells.descriptor(bell), bell_mark(), libc::EPOLLIN)?;
+    }
+    let mut made = Epoll::default();
+    (made.bell, made.references) = (bell, 1);
+    let epolls = &mut guard.sockets.epolls;
+    let number = match epolls.iter().position(Option::is_none) {
+        Some(free) => {
+            epolls[free] = Some(made);
+            free as u32
+        }
+        None => {
+            epolls.push(Some(made));
+            epolls.len() as u32 - 1
+        }
+    };
+    if !descriptor::set(epoll, Entry::Epoll(number)) {
+        guard.release_epoll(number);
+        return Err(libc::ENOMEM);
+    }
+    Ok(number)
+}
+
+fn watch(guard: &mut Guard, instance: u32, fd: c_int, number: u32, event: epoll_event) {
+    if let Some(epoll) = guard.sockets.epolls.get_mut(instance as usize).and_then(Option::as_mut) {
+        epoll.set(fd, number, event);
+    }
+    if let Some(socket) = guard.sockets.get_mut(number)
+        && !socket.watchers.contains(&(instance, fd))
+    {
+        socket.watchers.push((instance, fd));
+    }
+}
+
+/// # Safety
+/// As `epoll_ctl`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        let status = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        if status == 0 {
+            // SAFETY: as the caller says; the kernel has read it.
+            let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
+            remember(epoll, operation, fd, event);
+        }
+        return status;
+    };
+    // SAFETY: as the caller says.
+    let event = unsafe { event.as_ref() }.copied();
+    give_int(control(epoll, operation, fd, number, event))
+}
+
+fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, i32> {
+    let mut guard = lock()?;
+    let is_dual = guard.sockets.get(number).ok_or(libc::EBADF)?.is_dual;
+    let instance = instance(&mut guard, epoll)?;
+    let slot = guard.sockets.epolls.get_mut(instance as usize).and_then(Option::as_mut);
+    let known = slot.ok_or(libc::EBADF)?;
+    let is_watching = known.is_watching(fd);
+    match operation {
+        libc::EPOLL_CTL_ADD if is_watching => return Err(libc::EEXIST),
+        libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_watching => return Err(libc::ENOENT),
+        libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD => {
+            let event = event.ok_or(libc::EFAULT)?;
+            watch(&mut guard, instance, fd, number, event);
+        }
+        libc::EPOLL_CTL_DEL => {
+            known.interests.remove(&fd);
+            if let Some(socket) = guard.sockets.get_mut(number) {
+                socket.watchers.retain(|watcher| *watcher != (instance, fd));
+            }
+        }
+        _ => return Err(libc::EINVAL),
+    }
+    if is_dual {
+        let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
+        // SAFETY: a valid event.
+        unsafe { real::epoll_ctl(epoll, operation, fd, &raw mut event) };
+    }
+    // Whoever sleeps there may have something now.
+    guard.sockets.notify(number);
+    let bell = guard.sockets.epolls.get(instance as usize).and_then(Option::as_ref);
+    if let Some(bell) = bell.filter(|epoll| epoll.sleepers > 0).and_then(|epoll| epoll.bell) {
+        guard.bells.ring(bell);
+    }
+    guard.ring();
+    Ok(0)
+}
+
+/// # Safety
+/// As `epoll_wait`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { epoll_pwait(epoll, events, most, timeout_ms, std::ptr::null()) }
+}
+
+/// # Safety
+/// As `epoll_pwait`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout_ms: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let Entry::Epoll(number) = descriptor::get(epoll) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::epoll_pwait(epoll, events, most, timeout_ms, mask) };
+    };
+    if most <= 0 || events.is_null() {
+        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+    }
+    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    // SAFETY: as the caller says.
+    let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
+    give_int(wait(epoll, number, out, timeout, mask))
+}
+
+/// # Safety
+/// As `epoll_pwait2`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn epoll_pwait2(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let time = unsafe { timeout.as_ref() };
+    let time = time.map(|time| Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32));
+    let Entry::Epoll(number) = descriptor::get(epoll) else {
+        let time_ms = time.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as c_int);
+        // SAFETY: as the caller says.
+        return unsafe { real::epoll_pwait(epoll, events, most, time_ms, mask) };
+    };
+    if most <= 0 || events.is_null() {
+        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+    }
+    // SAFETY: as the caller says.
+    let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
+    give_int(wait(epoll, number, out, time, mask))
+}
+
+/// Tells what of ours is ready.
+fn collect(guard: &mut Guard, number: u32, out: &mut [epoll_event]) -> usize {
+    let sockets = &mut guard.sockets;
+    let Some(mut epoll) = sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return 0 };
+    let count = epoll.collect(out, |socket| sockets.get(socket));
+    epoll.waits = epoll.waits.wrapping_add(1);
+    sockets.epolls[number as usize] = Some(epoll);
+    count
+}
+
+/// Asks the kernel's instance; what is the library's own is left out.
+fn ask_kernel(
+    epoll: c_int,
+    out: &mut [epoll_event],
+    time: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<(usize, bool), i32> {
+    let most = out.len() as c_int;
+    let count = match time {
+        // SAFETY: so many writable events.
+        Some(Duration::ZERO) => unsafe { real::epoll_pwait(epoll, out.as_mut_ptr(), most, 0, mask) },
+        time => {
+            let timeout = time.map(timespec_of);
+            let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+            // SAFETY: so many writable events; timeout and mask are valid or null.
+            unsafe {
+                libc::syscall(libc::SYS_epoll_pwait2, epoll, out.as_mut_ptr(), most, timeout, mask, 8usize) as c_int
+            }
+        }
+    };
+    if count < 0 {
+        return Err(real::errno());
+    }
+    let (mut kept, mut was_own) = (0, false);
+    for index in 0..count as usize {
+        let event = out[index];
+        let data = event.u64;
+        if data == device_mark() || data == bell_mark() {
+            was_own = true;
+        } else {
+            out[kept] = event;
+            kept += 1;
+        }
+    }
+    Ok((kept, was_own))
+}
+
+fn wait(
+    epoll: c_int,
+    number: u32,
+    out: &mut [epoll_event],
+    timeout: Option<Duration>,
+    mask: *const sigset_t,
+) -> Result<i32, i32> {
+    let mut guard = lock()?;
+    let mut spin = Spin::new();
+    let mut deadline: Option<Time> = None;
+    loop {
+        let now = guard.drive_now();
+        let count = collect(&mut guard, number, out);
+        guard.told = count as u32;
+        let slot = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut);
+        let instance = slot.ok_or(libc::EBADF)?;
+        if count > 0 {
+            // The kernel's have their turn too, but not a system call each time.
+            let asks = instance.waits % KERNEL_EVERY == 0 && count < out.len();
+            drop(guard);
+            let more = if asks { ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null()) } else { Ok((0, false)) };
+            return Ok((count + more.map_or(0, |(more, _)| more)) as i32);
+        }
+        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
+        let is_over = deadline.is_some_and(|deadline| deadline <= now);
+        if !is_over && spin.goes_on(now) {
+            drop(guard);
+            std::hint::spin_loop();
+            guard = lock()?;
+            continue;
+        }
+        let has_bell = instance.bell.is_some();
+        instance.sleepers += 1;
+        let bell = instance.bell;
+        let time = if is_over { Some(Duration::ZERO) } else { sleep_time(&guard, now, deadline, has_bell) };
+        let waiting = Waiting::begin(&mut guard);
+        drop(guard);
+        let asked = ask_kernel(epoll, out, time, mask);
+        guard = lock()?;
+        waiting.end(&mut guard);
+        if let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) {
+            instance.sleepers = instance.sleepers.saturating_sub(1);
+        }
+        match asked {
+            Ok((0, was_own)) => {
+                if was_own && let Some(bell) = bell {
+                    crate::bells::silence(guard.bells.descriptor(bell));
+                }
+                if is_over && !was_own {
+                    return Ok(0);
+                }
+                if is_over {
+                    guard.drive_now();
+                    let count = collect(&mut guard, number, out);
+                    guard.told = count as u32;
+                    return Ok(count as i32);
+                }
+            }
+            Ok((kernels, _)) => {
+                guard.drive_now();
+                let count = collect(&mut guard, number, &mut out[kernels..]);
+                guard.told = (kernels + count) as u32;
+                return Ok((kernels + count) as i32);
+            }
+            Err(error) => {
+                guard.drive_now();
+                let count = collect(&mut guard, number, out);
+                return if count > 0 { Ok(count as i32) } else { Err(error) };
+            }
+        }
+        spin.slept(guard.clock_now().since(now));
+    }
+}
+
+/// Whether an instance has something to tell, for who polls it.
+pub(super) fn is_ready(guard: &Guard, number: u32) -> bool {
+    let epoll = guard.sockets.epolls.get(number as usize).and_then(Option::as_ref);
+    epoll.is_some_and(|epoll| epoll.has_ready(|socket| guard.sockets.get(socket)))
+}

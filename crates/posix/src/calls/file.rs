@@ -1,0 +1,135 @@
+//! `sendfile` and `splice` to sockets of ours: what the kernel would take from a file's pages is read and sent.
+
+use super::give;
+use super::send::send_stream;
+use crate::descriptor;
+use crate::lock::lock;
+use crate::real;
+use crate::socket::Kind;
+use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
+
+/// Read at a time.
+const PIECE: usize = 128 * 1024;
+
+/// # Safety
+/// As `sendfile64`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+    let Some(number) = descriptor::socket(out) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::sendfile64(out, from, offset, count) };
+    };
+    // SAFETY: as the caller says.
+    give(unsafe { send_file(number, from, offset, count) })
+}
+
+/// # Safety
+/// As `sendfile`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
+    // SAFETY: as the caller says.
+    unsafe { sendfile64(out, from, offset, count) }
+}
+
+/// Bytes a stream takes now, and whether it is worth waiting for more.
+fn room(number: u32) -> Result<(usize, bool), i32> {
+    let mut guard = lock()?;
+    let look = |guard: &crate::lock::Guard| {
+        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        match &socket.kind {
+            Kind::Stream(stream) if stream.connection.is_none() || stream.write_shut => Ok((usize::MAX, true)),
+            Kind::Stream(stream) => Ok((stream.room(), !socket.is_nonblocking)),
+            _ => Err(libc::EINVAL),
+        }
+    };
+    let (room, waits) = look(&guard)?;
+    if room == 0 {
+        guard.drive_now();
+        return look(&guard);
+    }
+    Ok((room, waits))
+}
+
+/// # Safety
+/// `offset` is null or valid.
+unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t) -> Result<isize, i32> {
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut done = 0;
+    while done < count {
+        let (room, waits) = room(number)?;
+        if room == 0 && !waits {
+            return if done > 0 { Ok(done as isize) } else { Err(libc::EAGAIN) };
+        }
+        let wanted = (count - done).min(PIECE).min(if waits { usize::MAX } else { room });
+        if buffer.len() < wanted {
+            buffer.resize(wanted, 0);
+        }
+        // SAFETY: so many writable bytes.
+        let length = unsafe {
+            match offset.as_ref() {
+                Some(offset) => libc::pread64(from, buffer.as_mut_ptr().cast(), wanted, *offset),
+                None => real::read(from, buffer.as_mut_ptr().cast(), wanted),
+            }
+        };
+        if length < 0 {
+            return if done > 0 { Ok(done as isize) } else { Err(real::errno()) };
+        }
+        if length == 0 {
+            break;
+        }
+        let piece = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length as usize }];
+        // SAFETY: so many readable bytes.
+        let sent = unsafe { send_stream(number, &piece, 0) };
+        let sent = match sent {
+            Ok(sent) => sent,
+            Err(error) if done == 0 => {
+                // SAFETY: as the caller says; takes back what was read.
+                unsafe { unread(from, offset, length as usize) };
+                return Err(error);
+            }
+            Err(_) => 0,
+        };
+        // SAFETY: as the caller says.
+        unsafe {
+            match offset.as_mut() {
+                Some(offset) => *offset += sent as off_t,
+                None => unread(from, offset, length as usize - sent as usize),
+            }
+        }
+        done += sent as usize;
+        if sent < length {
+            break;
+        }
+    }
+    Ok(done as isize)
+}
+
+/// What was read by the file's own offset and not sent is to be read again.
+///
+/// # Safety
+/// `offset` is null or valid.
+unsafe fn unread(from: c_int, offset: *mut off_t, bytes: usize) {
+    if offset.is_null() && bytes > 0 {
+        // SAFETY: takes no pointers.
+        unsafe { libc::lseek64(from, -(bytes as off_t), libc::SEEK_CUR) };
+    }
+}
+
+/// # Safety
+/// As `splice`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn splice(
+    from: c_int,
+    from_offset: *mut off_t,
+    to: c_int,
+    to_offset: *mut off_t,
+    count: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    if descriptor::socket(from).is_none() && descriptor::socket(to).is_none() {
+        // SAFETY: as the caller says.
+        return unsafe { real::splice(from, from_offset, to, to_offset, count, flags) };
+    }
+    // As Linux says of descriptors that can't be spliced: programs fall back to read and write.
+    give(Err(libc::EINVAL))
+}

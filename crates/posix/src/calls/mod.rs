@@ -1,0 +1,29 @@
+//! The functions that take the place of the C library's.
+
+mod close;
+mod control;
+mod epoll;
+mod file;
+mod open;
+pub(crate) mod options;
+mod poll;
+mod process;
+mod receive;
+mod send;
+mod stdio;
+
+/// A call's outcome as the C library gives it.
+fn give(outcome: Result<isize, i32>) -> isize {
+    match outcome {
+        Ok(value) => value,
+        Err(errno) => {
+            crate::real::set_errno(errno);
+            -1
+        }
+    }
+}
+
+/// The same, of one that gives an `int`.
+fn give_int(outcome: Result<i32, i32>) -> i32 {
+    give(outcome.map(|value| value as isize)) as i32
+}

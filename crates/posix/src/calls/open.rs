@@ -1,0 +1,622 @@
+//! `bind`, `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
+
+use super::{give_int, options};
+use crate::address;
+use crate::attach::{attach, is_on_link};
+use crate::descriptor::{self, Entry};
+use crate::explain::explain;
+use crate::lock::{Guard, lock};
+use crate::real;
+use crate::socket::{Datagram, Kind, Listener, Socket, Stream, errno_of};
+use crate::wait::block;
+use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
+use qanat::{CommandError, ConnectOptions, ListenOptions};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+/// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
+const BACKLOG_MAX: usize = 4_096;
+
+pub(crate) fn errno_of_command(error: CommandError) -> i32 {
+    match error {
+        CommandError::Stale => libc::ENOTCONN,
+        CommandError::Full => libc::ENOBUFS,
+        CommandError::InUse => libc::EADDRINUSE,
+        CommandError::Unreachable => libc::ENETUNREACH,
+        CommandError::NotSending => libc::EPIPE,
+        CommandError::TooLong => libc::EMSGSIZE,
+    }
+}
+
+/// A number the kernel has of a socket; `None`: it is none.
+pub(super) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+    let mut value: c_int = 0;
+    let mut length = size_of::<c_int>() as socklen_t;
+    // SAFETY: so many writable bytes.
+    let status = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
+    (status == 0).then_some(value)
+}
+
+/// What a socket is, and whether it may become ours.
+struct Nature {
+    family: c_int,
+    is_stream: bool,
+}
+
+fn nature(fd: c_int) -> Option<Nature> {
+    let family = kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let protocol = kernel_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    if family != libc::AF_INET && family != libc::AF_INET6 {
+        return None;
+    }
+    match protocol {
+        libc::IPPROTO_TCP => Some(Nature { family, is_stream: true }),
+        libc::IPPROTO_UDP => Some(Nature { family, is_stream: false }),
+        _ => None,
+    }
+}
+
+/// The address the kernel has bound it to.
+fn kernel_name(fd: c_int) -> Option<SocketAddr> {
+    let mut storage = std::mem::MaybeUninit::<sockaddr_storage>::zeroed();
+    let mut length = size_of::<sockaddr_storage>() as socklen_t;
+    // SAFETY: so many writable bytes.
+    let status = unsafe { real::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
+    // SAFETY: zeroed at first, so all of it is readable.
+    (status == 0).then(|| unsafe { address::read(storage.as_ptr().cast(), length) }).flatten()
+}
+
+/// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
+fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket) -> Result<u32, i32> {
+    options::read_all(fd, &mut socket);
+    socket.references = 1;
+    let number = guard.sockets.insert(socket);
+    if !descriptor::set(fd, Entry::Socket(number)) {
+        guard.sockets.remove(number);
+        return Err(libc::EMFILE);
+    }
+    super::epoll::adopted(guard, fd, number);
+    Ok(number)
+}
+
+fn is_loopback(ip: IpAddr) -> bool {
+    ip.is_loopback()
+}
+
+/// # Safety
+/// As `bind`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    if descriptor::socket(fd).is_some() {
+        return give_int(Err(libc::EINVAL));
+    }
+    // SAFETY: as the caller says.
+    let wanted = unsafe { address::read(address, length) };
+    let real_bind = || {
+        // SAFETY: as the caller says.
+        let status = unsafe { real::bind(fd, address, length) };
+        if status == 0 { Ok(0) } else { Err(real::errno()) }
+    };
+    let Some((wanted, nature)) = wanted.filter(|_| crate::attach::wishes().is_some()).zip(nature(fd)) else {
+        return give_int(real_bind());
+    };
+    give_int(bind_inet(fd, wanted, &nature, real_bind))
+}
+
+fn bind_inet(
+    fd: c_int,
+    wanted: SocketAddr,
+    nature: &Nature,
+    real_bind: impl FnOnce() -> Result<i32, i32>,
+) -> Result<i32, i32> {
+    let ip = wanted.ip();
+    if is_loopback(ip) || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        return real_bind();
+    }
+    let has_world = crate::lock::shared().is_some();
+    if ip.is_unspecified() {
+        let bound = real_bind();
+        let is_refused = matches!(bound, Err(libc::EADDRINUSE | libc::EACCES));
+        // A stream becomes ours when it listens or connects: what is bound to everything may do either.
+        if bound.is_ok() && nature.is_stream || bound.is_err() && !is_refused {
+            return bound;
+        }
+        let port = kernel_name(fd).filter(|_| bound.is_ok()).map_or(wanted.port(), |name| name.port());
+        // A client's: it becomes ours with the first datagram that is for us.
+        if wanted.port() == 0 || !attach(None) {
+            return bound;
+        }
+        let local = SocketAddr::new(ip, port);
+        match bind_ours(fd, local, nature, bound.is_ok()) {
+            Ok(()) => Ok(0),
+            // The kernel's alone then.
+            Err(error) => bound.or(Err(error)),
+        }
+    } else {
+        let is_own = has_world && lock()?.is_own(ip);
+        if !is_own {
+            let bound = real_bind();
+            let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
+            if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
+                return bound;
+            }
+        }
+        bind_ours(fd, wanted, nature, false).map(|()| 0)
+    }
+}
+
+/// Binds one to the VNIC's address.
+fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Result<(), i32> {
+    let mut guard = lock()?;
+    let local = if local.port() == 0 { SocketAddr::new(local.ip(), free_port(&guard)) } else { local };
+    let kind = if nature.is_stream { Kind::Bound } else { Kind::Datagram(Datagram::default()) };
+    let mut socket = Socket::new(nature.family, local, kind);
+    socket.is_dual = is_dual;
+    if nature.is_stream {
+        // Linux refuses to bind where somebody listens; to others it looks when they listen.
+        let listens = |other: &Socket| matches!(other.kind, Kind::Listener(_)) && clash(other.local, local);
+        if guard.sockets.iter().any(listens) {
+            return Err(libc::EADDRINUSE);
+        }
+        adopt(&mut guard, fd, socket)?;
+        explain(format_args!("fd {fd}: bind {local}: ours"));
+        return Ok(());
+    }
+    let ids = open_datagrams(&mut guard, local, fd)?;
+    if let Kind::Datagram(datagram) = &mut socket.kind {
+        datagram.sockets.clone_from(&ids);
+    }
+    let number = adopt(&mut guard, fd, socket)?;
+    for id in ids {
+        guard.sockets.own_datagrams(id, number);
+    }
+    let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
+    explain(format_args!("fd {fd}: bind UDP {local}: ours{also}"));
+    Ok(())
+}
+
+fn clash(one: SocketAddr, other: SocketAddr) -> bool {
+    let same = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() == other.port() && one.port() != 0 && same
+}
+
+/// The stack's sockets for `local`: two where an unspecified IPv6 address stands for both families.
+fn open_datagrams(guard: &mut Guard, local: SocketAddr, fd: c_int) -> Result<Vec<qanat::UdpSocketId>, i32> {
+    let v6_only = kernel_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(1) != 0;
+    let first = guard.stack.bind_udp(local).map_err(errno_of_command)?;
+    let mut ids = vec![first];
+    if local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && !v6_only {
+        let four = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
+        ids.extend(guard.stack.bind_udp(four));
+    }
+    Ok(ids)
+}
+
+/// A port nobody of ours has.
+fn free_port(guard: &Guard) -> u16 {
+    let random = qanat::entropy().map_or(0, |[a, b, ..]| u16::from_le_bytes([a, b]));
+    let candidates = (0..28_000u16).map(|step| 32_768 + (random.wrapping_add(step)) % 28_000);
+    let is_free = |port: &u16| !guard.sockets.iter().any(|socket| socket.local.port() == *port);
+    candidates.into_iter().find(is_free).unwrap_or(0)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    give_int(listen_on(fd, backlog))
+}
+
+fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
+    let backlog = (backlog.max(0) as usize).clamp(1, BACKLOG_MAX);
+    if let Some(number) = descriptor::socket(fd) {
+        let mut guard = lock()?;
+        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        return match &mut socket.kind {
+            Kind::Bound => listen_ours(&mut guard, number, backlog).map(|()| 0),
+            Kind::Listener(listener) => {
+                listener.backlog = backlog;
+                Ok(0)
+            }
+            Kind::Stream(_) => Err(libc::EINVAL),
+            Kind::Datagram(_) => Err(libc::EOPNOTSUPP),
+        };
+    }
+    // SAFETY: takes no pointers.
+    if unsafe { real::listen(fd, backlog as c_int) } != 0 {
+        return Err(real::errno());
+    }
+    let may_be_ours = |nature: &Nature| nature.is_stream && crate::attach::wishes().is_some();
+    let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
+    let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
+        explain(format_args!("fd {fd}: listens on an address of the kernel's: the kernel's"));
+        return Ok(0);
+    };
+    if !attach(None) {
+        return Ok(0);
+    }
+    let mut guard = lock()?;
+    let mut socket = Socket::new(nature.family, local, Kind::Bound);
+    socket.is_dual = true;
+    let was_nonblocking = is_nonblocking(fd);
+    let number = adopt(&mut guard, fd, socket)?;
+    // Whoever waits to accept waits here, for both.
+    set_nonblocking(fd, true);
+    if let Some(socket) = guard.sockets.get_mut(number) {
+        socket.is_nonblocking = was_nonblocking;
+    }
+    match listen_ours(&mut guard, number, backlog) {
+        Ok(()) => Ok(0),
+        Err(error) => {
+            explain(format_args!("fd {fd}: listen {local}: the kernel's alone ({error})"));
+            guard.forget(fd, number);
+            set_nonblocking(fd, was_nonblocking);
+            Ok(0)
+        }
+    }
+}
+
+pub(super) fn is_nonblocking(fd: c_int) -> bool {
+    // SAFETY: takes no pointers.
+    unsafe { real::fcntl64(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+}
+
+pub(super) fn set_nonblocking(fd: c_int, nonblocking: bool) {
+    // SAFETY: takes no pointers.
+    unsafe {
+        let flags = real::fcntl64(fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
+        real::fcntl64(fd, libc::F_SETFL, (flags | if nonblocking { libc::O_NONBLOCK } else { 0 }) as libc::c_ulong);
+    }
+}
+
+fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32> {
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let (local, v6_only, is_dual) = (socket.local, socket.options.v6_only, socket.is_dual);
+    // `[::]` is both families', which the stack knows too; IPv6 alone is every own address of that family.
+    let mut locals = vec![local];
+    if local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && v6_only {
+        let own = guard.addresses.iter().filter(|(address, _)| address.is_ipv6());
+        locals = own.map(|(address, _)| SocketAddr::new(*address, local.port())).collect();
+    }
+    let mut listeners = Vec::new();
+    for local in locals {
+        match guard.stack.listen(local, ListenOptions { backlog: 0 }) {
+            Ok(id) => listeners.push(id),
+            Err(error) => {
+                for id in listeners {
+                    let _ = guard.stack.close_listener(id);
+                }
+                return Err(errno_of_command(error));
+            }
+        }
+    }
+    for id in &listeners {
+        guard.sockets.own_listener(*id, number);
+    }
+    if let Some(socket) = guard.sockets.get_mut(number) {
+        socket.kind = Kind::Listener(Listener { listeners, pending: std::collections::VecDeque::new(), backlog });
+    }
+    let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
+    explain(format_args!("listen {local}: ours{also}"));
+    Ok(())
+}
+
+/// # Safety
+/// As `accept`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { accept4(fd, address, length, 0) }
+}
+
+/// # Safety
+/// As `accept4`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::accept4(fd, address, length, flags) };
+    };
+    if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
+        return give_int(Err(libc::EINVAL));
+    }
+    give_int(accept_ours(fd, number, flags, |kernel| {
+        // SAFETY: as the caller says.
+        unsafe {
+            match kernel {
+                None => {
+                    let new = real::accept4(fd, address, length, flags);
+                    if new < 0 { Err(real::errno()) } else { Ok(new) }
+                }
+                Some((peer, family)) => {
+                    address::write(peer, family, address, length);
+                    Ok(0)
+                }
+            }
+        }
+    }))
+}
+
+/// Accepts one. `tell`: writes the peer's address, or (of `None`) asks the kernel for one of its own.
+fn accept_ours(
+    fd: c_int,
+    number: u32,
+    flags: c_int,
+    mut tell: impl FnMut(Option<(SocketAddr, c_int)>) -> Result<c_int, i32>,
+) -> Result<c_int, i32> {
+    enum Accepted {
+        Ours(u32, SocketAddr, c_int),
+        Kernels(c_int),
+    }
+    let mut attempt = |guard: &mut Guard| -> Option<Result<Accepted, i32>> {
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+        let (family, is_dual) = (socket.family, socket.is_dual);
+        let Kind::Listener(listener) = &mut socket.kind else {
+            let is_datagram = matches!(socket.kind, Kind::Datagram(_));
+            return Some(Err(if is_datagram { libc::EOPNOTSUPP } else { libc::EINVAL }));
+        };
+        if listener.listeners.is_empty() {
+            // Shut down.
+            return Some(Err(libc::EINVAL));
+        }
+        if let Some(child) = listener.pending.pop_front() {
+            let peer = guard.sockets.get(child).and_then(|socket| socket.peer)?;
+            return Some(Ok(Accepted::Ours(child, peer, family)));
+        }
+        match is_dual.then(|| tell(None)) {
+            Some(Ok(new)) => Some(Ok(Accepted::Kernels(new))),
+            _ => None,
+        }
+    };
+    let mut guard = lock()?;
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let (is_nonblocking, timeout, is_dual) = (socket.is_nonblocking, socket.receive_timeout, socket.is_dual);
+    let first = attempt(&mut guard).or_else(|| {
+        guard.drive_now();
+        attempt(&mut guard)
+    });
+    drop(guard);
+    let accepted = match first {
+        Some(accepted) => accepted?,
+        None if is_nonblocking => return Err(libc::EAGAIN),
+        None => block(number, timeout, is_dual.then_some(fd), attempt)?,
+    };
+    let (child, peer, family) = match accepted {
+        Accepted::Kernels(new) => return Ok(new),
+        Accepted::Ours(child, peer, family) => (child, peer, family),
+    };
+    // SAFETY: takes no pointers.
+    let new = unsafe { real::socket(family, libc::SOCK_STREAM | (flags & libc::SOCK_CLOEXEC), 0) };
+    let error = if new < 0 { real::errno() } else { libc::EMFILE };
+    let mut guard = lock()?;
+    if new < 0 || !descriptor::set(new, Entry::Socket(child)) {
+        if new >= 0 {
+            // SAFETY: just made.
+            unsafe { real::close(new) };
+        }
+        if let Some(Socket { kind: Kind::Listener(listener), .. }) = guard.sockets.get_mut(number) {
+            listener.pending.push_front(child);
+        }
+        return Err(error);
+    }
+    if let Some(socket) = guard.sockets.get_mut(child) {
+        socket.references = 1;
+        socket.is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+    }
+    drop(guard);
+    tell(Some((peer, family)))?;
+    Ok(new)
+}
+
+/// # Safety
+/// As `connect`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    // SAFETY: as the caller says.
+    let peer = unsafe { address::read(address, length) };
+    // SAFETY: as the caller says.
+    let real_connect = || unsafe { real::connect(fd, address, length) };
+    if let Some(number) = descriptor::socket(fd) {
+        return give_int(connect_again(fd, number, peer));
+    }
+    let is_ours = |peer: &SocketAddr| is_on_link(peer.ip()) && peer.port() != 0;
+    let Some(peer) = peer.filter(is_ours) else { return real_connect() };
+    let Some(nature) = nature(fd) else { return real_connect() };
+    if nature.family == libc::AF_INET && peer.is_ipv6() || !attach(None) {
+        return real_connect();
+    }
+    // What the program offers itself at our address, it reaches through the kernel.
+    if lock().is_ok_and(|guard| guard.is_own(peer.ip())) {
+        return real_connect();
+    }
+    let bound = kernel_name(fd).filter(|local| local.port() != 0);
+    if bound.is_some_and(|bound| !bound.ip().is_unspecified()) {
+        return real_connect();
+    }
+    give_int(connect_ours(fd, peer, &nature, bound.map(|bound| bound.port())))
+}
+
+fn connect_ours(fd: c_int, peer: SocketAddr, nature: &Nature, port: Option<u16>) -> Result<i32, i32> {
+    let unspecified: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    if !nature.is_stream {
+        let mut guard = lock()?;
+        let local = SocketAddr::new(unspecified, port.unwrap_or_else(|| free_port(&guard)));
+        drop(guard);
+        bind_ours(fd, local, nature, port.is_some())?;
+        guard = lock()?;
+        if let Some(socket) = descriptor::socket(fd).and_then(|number| guard.sockets.get_mut(number)) {
+            socket.peer = Some(peer);
+        }
+        return Ok(0);
+    }
+    let mut guard = lock()?;
+    let nonblocking = is_nonblocking(fd);
+    let local = SocketAddr::new(unspecified, port.unwrap_or(0));
+    let socket = Socket::new(nature.family, local, Kind::Bound);
+    let number = adopt(&mut guard, fd, socket)?;
+    if let Some(socket) = guard.sockets.get_mut(number) {
+        socket.is_nonblocking = nonblocking;
+    }
+    explain(format_args!("fd {fd}: connect {peer}: ours"));
+    begin(guard, number, peer, ConnectOptions { local: port.map(|_| local) })
+}
+
+/// Starts a connection of a socket that is ours, and waits for it if that is wanted.
+fn begin(mut guard: Guard, number: u32, peer: SocketAddr, options: ConnectOptions) -> Result<i32, i32> {
+    let now = guard.clock_now();
+    let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
+    let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
+    guard.sockets.own_connection(connection, number);
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    socket.kind = Kind::Stream(Stream::new(connection, true));
+    socket.peer = Some(peer);
+    socket.local = local.unwrap_or(socket.local);
+    let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
+    let world = &mut *guard;
+    options::apply(world.sockets.get(number), &mut world.stack, now);
+    guard.drive_now();
+    drop(guard);
+    if is_nonblocking {
+        return Err(libc::EINPROGRESS);
+    }
+    wait_for_connection(number, timeout)
+}
+
+fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
+    let outcome = block(number, timeout, None, |guard| {
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+        let Kind::Stream(stream) = &socket.kind else { return Some(Err(libc::EINVAL)) };
+        match (stream.connection, stream.is_connecting) {
+            (Some(_), true) => None,
+            (Some(_), false) => Some(Ok(0)),
+            (None, _) => {
+                let why = stream.why.map_or(libc::ECONNREFUSED, errno_of);
+                socket.take_error();
+                Some(Err(why))
+            }
+        }
+    });
+    // A time-out leaves the attempt under way.
+    if outcome == Err(libc::EAGAIN) { Err(libc::EINPROGRESS) } else { outcome }
+}
+
+/// `connect` on what is ours already.
+fn connect_again(fd: c_int, number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
+    let mut guard = lock()?;
+    guard.drive_now();
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    match &mut socket.kind {
+        Kind::Datagram(_) => {
+            // Nobody, or somebody else: `AF_UNSPEC` has no address.
+            let is_lost = peer.is_some_and(|peer| !is_on_link(peer.ip()));
+            if is_lost {
+                return Err(libc::ENETUNREACH);
+            }
+            socket.peer = peer;
+            Ok(0)
+        }
+        Kind::Listener(_) => Err(libc::EISCONN),
+        Kind::Bound => {
+            let local = socket.local;
+            let peer = peer.ok_or(libc::EAFNOSUPPORT)?;
+            let _ = fd;
+            begin(guard, number, peer, ConnectOptions { local: Some(local) })
+        }
+        Kind::Stream(stream) => match (stream.connection, stream.is_connecting) {
+            (Some(_), true) if socket.is_nonblocking => Err(libc::EALREADY),
+            (Some(_), true) => {
+                let timeout = socket.send_timeout;
+                drop(guard);
+                wait_for_connection(number, timeout)
+            }
+            (Some(_), false) => Err(libc::EISCONN),
+            (None, _) => match socket.take_error() {
+                0 => Err(libc::ECONNABORTED),
+                error => Err(error),
+            },
+        },
+    }
+}
+
+/// # Safety
+/// As `getsockname`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::getsockname(fd, address, length) };
+    };
+    let named = || -> Result<(SocketAddr, c_int), i32> {
+        let guard = lock()?;
+        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let mut local = socket.local;
+        // A connected socket knows which of its addresses it speaks from.
+        if let (true, Some(peer)) = (local.ip().is_unspecified(), socket.peer)
+            && let Some((own, _)) = guard.addresses.iter().find(|(own, _)| own.is_ipv4() == peer.is_ipv4())
+        {
+            local.set_ip(*own);
+        }
+        Ok((local, socket.family))
+    };
+    give_int(named().map(|(local, family)| {
+        // SAFETY: as the caller says.
+        unsafe { address::write(local, family, address, length) };
+        0
+    }))
+}
+
+/// # Safety
+/// As `getpeername`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::getpeername(fd, address, length) };
+    };
+    let named = || -> Result<(SocketAddr, c_int), i32> {
+        let guard = lock()?;
+        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let is_connected = match &socket.kind {
+            Kind::Stream(stream) => stream.connection.is_some() && !stream.is_connecting,
+            Kind::Datagram(_) => true,
+            Kind::Bound | Kind::Listener(_) => false,
+        };
+        Ok((socket.peer.filter(|_| is_connected).ok_or(libc::ENOTCONN)?, socket.family))
+    };
+    give_int(named().map(|(peer, family)| {
+        // SAFETY: as the caller says.
+        unsafe { address::write(peer, family, address, length) };
+        0
+    }))
+}
+
+/// A datagram socket that was the kernel's alone sends to where the VNIC leads: it is ours from now on too.
+pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
+    if !is_on_link(peer.ip()) {
+        return None;
+    }
+    let nature = nature(fd).filter(|nature| !nature.is_stream)?;
+    if !attach(None) || lock().ok()?.is_own(peer.ip()) {
+        return None;
+    }
+    let bound = kernel_name(fd)?;
+    if bound.port() == 0 {
+        // Bound to nothing yet: the kernel finds a port for both.
+        let (any, length) = address::encode(SocketAddr::new(bound.ip(), 0), nature.family);
+        // SAFETY: so many readable bytes.
+        if unsafe { real::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
+            return None;
+        }
+    }
+    let bound = kernel_name(fd)?;
+    if !bound.ip().is_unspecified() {
+        return None;
+    }
+    let nonblocking = is_nonblocking(fd);
+    bind_ours(fd, bound, &nature, true).ok()?;
+    let number = descriptor::socket(fd)?;
+    if let Some(socket) = lock().ok()?.sockets.get_mut(number) {
+        socket.is_nonblocking = nonblocking;
+    }
+    Some(number)
+}

@@ -1,0 +1,260 @@
+//! Options of sockets. The kernel's socket of the same descriptor checks and keeps them, so that what Linux refuses is refused
+//! here too; the stack is told of those that mean something to it.
+
+use super::give_int;
+use super::open::kernel_option;
+use crate::descriptor;
+use crate::lock::lock;
+use crate::real;
+use crate::socket::{Kind, Options, Socket};
+use libc::{c_int, c_void, socklen_t};
+use qanat::stack::Stack;
+use qanat::{Keepalive, Time};
+use std::mem::MaybeUninit;
+use std::time::Duration;
+
+/// As Linux' defaults.
+const KEEP_IDLE: Duration = Duration::from_secs(7_200);
+const KEEP_INTERVAL: Duration = Duration::from_secs(75);
+const KEEP_COUNT: u32 = 9;
+
+/// An option that is a structure; `None`: it is not that long.
+fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Option<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: so many writable bytes.
+    let status = unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    // SAFETY: plain numbers, zeroed at first.
+    (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
+}
+
+fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
+    let time: libc::timeval = kernel_structure(fd, libc::SOL_SOCKET, name)?;
+    let time = Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64);
+    Some(time).filter(|time| !time.is_zero())
+}
+
+/// Reads everything that was set on the kernel's socket.
+pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
+    socket.is_nonblocking = super::open::is_nonblocking(fd);
+    let is_stream = !matches!(socket.kind, Kind::Datagram(_));
+    for (level, name) in FOLLOWED {
+        if is_stream || *level != libc::IPPROTO_TCP {
+            read(fd, socket, *level, *name);
+        }
+    }
+}
+
+/// The options of which the stack, or a socket's calls, must know.
+const FOLLOWED: &[(c_int, c_int)] = &[
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
+    (libc::SOL_SOCKET, libc::SO_LINGER),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
+    (libc::IPPROTO_TCP, libc::TCP_CORK),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
+    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
+    (libc::IPPROTO_IP, libc::IP_PKTINFO),
+];
+
+/// Reads one of them from the kernel's socket; whether it is one.
+fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
+    let number = || kernel_option(fd, level, name);
+    let flag = || number().unwrap_or(0) != 0;
+    let count = || number().and_then(|count| u32::try_from(count).ok());
+    let options: &mut Options = &mut socket.options;
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => socket.receive_timeout = time_limit(fd, name),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => socket.send_timeout = time_limit(fd, name),
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let linger: Option<libc::linger> = kernel_structure(fd, level, name);
+            let linger = linger.filter(|linger| linger.l_onoff != 0);
+            socket.linger = linger.map(|linger| Duration::from_secs(linger.l_linger.max(0) as u64));
+        }
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => options.keepalive = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => options.no_delay = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => options.cork = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => options.keep_idle_s = count(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL) => options.keep_interval_s = count(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => options.keep_count = count(),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => {
+            let time = count().filter(|time_ms| *time_ms > 0);
+            options.user_timeout = time.map(|time_ms| Duration::from_millis(time_ms.into()));
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
+            options.v6_only = socket.family == libc::AF_INET6 && flag();
+        }
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.packet_info = flag(),
+        _ => return false,
+    }
+    true
+}
+
+/// Tells the stack what differs from its defaults.
+pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
+    let Some(socket) = socket else { return };
+    let Kind::Stream(stream) = &socket.kind else { return };
+    let Some(connection) = stream.connection else { return };
+    let options = &socket.options;
+    // The connection is there; what it is told can't be wrong.
+    if options.no_delay {
+        let _ = stack.set_no_delay(now, connection, true);
+    }
+    if options.cork {
+        let _ = stack.set_cork(now, connection, true);
+    }
+    if options.keepalive {
+        let _ = stack.set_keepalive(now, connection, Some(keepalive(options)));
+    }
+    if options.user_timeout.is_some() {
+        let _ = stack.set_user_timeout(now, connection, options.user_timeout);
+    }
+}
+
+fn keepalive(options: &Options) -> Keepalive {
+    let seconds = |seconds: Option<u32>, default| seconds.map_or(default, |s| Duration::from_secs(s.into()));
+    Keepalive {
+        idle: seconds(options.keep_idle_s, KEEP_IDLE),
+        interval: seconds(options.keep_interval_s, KEEP_INTERVAL),
+        probes_max: options.keep_count.unwrap_or(KEEP_COUNT).min(255) as u8,
+    }
+}
+
+/// # Safety
+/// As `setsockopt`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says.
+    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
+    give_int(set(fd, number, level, name))
+}
+
+/// The kernel's socket has taken it.
+fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
+    let mut guard = lock()?;
+    let now = guard.clock_now();
+    let world = &mut *guard;
+    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    if !read(fd, socket, level, name) {
+        return Ok(0);
+    }
+    let options = socket.options;
+    let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
+    let Some(connection) = stream.connection else { return Ok(0) };
+    let stack = &mut world.stack;
+    let _ = match (level, name) {
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
+        | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
+            stack.set_keepalive(now, connection, options.keepalive.then(|| keepalive(&options)))
+        }
+        _ => return Ok(0),
+    };
+    world.sent();
+    Ok(0)
+}
+
+/// # Safety
+/// As `getsockopt`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getsockopt(
+    fd: c_int,
+    level: c_int,
+    name: c_int,
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller says. It checks the pointers, too.
+    let status = unsafe { real::getsockopt(fd, level, name, value, length) };
+    let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
+    let answer = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => take_error(number),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => lock().map(|guard| {
+            let listens = |socket: &Socket| matches!(socket.kind, Kind::Listener(_));
+            c_int::from(guard.sockets.get(number).is_some_and(listens))
+        }),
+        (libc::IPPROTO_TCP, libc::TCP_INFO) => {
+            // The first byte is the state; the rest of what the stack knows follows in the order of the structure.
+            // SAFETY: the kernel wrote so many bytes there.
+            return give_int(unsafe { information(number, value.cast(), *length as usize) });
+        }
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
+            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let Kind::Stream(stream) = &socket.kind else { return Ok(536) };
+            let info = stream.connection.and_then(|connection| guard.stack.connection_info(connection));
+            Ok(info.map_or(536, |(_, _, info)| c_int::from(info.maximum_segment)))
+        }),
+        _ => return status,
+    };
+    give_int(answer.map(|answer| {
+        let bytes = answer.to_ne_bytes();
+        // SAFETY: the kernel wrote so many bytes there, at most four.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), (*length as usize).min(bytes.len())) };
+        0
+    }))
+}
+
+fn take_error(number: u32) -> Result<c_int, i32> {
+    let mut guard = lock()?;
+    guard.drive_now();
+    Ok(guard.sockets.get_mut(number).ok_or(libc::EBADF)?.take_error())
+}
+
+/// Fills in `TCP_INFO`.
+///
+/// # Safety
+/// `target` has `room` writable bytes.
+unsafe fn information(number: u32, target: *mut u8, room: usize) -> Result<i32, i32> {
+    let guard = lock()?;
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
+    // SAFETY: plain numbers, zeroed.
+    let mut info = unsafe {
+        std::ptr::copy_nonoverlapping(target, info.as_mut_ptr().cast(), room.min(size_of::<libc::tcp_info>()));
+        info.assume_init()
+    };
+    match &socket.kind {
+        Kind::Listener(listener) => {
+            info.tcpi_state = 10;
+            info.tcpi_unacked = listener.pending.len() as u32;
+            info.tcpi_sacked = listener.backlog as u32;
+        }
+        Kind::Stream(stream) => {
+            if let Some((_, _, known)) = stream.connection.and_then(|id| guard.stack.connection_info(id)) {
+                info.tcpi_state = state_number(&format!("{:?}", known.state));
+                info.tcpi_snd_mss = known.maximum_segment.into();
+                info.tcpi_rtt = known.smoothed_rtt.as_micros() as u32;
+                info.tcpi_rttvar = known.rtt_variance.as_micros() as u32;
+                info.tcpi_rto = known.retransmission_timeout.as_micros() as u32;
+                info.tcpi_snd_cwnd = known.congestion_window / u32::from(known.maximum_segment.max(1));
+                info.tcpi_unacked = known.outstanding / u32::from(known.maximum_segment.max(1));
+            }
+        }
+        Kind::Bound | Kind::Datagram(_) => {}
+    }
+    // SAFETY: so many writable bytes.
+    unsafe { std::ptr::copy_nonoverlapping((&raw const info).cast(), target, room.min(size_of::<libc::tcp_info>())) };
+    Ok(0)
+}
+
+/// Linux' number of a state.
+fn state_number(name: &str) -> u8 {
+    const NAMES: [&str; 11] = [
+        "Established", "SynSent", "SynReceived", "FinWait1", "FinWait2", "TimeWait", "Closed", "CloseWait", "LastAck",
+        "Listen", "Closing",
+    ];
+    NAMES.iter().position(|other| *other == name).map_or(7, |index| index as u8 + 1)
+}

@@ -1,0 +1,459 @@
+//! `read` and `recv` in all their forms.
+
+use super::give;
+use crate::address;
+use crate::descriptor;
+use crate::lock::{Guard, lock};
+use crate::real;
+use crate::socket::{Kind, Socket};
+use crate::wait::block;
+use crate::world::World;
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use std::net::SocketAddr;
+
+/// What was received.
+#[derive(Clone, Copy, Default)]
+struct Received {
+    length: usize,
+    peer: Option<SocketAddr>,
+    /// Of a datagram: more than fitted.
+    is_cut: bool,
+    /// Its whole length.
+    whole: usize,
+}
+
+/// Copies `bytes` into the vectors from `at` on; how many fitted.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn scatter(vectors: &[iovec], at: usize, mut bytes: &[u8]) -> usize {
+    let (mut skip, mut copied) = (at, 0);
+    for vector in vectors {
+        if skip >= vector.iov_len {
+            skip -= vector.iov_len;
+            continue;
+        }
+        let count = (vector.iov_len - skip).min(bytes.len());
+        // SAFETY: as the caller says.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), vector.iov_base.cast::<u8>().add(skip), count) };
+        bytes = &bytes[count..];
+        copied += count;
+        skip = 0;
+        if bytes.is_empty() {
+            break;
+        }
+    }
+    copied
+}
+
+/// Takes what there is, without waiting. `None`: nothing.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) -> Option<Result<Received, i32>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+    let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    match &mut socket.kind {
+        Kind::Bound | Kind::Listener(_) => Some(Err(libc::ENOTCONN)),
+        // SAFETY: as the caller says.
+        Kind::Stream(_) => unsafe { take_stream(world, number, vectors, room, flags) },
+        Kind::Datagram(datagram) => {
+            let peek = flags & libc::MSG_PEEK != 0;
+            let Some((peer, chunk)) = datagram.queue.front() else {
+                if datagram.read_shut {
+                    return Some(Ok(Received::default()));
+                }
+                return match socket.take_error() {
+                    0 => None,
+                    error => Some(Err(error)),
+                };
+            };
+            // SAFETY: as the caller says.
+            let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
+            let whole = chunk.len();
+            let received = Received { length, peer: Some(*peer), is_cut: whole > room, whole };
+            if !peek {
+                // Its frame goes back to the device.
+                datagram.queue.pop_front();
+            }
+            Some(Ok(received))
+        }
+    }
+}
+
+/// # Safety
+/// The vectors are writable.
+unsafe fn take_stream(
+    world: &mut World,
+    number: u32,
+    vectors: &[iovec],
+    room: usize,
+    flags: c_int,
+) -> Option<Result<Received, i32>> {
+    let now = qanat::nic::Clock::now(&world.clock);
+    let socket: &mut Socket = world.sockets.get_mut(number)?;
+    let peer = socket.peer;
+    let Kind::Stream(stream) = &mut socket.kind else { return None };
+    if stream.is_connecting && stream.connection.is_some() {
+        return Some(Err(libc::ENOTCONN));
+    }
+    if room == 0 {
+        return Some(Ok(Received::default()));
+    }
+    let discards = flags & libc::MSG_TRUNC != 0;
+    if stream.unread == 0 {
+        if socket.error != 0 {
+            return Some(Err(socket.take_error()));
+        }
+        let Kind::Stream(stream) = &socket.kind else { return None };
+        return stream.is_at_end().then(|| Ok(Received::default()));
+    }
+    let mut length = 0;
+    if flags & libc::MSG_PEEK != 0 {
+        let mut front = stream.front_read;
+        for chunk in &stream.chunks {
+            let bytes = chunk.bytes().get(std::mem::take(&mut front)..).unwrap_or_default();
+            // SAFETY: as the caller says.
+            let copied = unsafe { scatter(vectors, length, bytes) };
+            length += copied;
+            if copied < bytes.len() {
+                break;
+            }
+        }
+        return Some(Ok(Received { length, peer, ..Received::default() }));
+    }
+    while length < room {
+        let Some(chunk) = stream.chunks.front() else { break };
+        let bytes = chunk.bytes().get(stream.front_read..).unwrap_or_default();
+        let copied = match discards {
+            true => bytes.len().min(room - length),
+            // SAFETY: as the caller says.
+            false => unsafe { scatter(vectors, length, bytes) },
+        };
+        length += copied;
+        stream.unread -= copied;
+        if copied < bytes.len() {
+            stream.front_read += copied;
+            break;
+        }
+        stream.front_read = 0;
+        let Some(chunk) = stream.chunks.pop_front() else { break };
+        if let Some(connection) = stream.connection {
+            world.stack.consume(now, connection, chunk);
+        }
+    }
+    Some(Ok(Received { length, peer, ..Received::default() }))
+}
+
+/// Receives, waiting if that is wanted.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+    if flags & libc::MSG_OOB != 0 {
+        return Err(libc::EINVAL);
+    }
+    let mut guard = lock()?;
+    // SAFETY: as the caller says.
+    let first = unsafe { take(&mut guard, number, vectors, flags) };
+    let first = match first {
+        None => {
+            guard.drive_now();
+            // SAFETY: as the caller says.
+            unsafe { take(&mut guard, number, vectors, flags) }
+        }
+        first => first,
+    };
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let (timeout, is_dual) = (socket.receive_timeout, socket.is_dual);
+    let is_stream = matches!(socket.kind, Kind::Stream(_));
+    drop(guard);
+    let mut received = match first {
+        Some(received) => received?,
+        None if is_dual && !is_stream => {
+            // SAFETY: as the caller says.
+            return unsafe { receive_dual(fd, number, vectors, flags, waits, timeout) };
+        }
+        None if !waits => return Err(libc::EAGAIN),
+        None => block(number, timeout, None, |guard: &mut Guard| {
+            // SAFETY: as the caller says.
+            unsafe { take(guard, number, vectors, flags) }
+        })?,
+    };
+    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && is_stream && waits;
+    while wants_all && received.length < all && received.length > 0 {
+        let rest = remaining(vectors, received.length);
+        let more = block(number, timeout, None, |guard: &mut Guard| {
+            // SAFETY: as the caller says.
+            unsafe { take(guard, number, &rest, flags) }
+        });
+        match more {
+            Ok(more) if more.length > 0 => received.length += more.length,
+            // The end, or an error, which the next call is told.
+            _ => break,
+        }
+    }
+    Ok(received)
+}
+
+/// The vectors from byte `skip` on.
+fn remaining(vectors: &[iovec], mut skip: usize) -> Vec<iovec> {
+    let mut rest = Vec::new();
+    for vector in vectors {
+        let gone = skip.min(vector.iov_len);
+        skip -= gone;
+        let base = vector.iov_base.wrapping_byte_add(gone);
+        rest.push(iovec { iov_base: base, iov_len: vector.iov_len - gone });
+    }
+    rest
+}
+
+/// A datagram from either: the kernel's socket of the same number is asked too.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn receive_dual(
+    fd: c_int,
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+    waits: bool,
+    timeout: Option<std::time::Duration>,
+) -> Result<Received, i32> {
+    let from_kernel = || -> Option<Result<Received, i32>> {
+        let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
+        // SAFETY: zeroed is a valid message.
+        let mut message: msghdr = unsafe { std::mem::zeroed() };
+        message.msg_name = storage.as_mut_ptr().cast();
+        message.msg_namelen = size_of::<libc::sockaddr_storage>() as socklen_t;
+        message.msg_iov = vectors.as_ptr().cast_mut();
+        message.msg_iovlen = vectors.len();
+        // SAFETY: as the caller says.
+        let length = unsafe { real::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+        if length < 0 {
+            let error = real::errno();
+            return (error != libc::EAGAIN).then_some(Err(error));
+        }
+        let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+        let whole = length as usize;
+        // SAFETY: zeroed at first, so all of it is readable.
+        let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
+        Some(Ok(Received { length: whole.min(room), peer, is_cut: whole > room, whole }))
+    };
+    match from_kernel() {
+        Some(received) => received,
+        None if !waits => Err(libc::EAGAIN),
+        None => block(number, timeout, Some(fd), |guard: &mut Guard| {
+            // SAFETY: as the caller says.
+            unsafe { take(guard, number, vectors, flags) }.or_else(from_kernel)
+        }),
+    }
+}
+
+fn one(buffer: *mut c_void, count: size_t) -> [iovec; 1] {
+    [iovec { iov_base: buffer, iov_len: count }]
+}
+
+/// As `recv` and its kin give a length: a datagram's whole one if `MSG_TRUNC` asks for it.
+fn length_of(received: Received, flags: c_int) -> isize {
+    let whole = flags & libc::MSG_TRUNC != 0 && received.whole > received.length;
+    (if whole { received.whole } else { received.length }) as isize
+}
+
+/// # Safety
+/// As `read`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
+    match descriptor::socket(fd) {
+        // SAFETY: as the caller says.
+        None => unsafe { real::read(fd, buffer, count) },
+        // SAFETY: as the caller says.
+        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), 0) }.map(|r| length_of(r, 0))),
+    }
+}
+
+/// # Safety
+/// As `__read_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t {
+    overflows(count, room);
+    // SAFETY: as the caller says.
+    unsafe { read(fd, buffer, count) }
+}
+
+/// What the fortified forms are for.
+pub(super) fn overflows(count: size_t, room: size_t) {
+    if count > room {
+        // SAFETY: ends the process, as the C library's do.
+        unsafe { libc::abort() };
+    }
+}
+
+/// # Safety
+/// As `readv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::readv(fd, vectors, count) };
+    };
+    // SAFETY: as the caller says.
+    let Some(vectors) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    // SAFETY: as the caller says.
+    give(unsafe { receive(fd, number, vectors, 0) }.map(|received| length_of(received, 0)))
+}
+
+/// Vectors as a slice; `None`: more than there may be.
+///
+/// # Safety
+/// `vectors` are so many.
+pub(super) unsafe fn slice<'a>(vectors: *const iovec, count: usize) -> Option<&'a [iovec]> {
+    const VECTORS_MAX: usize = 1_024;
+    if count > VECTORS_MAX {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    Some(if count == 0 || vectors.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(vectors, count) } })
+}
+
+/// # Safety
+/// As `recv`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
+    match descriptor::socket(fd) {
+        // SAFETY: as the caller says.
+        None => unsafe { real::recv(fd, buffer, count, flags) },
+        // SAFETY: as the caller says.
+        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|r| length_of(r, flags))),
+    }
+}
+
+/// # Safety
+/// As `__recv_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __recv_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t {
+    overflows(count, room);
+    // SAFETY: as the caller says.
+    unsafe { recv(fd, buffer, count, flags) }
+}
+
+/// # Safety
+/// As `recvfrom`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvfrom(
+    fd: c_int,
+    buffer: *mut c_void,
+    count: size_t,
+    flags: c_int,
+    peer: *mut sockaddr,
+    length: *mut socklen_t,
+) -> ssize_t {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::recvfrom(fd, buffer, count, flags, peer, length) };
+    };
+    // SAFETY: as the caller says.
+    give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|received| {
+        // SAFETY: as the caller says.
+        unsafe { tell_peer(number, received, peer, length) };
+        length_of(received, flags)
+    }))
+}
+
+/// # Safety
+/// As `__recvfrom_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __recvfrom_chk(
+    fd: c_int,
+    buffer: *mut c_void,
+    count: size_t,
+    room: size_t,
+    flags: c_int,
+    peer: *mut sockaddr,
+    length: *mut socklen_t,
+) -> ssize_t {
+    overflows(count, room);
+    // SAFETY: as the caller says.
+    unsafe { recvfrom(fd, buffer, count, flags, peer, length) }
+}
+
+/// Writes whom it is from; of a stream nothing, as Linux does.
+///
+/// # Safety
+/// As for [`address::write`].
+unsafe fn tell_peer(number: u32, received: Received, peer: *mut sockaddr, length: *mut socklen_t) {
+    if peer.is_null() || length.is_null() {
+        return;
+    }
+    let Ok(guard) = lock() else { return };
+    let Some(socket) = guard.sockets.get(number) else { return };
+    match received.peer.filter(|_| matches!(socket.kind, Kind::Datagram(_))) {
+        // SAFETY: as the caller says.
+        Some(from) => unsafe { address::write(from, socket.family, peer, length) },
+        // SAFETY: as the caller says.
+        None => unsafe { *length = 0 },
+    }
+}
+
+/// # Safety
+/// As `recvmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::recvmsg(fd, message, flags) };
+    };
+    // SAFETY: as the caller says.
+    give(unsafe { receive_message(fd, number, message, flags) })
+}
+
+/// # Safety
+/// As `recvmsg`.
+unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, i32> {
+    // SAFETY: as the caller says.
+    let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
+    // SAFETY: as the caller says.
+    let vectors = unsafe { slice(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
+    // SAFETY: as the caller says.
+    let received = unsafe { receive(fd, number, vectors, flags) }?;
+    // SAFETY: as the caller says.
+    unsafe { tell_peer(number, received, message.msg_name.cast(), &raw mut message.msg_namelen) };
+    message.msg_controllen = 0;
+    message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 };
+    Ok(length_of(received, flags))
+}
+
+/// # Safety
+/// As `recvmmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn recvmmsg(
+    fd: c_int,
+    messages: *mut mmsghdr,
+    count: c_uint,
+    flags: c_int,
+    timeout: *mut timespec,
+) -> c_int {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+    };
+    let mut done = 0;
+    let mut flags_now = flags & !libc::MSG_WAITFORONE;
+    while done < count.min(1_024) {
+        // SAFETY: as the caller says.
+        let message = unsafe { &mut *messages.add(done as usize) };
+        // SAFETY: as the caller says.
+        match unsafe { receive_message(fd, number, &raw mut message.msg_hdr, flags_now) } {
+            Ok(length) => message.msg_len = length as c_uint,
+            Err(_) if done > 0 => break,
+            Err(error) => return super::give_int(Err(error)),
+        }
+        done += 1;
+        if flags & libc::MSG_WAITFORONE != 0 {
+            flags_now |= libc::MSG_DONTWAIT;
+        }
+    }
+    done as c_int
+}

@@ -1,0 +1,334 @@
+//! `write` and `send` in all their forms.
+
+use super::open::{adopt_for_sending, errno_of_command};
+use super::receive::slice;
+use super::{give, give_int};
+use crate::address;
+use crate::attach::is_on_link;
+use crate::descriptor;
+use crate::lock::{Guard, lock};
+use crate::real;
+use crate::socket::Kind;
+use crate::wait::block;
+use crate::world::World;
+use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
+use qanat::Bytes;
+use qanat::nic::Clock;
+use std::net::SocketAddr;
+
+/// Bytes of one call that are copied at a time.
+const PIECE_MAX: usize = 64 * 1024;
+
+/// Bytes of the vectors from `at` on, at most `most`, in memory of the arena.
+///
+/// # Safety
+/// The vectors are readable; the lock is held.
+unsafe fn gather(vectors: &[iovec], at: usize, most: usize) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(most);
+    let mut skip = at;
+    for vector in vectors {
+        if skip >= vector.iov_len {
+            skip -= vector.iov_len;
+            continue;
+        }
+        let count = (vector.iov_len - skip).min(most - bytes.len());
+        // SAFETY: as the caller says.
+        let part = unsafe { std::slice::from_raw_parts(vector.iov_base.cast::<u8>().add(skip), count) };
+        bytes.extend_from_slice(part);
+        skip = 0;
+        if bytes.len() == most {
+            break;
+        }
+    }
+    bytes
+}
+
+/// Gives the stack as much as it takes of the vectors from `at` on. `None`: nothing now.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn push(world: &mut World, number: u32, vectors: &[iovec], at: usize, all: usize) -> Option<Result<usize, i32>> {
+    let now = world.clock.now();
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+    if socket.error != 0 {
+        return Some(Err(socket.take_error()));
+    }
+    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(libc::EPIPE)) };
+    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(libc::EPIPE)) };
+    if stream.is_connecting {
+        return None;
+    }
+    let mut done = 0;
+    while at + done < all {
+        let room = stream.room();
+        if room == 0 {
+            break;
+        }
+        let length = (all - at - done).min(room).min(PIECE_MAX);
+        // SAFETY: as the caller says.
+        let bytes = unsafe { gather(vectors, at + done, length) };
+        match world.stack.send(now, connection, Bytes::from(bytes)) {
+            Ok(()) => stream.sent(length),
+            Err(qanat::CommandError::Full) => break,
+            Err(error) if done == 0 => return Some(Err(errno_of_command(error))),
+            Err(_) => break,
+        }
+        done += length;
+    }
+    if done == 0 && at < all { None } else { Some(Ok(done)) }
+}
+
+/// Sends on a stream, waiting if that is wanted.
+///
+/// # Safety
+/// The vectors are readable.
+pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
+    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let mut guard = lock()?;
+    // SAFETY: as the caller says.
+    let mut first = unsafe { push(&mut guard, number, vectors, 0, all) };
+    if first.is_none() {
+        guard.drive_now();
+        // SAFETY: as the caller says.
+        first = unsafe { push(&mut guard, number, vectors, 0, all) };
+    }
+    guard.sent();
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let timeout = socket.send_timeout;
+    let is_connecting = matches!(&socket.kind, Kind::Stream(stream) if stream.is_connecting);
+    drop(guard);
+    let mut done = match first {
+        Some(Ok(done)) => done,
+        Some(Err(error)) => return Err(broken_pipe(error, flags)),
+        None if waits => 0,
+        None if is_connecting => return Err(libc::ENOTCONN),
+        None => return Err(libc::EAGAIN),
+    };
+    while waits && done < all {
+        let more = block(number, timeout, None, |guard: &mut Guard| {
+            // SAFETY: as the caller says.
+            let pushed = unsafe { push(guard, number, vectors, done, all) };
+            if pushed.is_some() {
+                guard.sent();
+            }
+            pushed
+        });
+        match more {
+            Ok(more) => done += more,
+            // What went before counts; the next call is told.
+            Err(_) if done > 0 => break,
+            Err(error) => return Err(broken_pipe(error, flags)),
+        }
+    }
+    Ok(done as isize)
+}
+
+fn broken_pipe(error: i32, flags: c_int) -> i32 {
+    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+        // SAFETY: to this thread, as the kernel does.
+        unsafe { libc::raise(libc::SIGPIPE) };
+    }
+    error
+}
+
+/// Whom a datagram goes to, and how.
+enum Way {
+    Ours,
+    Kernel,
+}
+
+/// Sends a datagram of ours; [`Way::Kernel`]: it is not for where the VNIC leads.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn send_datagram(number: u32, vectors: &[iovec], to: Option<SocketAddr>) -> Result<(Way, isize), i32> {
+    let mut guard = lock()?;
+    let now = guard.clock_now();
+    let world = &mut *guard;
+    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    if socket.error != 0 {
+        return Err(socket.take_error());
+    }
+    let peer = to.or(socket.peer).ok_or(libc::EDESTADDRREQ)?;
+    let is_dual = socket.is_dual;
+    let Kind::Datagram(datagram) = &socket.kind else { return Err(libc::EOPNOTSUPP) };
+    let is_own = world.addresses.iter().any(|(own, _)| *own == peer.ip());
+    if is_dual && (!is_on_link(peer.ip()) || is_own) {
+        return Ok((Way::Kernel, 0));
+    }
+    // Two of both families: the second is IPv4's.
+    let id = match (datagram.sockets.as_slice(), peer.is_ipv4()) {
+        ([_, four], true) => *four,
+        ([one, ..], _) => *one,
+        ([], _) => return Err(libc::EBADF),
+    };
+    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    if all > 65_507 {
+        return Err(libc::EMSGSIZE);
+    }
+    let sent = match vectors {
+        // SAFETY: as the caller says.
+        [one] if one.iov_len > 0 => unsafe {
+            let bytes = std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len);
+            world.stack.send_to(now, &mut world.vnic, id, peer, bytes)
+        },
+        vectors => {
+            // SAFETY: as the caller says.
+            let bytes = unsafe { gather(vectors, 0, all) };
+            world.stack.send_to(now, &mut world.vnic, id, peer, &bytes)
+        }
+    };
+    sent.map_err(errno_of_command)?;
+    guard.sent();
+    Ok((Way::Ours, all as isize))
+}
+
+/// Sends on whatever `number` is.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn send_ours(
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+    to: Option<SocketAddr>,
+    kernel: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let kind = lock().and_then(|guard| {
+        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        match &socket.kind {
+            Kind::Datagram(_) => Ok(true),
+            Kind::Stream(_) => Ok(false),
+            Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
+        }
+    });
+    match kind {
+        // SAFETY: as the caller says.
+        Ok(true) => match unsafe { send_datagram(number, vectors, to) } {
+            Ok((Way::Kernel, _)) => kernel(),
+            Ok((Way::Ours, length)) => give(Ok(length)),
+            Err(error) => give(Err(error)),
+        },
+        // SAFETY: as the caller says.
+        Ok(false) => give(unsafe { send_stream(number, vectors, flags) }),
+        Err(error) => give(Err(broken_pipe(error, flags))),
+    }
+}
+
+fn one(buffer: *const c_void, count: size_t) -> [iovec; 1] {
+    [iovec { iov_base: buffer.cast_mut(), iov_len: count }]
+}
+
+/// # Safety
+/// As `write`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
+    match descriptor::socket(fd) {
+        // SAFETY: as the caller says.
+        None => unsafe { real::write(fd, buffer, count) },
+        // SAFETY: as the caller says.
+        Some(number) => unsafe {
+            send_ours(number, &one(buffer, count), 0, None, || real::write(fd, buffer, count))
+        },
+    }
+}
+
+/// # Safety
+/// As `writev`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
+    let Some(number) = descriptor::socket(fd) else {
+        // SAFETY: as the caller says.
+        return unsafe { real::writev(fd, vectors, count) };
+    };
+    // SAFETY: as the caller says.
+    let Some(parts) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    // SAFETY: as the caller says.
+    unsafe { send_ours(number, parts, 0, None, || real::writev(fd, vectors, count)) }
+}
+
+/// # Safety
+/// As `send`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t {
+    match descriptor::socket(fd) {
+        // SAFETY: as the caller says.
+        None => unsafe { real::send(fd, buffer, count, flags) },
+        // SAFETY: as the caller says.
+        Some(number) => unsafe {
+            send_ours(number, &one(buffer, count), flags, None, || real::send(fd, buffer, count, flags))
+        },
+    }
+}
+
+/// # Safety
+/// As `sendto`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendto(
+    fd: c_int,
+    buffer: *const c_void,
+    count: size_t,
+    flags: c_int,
+    peer: *const sockaddr,
+    length: socklen_t,
+) -> ssize_t {
+    // The library's own.
+    if crate::arena::is_inside() || crate::attach::wishes().is_none() {
+        // SAFETY: as the caller says.
+        return unsafe { real::sendto(fd, buffer, count, flags, peer, length) };
+    }
+    // SAFETY: as the caller says.
+    let to = unsafe { address::read(peer, length) };
+    let number = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?));
+    // SAFETY: as the caller says.
+    let kernel = || unsafe { real::sendto(fd, buffer, count, flags, peer, length) };
+    match number {
+        None => kernel(),
+        // SAFETY: as the caller says.
+        Some(number) => unsafe { send_ours(number, &one(buffer, count), flags, to, kernel) },
+    }
+}
+
+/// # Safety
+/// As `sendmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+    // SAFETY: as the caller says.
+    let kernel = || unsafe { real::sendmsg(fd, message, flags) };
+    if crate::arena::is_inside() || crate::attach::wishes().is_none() {
+        return kernel();
+    }
+    // SAFETY: as the caller says.
+    let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
+    // SAFETY: as the caller says.
+    let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
+    let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else { return kernel() };
+    // SAFETY: as the caller says.
+    let Some(vectors) = (unsafe { slice(parts.msg_iov, parts.msg_iovlen) }) else { return give(Err(libc::EMSGSIZE)) };
+    // SAFETY: as the caller says.
+    unsafe { send_ours(number, vectors, flags, to, kernel) }
+}
+
+/// # Safety
+/// As `sendmmsg`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+    if descriptor::socket(fd).is_none() && (count == 0 || crate::attach::wishes().is_none()) {
+        // SAFETY: as the caller says.
+        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+    }
+    let mut done = 0;
+    while done < count.min(1_024) {
+        // SAFETY: as the caller says.
+        let message = unsafe { &mut *messages.add(done as usize) };
+        // SAFETY: as the caller says.
+        match unsafe { sendmsg(fd, &raw const message.msg_hdr, flags) } {
+            -1 if done > 0 => break,
+            -1 => return give_int(Err(real::errno())),
+            length => message.msg_len = length as c_uint,
+        }
+        done += 1;
+    }
+    done as c_int
+}

@@ -1,0 +1,149 @@
+//! The keeper: a process forked from the program when it has its first socket. It closes what a process leaves open when it
+//! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
+//! else. It sleeps as long as somebody of the program waits, and so drives the stack.
+
+use crate::lock::{lock, shared};
+use crate::wait::{readable, sleep, somebody_waits};
+use qanat::Time;
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use std::io::IoSliceMut;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// How long the program may leave the stack alone.
+const PATIENCE: Duration = Duration::from_millis(4);
+/// Looks that found everything as it should be before it goes to sleep.
+const LOOKS: u32 = 8;
+/// How long connections may take to end after the program has.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// Forks the keeper, which has `registry` to hear of processes by. Returns in the program only.
+///
+/// # Errors
+/// What `fork` says.
+pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, first_own: RawFd) -> Result<(), i32> {
+    // Twice, so that the program has no child it doesn't know of.
+    // SAFETY: the child does what a forked one may: it takes no lock another thread may have held.
+    match unsafe { crate::real::fork() } {
+        -1 => return Err(crate::real::errno()),
+        0 => {}
+        child => {
+            let mut status = 0;
+            // SAFETY: a child of ours.
+            unsafe { libc::waitpid(child, &raw mut status, 0) };
+            return Ok(());
+        }
+    }
+    // SAFETY: as above; who isn't the keeper ends at once, without the program's handlers.
+    unsafe {
+        if crate::real::fork() != 0 {
+            libc::_exit(0);
+        }
+        libc::setsid();
+        for signal in 1..32 {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGFPE] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+        libc::prctl(libc::PR_SET_NAME, c"qanat-keeper".as_ptr());
+        // Its files and pipes are not to be held open.
+        crate::real::close_range(0, first_own as u32 - 1, 0);
+        libc::chdir(c"/".as_ptr());
+    }
+    keep(registry, keeper_bell);
+    // SAFETY: ends the process without the program's handlers.
+    unsafe { libc::_exit(0) }
+}
+
+/// A process, and what tells of its end.
+struct Life {
+    number: u32,
+    line: OwnedFd,
+}
+
+fn keep(registry: RawFd, keeper_bell: RawFd) {
+    let mut lives: Vec<Life> = Vec::new();
+    let mut looks = 0;
+    let mut ended_at: Option<Time> = None;
+    loop {
+        // A world that is broken has nothing to be kept.
+        let Ok(mut guard) = lock() else { return };
+        let now = guard.clock_now();
+        let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
+        let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
+        let drives = !somebody_waits() && is_left_alone;
+        if drives {
+            guard.drive();
+        }
+        let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
+        if guard.processes.count() == 0 {
+            let since = *ended_at.get_or_insert(now);
+            if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
+                return;
+            }
+        }
+        looks = if somebody_waits() || is_idle { looks + 1 } else { 0 };
+        let rests = looks >= LOOKS;
+        let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
+        let time = match rests {
+            true => {
+                guard.shared().keeper_is_asleep.store(1, Ordering::Relaxed);
+                None
+            }
+            false => Some(deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE)),
+        };
+        let doorbell = guard.doorbell;
+        drop(guard);
+        // Somebody may have stopped waiting since.
+        if rests && !somebody_waits() && !is_idle && shared().is_some_and(|s| s.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1) {
+            looks = 0;
+            continue;
+        }
+        let mut fds = vec![readable(registry), readable(keeper_bell), readable(if drives { doorbell } else { -1 })];
+        fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
+        if sleep(&mut fds, time, std::ptr::null()).is_err() {
+            continue;
+        }
+        if fds[1].revents != 0 {
+            crate::bells::silence(keeper_bell);
+            looks = 0;
+        }
+        let ended: Vec<bool> = fds[3..].iter().map(|fd| fd.revents != 0).collect();
+        if ended.contains(&true) {
+            let Ok(mut guard) = lock() else { return };
+            for (life, _) in lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
+                guard.process_ended(life.number);
+            }
+            guard.drive_now();
+            drop(guard);
+            let mut ended = ended.iter();
+            lives.retain(|_| ended.next() == Some(&false));
+            looks = 0;
+        }
+        if fds[0].revents != 0 {
+            lives.extend(hear(registry));
+        }
+    }
+}
+
+/// A process registers.
+fn hear(registry: RawFd) -> Option<Life> {
+    // SAFETY: open as long as the keeper lives.
+    let registry = unsafe { BorrowedFd::borrow_raw(registry) };
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut bytes = [0; 4];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags).ok()?;
+    let line = beside.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+        _ => None,
+    })?;
+    (received.bytes == 4).then(|| Life { number: u32::from_ne_bytes(bytes), line })
+}

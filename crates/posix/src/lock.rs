@@ -1,0 +1,144 @@
+//! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
+//! their death.
+
+use crate::arena::{is_inside, set_inside};
+use crate::world::World;
+use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
+use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+
+/// Tries before a thread that finds it taken goes to sleep: it is held for some microseconds.
+const TRIES: u32 = 200;
+
+/// What processes share, in the arena.
+pub(crate) struct Shared {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    world: UnsafeCell<World>,
+    /// Threads that wait for sockets of ours, and so drive the stack.
+    pub(crate) waiting: AtomicU32,
+    /// The keeper sleeps until it is told that nobody waits any more.
+    pub(crate) keeper_is_asleep: AtomicU32,
+    /// When the stack was driven last, nanoseconds of the world's clock.
+    pub(crate) driven_at: AtomicU64,
+    /// Somebody died in the middle of a change.
+    is_broken: AtomicU32,
+}
+
+static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
+
+/// What is shared, once there is something.
+#[inline]
+pub(crate) fn shared() -> Option<&'static Shared> {
+    // SAFETY: `install` put it there, and it stays.
+    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+}
+
+/// Makes the shared part of what `make` makes, which is called as one who holds the lock.
+///
+/// # Errors
+/// What `make` says.
+pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), E> {
+    let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();
+    let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
+    // SAFETY: initialised by the first call before the others use it.
+    unsafe {
+        libc::pthread_mutexattr_init(attributes.as_mut_ptr());
+        libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
+        libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
+        libc::pthread_mutex_init(mutex.as_mut_ptr(), attributes.as_ptr());
+    }
+    set_inside(true);
+    let outcome = make().map(|world| {
+        let shared = Box::new(Shared {
+            // SAFETY: initialised above. It has not been locked yet, so it may be moved.
+            mutex: UnsafeCell::new(unsafe { mutex.assume_init() }),
+            world: UnsafeCell::new(world),
+            waiting: AtomicU32::new(0),
+            keeper_is_asleep: AtomicU32::new(0),
+            driven_at: AtomicU64::new(0),
+            is_broken: AtomicU32::new(0),
+        });
+        SHARED.store(Box::into_raw(shared), Ordering::Release);
+    });
+    set_inside(false);
+    outcome
+}
+
+/// The lock, held.
+pub(crate) struct Guard {
+    shared: &'static Shared,
+}
+
+/// Takes the lock.
+///
+/// # Errors
+/// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
+#[inline]
+pub(crate) fn lock() -> Result<Guard, i32> {
+    let shared = shared().ok_or(libc::ENETDOWN)?;
+    if is_inside() {
+        return Err(libc::EAGAIN);
+    }
+    let mut status = libc::EBUSY;
+    for _ in 0..TRIES {
+        // SAFETY: initialised.
+        status = unsafe { libc::pthread_mutex_trylock(shared.mutex.get()) };
+        if status != libc::EBUSY {
+            break;
+        }
+        std::hint::spin_loop();
+    }
+    if status == libc::EBUSY {
+        // SAFETY: initialised.
+        status = unsafe { libc::pthread_mutex_lock(shared.mutex.get()) };
+    }
+    if status == libc::EOWNERDEAD {
+        shared.is_broken.store(1, Ordering::Relaxed);
+        // SAFETY: held, by a new owner.
+        unsafe { libc::pthread_mutex_consistent(shared.mutex.get()) };
+    } else if status != 0 {
+        return Err(libc::ENETDOWN);
+    }
+    if shared.is_broken.load(Ordering::Relaxed) != 0 {
+        // SAFETY: held.
+        unsafe { libc::pthread_mutex_unlock(shared.mutex.get()) };
+        return Err(libc::ENETDOWN);
+    }
+    set_inside(true);
+    Ok(Guard { shared })
+}
+
+impl Guard {
+    /// What is shared without it.
+    pub(crate) fn shared(&self) -> &'static Shared {
+        self.shared
+    }
+}
+
+impl Deref for Guard {
+    type Target = World;
+
+    #[inline]
+    fn deref(&self) -> &World {
+        // SAFETY: the lock is held.
+        unsafe { &*self.shared.world.get() }
+    }
+}
+
+impl DerefMut for Guard {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut World {
+        // SAFETY: the lock is held, and this guard borrowed alone.
+        unsafe { &mut *self.shared.world.get() }
+    }
+}
+
+impl Drop for Guard {
+    #[inline]
+    fn drop(&mut self) {
+        set_inside(false);
+        // SAFETY: held by this thread.
+        unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+    }
+}

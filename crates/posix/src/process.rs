@@ -1,0 +1,166 @@
+//! The processes of a program: who has which sockets open, and how the keeper learns that one has ended.
+//!
+//! Each process holds the write end of a pipe that is closed by its end, or by `exec`; the keeper has the read ends.
+
+use crate::bells::{Bell, out_of_the_way};
+use crate::descriptor::{self, Entry, Table, decode};
+use crate::lock::{Guard, lock, shared};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+
+/// What is known of one process.
+pub(crate) struct Record {
+    pub(crate) table: Box<Table>,
+    /// Its threads among those that wait.
+    pub(crate) waiting: u32,
+    /// Bells its threads have.
+    pub(crate) bells: Vec<Bell>,
+}
+
+#[derive(Default)]
+pub(crate) struct Processes {
+    pub(crate) records: Vec<Option<Record>>,
+    /// Where processes register with the keeper.
+    pub(crate) registry: RawFd,
+}
+
+/// This process's number, and its end of the pipe.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+static LIFELINE: AtomicI32 = AtomicI32::new(-1);
+
+/// This process's number.
+pub(crate) fn number() -> u32 {
+    NUMBER.load(Ordering::Relaxed)
+}
+
+impl Processes {
+    pub(crate) fn insert(&mut self, table: Box<Table>) -> u32 {
+        let record = Record { table, waiting: 0, bells: Vec::new() };
+        match self.records.iter().position(Option::is_none) {
+            Some(free) => {
+                self.records[free] = Some(record);
+                free as u32
+            }
+            None => {
+                self.records.push(Some(record));
+                self.records.len() as u32 - 1
+            }
+        }
+    }
+
+    pub(crate) fn own(&mut self) -> Option<&mut Record> {
+        self.records.get_mut(number() as usize)?.as_mut()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.records.iter().flatten().count()
+    }
+}
+
+/// Makes this process, or the child of a fork, number `number`, which ends with `lifeline`.
+pub(crate) fn become_process(number: u32, lifeline: RawFd, table: &Table) {
+    NUMBER.store(number, Ordering::Relaxed);
+    LIFELINE.store(lifeline, Ordering::Relaxed);
+    descriptor::use_table(table);
+}
+
+/// A pipe whose read end goes to the keeper with the number of the process that will hold the write end.
+pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, i32> {
+    let (read, write) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
+    let descriptors = [std::os::fd::AsFd::as_fd(&read)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    // SAFETY: open as long as this process lives.
+    let registry = unsafe { BorrowedFd::borrow_raw(registry) };
+    let bytes = number.to_ne_bytes();
+    sendmsg(registry, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL)
+        .map_err(rustix::io::Errno::raw_os_error)?;
+    Ok(write)
+}
+
+/// Forks the program.
+///
+/// # Safety
+/// As `fork`.
+pub(crate) unsafe fn fork() -> libc::pid_t {
+    let Ok(mut guard) = lock() else {
+        // SAFETY: as the caller says.
+        return unsafe { crate::real::fork() };
+    };
+    let number = guard.clone_process();
+    let registry = guard.processes.registry;
+    drop(guard);
+    let lifeline = register(registry, number).map(|fd| out_of_the_way(fd.into_raw_fd())).unwrap_or(-1);
+    // SAFETY: as the caller says.
+    let process = unsafe { crate::real::fork() };
+    if process == 0 {
+        let parents = LIFELINE.load(Ordering::Relaxed);
+        if let Ok(guard) = lock()
+            && let Some(Some(record)) = guard.processes.records.get(number as usize)
+        {
+            become_process(number, lifeline, &record.table);
+        }
+        for own in [lifeline] {
+            descriptor::set(own, Entry::Own);
+        }
+        descriptor::set(parents, Entry::Kernel);
+        // SAFETY: a copy of the parent's, of no use here.
+        unsafe { crate::real::close(parents) };
+        return process;
+    }
+    // By closing the last one the keeper learns that there is no child, if there is none.
+    // SAFETY: ours.
+    unsafe { crate::real::close(lifeline) };
+    process
+}
+
+impl Guard {
+    /// A record for a child, which has all this process has.
+    fn clone_process(&mut self) -> u32 {
+        let mut words: Vec<u32> = Vec::new();
+        if let Some(own) = self.processes.own() {
+            words.extend(own.table.iter().map(|word| word.load(Ordering::Relaxed)));
+        }
+        let table = descriptor::new_table();
+        for (word, cell) in words.iter().zip(table.iter()) {
+            match decode(*word) {
+                Entry::Socket(socket) => {
+                    if let Some(socket) = self.sockets.get_mut(socket) {
+                        socket.references += 1;
+                    }
+                }
+                Entry::Epoll(epoll) => {
+                    if let Some(epoll) = self.sockets.epolls.get_mut(epoll as usize).and_then(Option::as_mut) {
+                        epoll.references += 1;
+                    }
+                }
+                Entry::Own | Entry::Kernel => {}
+            }
+            cell.store(*word, Ordering::Relaxed);
+        }
+        self.processes.insert(table)
+    }
+
+    /// A process has ended: what it had is closed.
+    pub(crate) fn process_ended(&mut self, number: u32) {
+        let Some(record) = self.processes.records.get_mut(number as usize).and_then(Option::take) else { return };
+        if let Some(shared) = shared() {
+            shared.waiting.fetch_sub(record.waiting, Ordering::Relaxed);
+        }
+        for bell in record.bells {
+            self.bells.give_back(bell);
+        }
+        for cell in &record.table {
+            match decode(cell.load(Ordering::Relaxed)) {
+                Entry::Socket(socket) => self.release(socket),
+                Entry::Epoll(epoll) => self.release_epoll(epoll),
+                Entry::Own | Entry::Kernel => {}
+            }
+        }
+    }
+}

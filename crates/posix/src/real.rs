@@ -1,0 +1,99 @@
+//! The C library's own functions, behind ours of the same names.
+
+use libc::{
+    FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t,
+    pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// The next definition of `name` after this library's.
+fn next(name: &CStr) -> *mut c_void {
+    // SAFETY: a NUL-terminated name.
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+    if found.is_null() {
+        // The program could not have been linked without it.
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+    found
+}
+
+macro_rules! real {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {$(
+        /// The C library's.
+        ///
+        /// # Safety
+        /// As that function demands.
+        #[inline]
+        pub(crate) unsafe fn $name($($argument: $type),*) -> $result {
+            static FOUND: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+            let mut found = FOUND.load(Ordering::Relaxed);
+            if found.is_null() {
+                const NAME: &[u8] = concat!(stringify!($name), "\0").as_bytes();
+                found = next(CStr::from_bytes_with_nul(NAME).unwrap_or_default());
+                FOUND.store(found, Ordering::Relaxed);
+            }
+            // SAFETY: the C library's function of that name has this signature.
+            let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(found) };
+            // SAFETY: as the caller says.
+            unsafe { function($($argument),*) }
+        }
+    )*};
+}
+
+real! {
+    socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    listen(fd: c_int, backlog: c_int) -> c_int;
+    accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int;
+    connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
+    setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
+    shutdown(fd: c_int, how: c_int) -> c_int;
+    close(fd: c_int) -> c_int;
+    close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    dup(fd: c_int) -> c_int;
+    dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int;
+    dup2(fd: c_int, onto: c_int) -> c_int;
+    fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
+    ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
+    read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t;
+    readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t;
+    recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t;
+    recvfrom(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int, address: *mut sockaddr, length: *mut socklen_t) -> ssize_t;
+    recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t;
+    recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
+    write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t;
+    writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t;
+    send(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t;
+    sendto(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int, address: *const sockaddr, length: socklen_t) -> ssize_t;
+    sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+    sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    splice(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, count: size_t, flags: c_uint) -> ssize_t;
+    ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
+    epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
+    fork() -> pid_t;
+    daemon(no_chdir: c_int, no_close: c_int) -> c_int;
+    fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+}
+
+/// What the system call sets when it fails.
+pub(crate) fn errno() -> i32 {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets it.
+pub(crate) fn set_errno(errno: i32) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+

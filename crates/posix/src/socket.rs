@@ -1,0 +1,223 @@
+//! A socket of ours: an open file description, as POSIX calls it, that descriptors of one or several processes refer to.
+
+use crate::bells::Bell;
+use libc::{c_int, c_short};
+use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Bytes given to the stack and not yet acknowledged, at most.
+pub(crate) const SEND_BYTES_MAX: usize = 1 << 20;
+/// Calls whose bytes are not yet acknowledged, at most: below the stack's own limit.
+const SEND_PIECES_MAX: usize = 1_000;
+/// Datagrams not yet read, at most.
+const DATAGRAMS_MAX: usize = 1_024;
+
+pub(crate) struct Socket {
+    /// Descriptors, of all processes.
+    pub(crate) references: u32,
+    pub(crate) family: c_int,
+    pub(crate) is_nonblocking: bool,
+    /// The descriptor's socket in the kernel is bound as well, and listens if this one does.
+    pub(crate) is_dual: bool,
+    /// What `SO_ERROR` will say.
+    pub(crate) error: c_int,
+    pub(crate) receive_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    /// `SO_LINGER`.
+    pub(crate) linger: Option<Duration>,
+    pub(crate) options: Options,
+    pub(crate) local: SocketAddr,
+    pub(crate) peer: Option<SocketAddr>,
+    /// Instances of `epoll` that look at it, and under which descriptor.
+    pub(crate) watchers: Vec<(u32, c_int)>,
+    /// Threads that wait for it.
+    pub(crate) waiters: Vec<Bell>,
+    pub(crate) kind: Kind,
+}
+
+/// What programs set on a socket and the stack must be told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Options {
+    pub(crate) no_delay: bool,
+    pub(crate) cork: bool,
+    pub(crate) keepalive: bool,
+    pub(crate) keep_idle_s: Option<u32>,
+    pub(crate) keep_interval_s: Option<u32>,
+    pub(crate) keep_count: Option<u32>,
+    pub(crate) user_timeout: Option<Duration>,
+    pub(crate) v6_only: bool,
+    pub(crate) packet_info: bool,
+}
+
+pub(crate) enum Kind {
+    /// TCP, bound.
+    Bound,
+    Listener(Listener),
+    Stream(Stream),
+    Datagram(Datagram),
+}
+
+pub(crate) struct Listener {
+    pub(crate) listeners: Vec<ListenerId>,
+    /// Sockets of connections not yet accepted.
+    pub(crate) pending: VecDeque<u32>,
+    pub(crate) backlog: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Stream {
+    /// `None`: over.
+    pub(crate) connection: Option<ConnectionId>,
+    pub(crate) is_connecting: bool,
+    pub(crate) chunks: VecDeque<Chunk>,
+    /// Bytes of the first chunk already read.
+    pub(crate) front_read: usize,
+    /// Bytes in `chunks` not yet read.
+    pub(crate) unread: usize,
+    /// Bytes sent and not acknowledged, in all and by call.
+    pub(crate) unacknowledged: usize,
+    pieces: VecDeque<usize>,
+    /// FIN came.
+    pub(crate) peer_closed: bool,
+    pub(crate) read_shut: bool,
+    pub(crate) write_shut: bool,
+    pub(crate) why: Option<CloseReason>,
+}
+
+impl Stream {
+    pub(crate) fn new(connection: ConnectionId, is_connecting: bool) -> Stream {
+        Stream { connection: Some(connection), is_connecting, ..Stream::default() }
+    }
+
+    /// Bytes that may be given to the stack now.
+    pub(crate) fn room(&self) -> usize {
+        if self.pieces.len() >= SEND_PIECES_MAX { 0 } else { SEND_BYTES_MAX.saturating_sub(self.unacknowledged) }
+    }
+
+    pub(crate) fn sent(&mut self, bytes: usize) {
+        self.unacknowledged += bytes;
+        self.pieces.push_back(bytes);
+    }
+
+    pub(crate) fn acknowledged(&mut self, mut bytes: usize) {
+        self.unacknowledged = self.unacknowledged.saturating_sub(bytes);
+        while let Some(first) = self.pieces.front_mut() {
+            if *first > bytes {
+                *first -= bytes;
+                break;
+            }
+            bytes -= *first;
+            self.pieces.pop_front();
+        }
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.peer_closed || self.read_shut || self.connection.is_none()
+    }
+
+    /// As Linux tells: room for a third at least, so that a writer is not woken for every segment.
+    fn is_writable(&self) -> bool {
+        self.write_shut || self.connection.is_none() || self.room() >= SEND_BYTES_MAX / 3
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Datagram {
+    pub(crate) sockets: Vec<UdpSocketId>,
+    pub(crate) queue: VecDeque<(SocketAddr, Chunk)>,
+    pub(crate) read_shut: bool,
+}
+
+impl Datagram {
+    /// Puts one with those to be read; whether there was room.
+    pub(crate) fn push(&mut self, peer: SocketAddr, chunk: Chunk) -> bool {
+        let has_room = self.queue.len() < DATAGRAMS_MAX;
+        if has_room {
+            self.queue.push_back((peer, chunk));
+        }
+        has_room
+    }
+}
+
+impl Socket {
+    pub(crate) fn new(family: c_int, local: SocketAddr, kind: Kind) -> Socket {
+        Socket {
+            references: 0,
+            family,
+            is_nonblocking: false,
+            is_dual: false,
+            error: 0,
+            receive_timeout: None,
+            send_timeout: None,
+            linger: None,
+            options: Options::default(),
+            local,
+            peer: None,
+            watchers: Vec::new(),
+            waiters: Vec::new(),
+            kind,
+        }
+    }
+
+    /// What `poll` would say of it.
+    pub(crate) fn readiness(&self) -> c_short {
+        let mut ready = if self.error != 0 { libc::POLLERR } else { 0 };
+        match &self.kind {
+            Kind::Bound => ready |= libc::POLLOUT | libc::POLLHUP,
+            Kind::Listener(listener) => {
+                if !listener.pending.is_empty() {
+                    ready |= libc::POLLIN | libc::POLLRDNORM;
+                }
+            }
+            Kind::Stream(stream) => {
+                if stream.is_connecting && stream.connection.is_some() {
+                    return ready;
+                }
+                if stream.unread > 0 || stream.is_at_end() {
+                    ready |= libc::POLLIN | libc::POLLRDNORM;
+                }
+                if stream.is_at_end() {
+                    ready |= libc::POLLRDHUP;
+                }
+                if stream.is_writable() {
+                    ready |= libc::POLLOUT | libc::POLLWRNORM;
+                }
+                let is_shut = stream.write_shut && (stream.peer_closed || stream.read_shut);
+                if stream.connection.is_none() || is_shut {
+                    ready |= libc::POLLHUP;
+                }
+            }
+            Kind::Datagram(datagram) => {
+                ready |= libc::POLLOUT | libc::POLLWRNORM;
+                if !datagram.queue.is_empty() || datagram.read_shut {
+                    ready |= libc::POLLIN | libc::POLLRDNORM;
+                }
+                if datagram.read_shut {
+                    ready |= libc::POLLRDHUP;
+                }
+            }
+        }
+        ready
+    }
+
+    /// Takes the pending error, as `SO_ERROR` does.
+    pub(crate) fn take_error(&mut self) -> c_int {
+        std::mem::take(&mut self.error)
+    }
+}
+
+/// What a socket says of how its connection ended.
+pub(crate) fn errno_of(why: CloseReason) -> c_int {
+    match why {
+        CloseReason::Finished => 0,
+        CloseReason::ResetByPeer => libc::ECONNRESET,
+        CloseReason::Aborted => libc::ECONNABORTED,
+        CloseReason::TimedOut => libc::ETIMEDOUT,
+        CloseReason::Refused => libc::ECONNREFUSED,
+        CloseReason::NetworkUnreachable => libc::ENETUNREACH,
+        CloseReason::ProtocolUnreachable => libc::ENOPROTOOPT,
+        CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => libc::EHOSTUNREACH,
+    }
+}

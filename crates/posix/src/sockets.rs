@@ -1,0 +1,240 @@
+//! All sockets of a program, and what the stack's events do to them.
+
+use crate::bells::Bell;
+use crate::epoll::Epoll;
+use crate::socket::{Kind, Socket, Stream, errno_of};
+use qanat::nic::Vnic;
+use qanat::stack::Stack;
+use qanat::{ConnectionId, Event, ListenerId, Time, UdpSocketId};
+
+/// Nothing in a slot of a table by number.
+const NONE: u32 = u32::MAX;
+
+#[derive(Default)]
+pub(crate) struct Sockets {
+    slots: Vec<Option<Socket>>,
+    free: Vec<u32>,
+    by_connection: Vec<u32>,
+    by_listener: Vec<u32>,
+    by_datagram: Vec<u32>,
+    pub(crate) epolls: Vec<Option<Epoll>>,
+    /// To be rung when the stack has been driven.
+    pub(crate) to_ring: Vec<Bell>,
+    /// Datagrams dropped for want of room in their socket's queue.
+    pub(crate) datagrams_dropped: u64,
+    /// Connections turned away for want of room in their listener's queue.
+    pub(crate) backlog_full: u64,
+}
+
+fn put(table: &mut Vec<u32>, index: usize, socket: u32) {
+    if table.len() <= index {
+        table.resize(index + 1, NONE);
+    }
+    table[index] = socket;
+}
+
+fn take(table: &mut [u32], index: usize) -> Option<u32> {
+    table.get_mut(index).map(|slot| std::mem::replace(slot, NONE)).filter(|socket| *socket != NONE)
+}
+
+impl Sockets {
+    pub(crate) fn insert(&mut self, socket: Socket) -> u32 {
+        match self.free.pop() {
+            Some(number) => {
+                self.slots[number as usize] = Some(socket);
+                number
+            }
+            None => {
+                self.slots.push(Some(socket));
+                self.slots.len() as u32 - 1
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: u32) -> Option<&Socket> {
+        self.slots.get(number as usize)?.as_ref()
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut Socket> {
+        self.slots.get_mut(number as usize)?.as_mut()
+    }
+
+    pub(crate) fn remove(&mut self, number: u32) -> Option<Socket> {
+        let socket = self.slots.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(socket)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Socket> {
+        self.slots.iter().flatten()
+    }
+
+    /// Events of `connection` are `socket`'s from now on.
+    pub(crate) fn own_connection(&mut self, connection: ConnectionId, socket: u32) {
+        put(&mut self.by_connection, connection.index(), socket);
+    }
+
+    pub(crate) fn disown_connection(&mut self, connection: ConnectionId) {
+        take(&mut self.by_connection, connection.index());
+    }
+
+    pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32) {
+        put(&mut self.by_listener, listener.index(), socket);
+    }
+
+    pub(crate) fn disown_listener(&mut self, listener: ListenerId) {
+        take(&mut self.by_listener, listener.index());
+    }
+
+    pub(crate) fn own_datagrams(&mut self, id: UdpSocketId, socket: u32) {
+        put(&mut self.by_datagram, id.index(), socket);
+    }
+
+    pub(crate) fn disown_datagrams(&mut self, id: UdpSocketId) {
+        take(&mut self.by_datagram, id.index());
+    }
+
+    fn of_connection(&self, connection: ConnectionId) -> Option<u32> {
+        self.by_connection.get(connection.index()).copied().filter(|socket| *socket != NONE)
+    }
+
+    fn stream(&mut self, connection: ConnectionId) -> Option<(u32, &mut Socket)> {
+        let number = self.of_connection(connection)?;
+        Some((number, self.get_mut(number)?))
+    }
+
+    /// Something changed: who looks at it is told.
+    pub(crate) fn notify(&mut self, number: u32) {
+        let Some(socket) = self.slots.get(number as usize).and_then(Option::as_ref) else { return };
+        self.to_ring.extend_from_slice(&socket.waiters);
+        for (epoll, fd) in &socket.watchers {
+            if let Some(epoll) = self.epolls.get_mut(*epoll as usize).and_then(Option::as_mut)
+                && epoll.queue(*fd)
+                && epoll.sleepers > 0
+                && let Some(bell) = epoll.bell
+            {
+                self.to_ring.push(bell);
+            }
+        }
+    }
+
+    /// Takes an event of the stack's.
+    pub(crate) fn event(&mut self, event: Event, stack: &mut Stack, now: Time) {
+        match event {
+            Event::Data { connection, chunk } => {
+                let Some((number, socket)) = self.stream(connection) else {
+                    return stack.consume(now, connection, chunk);
+                };
+                let Kind::Stream(stream) = &mut socket.kind else { return };
+                if stream.read_shut {
+                    return stack.consume(now, connection, chunk);
+                }
+                stream.unread += chunk.len();
+                stream.chunks.push_back(chunk);
+                self.notify(number);
+            }
+            Event::Acked { connection, bytes } => {
+                let Some((number, socket)) = self.stream(connection) else { return };
+                let Kind::Stream(stream) = &mut socket.kind else { return };
+                let was_writable = stream.room() >= crate::socket::SEND_BYTES_MAX / 3;
+                stream.acknowledged(bytes as usize);
+                // A blocking writer waits for any room; a closing one for none to be missing.
+                let waits = !socket.waiters.is_empty();
+                if !was_writable || waits {
+                    self.notify(number);
+                }
+            }
+            Event::Accepted { connection, listener, peer } => self.accepted(connection, listener, peer, stack, now),
+            Event::Connected { connection } => {
+                let Some((number, socket)) = self.stream(connection) else { return };
+                if let Kind::Stream(stream) = &mut socket.kind {
+                    stream.is_connecting = false;
+                }
+                self.notify(number);
+            }
+            Event::PeerClosed { connection } => {
+                let Some((number, socket)) = self.stream(connection) else { return };
+                if let Kind::Stream(stream) = &mut socket.kind {
+                    stream.peer_closed = true;
+                }
+                self.notify(number);
+            }
+            Event::Closed { connection, why } => {
+                let Some(number) = take(&mut self.by_connection, connection.index()) else { return };
+                if let Some(socket) = self.get_mut(number) {
+                    socket.error = errno_of(why);
+                    if let Kind::Stream(stream) = &mut socket.kind {
+                        stream.connection = None;
+                        stream.why = Some(why);
+                    }
+                }
+                self.notify(number);
+            }
+            Event::Datagram { socket, peer, chunk } => {
+                let number = self.by_datagram.get(socket.index()).copied().unwrap_or(NONE);
+                let Some(owner) = self.get_mut(number) else { return };
+                let connected = owner.peer;
+                let Kind::Datagram(datagram) = &mut owner.kind else { return };
+                // A connected socket has nothing from strangers.
+                if connected.is_some_and(|connected| connected != peer) {
+                    return;
+                }
+                if datagram.push(peer, chunk) {
+                    self.notify(number);
+                } else {
+                    self.datagrams_dropped += 1;
+                }
+            }
+            Event::AddressConflict { .. } | Event::Timer { .. } => {}
+        }
+    }
+
+    fn accepted(
+        &mut self,
+        connection: ConnectionId,
+        listener: ListenerId,
+        peer: std::net::SocketAddr,
+        stack: &mut Stack,
+        now: Time,
+    ) {
+        let number = self.by_listener.get(listener.index()).copied().unwrap_or(NONE);
+        let has_room = |socket: &Socket| match &socket.kind {
+            Kind::Listener(listener) => listener.pending.len() < listener.backlog,
+            _ => false,
+        };
+        let Some(parent) = self.get(number).filter(|socket| has_room(socket)) else {
+            self.backlog_full += 1;
+            // It is gone already, or will be.
+            let _ = stack.refuse(now, connection);
+            return;
+        };
+        let local = stack.connection_info(connection).map_or(parent.local, |(local, _, _)| local);
+        let mut socket = Socket::new(parent.family, local, Kind::Stream(Stream::new(connection, false)));
+        // As on Linux: what was set on the listener holds for what it accepts.
+        (socket.options, socket.linger) = (parent.options, parent.linger);
+        (socket.receive_timeout, socket.send_timeout) = (parent.receive_timeout, parent.send_timeout);
+        socket.peer = Some(peer);
+        let child = self.insert(socket);
+        self.own_connection(connection, child);
+        crate::calls::options::apply(self.get(child), stack, now);
+        if let Some(Socket { kind: Kind::Listener(listener), .. }) = self.get_mut(number) {
+            listener.pending.push_back(child);
+        }
+        self.notify(number);
+    }
+
+    /// Has the stack, and the device, handle what waits.
+    pub(crate) fn drive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
+        stack.receive_with(now, vnic, |stack, _, event| self.event(event, stack, now));
+        while let Some(event) = stack.next_event() {
+            self.event(event, stack, now);
+        }
+        stack.transmit(now, vnic);
+        // Timers may have ended connections.
+        while let Some(event) = stack.next_event() {
+            self.event(event, stack, now);
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a bell or a
+//! timer wakes it.
+
+use crate::bells::Bell;
+use crate::lock::{Guard, lock, shared};
+use libc::{c_int, pollfd, sigset_t, timespec};
+use qanat::Time;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const BUDGET_MIN_NS: u64 = 2_000;
+const BUDGET_MAX_NS: u64 = 200_000;
+/// Without a bell a thread looks so often.
+const WITHOUT_BELL: Duration = Duration::from_millis(1);
+
+/// How long to poll before sleeping; as the native runtime's: longer while sleeps turn out short.
+static BUDGET_NS: AtomicU64 = AtomicU64::new(BUDGET_MIN_NS);
+
+/// Polls of one wait.
+pub(crate) struct Spin {
+    since: Option<Time>,
+}
+
+impl Spin {
+    pub(crate) fn new() -> Spin {
+        Spin { since: None }
+    }
+
+    /// Whether to go on polling.
+    pub(crate) fn goes_on(&mut self, now: Time) -> bool {
+        let since = *self.since.get_or_insert(now);
+        (now.since(since).as_nanos() as u64) < BUDGET_NS.load(Ordering::Relaxed)
+    }
+
+    /// Learns from a sleep of `slept`.
+    pub(crate) fn slept(&mut self, slept: Duration) {
+        let budget = BUDGET_NS.load(Ordering::Relaxed);
+        let short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
+        let budget = if short { (budget * 2).min(BUDGET_MAX_NS) } else { (budget / 2).max(BUDGET_MIN_NS) };
+        BUDGET_NS.store(budget, Ordering::Relaxed);
+        self.since = None;
+    }
+}
+
+/// A thread that waits, for as long as this lives: it counts as one that drives the stack.
+pub(crate) struct Waiting {
+    keeper_bell: RawFd,
+}
+
+impl Waiting {
+    pub(crate) fn begin(guard: &mut Guard) -> Waiting {
+        guard.shared().waiting.fetch_add(1, Ordering::Relaxed);
+        if let Some(own) = guard.processes.own() {
+            own.waiting += 1;
+        }
+        Waiting { keeper_bell: guard.keeper_bell }
+    }
+
+    /// It waits no more.
+    pub(crate) fn end(self, guard: &mut Guard) {
+        if let Some(own) = guard.processes.own() {
+            own.waiting = own.waiting.saturating_sub(1);
+        }
+        let shared = guard.shared();
+        let was_last = shared.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
+        if was_last && shared.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1 {
+            crate::bells::ring(self.keeper_bell);
+        }
+    }
+}
+
+/// Takes a bell for a thread of this process.
+pub(crate) fn take_bell(guard: &mut Guard) -> Option<Bell> {
+    let bell = guard.bells.take()?;
+    if let Some(own) = guard.processes.own() {
+        own.bells.push(bell);
+    }
+    Some(bell)
+}
+
+/// Gives it back.
+pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
+    let Some(bell) = bell else { return };
+    if let Some(own) = guard.processes.own() {
+        own.bells.retain(|other| *other != bell);
+    }
+    guard.bells.give_back(bell);
+}
+
+/// When a sleep must end: at `deadline`, or when the stack has something to do.
+pub(crate) fn sleep_time(guard: &Guard, now: Time, deadline: Option<Time>, has_bell: bool) -> Option<Duration> {
+    let until = [deadline, guard.stack.next_deadline()].into_iter().flatten().min();
+    let time = until.map(|until| until.since(now));
+    if has_bell { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
+}
+
+pub(crate) fn timespec_of(time: Duration) -> timespec {
+    timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: i64::from(time.subsec_nanos()) }
+}
+
+/// Sleeps on `fds`; `Err`: a signal, or what else the kernel says.
+pub(crate) fn sleep(fds: &mut [pollfd], time: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
+    let timeout = time.map(timespec_of);
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: so many descriptors; timeout and mask are valid or null.
+    let count = unsafe { crate::real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
+    if count < 0 { Err(crate::real::errno()) } else { Ok(count) }
+}
+
+pub(crate) fn readable(fd: RawFd) -> pollfd {
+    pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// Waits until `attempt` gives something, for a descriptor of socket `socket`. `beside`: a descriptor of the kernel's that is
+/// worth another attempt when it is readable.
+///
+/// # Errors
+/// What `attempt` says; `EINTR`; `EAGAIN` after `timeout`.
+pub(crate) fn block<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    beside: Option<RawFd>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    let mut guard = lock()?;
+    let mut spin = Spin::new();
+    let mut deadline: Option<Time> = None;
+    loop {
+        let now = guard.drive_now();
+        if let Some(done) = attempt(&mut guard) {
+            return done;
+        }
+        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Err(libc::EAGAIN);
+        }
+        if spin.goes_on(now) {
+            drop(guard);
+            std::hint::spin_loop();
+            guard = lock()?;
+            continue;
+        }
+        let bell = take_bell(&mut guard);
+        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
+            socket.waiters.push(bell);
+        }
+        let time = sleep_time(&guard, now, deadline, bell.is_some());
+        let fds = [guard.doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
+        let waiting = Waiting::begin(&mut guard);
+        drop(guard);
+        let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
+        guard = lock()?;
+        waiting.end(&mut guard);
+        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
+            socket.waiters.retain(|other| *other != bell);
+        }
+        return_bell(&mut guard, bell);
+        if let Err(error) = slept {
+            // What came meanwhile comes first.
+            guard.drive_now();
+            return attempt(&mut guard).unwrap_or(Err(error));
+        }
+        spin.slept(guard.clock_now().since(now));
+    }
+}
+
+impl Guard {
+    pub(crate) fn clock_now(&self) -> Time {
+        qanat::nic::Clock::now(&self.clock)
+    }
+}
+
+/// Whether somebody, of whatever process, waits and so drives the stack.
+pub(crate) fn somebody_waits() -> bool {
+    shared().is_some_and(|shared| shared.waiting.load(Ordering::Relaxed) > 0)
+}
+
