@@ -16,8 +16,8 @@ help: ## this list
 run: build ## build, then serve the sample site at http://10.77.0.2/ until Ctrl-C
 	$(SUDO) $(QANAT) web site
 
-build: deps ## the release binary, target/release/qanat
-	cargo build --release --package qanat-cli
+build: deps ## the release binary, target/release/qanat, and the library of `qanat run`
+	cargo build --release --package qanat-cli --package qanat-posix
 
 # Installs only what is missing; silent when all is there.
 deps:

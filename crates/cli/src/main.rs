@@ -22,8 +22,10 @@ mod load_echo;
 mod load_pace;
 mod net;
 mod placement;
+mod program;
 mod rate;
 mod report;
+mod run;
 mod status;
 mod top;
 mod up;
@@ -44,6 +46,7 @@ use std::process::ExitCode;
 Examples:
   qanat hello                                   the whole stack in one process, no root
   sudo qanat up                                 the daemon: then no server needs root
+  sudo qanat run -- redis-server --bind 10.77.0.2   a program as it is, on a stack of its own
   sudo qanat web ./site                         serve a directory at http://10.77.0.2/
   sudo qanat load http http://10.77.0.2/ -c 64  ask for it, as fast as one core can
   sudo qanat delay eth1 eth2 --delay 20ms       a network emulator between two interfaces
@@ -64,6 +67,7 @@ enum Command {
     Echo(Box<echo::Arguments>),
     Load(load::Arguments),
     Net(Box<net::Arguments>),
+    Run(run::Arguments),
     Bench(bench::Arguments),
     Up(up::Arguments),
     Down(down::Arguments),
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Command::Echo(arguments) => echo::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Net(arguments) => net::run(&arguments),
+        Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Down(arguments) => down::run(&arguments),

@@ -34,6 +34,9 @@ pub struct Arguments {
     /// A NIC, the wire of which cards may be on whose rule says `uplink = true`
     #[arg(long, value_name = "INTERFACE")]
     uplink: Option<String>,
+    /// End when nobody has had a card for some seconds (as `qanat run` starts it)
+    #[arg(long, hide = true)]
+    until_unused: bool,
     /// Read the policy, say what it means, and do nothing else
     #[arg(long)]
     check: bool,
@@ -87,6 +90,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let socket = policy.socket.display().to_string();
     let mut daemon = Daemon::start(policy, stop_descriptor()?.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
+    if arguments.until_unused {
+        daemon.end_when_unused();
+    }
     let ending = daemon.run()?;
     // Its connections, and its locks on nothing, end here.
     drop(daemon);

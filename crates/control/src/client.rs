@@ -97,6 +97,13 @@ pub struct Session {
     path: PathBuf,
 }
 
+/// The connection: as long as it is open, in whichever process, the daemon is in use.
+impl AsFd for Session {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
 impl Session {
     /// Connects to the daemon at `path`.
     ///

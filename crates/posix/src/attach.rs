@@ -19,6 +19,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Own descriptors are numbered from here on, out of the way of the program's.
 const FIRST_OWN: RawFd = 600;
 
+/// Names the descriptor of the launcher's connection to the daemon.
+const SESSION: &str = "QANAT_SESSION";
+
 /// What the launcher says in the environment.
 pub(crate) struct Wishes {
     /// Addresses and prefix lengths; the first is the one that what is bound to nothing gets.
@@ -155,6 +158,11 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     {
         become_process(0, line, &record.table);
     }
+    // The launcher kept the daemon up by it until somebody has a card.
+    if let Some(session) = std::env::var(SESSION).ok().and_then(|text| text.parse().ok()) {
+        // SAFETY: the launcher's, for this.
+        unsafe { crate::real::close(session) };
+    }
     explain(format_args!("has a virtual card with {text}"));
     Ok(())
 }
@@ -176,6 +184,7 @@ fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<RawFd, String> {
     options.gateway = wishes.gateway;
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
+    options.name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
     let mut reader = -1;
     install(|| -> Result<World, String> {
         let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;

@@ -140,6 +140,8 @@ pub struct AttachOptions {
     pub maximum_segment: Option<u16>,
     /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
     pub control: Option<PathBuf>,
+    /// With a daemon: what it calls the VNIC. `None`: as this program's first argument is.
+    pub name: Option<String>,
     /// With a daemon: use this VNIC of the same user, which is there already, with its addresses.
     pub vnic: Option<u32>,
     /// With a daemon: the first queue of the interface that is to be had from it.
@@ -166,6 +168,7 @@ impl AttachOptions {
             duplicate_address_detection: None,
             maximum_segment: None,
             control: None,
+            name: None,
             vnic: None,
             queue: None,
         }
@@ -304,7 +307,7 @@ impl Attachment {
         if services.is_empty() {
             services.push(Service { protocol_first: PROTOCOL_TCP, protocol_last: PROTOCOL_TCP, ports: Ports::ANY });
         }
-        let name = std::env::args().take(2).skip(1).collect::<String>();
+        let name = options.name.clone().unwrap_or_else(|| std::env::args().take(2).skip(1).collect());
         let (queues, mtu) = (options.queues, options.mtu);
         let mut wish = VnicWish { name, addresses, queues, mtu, services, ..VnicWish::default() };
         if let (Some(interface), Some(first)) = (&options.interface, options.queue) {

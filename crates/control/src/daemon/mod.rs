@@ -42,7 +42,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tables::Tables;
 use uplink::Uplink;
 use vnic::Vnic;
@@ -103,6 +103,9 @@ pub enum Ending {
     Left,
 }
 
+/// How long a daemon that is to end when it is not used waits for somebody to use it.
+pub const UNUSED_MAX: Duration = Duration::from_secs(5);
+
 /// A user with a ceiling for all VNICs together.
 struct Owner {
     number: u32,
@@ -140,6 +143,8 @@ pub struct Daemon {
     requests: [u64; 3],
     buffer: Vec<u8>,
     stopping: Option<Ending>,
+    /// Ends by itself when nobody has used it since then.
+    unused_since: Option<Instant>,
     log: fn(&Event),
 }
 
@@ -186,6 +191,7 @@ impl Daemon {
             requests: [0; 3],
             buffer: vec![0; MESSAGE_BYTES_MAX],
             stopping: None,
+            unused_since: None,
             log,
         };
         let nobody = Peer { user: u32::MAX, group: u32::MAX, process: 0 };
@@ -213,6 +219,22 @@ impl Daemon {
         &mut self.tables
     }
 
+    /// It is to end by itself once nobody has had a card, or a connection to it, for [`UNUSED_MAX`].
+    pub fn end_when_unused(&mut self) {
+        self.unused_since = Some(Instant::now());
+    }
+
+    fn look_for_use(&mut self) {
+        let is_used = !self.vnics.is_empty() || self.endpoints.values().any(|endpoint| endpoint.role == Role::Session);
+        if let Some(since) = self.unused_since.as_mut() {
+            if is_used {
+                *since = Instant::now();
+            } else if since.elapsed() >= UNUSED_MAX {
+                self.stopping = Some(Ending::Down);
+            }
+        }
+    }
+
     /// Serves until told to stop. Everything it made goes with it, unless it is told to leave it.
     ///
     /// # Errors
@@ -225,7 +247,8 @@ impl Daemon {
             }
             events.clear();
             // Orphans tell nobody when they are closed.
-            let patience = (!self.orphans.is_empty()).then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
+            let looks = !self.orphans.is_empty() || self.unused_since.is_some();
+            let patience = looks.then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(tables::say("wait for clients", error)),
@@ -240,6 +263,7 @@ impl Daemon {
                 self.attend(token);
             }
             self.look_after_orphans(false);
+            self.look_for_use();
             self.record();
         };
         if ending == Ending::Down {

@@ -1,0 +1,163 @@
+//! `qanat run`: a program as it is, its sockets on a stack of its own.
+
+use crate::attach::Prefixed;
+use crate::program;
+use clap::Args;
+use qanat::control::client::{ClientError, Session, default_socket};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{FdFlags, fcntl_setfd};
+use std::ffi::OsString;
+use std::io::Read;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Names the library takes, installed or as it is built.
+const LIBRARIES: [&str; 4] =
+    ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
+/// How long a daemon may take to come up.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Run a program as it is, its sockets on a user-level stack of its own
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat run -- redis-server --bind 10.77.0.2 --protected-mode no
+  sudo qanat run -- memcached -u nobody -l 10.77.0.5     the card has the address the program binds
+  sudo qanat run -- python3 -m http.server               all addresses: the card's, and the kernel's too
+  sudo qanat run -- curl http://10.77.0.1/               what is on the card's link goes by the card
+  qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`
+Sockets bound or connected to where the card leads are the stack's; all others, and files, pipes and Unix sockets, are the
+kernel's as ever. Children made by fork share the sockets; what they exec has the kernel's. Without a daemon (`qanat up`) one is
+started, as root, and ends with its last card. docs/posix.md tells which calls and options are supported.")]
+pub struct Arguments {
+    /// The card's address; a program that binds another of the same prefix gets that one. May be repeated (IPv6, say)
+    #[arg(long, value_name = "ADDRESS/LENGTH", default_value = "10.77.0.2/24")]
+    address: Vec<Prefixed>,
+    /// Next hop for everything off the prefix
+    #[arg(long, value_name = "ADDRESS")]
+    gateway: Option<IpAddr>,
+    /// MTU of the card
+    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
+    mtu: u32,
+    /// Say which sockets are ours, which are the kernel's, and why, on standard error
+    #[arg(long)]
+    explain: bool,
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Becomes the program.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let (name, rest) = arguments.command.split_first().ok_or("no program")?;
+    let path = program::find(name).map_err(|refusal| refusal.to_string())?;
+    program::check(&path).map_err(|refusal| refusal.to_string())?;
+    let library = library()?;
+    let socket = default_socket();
+    let session = connect(&socket)?;
+    // It keeps the daemon up until the program has its card.
+    let fd = session.as_fd();
+    fcntl_setfd(fd, FdFlags::empty()).map_err(|error| format!("the daemon's connection: {error}"))?;
+    let addresses: Vec<String> =
+        arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
+    let mut command = Command::new(&path);
+    command
+        .arg0(name)
+        .args(rest)
+        .env("LD_PRELOAD", preloads(&library))
+        .env("QANAT_SOCKET", &socket)
+        .env("QANAT_ADDRESSES", addresses.join(","))
+        .env("QANAT_MTU", arguments.mtu.to_string())
+        .env("QANAT_SESSION", fd.as_raw_fd().to_string());
+    if let Some(gateway) = arguments.gateway {
+        command.env("QANAT_GATEWAY", gateway.to_string());
+    }
+    if arguments.explain {
+        // Standard error may be closed or be a log by the time there is something to say.
+        let copy = rustix::io::dup(std::io::stderr()).map_err(|error| format!("standard error: {error}"))?;
+        command.env("QANAT_EXPLAIN", copy.as_raw_fd().to_string());
+        std::mem::forget(copy);
+    }
+    Err(format!("{}: {}", path.display(), command.exec()))
+}
+
+/// What is loaded before the program's libraries: ours, then what was to be anyway.
+fn preloads(library: &Path) -> OsString {
+    let mut preloads = library.as_os_str().to_owned();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preloads.push(":");
+        preloads.push(others);
+    }
+    preloads
+}
+
+/// Where the library is.
+fn library() -> Result<PathBuf, String> {
+    if let Some(named) = std::env::var_os("QANAT_LIBRARY") {
+        return Ok(PathBuf::from(named));
+    }
+    let own = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+    let beside = own.parent().unwrap_or(Path::new("/"));
+    let found = LIBRARIES.iter().map(|name| beside.join(name)).find(|path| path.exists());
+    found.and_then(|path| path.canonicalize().ok()).ok_or_else(|| {
+        format!(
+            "libqanat.so is not beside {}: `cargo build --release -p qanat-posix` makes it, or name it in QANAT_LIBRARY",
+            own.display()
+        )
+    })
+}
+
+/// A connection to the daemon, which is started if there is none and this is root.
+fn connect(socket: &Path) -> Result<Session, String> {
+    match Session::connect(socket) {
+        Err(ClientError::Unreachable(..)) if rustix::process::geteuid().is_root() => start_daemon(socket),
+        Err(ClientError::Unreachable(..)) => {
+            Err("no daemon is up to give the program a card: start one with `sudo qanat up`, or run this with sudo".to_owned())
+        }
+        outcome => outcome.map_err(|error| error.to_string()),
+    }
+}
+
+/// Starts a daemon that ends with its last card.
+fn start_daemon(socket: &Path) -> Result<Session, String> {
+    let own = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
+    // As leader of a session of its own it isn't ended by the terminal's Ctrl-C; and the program has no child it doesn't know.
+    let mut daemon = Command::new("setsid")
+        .arg("--fork")
+        .arg(&own)
+        .args(["up", "--until-unused", "--socket"])
+        .arg(socket)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("starting the daemon: {error}"))?;
+    let _ = daemon.wait();
+    let Some(mut says) = daemon.stderr.take() else { return Err("starting the daemon: no pipe".to_owned()) };
+    let start = Instant::now();
+    loop {
+        if let Ok(session) = Session::connect(socket) {
+            return Ok(session);
+        }
+        // Nobody has the pipe any more: it has ended.
+        let mut look = [PollFd::new(&says, PollFlags::empty())];
+        let step = rustix::event::Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+        let _ = poll(&mut look, Some(&step));
+        if look[0].revents().contains(PollFlags::HUP) {
+            // Somebody else's may have been first.
+            if let Ok(session) = Session::connect(socket) {
+                return Ok(session);
+            }
+            let mut said = String::new();
+            let _ = says.read_to_string(&mut said);
+            return Err(format!("the daemon did not come up: {}", said.trim()));
+        }
+        if start.elapsed() > PATIENCE {
+            return Err(format!("the daemon does not answer at {}; `qanat doctor` may tell why", socket.display()));
+        }
+    }
+}
