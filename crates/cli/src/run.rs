@@ -16,8 +16,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Names the library takes, installed or as it is built.
-const LIBRARIES: [&str; 4] =
-    ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
+const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -116,7 +115,8 @@ fn connect(socket: &Path) -> Result<Session, String> {
     match Session::connect(socket) {
         Err(ClientError::Unreachable(..)) if rustix::process::geteuid().is_root() => start_daemon(socket),
         Err(ClientError::Unreachable(..)) => {
-            Err("no daemon is up to give the program a card: start one with `sudo qanat up`, or run this with sudo".to_owned())
+            Err("no daemon is up to give the program a card: start one with `sudo qanat up`, or run this with sudo"
+                .to_owned())
         }
         outcome => outcome.map_err(|error| error.to_string()),
     }

@@ -6,8 +6,10 @@ use crate::explain::{explain, warn};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
-use crate::sockets::Sockets;
-use crate::world::World;
+use crate::world::{Parts, World};
+use qanat::control::client::Session;
+use qanat::control::filter::Service;
+use qanat::nic::af_xdp::PortRange;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
 use qanat::stack::Stack;
 use qanat::{AttachOptions, Attachment};
@@ -15,10 +17,15 @@ use std::net::IpAddr;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 /// Own descriptors are numbered from here on, out of the way of the program's.
 const FIRST_OWN: RawFd = 600;
 
+/// The first port that connections leave from, as Linux has it.
+const EPHEMERAL_FIRST: u16 = 32_768;
+/// How long a keeper may take to make room.
+const SUCCESSION: Duration = Duration::from_secs(2);
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -132,7 +139,7 @@ fn open_descriptors() -> Vec<RawFd> {
 fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     let before = open_descriptors();
     crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
-    let registry = with_high_descriptors(|| make_here(wishes, wanted))?;
+    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted))?;
     // Whatever is new, and out of the way, is ours.
     for fd in open_descriptors() {
         if fd >= FIRST_OWN && !before.contains(&fd) {
@@ -145,11 +152,12 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     let text = addresses.join(", ");
     drop(guard);
     let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
-    keeper::start(registry, bell, FIRST_OWN).map_err(say)?;
-    // The keeper has it.
-    descriptor::set(registry, Entry::Kernel);
-    // SAFETY: ours.
-    unsafe { crate::real::close(registry) };
+    keeper::start(registry, bell, successor, FIRST_OWN).map_err(say)?;
+    for keepers in [registry, successor] {
+        descriptor::set(keepers, Entry::Kernel);
+        // SAFETY: ours, and the keeper's, who has it too.
+        unsafe { crate::real::close(keepers) };
+    }
     let line = register(registry_of_processes, 0).map_err(say)?;
     let line = out_of_the_way(line.into_raw_fd());
     descriptor::set(line, Entry::Own);
@@ -167,8 +175,46 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the world; gives the keeper's end of the registry.
-fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<RawFd, String> {
+/// Everything the daemon lets this user offer: which of it the program will, it doesn't say beforehand.
+fn services(options: &AttachOptions) -> Vec<PortRange> {
+    let Some(socket) = &options.control else { return Vec::new() };
+    let limits = Session::connect(socket).and_then(|session| session.limits());
+    let allowed: Vec<Service> =
+        limits.map(|limits| limits.services.iter().filter_map(|text| text.parse().ok()).collect()).unwrap_or_default();
+    let mut ranges = Vec::new();
+    for protocol in [qanat::PROTOCOL_TCP, qanat::PROTOCOL_UDP] {
+        let of_it = allowed.iter().filter(|s| (s.protocol_first..=s.protocol_last).contains(&protocol));
+        ranges.extend(of_it.map(|service| PortRange {
+            protocol,
+            first: service.ports.first,
+            last: service.ports.last,
+        }));
+    }
+    ranges
+}
+
+/// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
+/// room for whoever comes after.
+fn open(options: &AttachOptions) -> Result<Attachment, String> {
+    let mut outcome = Attachment::open(options);
+    for _ in 0..3 {
+        if outcome.is_ok() || !keeper::succeed(options.address.0, SUCCESSION) {
+            break;
+        }
+        // The daemon hears of it in its own time.
+        for _ in 0..50 {
+            outcome = Attachment::open(options);
+            if outcome.is_ok() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(4));
+        }
+    }
+    outcome.map_err(|error| error.to_string())
+}
+
+/// Makes the world; gives the keeper's end of the registry, and where it hears of a successor.
+fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(RawFd, RawFd), String> {
     let mut addresses = wishes.addresses.clone();
     if let Some(wanted) = wanted
         && !addresses.iter().any(|(address, _)| *address == wanted)
@@ -185,14 +231,20 @@ fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<RawFd, String> {
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
     options.name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    options.services = services(&options);
     let mut reader = -1;
     install(|| -> Result<World, String> {
-        let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;
+        let attachment = open(&options)?;
         let vnic = attachment.open_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;
         config.listeners_max = 1_024;
+        // Where the daemon lets it send from some ports only, those are the ones connections leave from.
+        let ranges = options.services.iter().filter(|range| range.protocol == qanat::PROTOCOL_TCP);
+        if let Some(widest) = ranges.max_by_key(|range| range.last - range.first) {
+            config.ephemeral_ports = widest.first.max(EPHEMERAL_FIRST).min(widest.last)..=widest.last;
+        }
         config.udp_sockets_max = 1_024;
         let clock = MonotonicClock::new();
         let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
@@ -200,33 +252,17 @@ fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<RawFd, String> {
         let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
         let bells = Bells::new().map_err(say)?;
         let flags = rustix::net::SocketFlags::CLOEXEC;
-        let pair = rustix::net::socketpair(
-            rustix::net::AddressFamily::UNIX,
-            rustix::net::SocketType::SEQPACKET,
-            flags,
-            None,
-        );
+        let pair =
+            rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, flags, None);
         let (here, there) = pair.map_err(|error| format!("descriptors: {error}"))?;
         let mut processes = Processes { registry: there.into_raw_fd(), ..Processes::default() };
         let table = descriptor::new_table();
         descriptor::use_table(&table);
         processes.insert(table);
         reader = here.into_raw_fd();
-        let doorbell = World::doorbell_of(&vnic);
-        Ok(World {
-            stack,
-            vnic,
-            clock,
-            sockets: Sockets::default(),
-            bells,
-            processes,
-            doorbell,
-            keeper_bell: new_event().map_err(say)?,
-            addresses,
-            unsent_calls: 0,
-            told: 0,
-            attachment,
-        })
+        let keeper_bell = new_event().map_err(say)?;
+        Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, attachment }))
     })?;
-    Ok(reader)
+    let successor = keeper::await_successor(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
+    Ok((reader, successor))
 }

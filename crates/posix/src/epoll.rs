@@ -94,11 +94,7 @@ impl Epoll {
     }
 
     /// Tells `out` what is ready, as much as it takes; how many.
-    pub(crate) fn collect<'a>(
-        &mut self,
-        out: &mut [epoll_event],
-        socket: impl Fn(u32) -> Option<&'a Socket>,
-    ) -> usize {
+    pub(crate) fn collect<'a>(&mut self, out: &mut [epoll_event], socket: impl Fn(u32) -> Option<&'a Socket>) -> usize {
         let mut count = 0;
         // What stays ready goes to the end, so that everybody has a turn.
         for _ in 0..self.queue.len() {

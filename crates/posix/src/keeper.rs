@@ -5,9 +5,14 @@
 use crate::lock::{lock, shared};
 use crate::wait::{readable, sleep, somebody_waits};
 use qanat::Time;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, recvmsg};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType,
+    recvmsg, socket_with,
+};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +28,7 @@ const LINGER: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// What `fork` says.
-pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, first_own: RawFd) -> Result<(), i32> {
+pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first_own: RawFd) -> Result<(), i32> {
     // Twice, so that the program has no child it doesn't know of.
     // SAFETY: the child does what a forked one may: it takes no lock another thread may have held.
     match unsafe { crate::real::fork() } {
@@ -56,7 +61,7 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, first_own: RawFd) -> Re
         crate::real::close_range(0, first_own as u32 - 1, 0);
         libc::chdir(c"/".as_ptr());
     }
-    keep(registry, keeper_bell);
+    keep(registry, keeper_bell, successor);
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
@@ -67,7 +72,7 @@ struct Life {
     line: OwnedFd,
 }
 
-fn keep(registry: RawFd, keeper_bell: RawFd) {
+fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
     let mut lives: Vec<Life> = Vec::new();
     let mut looks = 0;
     let mut ended_at: Option<Time> = None;
@@ -101,20 +106,28 @@ fn keep(registry: RawFd, keeper_bell: RawFd) {
         let doorbell = guard.doorbell;
         drop(guard);
         // Somebody may have stopped waiting since.
-        if rests && !somebody_waits() && !is_idle && shared().is_some_and(|s| s.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1) {
+        if rests
+            && !somebody_waits()
+            && !is_idle
+            && shared().is_some_and(|s| s.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1)
+        {
             looks = 0;
             continue;
         }
         let mut fds = vec![readable(registry), readable(keeper_bell), readable(if drives { doorbell } else { -1 })];
+        fds.push(readable(if ended_at.is_some() { successor } else { -1 }));
         fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
         if sleep(&mut fds, time, std::ptr::null()).is_err() {
             continue;
+        }
+        if fds[3].revents != 0 && is_successor(successor) {
+            return;
         }
         if fds[1].revents != 0 {
             crate::bells::silence(keeper_bell);
             looks = 0;
         }
-        let ended: Vec<bool> = fds[3..].iter().map(|fd| fd.revents != 0).collect();
+        let ended: Vec<bool> = fds[4..].iter().map(|fd| fd.revents != 0).collect();
         if ended.contains(&true) {
             let Ok(mut guard) = lock() else { return };
             for (life, _) in lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
@@ -130,6 +143,44 @@ fn keep(registry: RawFd, keeper_bell: RawFd) {
             lives.extend(hear(registry));
         }
     }
+}
+
+/// The name of the socket at which the keeper of `address` hears of a program that wants it.
+fn meeting_place(address: IpAddr) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::new_abstract_name(format!("qanat-keeper/{address}").as_bytes())
+}
+
+fn unix_socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
+}
+
+/// Where programs that want `address` too will ask for it. `None`: somebody of another user's is there; then the daemon alone
+/// decides.
+pub(crate) fn await_successor(address: IpAddr) -> Option<OwnedFd> {
+    let socket = unix_socket().ok()?;
+    rustix::net::bind(&socket, &meeting_place(address).ok()?).ok()?;
+    rustix::net::listen(&socket, 4).ok()?;
+    Some(socket)
+}
+
+/// Whether who asks may: the same user, or root.
+fn is_successor(successor: RawFd) -> bool {
+    // SAFETY: open as long as the keeper lives.
+    let successor = unsafe { BorrowedFd::borrow_raw(successor) };
+    let Ok(who) = rustix::net::accept_with(successor, SocketFlags::CLOEXEC) else { return false };
+    let own = rustix::process::geteuid();
+    rustix::net::sockopt::socket_peercred(&who).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+}
+
+/// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
+pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
+    let Ok(socket) = unix_socket() else { return false };
+    if meeting_place(address).and_then(|place| rustix::net::connect(&socket, &place)).is_err() {
+        return false;
+    }
+    // It says nothing: it ends.
+    let mut fds = [readable(socket.as_raw_fd())];
+    sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0)
 }
 
 /// A process registers.

@@ -137,8 +137,19 @@ impl DerefMut for Guard {
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
+        // Whoever leaves the stack with nobody to drive it tells the keeper.
+        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0
+            && self.shared.waiting.load(Ordering::Relaxed) == 0;
+        let bell = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
+            Some(self.keeper_bell)
+        } else {
+            None
+        };
         set_inside(false);
         // SAFETY: held by this thread.
         unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+        if let Some(bell) = bell {
+            crate::bells::ring(bell);
+        }
     }
 }

@@ -1,8 +1,8 @@
 //! The C library's own functions, behind ours of the same names.
 
 use libc::{
-    FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t,
-    pid_t, pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
+    FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
+    pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -96,4 +96,3 @@ pub(crate) fn set_errno(errno: i32) {
     // SAFETY: this thread's own.
     unsafe { *libc::__errno_location() = errno };
 }
-

@@ -48,7 +48,15 @@ pub(crate) struct Options {
     pub(crate) keep_count: Option<u32>,
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
+    /// Datagrams come with the address they were sent to.
     pub(crate) packet_info: bool,
+    /// Datagrams come with the time they are taken at: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`.
+    pub(crate) timestamp: bool,
+    pub(crate) timestamp_ns: bool,
+    /// The program named its port.
+    pub(crate) has_bound: bool,
+    pub(crate) reuse_address: bool,
+    pub(crate) reuse_port: bool,
 }
 
 pub(crate) enum Kind {
@@ -83,7 +91,8 @@ pub(crate) struct Stream {
     pub(crate) peer_closed: bool,
     pub(crate) read_shut: bool,
     pub(crate) write_shut: bool,
-    pub(crate) why: Option<CloseReason>,
+    /// `connect` has said that it is there.
+    pub(crate) is_reported: bool,
 }
 
 impl Stream {
@@ -165,6 +174,9 @@ impl Socket {
     pub(crate) fn readiness(&self) -> c_short {
         let mut ready = if self.error != 0 { libc::POLLERR } else { 0 };
         match &self.kind {
+            Kind::Bound if self.error != 0 => {
+                ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLOUT | libc::POLLHUP;
+            }
             Kind::Bound => ready |= libc::POLLOUT | libc::POLLHUP,
             Kind::Listener(listener) => {
                 if !listener.pending.is_empty() {

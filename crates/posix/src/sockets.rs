@@ -5,7 +5,11 @@ use crate::epoll::Epoll;
 use crate::socket::{Kind, Socket, Stream, errno_of};
 use qanat::nic::Vnic;
 use qanat::stack::Stack;
-use qanat::{ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use qanat::{CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use std::collections::VecDeque;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault};
+use std::net::SocketAddr;
 
 /// Nothing in a slot of a table by number.
 const NONE: u32 = u32::MAX;
@@ -15,8 +19,10 @@ pub(crate) struct Sockets {
     slots: Vec<Option<Socket>>,
     free: Vec<u32>,
     by_connection: Vec<u32>,
-    by_listener: Vec<u32>,
-    by_datagram: Vec<u32>,
+    /// Several share a port by `SO_REUSEPORT`, and have connections in turn.
+    by_listener: Vec<VecDeque<u32>>,
+    /// Several share a port by `SO_REUSEADDR` or `SO_REUSEPORT`.
+    by_datagram: Vec<Vec<u32>>,
     pub(crate) epolls: Vec<Option<Epoll>>,
     /// To be rung when the stack has been driven.
     pub(crate) to_ring: Vec<Bell>,
@@ -81,19 +87,48 @@ impl Sockets {
     }
 
     pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32) {
-        put(&mut self.by_listener, listener.index(), socket);
+        if self.by_listener.len() <= listener.index() {
+            self.by_listener.resize_with(listener.index() + 1, VecDeque::new);
+        }
+        self.by_listener[listener.index()].push_back(socket);
     }
 
-    pub(crate) fn disown_listener(&mut self, listener: ListenerId) {
-        take(&mut self.by_listener, listener.index());
+    /// `socket` has it no more; whether nobody has.
+    pub(crate) fn disown_listener(&mut self, listener: ListenerId, socket: u32) -> bool {
+        let Some(owners) = self.by_listener.get_mut(listener.index()) else { return true };
+        owners.retain(|owner| *owner != socket);
+        owners.is_empty()
     }
 
     pub(crate) fn own_datagrams(&mut self, id: UdpSocketId, socket: u32) {
-        put(&mut self.by_datagram, id.index(), socket);
+        if self.by_datagram.len() <= id.index() {
+            self.by_datagram.resize_with(id.index() + 1, Vec::new);
+        }
+        self.by_datagram[id.index()].push(socket);
     }
 
-    pub(crate) fn disown_datagrams(&mut self, id: UdpSocketId) {
-        take(&mut self.by_datagram, id.index());
+    /// `socket` has it no more; whether nobody has.
+    pub(crate) fn disown_datagrams(&mut self, id: UdpSocketId, socket: u32) -> bool {
+        let Some(owners) = self.by_datagram.get_mut(id.index()) else { return true };
+        owners.retain(|owner| *owner != socket);
+        owners.is_empty()
+    }
+
+    /// Whose a datagram from `peer` is: one's that is connected to it, else by the peer among those that share the port, or the
+    /// last one's that took the port over.
+    fn datagram_owner(&self, id: UdpSocketId, peer: SocketAddr) -> Option<u32> {
+        let owners = self.by_datagram.get(id.index())?;
+        if let [owner] = owners.as_slice() {
+            return Some(*owner);
+        }
+        let peer_of = |owner: &u32| self.get(*owner).and_then(|socket| socket.peer);
+        if let Some(connected) = owners.iter().find(|owner| peer_of(owner) == Some(peer)) {
+            return Some(*connected);
+        }
+        let free: Vec<u32> = owners.iter().copied().filter(|owner| peer_of(owner).is_none()).collect();
+        let shares = free.first().and_then(|owner| self.get(*owner)).is_some_and(|socket| socket.options.reuse_port);
+        let spread = BuildHasherDefault::<DefaultHasher>::default().hash_one(peer) as usize;
+        if shares { free.get(spread % free.len().max(1)).copied() } else { free.last().copied() }
     }
 
     fn of_connection(&self, connection: ConnectionId) -> Option<u32> {
@@ -128,9 +163,6 @@ impl Sockets {
                     return stack.consume(now, connection, chunk);
                 };
                 let Kind::Stream(stream) = &mut socket.kind else { return };
-                if stream.read_shut {
-                    return stack.consume(now, connection, chunk);
-                }
                 stream.unread += chunk.len();
                 stream.chunks.push_back(chunk);
                 self.notify(number);
@@ -166,14 +198,22 @@ impl Sockets {
                 if let Some(socket) = self.get_mut(number) {
                     socket.error = errno_of(why);
                     if let Kind::Stream(stream) = &mut socket.kind {
-                        stream.connection = None;
-                        stream.why = Some(why);
+                        if stream.is_connecting {
+                            // It may try again.
+                            socket.kind = Kind::Bound;
+                        } else {
+                            // RFC 9293 section 3.10.7.4; as Linux names it after a FIN.
+                            if stream.peer_closed && why == CloseReason::ResetByPeer {
+                                socket.error = libc::EPIPE;
+                            }
+                            stream.connection = None;
+                        }
                     }
                 }
                 self.notify(number);
             }
             Event::Datagram { socket, peer, chunk } => {
-                let number = self.by_datagram.get(socket.index()).copied().unwrap_or(NONE);
+                let Some(number) = self.datagram_owner(socket, peer) else { return };
                 let Some(owner) = self.get_mut(number) else { return };
                 let connected = owner.peer;
                 let Kind::Datagram(datagram) = &mut owner.kind else { return };
@@ -195,11 +235,14 @@ impl Sockets {
         &mut self,
         connection: ConnectionId,
         listener: ListenerId,
-        peer: std::net::SocketAddr,
+        peer: SocketAddr,
         stack: &mut Stack,
         now: Time,
     ) {
-        let number = self.by_listener.get(listener.index()).copied().unwrap_or(NONE);
+        let number = self.by_listener.get_mut(listener.index()).map_or(NONE, |owners| {
+            owners.rotate_left(owners.len().min(1));
+            owners.back().copied().unwrap_or(NONE)
+        });
         let has_room = |socket: &Socket| match &socket.kind {
             Kind::Listener(listener) => listener.pending.len() < listener.backlog,
             _ => false,
@@ -215,6 +258,7 @@ impl Sockets {
         // As on Linux: what was set on the listener holds for what it accepts.
         (socket.options, socket.linger) = (parent.options, parent.linger);
         (socket.receive_timeout, socket.send_timeout) = (parent.receive_timeout, parent.send_timeout);
+        socket.options.has_bound = false;
         socket.peer = Some(peer);
         let child = self.insert(socket);
         self.own_connection(connection, child);

@@ -44,9 +44,7 @@ impl Spin {
 }
 
 /// A thread that waits, for as long as this lives: it counts as one that drives the stack.
-pub(crate) struct Waiting {
-    keeper_bell: RawFd,
-}
+pub(crate) struct Waiting(());
 
 impl Waiting {
     pub(crate) fn begin(guard: &mut Guard) -> Waiting {
@@ -54,7 +52,7 @@ impl Waiting {
         if let Some(own) = guard.processes.own() {
             own.waiting += 1;
         }
-        Waiting { keeper_bell: guard.keeper_bell }
+        Waiting(())
     }
 
     /// It waits no more.
@@ -62,11 +60,7 @@ impl Waiting {
         if let Some(own) = guard.processes.own() {
             own.waiting = own.waiting.saturating_sub(1);
         }
-        let shared = guard.shared();
-        let was_last = shared.waiting.fetch_sub(1, Ordering::Relaxed) == 1;
-        if was_last && shared.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1 {
-            crate::bells::ring(self.keeper_bell);
-        }
+        guard.shared().waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -123,6 +117,19 @@ pub(crate) fn block<T>(
     beside: Option<RawFd>,
     mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
+    // As long as a call is under way it has the socket, whoever closes its descriptor.
+    lock()?.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    let outcome = block_on(socket, timeout, beside, &mut attempt);
+    lock()?.release(socket);
+    outcome
+}
+
+fn block_on<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    beside: Option<RawFd>,
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
     let mut guard = lock()?;
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
@@ -175,4 +182,3 @@ impl Guard {
 pub(crate) fn somebody_waits() -> bool {
     shared().is_some_and(|shared| shared.waiting.load(Ordering::Relaxed) > 0)
 }
-

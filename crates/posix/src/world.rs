@@ -10,6 +10,10 @@ use qanat::{Attachment, Time};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// What is sent waits so long at most for more, as long as the program calls.
+const TOGETHER_MAX: Duration = Duration::from_micros(50);
 
 pub(crate) struct World {
     pub(crate) stack: Stack,
@@ -24,8 +28,8 @@ pub(crate) struct World {
     pub(crate) keeper_bell: RawFd,
     /// Own addresses and prefix lengths.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// Sent since a thread waited last; see [`World::sent`].
-    pub(crate) unsent_calls: u32,
+    /// When the stack was driven last; see [`World::sent`].
+    driven_at: Time,
     /// Ready sockets the last wait told of.
     pub(crate) told: u32,
     /// Kept for its end: the VNIC goes with it.
@@ -33,12 +37,45 @@ pub(crate) struct World {
     pub(crate) attachment: Attachment,
 }
 
+/// What a world is made of.
+pub(crate) struct Parts {
+    pub(crate) stack: Stack,
+    pub(crate) vnic: AfXdp,
+    pub(crate) clock: MonotonicClock,
+    pub(crate) bells: Bells,
+    pub(crate) processes: Processes,
+    pub(crate) keeper_bell: RawFd,
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    pub(crate) attachment: Attachment,
+}
+
 impl World {
+    pub(crate) fn new(parts: Parts) -> World {
+        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, attachment } = parts;
+        let doorbell = vnic.doorbell().map_or(-1, |fd| fd.as_raw_fd());
+        let sockets = Sockets::default();
+        let (driven_at, told) = (Time::ZERO, 0);
+        World {
+            stack,
+            vnic,
+            clock,
+            sockets,
+            bells,
+            processes,
+            doorbell,
+            keeper_bell,
+            addresses,
+            driven_at,
+            told,
+            attachment,
+        }
+    }
+
     /// Has everything handled that waits, and who waits for it told.
     pub(crate) fn drive(&mut self) -> Time {
         let now = self.clock.now();
         self.sockets.drive(&mut self.stack, &mut self.vnic, now);
-        self.unsent_calls = 0;
+        self.driven_at = now;
         self.ring();
         now
     }
@@ -50,24 +87,18 @@ impl World {
         }
     }
 
-    /// Bytes were given to the stack. They leave at once, unless the program still has other ready sockets to attend to that its
-    /// last wait told of: it will wait again when it has, and then everything leaves together.
+    /// Something was given to the stack. It leaves at once if the last wait told of one ready socket, or has not been just
+    /// now; else the program has others to attend to, will wait again in a moment, and then everything leaves together.
     pub(crate) fn sent(&mut self) {
-        self.unsent_calls += 1;
-        if self.unsent_calls >= self.told {
-            let now = self.clock.now();
+        let now = self.clock.now();
+        if self.told <= 1 || now.since(self.driven_at) >= TOGETHER_MAX {
             self.stack.transmit(now, &mut self.vnic);
-            self.unsent_calls = 0;
         }
     }
 
     /// Whether `address` is one of the VNIC's.
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|(own, _)| *own == address)
-    }
-
-    pub(crate) fn doorbell_of(vnic: &AfXdp) -> RawFd {
-        vnic.doorbell().map_or(-1, |fd| fd.as_raw_fd())
     }
 }
 

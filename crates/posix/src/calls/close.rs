@@ -26,18 +26,19 @@ impl Guard {
         for bell in &socket.waiters {
             self.bells.ring(*bell);
         }
-        self.dispose(socket);
+        self.dispose(number, socket);
         self.sent();
     }
 
-    fn dispose(&mut self, socket: Socket) {
+    fn dispose(&mut self, number: u32, socket: Socket) {
         let now = self.clock_now();
         match socket.kind {
             Kind::Bound => {}
             Kind::Listener(listener) => {
                 for id in listener.listeners {
-                    self.sockets.disown_listener(id);
-                    let _ = self.stack.close_listener(id);
+                    if self.sockets.disown_listener(id, number) {
+                        let _ = self.stack.close_listener(id);
+                    }
                 }
                 for child in listener.pending {
                     if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.sockets.remove(child)
@@ -60,8 +61,9 @@ impl Guard {
             }
             Kind::Datagram(datagram) => {
                 for id in datagram.sockets {
-                    self.sockets.disown_datagrams(id);
-                    let _ = self.stack.close_udp(id);
+                    if self.sockets.disown_datagrams(id, number) {
+                        let _ = self.stack.close_udp(id);
+                    }
                 }
             }
         }
@@ -201,8 +203,9 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             if reads {
                 let ids = std::mem::take(&mut listener.listeners);
                 for id in ids {
-                    world.sockets.disown_listener(id);
-                    let _ = world.stack.close_listener(id);
+                    if world.sockets.disown_listener(id, number) {
+                        let _ = world.stack.close_listener(id);
+                    }
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
@@ -211,7 +214,18 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             }
         }
         Kind::Stream(stream) => {
-            let connection = stream.connection.filter(|_| !stream.is_connecting).ok_or(libc::ENOTCONN)?;
+            let connection = stream.connection.ok_or(libc::ENOTCONN)?;
+            if stream.is_connecting {
+                // As on Linux: the attempt is over.
+                world.sockets.disown_connection(connection);
+                let _ = world.stack.abort(now, connection);
+                if let Some(socket) = world.sockets.get_mut(number) {
+                    (socket.kind, socket.error) = (Kind::Bound, libc::ECONNRESET);
+                }
+                guard.sockets.notify(number);
+                guard.ring();
+                return Ok(0);
+            }
             stream.read_shut |= reads;
             if writes && !stream.write_shut {
                 stream.write_shut = true;

@@ -305,7 +305,11 @@ fn wait(
             // The kernel's have their turn too, but not a system call each time.
             let asks = instance.waits % KERNEL_EVERY == 0 && count < out.len();
             drop(guard);
-            let more = if asks { ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null()) } else { Ok((0, false)) };
+            let more = if asks {
+                ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null())
+            } else {
+                Ok((0, false))
+            };
             return Ok((count + more.map_or(0, |(more, _)| more)) as i32);
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));

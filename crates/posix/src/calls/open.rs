@@ -7,7 +7,7 @@ use crate::descriptor::{self, Entry};
 use crate::explain::explain;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::{Datagram, Kind, Listener, Socket, Stream, errno_of};
+use crate::socket::{Datagram, Kind, Listener, Socket, Stream};
 use crate::wait::block;
 use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
 use qanat::{CommandError, ConnectOptions, ListenOptions};
@@ -99,16 +99,24 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
     let Some((wanted, nature)) = wanted.filter(|_| crate::attach::wishes().is_some()).zip(nature(fd)) else {
         return give_int(real_bind());
     };
-    give_int(bind_inet(fd, wanted, &nature, real_bind))
+    // SAFETY: it was long enough for an address.
+    let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
+    give_int(bind_inet(fd, wanted, &nature, given_family, real_bind))
 }
 
 fn bind_inet(
     fd: c_int,
     wanted: SocketAddr,
     nature: &Nature,
+    given_family: c_int,
     real_bind: impl FnOnce() -> Result<i32, i32>,
 ) -> Result<i32, i32> {
     let ip = wanted.ip();
+    let is_only_six = || kernel_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1);
+    // What the kernel refuses for its family, it says best itself.
+    if nature.family != given_family || ip.is_ipv4() && nature.family == libc::AF_INET6 && is_only_six() {
+        return real_bind();
+    }
     if is_loopback(ip) || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
         return real_bind();
     }
@@ -150,18 +158,17 @@ fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Re
     let local = if local.port() == 0 { SocketAddr::new(local.ip(), free_port(&guard)) } else { local };
     let kind = if nature.is_stream { Kind::Bound } else { Kind::Datagram(Datagram::default()) };
     let mut socket = Socket::new(nature.family, local, kind);
-    socket.is_dual = is_dual;
+    (socket.is_dual, socket.options.has_bound) = (is_dual, true);
+    options::read_all(fd, &mut socket);
+    if guard.sockets.iter().any(|other| excludes(other, &socket)) {
+        return Err(libc::EADDRINUSE);
+    }
     if nature.is_stream {
-        // Linux refuses to bind where somebody listens; to others it looks when they listen.
-        let listens = |other: &Socket| matches!(other.kind, Kind::Listener(_)) && clash(other.local, local);
-        if guard.sockets.iter().any(listens) {
-            return Err(libc::EADDRINUSE);
-        }
         adopt(&mut guard, fd, socket)?;
         explain(format_args!("fd {fd}: bind {local}: ours"));
         return Ok(());
     }
-    let ids = open_datagrams(&mut guard, local, fd)?;
+    let ids = open_datagrams(&mut guard, local, &socket)?;
     if let Kind::Datagram(datagram) = &mut socket.kind {
         datagram.sockets.clone_from(&ids);
     }
@@ -174,14 +181,41 @@ fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Re
     Ok(())
 }
 
-fn clash(one: SocketAddr, other: SocketAddr) -> bool {
-    let same = one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();
-    one.port() == other.port() && one.port() != 0 && same
+/// Whether `bound` keeps `new` from its port, as Linux decides: sharers must all want to share, a listener's port is shared by
+/// `SO_REUSEPORT` alone.
+fn excludes(bound: &Socket, new: &Socket) -> bool {
+    let is_stream = |socket: &Socket| !matches!(socket.kind, Kind::Datagram(_));
+    let (one, other) = (bound.local, new.local);
+    let any = |socket: &Socket| socket.local.ip().is_unspecified();
+    // An unspecified IPv6 address is IPv4's too, unless it says otherwise.
+    let families = |wide: &Socket, narrow: &Socket| {
+        wide.local.is_ipv4() == narrow.local.is_ipv4() || wide.local.is_ipv6() && !wide.options.v6_only
+    };
+    let meets = one.ip() == other.ip() || any(bound) && families(bound, new) || any(new) && families(new, bound);
+    let both = |wish: fn(&Socket) -> bool| wish(bound) && wish(new);
+    let may_share = both(|socket| socket.options.reuse_port)
+        || both(|socket| socket.options.reuse_address) && !matches!(bound.kind, Kind::Listener(_));
+    // Accepted connections have their listener's port without having bound it.
+    let has_bound = !matches!(&bound.kind, Kind::Stream(_)) || bound.options.has_bound;
+    is_stream(bound) == is_stream(new)
+        && one.port() == other.port()
+        && one.port() != 0
+        && has_bound
+        && meets
+        && !may_share
 }
 
 /// The stack's sockets for `local`: two where an unspecified IPv6 address stands for both families.
-fn open_datagrams(guard: &mut Guard, local: SocketAddr, fd: c_int) -> Result<Vec<qanat::UdpSocketId>, i32> {
-    let v6_only = kernel_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(1) != 0;
+fn open_datagrams(guard: &mut Guard, local: SocketAddr, socket: &Socket) -> Result<Vec<qanat::UdpSocketId>, i32> {
+    let v6_only = socket.options.v6_only;
+    // Who may share shares the stack's socket.
+    let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
+        Kind::Datagram(datagram) if other.local == local => Some(datagram.sockets.clone()),
+        _ => None,
+    });
+    if let Some(shared) = sharer {
+        return Ok(shared);
+    }
     let first = guard.stack.bind_udp(local).map_err(errno_of_command)?;
     let mut ids = vec![first];
     if local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && !v6_only {
@@ -275,8 +309,15 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         let own = guard.addresses.iter().filter(|(address, _)| address.is_ipv6());
         locals = own.map(|(address, _)| SocketAddr::new(*address, local.port())).collect();
     }
-    let mut listeners = Vec::new();
-    for local in locals {
+    let reuse_port = socket.options.reuse_port;
+    let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
+        Kind::Listener(listener) if other.local == local && other.options.reuse_port && reuse_port => {
+            Some(listener.listeners.clone())
+        }
+        _ => None,
+    });
+    let mut listeners = sharer.clone().unwrap_or_default();
+    for local in locals.into_iter().filter(|_| sharer.is_none()) {
         match guard.stack.listen(local, ListenOptions { backlog: 0 }) {
             Ok(id) => listeners.push(id),
             Err(error) => {
@@ -399,6 +440,7 @@ fn accept_ours(
     if let Some(socket) = guard.sockets.get_mut(child) {
         socket.references = 1;
         socket.is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
+        options::copy_to_kernel(new, socket);
     }
     drop(guard);
     tell(Some((peer, family)))?;
@@ -414,7 +456,7 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     // SAFETY: as the caller says.
     let real_connect = || unsafe { real::connect(fd, address, length) };
     if let Some(number) = descriptor::socket(fd) {
-        return give_int(connect_again(fd, number, peer));
+        return give_int(connect_again(number, peer));
     }
     let is_ours = |peer: &SocketAddr| is_on_link(peer.ip()) && peer.port() != 0;
     let Some(peer) = peer.filter(is_ours) else { return real_connect() };
@@ -456,6 +498,7 @@ fn connect_ours(fd: c_int, peer: SocketAddr, nature: &Nature, port: Option<u16>)
     let number = adopt(&mut guard, fd, socket)?;
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.is_nonblocking = nonblocking;
+        socket.options.has_bound = port.is_some();
     }
     explain(format_args!("fd {fd}: connect {peer}: ours"));
     begin(guard, number, peer, ConnectOptions { local: port.map(|_| local) })
@@ -485,15 +528,16 @@ fn begin(mut guard: Guard, number: u32, peer: SocketAddr, options: ConnectOption
 fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
     let outcome = block(number, timeout, None, |guard| {
         let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
-        let Kind::Stream(stream) = &socket.kind else { return Some(Err(libc::EINVAL)) };
-        match (stream.connection, stream.is_connecting) {
-            (Some(_), true) => None,
-            (Some(_), false) => Some(Ok(0)),
-            (None, _) => {
-                let why = stream.why.map_or(libc::ECONNREFUSED, errno_of);
-                socket.take_error();
-                Some(Err(why))
+        match &mut socket.kind {
+            Kind::Stream(stream) if stream.is_connecting => None,
+            Kind::Stream(stream) => {
+                stream.is_reported = true;
+                Some(Ok(0))
             }
+            _ => match socket.take_error() {
+                0 => Some(Err(libc::ECONNABORTED)),
+                error => Some(Err(error)),
+            },
         }
     });
     // A time-out leaves the attempt under way.
@@ -501,9 +545,9 @@ fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Res
 }
 
 /// `connect` on what is ours already.
-fn connect_again(fd: c_int, number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
+fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
     let mut guard = lock()?;
-    guard.drive_now();
+    let now = guard.drive_now();
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
     match &mut socket.kind {
         Kind::Datagram(_) => {
@@ -517,10 +561,27 @@ fn connect_again(fd: c_int, number: u32, peer: Option<SocketAddr>) -> Result<i32
         }
         Kind::Listener(_) => Err(libc::EISCONN),
         Kind::Bound => {
-            let local = socket.local;
-            let peer = peer.ok_or(libc::EAFNOSUPPORT)?;
-            let _ = fd;
-            begin(guard, number, peer, ConnectOptions { local: Some(local) })
+            if socket.error != 0 {
+                return Err(socket.take_error());
+            }
+            // Nobody, and there is none.
+            let Some(peer) = peer else { return Ok(0) };
+            if !is_on_link(peer.ip()) {
+                return Err(libc::ENETUNREACH);
+            }
+            let local = Some(socket.local).filter(|local| local.port() != 0 && socket.options.has_bound);
+            begin(guard, number, peer, ConnectOptions { local })
+        }
+        // `AF_UNSPEC`: it is nobody's again.
+        Kind::Stream(stream) if peer.is_none() => {
+            let connection = stream.connection;
+            (socket.kind, socket.peer, socket.error) = (Kind::Bound, None, 0);
+            if let Some(connection) = connection {
+                guard.sockets.disown_connection(connection);
+                let _ = guard.stack.abort(now, connection);
+                guard.sent();
+            }
+            Ok(0)
         }
         Kind::Stream(stream) => match (stream.connection, stream.is_connecting) {
             (Some(_), true) if socket.is_nonblocking => Err(libc::EALREADY),
@@ -529,6 +590,7 @@ fn connect_again(fd: c_int, number: u32, peer: Option<SocketAddr>) -> Result<i32
                 drop(guard);
                 wait_for_connection(number, timeout)
             }
+            (Some(_), false) if !std::mem::replace(&mut stream.is_reported, true) => Ok(0),
             (Some(_), false) => Err(libc::EISCONN),
             (None, _) => match socket.take_error() {
                 0 => Err(libc::ECONNABORTED),

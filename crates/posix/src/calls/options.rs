@@ -59,6 +59,11 @@ const FOLLOWED: &[(c_int, c_int)] = &[
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
     (libc::IPPROTO_IP, libc::IP_PKTINFO),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
+    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
+    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
 ];
 
 /// Reads one of them from the kernel's socket; whether it is one.
@@ -88,7 +93,14 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
             options.v6_only = socket.family == libc::AF_INET6 && flag();
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.packet_info = flag(),
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.packet_info |= flag(),
+        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) if socket.family == libc::AF_INET6 => {
+            options.packet_info |= flag();
+        }
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.timestamp = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.timestamp_ns = flag(),
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
+        (libc::SOL_SOCKET, libc::SO_REUSEPORT) => options.reuse_port = flag(),
         _ => return false,
     }
     true
@@ -112,6 +124,47 @@ pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
     }
     if options.user_timeout.is_some() {
         let _ = stack.set_user_timeout(now, connection, options.user_timeout);
+    }
+}
+
+/// Sets on the kernel's socket of an accepted connection what its listener had, for programs that ask.
+pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
+    let set = |level: c_int, name: c_int, value: u32| {
+        let bytes = value.to_ne_bytes();
+        // SAFETY: so many readable bytes.
+        unsafe { real::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
+    };
+    let options = &socket.options;
+    for (is_set, level, name) in [
+        (options.no_delay, libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        (options.cork, libc::IPPROTO_TCP, libc::TCP_CORK),
+        (options.keepalive, libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+        (options.reuse_address, libc::SOL_SOCKET, libc::SO_REUSEADDR),
+        (options.reuse_port, libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    ] {
+        if is_set {
+            set(level, name, 1);
+        }
+    }
+    for (value, default, name) in [
+        (options.keep_idle_s, KEEP_IDLE.as_secs() as u32, libc::TCP_KEEPIDLE),
+        (options.keep_interval_s, KEEP_INTERVAL.as_secs() as u32, libc::TCP_KEEPINTVL),
+        (options.keep_count, KEEP_COUNT, libc::TCP_KEEPCNT),
+    ] {
+        if let Some(value) = value.filter(|value| *value != default) {
+            set(libc::IPPROTO_TCP, name, value);
+        }
+    }
+    if let Some(time) = options.user_timeout {
+        set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
+    }
+    for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
+        if let Some(time) = time {
+            let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
+            let length = size_of::<libc::timeval>() as socklen_t;
+            // SAFETY: so many readable bytes.
+            unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
+        }
     }
 }
 
@@ -191,6 +244,9 @@ unsafe extern "C" fn getsockopt(
             // SAFETY: the kernel wrote so many bytes there.
             return give_int(unsafe { information(number, value.cast(), *length as usize) });
         }
+        (libc::IPPROTO_IP, libc::IP_MTU) => {
+            lock().map(|guard| c_int::from(qanat::nic::Vnic::capabilities(&guard.vnic).mtu))
+        }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
             let Kind::Stream(stream) = &socket.kind else { return Ok(536) };
@@ -253,8 +309,17 @@ unsafe fn information(number: u32, target: *mut u8, room: usize) -> Result<i32, 
 /// Linux' number of a state.
 fn state_number(name: &str) -> u8 {
     const NAMES: [&str; 11] = [
-        "Established", "SynSent", "SynReceived", "FinWait1", "FinWait2", "TimeWait", "Closed", "CloseWait", "LastAck",
-        "Listen", "Closing",
+        "Established",
+        "SynSent",
+        "SynReceived",
+        "FinWait1",
+        "FinWait2",
+        "TimeWait",
+        "Closed",
+        "CloseWait",
+        "LastAck",
+        "Listen",
+        "Closing",
     ];
     NAMES.iter().position(|other| *other == name).map_or(7, |index| index as u8 + 1)
 }

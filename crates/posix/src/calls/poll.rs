@@ -53,12 +53,7 @@ fn time_of(time: &timespec) -> Duration {
 /// # Safety
 /// As `ppoll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ppoll(
-    fds: *mut pollfd,
-    count: nfds_t,
-    timeout: *const timespec,
-    mask: *const sigset_t,
-) -> c_int {
+unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
     // SAFETY: as the caller says.
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
@@ -91,9 +86,10 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
     for entry in set {
         entry.revents = 0;
         let found = match descriptor::get(entry.fd) {
-            Entry::Socket(number) => guard.sockets.get(number).map_or(libc::POLLNVAL, |socket| {
-                socket.readiness() & (entry.events | libc::POLLERR | libc::POLLHUP)
-            }),
+            Entry::Socket(number) => guard
+                .sockets
+                .get(number)
+                .map_or(libc::POLLNVAL, |socket| socket.readiness() & (entry.events | libc::POLLERR | libc::POLLHUP)),
             Entry::Epoll(number) if super::epoll::is_ready(guard, number) => {
                 entry.events & (libc::POLLIN | libc::POLLRDNORM)
             }

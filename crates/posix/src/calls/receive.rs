@@ -94,11 +94,8 @@ unsafe fn take_stream(
     let socket: &mut Socket = world.sockets.get_mut(number)?;
     let peer = socket.peer;
     let Kind::Stream(stream) = &mut socket.kind else { return None };
-    if stream.is_connecting && stream.connection.is_some() {
-        return Some(Err(libc::ENOTCONN));
-    }
-    if room == 0 {
-        return Some(Ok(Received::default()));
+    if stream.is_connecting {
+        return None;
     }
     let discards = flags & libc::MSG_TRUNC != 0;
     if stream.unread == 0 {
@@ -108,7 +105,18 @@ unsafe fn take_stream(
         let Kind::Stream(stream) = &socket.kind else { return None };
         return stream.is_at_end().then(|| Ok(Received::default()));
     }
+    if room == 0 {
+        return Some(Ok(Received::default()));
+    }
     let mut length = 0;
+    let peeks_at_all = libc::MSG_PEEK | libc::MSG_WAITALL;
+    if flags & peeks_at_all == peeks_at_all
+        && stream.unread < room
+        && !stream.is_at_end()
+        && flags & libc::MSG_DONTWAIT == 0
+    {
+        return None;
+    }
     if flags & libc::MSG_PEEK != 0 {
         let mut front = stream.front_read;
         for chunk in &stream.chunks {
@@ -152,6 +160,9 @@ unsafe fn take_stream(
 unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
     if flags & libc::MSG_OOB != 0 {
         return Err(libc::EINVAL);
+    }
+    if flags & libc::MSG_ERRQUEUE != 0 {
+        return Err(libc::EAGAIN);
     }
     let mut guard = lock()?;
     // SAFETY: as the caller says.
@@ -420,9 +431,92 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
     let received = unsafe { receive(fd, number, vectors, flags) }?;
     // SAFETY: as the caller says.
     unsafe { tell_peer(number, received, message.msg_name.cast(), &raw mut message.msg_namelen) };
-    message.msg_controllen = 0;
     message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 };
+    // SAFETY: as the caller says.
+    unsafe { tell_control(number, received, message) };
     Ok(length_of(received, flags))
+}
+
+/// Writes what the program asked to be told beside a datagram: the address it was sent to, and the time.
+///
+/// # Safety
+/// The message's control buffer is writable, or null.
+unsafe fn tell_control(number: u32, received: Received, message: &mut msghdr) {
+    let asked = lock().ok().and_then(|guard| {
+        let socket = guard.sockets.get(number)?;
+        let peer = received.peer?;
+        let own = guard.addresses.iter().find(|(own, _)| own.is_ipv4() == peer.is_ipv4());
+        let local = if socket.local.ip().is_unspecified() { own?.0 } else { socket.local.ip() };
+        matches!(socket.kind, Kind::Datagram(_)).then_some((socket.options, socket.family, local))
+    });
+    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen as usize };
+    let mut writer = Control { at: message.msg_control.cast(), room, written: 0, is_cut: false };
+    if let Some((options, family, local)) = asked {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        if options.timestamp_ns {
+            let time = timespec { tv_sec: now.as_secs() as i64, tv_nsec: i64::from(now.subsec_nanos()) };
+            writer.put(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, time);
+        } else if options.timestamp {
+            let time = libc::timeval { tv_sec: now.as_secs() as i64, tv_usec: i64::from(now.subsec_micros()) };
+            writer.put(libc::SOL_SOCKET, libc::SO_TIMESTAMP, time);
+        }
+        if options.packet_info {
+            let index = 0;
+            match (family, local) {
+                (libc::AF_INET, std::net::IpAddr::V4(local)) => {
+                    let address = libc::in_addr { s_addr: local.to_bits().to_be() };
+                    let info = libc::in_pktinfo { ipi_ifindex: index, ipi_spec_dst: address, ipi_addr: address };
+                    writer.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
+                }
+                (_, local) => {
+                    let six = match local {
+                        std::net::IpAddr::V4(local) => local.to_ipv6_mapped(),
+                        std::net::IpAddr::V6(local) => local,
+                    };
+                    let address = libc::in6_addr { s6_addr: six.octets() };
+                    let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: index as c_uint };
+                    writer.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
+                }
+            }
+        }
+    }
+    message.msg_controllen = writer.written as _;
+    if writer.is_cut {
+        message.msg_flags |= libc::MSG_CTRUNC;
+    }
+}
+
+/// Writes control messages, cut to the room there is as Linux does.
+struct Control {
+    at: *mut u8,
+    room: usize,
+    written: usize,
+    is_cut: bool,
+}
+
+impl Control {
+    fn put<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
+        let head = size_of::<libc::cmsghdr>();
+        // SAFETY: computes a length.
+        let (length, space) = unsafe {
+            (libc::CMSG_LEN(size_of::<T>() as c_uint) as usize, libc::CMSG_SPACE(size_of::<T>() as c_uint) as usize)
+        };
+        let left = self.room - self.written;
+        if left < head {
+            self.is_cut = true;
+            return;
+        }
+        let fits = length.min(left);
+        self.is_cut |= fits < length;
+        let header = libc::cmsghdr { cmsg_len: fits as _, cmsg_level: level, cmsg_type: kind };
+        // SAFETY: within the room the program says it has; nothing needs alignment.
+        unsafe {
+            self.at.add(self.written).cast::<libc::cmsghdr>().write_unaligned(header);
+            let body = self.at.add(self.written + head);
+            std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), body, fits - head);
+        }
+        self.written += space.min(left);
+    }
 }
 
 /// # Safety

@@ -96,13 +96,11 @@ pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
-    let is_connecting = matches!(&socket.kind, Kind::Stream(stream) if stream.is_connecting);
     drop(guard);
     let mut done = match first {
         Some(Ok(done)) => done,
         Some(Err(error)) => return Err(broken_pipe(error, flags)),
         None if waits => 0,
-        None if is_connecting => return Err(libc::ENOTCONN),
         None => return Err(libc::EAGAIN),
     };
     while waits && done < all {
@@ -228,9 +226,7 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         // SAFETY: as the caller says.
         None => unsafe { real::write(fd, buffer, count) },
         // SAFETY: as the caller says.
-        Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), 0, None, || real::write(fd, buffer, count))
-        },
+        Some(number) => unsafe { send_ours(number, &one(buffer, count), 0, None, || real::write(fd, buffer, count)) },
     }
 }
 
