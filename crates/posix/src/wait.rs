@@ -2,6 +2,7 @@
 //! timer wakes it.
 
 use crate::bells::Bell;
+use crate::calls::signals::waits_go_on;
 use crate::lock::{Guard, lock, shared};
 use libc::{c_int, pollfd, sigset_t, timespec};
 use qanat::Time;
@@ -164,6 +165,10 @@ fn block_on<T>(
         }
         return_bell(&mut guard, bell);
         if let Err(error) = slept {
+            // A wait for a limited time never goes on after a handler.
+            if error == libc::EINTR && timeout.is_none() && waits_go_on() {
+                continue;
+            }
             // What came meanwhile comes first.
             guard.drive_now();
             return attempt(&mut guard).unwrap_or(Err(error));

@@ -201,7 +201,7 @@ unsafe extern "C" fn epoll_pwait(
 ) -> c_int {
     let Entry::Epoll(number) = descriptor::get(epoll) else {
         // SAFETY: as the caller says.
-        return unsafe { real::epoll_pwait(epoll, events, most, timeout_ms, mask) };
+        return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
     if most <= 0 || events.is_null() {
         return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
@@ -210,6 +210,53 @@ unsafe extern "C" fn epoll_pwait(
     // SAFETY: as the caller says.
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
     give_int(wait(epoll, number, out, timeout, mask))
+}
+
+/// Waits on an instance without sockets of ours, which may get one while a thread sleeps there.
+///
+/// # Safety
+/// As `epoll_pwait`.
+unsafe fn wait_kernel(
+    epoll: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout_ms: c_int,
+    mask: *const sigset_t,
+) -> c_int {
+    let start = std::time::Instant::now();
+    // SAFETY: as the caller says.
+    let count = unsafe { real::epoll_pwait(epoll, events, most, timeout_ms, mask) };
+    if count <= 0 || crate::lock::shared().is_none() {
+        return count;
+    }
+    // SAFETY: the kernel wrote so many.
+    let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
+    let (kept, was_own) = without_own(out);
+    if kept > 0 || !was_own {
+        return kept as c_int;
+    }
+    let left_ms = match timeout_ms {
+        0.. => timeout_ms.saturating_sub(start.elapsed().as_millis().min(i32::MAX as u128) as c_int).max(0),
+        _ => timeout_ms,
+    };
+    // SAFETY: as the caller says.
+    unsafe { epoll_pwait(epoll, events, most, left_ms, mask) }
+}
+
+/// Leaves out what is the library's own; how many are left, and whether there were such.
+fn without_own(out: &mut [epoll_event]) -> (usize, bool) {
+    let (mut kept, mut was_own) = (0, false);
+    for index in 0..out.len() {
+        let event = out[index];
+        let data = event.u64;
+        if data == device_mark() || data == bell_mark() {
+            was_own = true;
+        } else {
+            out[kept] = event;
+            kept += 1;
+        }
+    }
+    (kept, was_own)
 }
 
 /// # Safety
@@ -228,7 +275,7 @@ unsafe extern "C" fn epoll_pwait2(
     let Entry::Epoll(number) = descriptor::get(epoll) else {
         let time_ms = time.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as c_int);
         // SAFETY: as the caller says.
-        return unsafe { real::epoll_pwait(epoll, events, most, time_ms, mask) };
+        return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
     if most <= 0 || events.is_null() {
         return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
@@ -271,18 +318,7 @@ fn ask_kernel(
     if count < 0 {
         return Err(real::errno());
     }
-    let (mut kept, mut was_own) = (0, false);
-    for index in 0..count as usize {
-        let event = out[index];
-        let data = event.u64;
-        if data == device_mark() || data == bell_mark() {
-            was_own = true;
-        } else {
-            out[kept] = event;
-            kept += 1;
-        }
-    }
-    Ok((kept, was_own))
+    Ok(without_own(&mut out[..count as usize]))
 }
 
 fn wait(

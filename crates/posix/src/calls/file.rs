@@ -19,6 +19,9 @@ unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, cou
         // SAFETY: as the caller says.
         return unsafe { real::sendfile64(out, from, offset, count) };
     };
+    if descriptor::socket(from).is_some() {
+        return give(Err(libc::EINVAL));
+    }
     // SAFETY: as the caller says.
     give(unsafe { send_file(number, from, offset, count) })
 }

@@ -10,6 +10,7 @@ mod poll;
 mod process;
 mod receive;
 mod send;
+pub(crate) mod signals;
 mod stdio;
 
 /// A call's outcome as the C library gives it.
