@@ -110,6 +110,11 @@ fn every_command_of_the_readme_does_what_it_says() {
                     serves();
                     on_net_core = true;
                 }
+                ["qanat", "run", ..] => {
+                    interrupt(server.take());
+                    server = Some(program(&words, here).start());
+                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:8000").is_ok());
+                }
                 ["qanat", "web", ..] => {
                     interrupt(server.take());
                     server = Some(program(&words, here).start());

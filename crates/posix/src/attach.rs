@@ -7,17 +7,17 @@ use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
 use crate::world::{Parts, World};
-use qanat::control::client::Session;
+use qanat::control::client::{ClientError, Session};
 use qanat::control::filter::Service;
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
 use qanat::stack::Stack;
-use qanat::{AttachOptions, Attachment};
+use qanat::{AttachError, AttachOptions, Attachment};
 use std::net::IpAddr;
 use std::os::fd::{IntoRawFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Own descriptors are numbered from here on, out of the way of the program's.
 const FIRST_OWN: RawFd = 600;
@@ -26,6 +26,8 @@ const FIRST_OWN: RawFd = 600;
 const EPHEMERAL_FIRST: u16 = 32_768;
 /// How long a keeper may take to make room.
 const SUCCESSION: Duration = Duration::from_secs(2);
+/// How long the daemon may take to hear that a card is free.
+const DAEMON_HEARS: Duration = Duration::from_millis(200);
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -194,23 +196,21 @@ fn services(options: &AttachOptions) -> Vec<PortRange> {
 }
 
 /// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
-/// room for whoever comes after.
+/// room for whoever comes after. Or it has just ended, and the daemon is about to hear of it.
 fn open(options: &AttachOptions) -> Result<Attachment, String> {
-    let mut outcome = Attachment::open(options);
-    for _ in 0..3 {
-        if outcome.is_ok() || !keeper::succeed(options.address.0, SUCCESSION) {
-            break;
+    let start = Instant::now();
+    let mut patience = DAEMON_HEARS;
+    loop {
+        let outcome = Attachment::open(options);
+        let is_taken = matches!(outcome, Err(AttachError::Control(ClientError::Refused(_))));
+        if !is_taken || start.elapsed() > patience {
+            return outcome.map_err(|error| error.to_string());
         }
-        // The daemon hears of it in its own time.
-        for _ in 0..50 {
-            outcome = Attachment::open(options);
-            if outcome.is_ok() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(4));
+        if keeper::succeed(options.address.0, SUCCESSION) {
+            patience = SUCCESSION;
         }
+        std::thread::sleep(Duration::from_millis(5));
     }
-    outcome.map_err(|error| error.to_string())
 }
 
 /// Makes the world; gives the keeper's end of the registry, and where it hears of a successor.

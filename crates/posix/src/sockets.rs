@@ -4,8 +4,8 @@ use crate::bells::Bell;
 use crate::epoll::Epoll;
 use crate::socket::{Kind, Socket, Stream, errno_of};
 use qanat::nic::Vnic;
-use qanat::stack::Stack;
-use qanat::{CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use qanat::stack::{Handler, Stack};
+use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -212,22 +212,24 @@ impl Sockets {
                 }
                 self.notify(number);
             }
-            Event::Datagram { socket, peer, chunk } => {
-                let Some(number) = self.datagram_owner(socket, peer) else { return };
-                let Some(owner) = self.get_mut(number) else { return };
-                let connected = owner.peer;
-                let Kind::Datagram(datagram) = &mut owner.kind else { return };
-                // A connected socket has nothing from strangers.
-                if connected.is_some_and(|connected| connected != peer) {
-                    return;
-                }
-                if datagram.push(peer, chunk) {
-                    self.notify(number);
-                } else {
-                    self.datagrams_dropped += 1;
-                }
-            }
+            Event::Datagram { socket, peer, chunk } => self.received(socket, peer, chunk),
             Event::AddressConflict { .. } | Event::Timer { .. } => {}
+        }
+    }
+
+    fn received(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) {
+        let Some(number) = self.datagram_owner(socket, peer) else { return };
+        let Some(owner) = self.get_mut(number) else { return };
+        let connected = owner.peer;
+        let Kind::Datagram(datagram) = &mut owner.kind else { return };
+        // A connected socket has nothing from strangers.
+        if connected.is_some_and(|connected| connected != peer) {
+            return;
+        }
+        if datagram.push(peer, chunk) {
+            self.notify(number);
+        } else {
+            self.datagrams_dropped += 1;
         }
     }
 
@@ -271,7 +273,7 @@ impl Sockets {
 
     /// Has the stack, and the device, handle what waits.
     pub(crate) fn drive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
-        stack.receive_with(now, vnic, |stack, _, event| self.event(event, stack, now));
+        stack.receive_with(now, vnic, self);
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);
         }
@@ -280,5 +282,12 @@ impl Sockets {
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);
         }
+    }
+}
+
+impl Handler for Sockets {
+    #[inline(always)]
+    fn datagram(&mut self, _: &mut Stack, _: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) {
+        self.received(socket, peer, chunk);
     }
 }
