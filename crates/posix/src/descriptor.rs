@@ -33,9 +33,7 @@ static TABLE: AtomicPtr<AtomicU32> = AtomicPtr::new(std::ptr::null_mut());
 
 /// An empty table; to be called with the lock held.
 pub(crate) fn new_table() -> Box<Table> {
-    // Zeroed memory that is touched where it is used.
-    // SAFETY: zero is a number.
-    unsafe { Box::new_zeroed_slice(DESCRIPTORS_MAX).assume_init() }
+    (0..DESCRIPTORS_MAX).map(|_| AtomicU32::new(0)).collect()
 }
 
 /// Makes `table`, which is never given up as long as this process lives, its own.

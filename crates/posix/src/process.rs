@@ -105,9 +105,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
         {
             become_process(number, lifeline, &record.table);
         }
-        for own in [lifeline] {
-            descriptor::set(own, Entry::Own);
-        }
+        descriptor::set(lifeline, Entry::Own);
         descriptor::set(parents, Entry::Kernel);
         // SAFETY: a copy of the parent's, of no use here.
         unsafe { crate::real::close(parents) };

@@ -30,7 +30,9 @@ fn bell_mark() -> u64 {
 }
 
 /// Sockets that are the kernel's so far, with the instances they were put in: those move with them if they become ours.
-static WATCHED: Mutex<Option<HashMap<c_int, Vec<(c_int, epoll_event)>>>> = Mutex::new(None);
+static WATCHED: Mutex<Option<HashMap<c_int, Places>>> = Mutex::new(None);
+/// Instances, and what a socket was put there with.
+type Places = Vec<(c_int, epoll_event)>;
 
 /// A descriptor of the kernel's is closed.
 pub(super) fn closed(fd: c_int) {

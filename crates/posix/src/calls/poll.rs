@@ -212,7 +212,7 @@ impl Sets {
 
     /// # Safety
     /// The sets are null or valid.
-    unsafe fn to_poll(&self, count: c_int) -> Vec<pollfd> {
+    unsafe fn asked(&self, count: c_int) -> Vec<pollfd> {
         let mut fds = Vec::new();
         for fd in 0..count.min(libc::FD_SETSIZE as c_int) {
             let mut events = 0;
@@ -237,7 +237,7 @@ impl Sets {
 
     /// # Safety
     /// The sets are null or valid.
-    unsafe fn from_poll(&self, fds: &[pollfd]) -> Result<c_int, i32> {
+    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, i32> {
         if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
             return Err(libc::EBADF);
         }
@@ -277,7 +277,7 @@ unsafe extern "C" fn select(
 ) -> c_int {
     let sets = Sets { read, write, except };
     // SAFETY: as the caller says.
-    let mut fds = unsafe { sets.to_poll(count) };
+    let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
         // SAFETY: as the caller says.
         return unsafe { real::select(count, read, write, except, timeout) };
@@ -294,7 +294,7 @@ unsafe extern "C" fn select(
         *left = timeval { tv_sec: rest.as_secs() as i64, tv_usec: i64::from(rest.subsec_micros()) };
     }
     // SAFETY: as the caller says.
-    give_int(outcome.and_then(|_| unsafe { sets.from_poll(&fds) }))
+    give_int(outcome.and_then(|_| unsafe { sets.tell(&fds) }))
 }
 
 /// # Safety
@@ -310,7 +310,7 @@ unsafe extern "C" fn pselect(
 ) -> c_int {
     let sets = Sets { read, write, except };
     // SAFETY: as the caller says.
-    let mut fds = unsafe { sets.to_poll(count) };
+    let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
         // SAFETY: as the caller says.
         return unsafe { real::pselect(count, read, write, except, timeout, mask) };
@@ -318,5 +318,5 @@ unsafe extern "C" fn pselect(
     // SAFETY: as the caller says.
     let time = unsafe { timeout.as_ref() }.map(time_of);
     // SAFETY: as the caller says.
-    give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.from_poll(&fds) }))
+    give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.tell(&fds) }))
 }

@@ -449,7 +449,7 @@ unsafe fn tell_control(number: u32, received: Received, message: &mut msghdr) {
         let local = if socket.local.ip().is_unspecified() { own?.0 } else { socket.local.ip() };
         matches!(socket.kind, Kind::Datagram(_)).then_some((socket.options, socket.family, local))
     });
-    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen as usize };
+    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
     let mut writer = Control { at: message.msg_control.cast(), room, written: 0, is_cut: false };
     if let Some((options, family, local)) = asked {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -37,9 +37,8 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
     // SAFETY: as the caller says.
     let status = unsafe { real::sigaction(signal, new, old) };
     // SAFETY: as the caller says.
-    if status == 0
-        && let Some(new) = unsafe { new.as_ref() }
-    {
+    let new = unsafe { new.as_ref() };
+    if let Some(new) = new.filter(|_| status == 0) {
         note(signal, new.sa_sigaction, new.sa_flags & libc::SA_RESTART != 0);
     }
     status
