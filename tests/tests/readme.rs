@@ -41,7 +41,11 @@ fn interrupt(server: Option<Running>) {
     let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process group");
     kill_process_group(group, Signal::INT).expect("Ctrl-C");
     let outcome = server.wait(Duration::from_secs(15));
-    assert!(["Served ", "Answered "].iter().any(|what| outcome.text().contains(what)), "{outcome:?}");
+    // The last is what Python says.
+    assert!(
+        ["Served ", "Answered ", "Keyboard interrupt"].iter().any(|what| outcome.text().contains(what)),
+        "{outcome:?}"
+    );
 }
 
 /// `qanat` stands for the one built; everything else is what the path has.
