@@ -117,7 +117,19 @@ fn every_command_of_the_readme_does_what_it_says() {
                 ["qanat", "run", ..] => {
                     interrupt(server.take());
                     server = Some(program(&words, here).start());
-                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:8000").is_ok());
+                    let address = match words.join(" ") {
+                        text if text.contains("redis") => "10.77.0.2:6379",
+                        text if text.contains("memcached") => "10.77.0.5:11211",
+                        _ => "10.77.0.2:8000",
+                    };
+                    eventually("it serves", Duration::from_secs(10), || TcpStream::connect(address).is_ok());
+                    if !address.ends_with(":8000") {
+                        let own = server.take().expect("just started");
+                        let id = i32::try_from(own.id()).ok().and_then(Pid::from_raw).expect("a process");
+                        rustix::process::kill_process(id, Signal::TERM).expect("a signal");
+                        let outcome = own.wait(Duration::from_secs(15));
+                        assert!(outcome.code == Some(0) || outcome.code.is_none(), "{outcome:?}");
+                    }
                 }
                 ["qanat", "web", ..] => {
                     interrupt(server.take());
