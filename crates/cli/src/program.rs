@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Interpreters of interpreters looked at; as Linux allows.
 const SCRIPTS_MAX: usize = 4;
-/// How a Go program says what it was built with.
-const GO_MARK: &[u8] = b"\xff Go buildinf:";
+/// Where a Go program says what it was built with.
+const GO_SECTION: &[u8] = b".go.buildinfo";
 
 /// Why the sockets of a program can't be ours.
 #[derive(Debug)]
@@ -110,9 +110,8 @@ fn check_program(path: &Path, bytes: &[u8]) -> Result<(), Refusal> {
     if !segments.iter().any(|segment| segment.p_type(endian) == elf::PT_INTERP) {
         return Err(Refusal::Static(path.to_owned()));
     }
-    // In the data of a Go program's first segments.
-    let is_go = bytes.windows(GO_MARK.len()).any(|window| window == GO_MARK);
-    if is_go { Err(Refusal::Go(path.to_owned())) } else { Ok(()) }
+    let sections = header.sections(endian, bytes).map_err(|_| foreign())?;
+    if sections.section_by_name(endian, GO_SECTION).is_some() { Err(Refusal::Go(path.to_owned())) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -143,10 +142,16 @@ mod tests {
         check(&script).unwrap();
         let (_directory, itself) = written(b"#!");
         assert!(matches!(check(&itself), Err(Refusal::Nothing(_))));
-        // This program again, without the segment that names its loader, and with Go's mark at its end.
+        // This program again: with a section of Go's, by another's name of as many letters; then without the segment that names
+        // its loader.
         let mut bytes = fs::read(&own).unwrap();
         let mut go = bytes.clone();
-        go.extend_from_slice(GO_MARK);
+        let other = b".eh_frame_hdr";
+        let places: Vec<usize> = (0..go.len() - other.len()).filter(|at| go[*at..].starts_with(other)).collect();
+        assert!(!places.is_empty());
+        for at in places {
+            go[at..at + other.len()].copy_from_slice(GO_SECTION);
+        }
         assert!(matches!(refused(&go), Refusal::Go(_)));
         let first = u64::from_le_bytes(bytes[32..40].try_into().unwrap()) as usize;
         let count = usize::from(u16::from_le_bytes(bytes[56..58].try_into().unwrap()));
