@@ -48,6 +48,14 @@ fn interrupt(server: Option<Running>) {
     );
 }
 
+/// Ends another's program: not by Ctrl-C, which it may have been told to ignore, as scripts tell what they start.
+fn terminate(own: Running) {
+    let id = i32::try_from(own.id()).ok().and_then(Pid::from_raw).expect("a process");
+    rustix::process::kill_process(id, Signal::TERM).expect("a signal");
+    let outcome = own.wait(Duration::from_secs(15));
+    assert!(outcome.code == Some(0) || outcome.code.is_none(), "{outcome:?}");
+}
+
 /// `qanat` stands for the one built; everything else is what the path has.
 fn program(words: &[&str], directory: &Path) -> Program {
     let (name, arguments) = words.split_first().expect("a command");
@@ -79,6 +87,7 @@ fn every_command_of_the_readme_does_what_it_says() {
         let mut echo: Option<Running> = None;
         let mut daemon: Option<Running> = None;
         let mut net: Option<Running> = None;
+        let mut as_it_is: Option<Running> = None;
         let mut on_net_core = false;
         for command in &commands {
             println!("$ {command}");
@@ -116,19 +125,16 @@ fn every_command_of_the_readme_does_what_it_says() {
                 }
                 ["qanat", "run", ..] => {
                     interrupt(server.take());
-                    server = Some(program(&words, here).start());
+                    let own = program(&words, here).start();
                     let address = match words.join(" ") {
                         text if text.contains("redis") => "10.77.0.2:6379",
                         text if text.contains("memcached") => "10.77.0.5:11211",
                         _ => "10.77.0.2:8000",
                     };
                     eventually("it serves", Duration::from_secs(10), || TcpStream::connect(address).is_ok());
-                    if !address.ends_with(":8000") {
-                        let own = server.take().expect("just started");
-                        let id = i32::try_from(own.id()).ok().and_then(Pid::from_raw).expect("a process");
-                        rustix::process::kill_process(id, Signal::TERM).expect("a signal");
-                        let outcome = own.wait(Duration::from_secs(15));
-                        assert!(outcome.code == Some(0) || outcome.code.is_none(), "{outcome:?}");
+                    match address.ends_with(":8000") {
+                        true => as_it_is = Some(own),
+                        false => terminate(own),
                     }
                 }
                 ["qanat", "web", ..] => {
@@ -182,6 +188,9 @@ fn every_command_of_the_readme_does_what_it_says() {
                 ["curl", ..] => {
                     let text = program(&words, here).succeeds().text();
                     assert!(text.contains("It flows."), "{text}");
+                    if let Some(own) = as_it_is.take() {
+                        terminate(own);
+                    }
                 }
                 ["qanat", "hello"] => {
                     assert!(program(&words, here).succeeds().text().contains("It flows."));
