@@ -96,15 +96,14 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         looks = if somebody_waits() || is_idle { looks + 1 } else { 0 };
         let rests = looks >= LOOKS;
         let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
-        let time = match rests {
-            true => {
-                guard.shared().keeper_is_asleep.store(1, Ordering::Relaxed);
-                None
-            }
-            false => Some(deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE)),
-        };
+        let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
+        let time = (!rests).then_some(awake);
         let doorbell = guard.doorbell;
-        drop(guard);
+        if rests {
+            guard.release_to_sleep();
+        } else {
+            drop(guard);
+        }
         // Somebody may have stopped waiting since.
         if rests
             && !somebody_waits()

@@ -134,6 +134,23 @@ impl DerefMut for Guard {
     }
 }
 
+impl Guard {
+    /// The keeper gives the lock back and goes to sleep: whoever unlocks after it and leaves the stack with nobody to drive it
+    /// wakes it.
+    pub(crate) fn release_to_sleep(self) {
+        self.shared.keeper_is_asleep.store(1, Ordering::Relaxed);
+        // Unlocked here, without the look that would wake the keeper at once.
+        let guard = std::mem::ManuallyDrop::new(self);
+        guard.unlock();
+    }
+
+    fn unlock(&self) {
+        set_inside(false);
+        // SAFETY: held by this thread.
+        unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+    }
+}
+
 impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
@@ -145,9 +162,7 @@ impl Drop for Guard {
         } else {
             None
         };
-        set_inside(false);
-        // SAFETY: held by this thread.
-        unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+        self.unlock();
         if let Some(bell) = bell {
             crate::bells::ring(bell);
         }

@@ -180,9 +180,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             guard.drive_now();
             look(&guard, set);
         }
-        let mut kernels = 0;
         for (entry, kernel) in set.iter_mut().zip(&fds) {
-            kernels += c_int::from(kernel.fd >= 0 && kernel.revents != 0);
             entry.revents |= if kernel.fd >= 0 { kernel.revents } else { 0 };
         }
         let total = set.iter().filter(|entry| entry.revents != 0).count() as c_int;
@@ -190,7 +188,6 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             return Ok(total);
         }
         slept?;
-        let _ = kernels;
         spin.slept(guard.clock_now().since(now));
     }
 }
