@@ -100,7 +100,7 @@ fn memcached_with_threads_serves_tcp_and_udp() {
         let directory = tempfile::tempdir().expect("a directory");
         // The card has the address the program binds.
         let server =
-            run(directory.path(), &["memcached", "-u", "root", "-l", "10.77.0.5", "-U", "11211", "-t", "4"]).start();
+            run(directory.path(), &["memcached", "-u", "nobody", "-l", "10.77.0.5", "-U", "11211", "-t", "4"]).start();
         let ask = |question: &str, enough: usize| {
             let mut stream =
                 TcpStream::connect_timeout(&"10.77.0.5:11211".parse().ok()?, Duration::from_secs(1)).ok()?;

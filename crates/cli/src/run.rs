@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 #[command(after_help = "\
 Examples:
   sudo qanat run -- redis-server --bind 10.77.0.2 --protected-mode no
-  sudo qanat run -- memcached -u root -l 10.77.0.5     the card has the address the program binds
+  sudo qanat run -- memcached -u nobody -l 10.77.0.5     the card has the address the program binds
   sudo qanat run -- python3 -m http.server               all addresses: the card's, and the kernel's too
   sudo qanat run -- curl http://10.77.0.1/               what is on the card's link goes by the card
   qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`

@@ -105,6 +105,11 @@ impl AsFd for Session {
 }
 
 impl Session {
+    /// The connection to the daemon at `path` that `socket` is, made by whomever.
+    pub fn over(socket: OwnedFd, path: &Path) -> Session {
+        Session { socket, path: path.to_owned() }
+    }
+
     /// Connects to the daemon at `path`.
     ///
     /// # Errors

@@ -14,13 +14,15 @@ use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
 use qanat::stack::Stack;
 use qanat::{AttachError, AttachOptions, Attachment};
 use std::net::IpAddr;
-use std::os::fd::{IntoRawFd, RawFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Own descriptors are numbered from here on, out of the way of the program's.
 const FIRST_OWN: RawFd = 600;
+/// More than there are of them.
+const OWN_MAX: RawFd = 400;
 
 /// The first port that connections leave from, as Linux has it.
 const EPHEMERAL_FIRST: u16 = 32_768;
@@ -133,18 +135,23 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
+/// Open descriptors among the numbers of own ones. Asked one by one: who has become another user may not look into `/proc`.
 fn open_descriptors() -> Vec<RawFd> {
-    let Ok(entries) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
-    entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    // SAFETY: takes no pointers.
+    let is_open = |fd: &RawFd| unsafe { crate::real::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
+    (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }
 
 fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     let before = open_descriptors();
     crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
-    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted))?;
+    // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
+    let launchers = session();
+    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted, launchers.as_ref()))?;
+    drop(launchers);
     // Whatever is new, and out of the way, is ours.
     for fd in open_descriptors() {
-        if fd >= FIRST_OWN && !before.contains(&fd) {
+        if !before.contains(&fd) {
             descriptor::set(fd, Entry::Own);
         }
     }
@@ -168,19 +175,29 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     {
         become_process(0, line, &record.table);
     }
-    // The launcher kept the daemon up by it until somebody has a card.
-    if let Some(session) = std::env::var(SESSION).ok().and_then(|text| text.parse().ok()) {
-        // SAFETY: the launcher's, for this.
-        unsafe { crate::real::close(session) };
-    }
     explain(format_args!("has a virtual card with {text}"));
     Ok(())
+}
+
+/// The launcher's connection to the daemon: by it a program that has become another user has the rights of who started it, and
+/// the daemon stays up until somebody has a card. It is closed when that is so.
+fn session() -> Option<Arc<OwnedFd>> {
+    let fd: RawFd = std::env::var(SESSION).ok()?.parse().ok()?;
+    // Programs that close everything close it too; and its number may be a file's by now.
+    let is_socket =
+        crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET);
+    // SAFETY: the launcher's, for this.
+    is_socket.then(|| Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
 /// Everything the daemon lets this user offer: which of it the program will, it doesn't say beforehand.
 fn services(options: &AttachOptions) -> Vec<PortRange> {
     let Some(socket) = &options.control else { return Vec::new() };
-    let limits = Session::connect(socket).and_then(|session| session.limits());
+    let session = match options.session.as_ref().and_then(|session| session.try_clone().ok()) {
+        Some(session) => Ok(Session::over(session, socket)),
+        None => Session::connect(socket),
+    };
+    let limits = session.and_then(|session| session.limits());
     let allowed: Vec<Service> =
         limits.map(|limits| limits.services.iter().filter_map(|text| text.parse().ok()).collect()).unwrap_or_default();
     let mut ranges = Vec::new();
@@ -214,7 +231,11 @@ fn open(options: &AttachOptions) -> Result<Attachment, String> {
 }
 
 /// Makes the world; gives the keeper's end of the registry, and where it hears of a successor.
-fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(RawFd, RawFd), String> {
+fn make_here(
+    wishes: &Wishes,
+    wanted: Option<IpAddr>,
+    launchers: Option<&Arc<OwnedFd>>,
+) -> Result<(RawFd, RawFd), String> {
     let mut addresses = wishes.addresses.clone();
     if let Some(wanted) = wanted
         && !addresses.iter().any(|(address, _)| *address == wanted)
@@ -231,6 +252,9 @@ fn make_here(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(RawFd, RawFd), 
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
     options.name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    // With its own rights, if it has any: several programs of one launcher would take each other's answers.
+    let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
+    options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
     options.services = services(&options);
     let mut reader = -1;
     install(|| -> Result<World, String> {

@@ -38,15 +38,19 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first
             let mut status = 0;
             // SAFETY: a child of ours.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
-            return Ok(());
+            let forked = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+            return if forked { Ok(()) } else { Err(libc::EAGAIN) };
         }
     }
     // SAFETY: as above; who isn't the keeper ends at once, without the program's handlers.
     unsafe {
-        if crate::real::fork() != 0 {
-            libc::_exit(0);
+        match crate::real::fork() {
+            0 => {}
+            -1 => libc::_exit(1),
+            _ => libc::_exit(0),
         }
-        libc::setsid();
+        // Out of reach of the terminal's Ctrl-C, and in the program's session: it is scheduled as part of it.
+        libc::setpgid(0, 0);
         for signal in 1..32 {
             libc::signal(signal, libc::SIG_IGN);
         }
@@ -118,6 +122,10 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
         if sleep(&mut fds, time, std::ptr::null()).is_err() {
             continue;
+        }
+        // Without what it hears by it would know of nothing, and never sleep.
+        if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+            return;
         }
         if fds[3].revents != 0 && is_successor(successor) {
             return;

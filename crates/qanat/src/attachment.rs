@@ -18,7 +18,9 @@ use qanat_stack::{Autoconfiguration, Config, DuplicateAddressDetection};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Protocol number of TCP.
 pub const PROTOCOL_TCP: u8 = 6;
@@ -140,6 +142,8 @@ pub struct AttachOptions {
     pub maximum_segment: Option<u16>,
     /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
     pub control: Option<PathBuf>,
+    /// With a daemon: a connection to it that is there already, whose maker's rights count. `None`: one is made.
+    pub session: Option<Arc<OwnedFd>>,
     /// With a daemon: what it calls the VNIC. `None`: as this program's first argument is.
     pub name: Option<String>,
     /// With a daemon: use this VNIC of the same user, which is there already, with its addresses.
@@ -168,6 +172,7 @@ impl AttachOptions {
             duplicate_address_detection: None,
             maximum_segment: None,
             control: None,
+            session: None,
             name: None,
             vnic: None,
             queue: None,
@@ -315,7 +320,10 @@ impl Attachment {
             wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);
             wish.provider = Provider::Queue { interface: interface.clone(), first };
         }
-        let session = Session::connect(socket)?;
+        let session = match &options.session {
+            Some(session) => Session::over(copied(session)?, socket),
+            None => Session::connect(socket)?,
+        };
         let vnic = match options.vnic {
             Some(number) => session.open_vnic(number)?,
             None => session.create_vnic(wish)?,
@@ -537,6 +545,12 @@ impl Attachment {
     pub fn addresses(&self) -> Vec<IpAddr> {
         self.config.addresses.iter().map(|(address, _)| *address).collect()
     }
+}
+
+/// A copy of the descriptor.
+fn copied(descriptor: &OwnedFd) -> Result<OwnedFd, AttachError> {
+    let say = |error| DeviceError::Invalid { reason: format!("a descriptor more: {error}; raise `ulimit -n`") };
+    Ok(descriptor.try_clone().map_err(say)?)
 }
 
 /// RFC 7217's secret of this machine: with the identity it has, so that addresses are the same after a restart. Without

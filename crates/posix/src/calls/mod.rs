@@ -4,7 +4,7 @@ mod close;
 mod control;
 mod epoll;
 mod file;
-mod open;
+pub(crate) mod open;
 pub(crate) mod options;
 mod poll;
 mod process;

@@ -28,7 +28,7 @@ pub(crate) fn errno_of_command(error: CommandError) -> i32 {
 }
 
 /// A number the kernel has of a socket; `None`: it is none.
-pub(super) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
+pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as socklen_t;
     // SAFETY: so many writable bytes.
