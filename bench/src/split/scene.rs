@@ -225,7 +225,7 @@ fn net_core(listener: &MemifListener, socket: OwnedFd, stopped: &UnixStream) -> 
     let card = Card::new(Box::new(vnic), &files, plan(), config(SERVER), "memif", "memif");
     let card = card.map_err(|error| error.to_string())?;
     let users = vec![rustix::process::geteuid().as_raw()];
-    let options = NetCoreOptions { spin: SpinPolicy::Always, users, confined: false };
+    let options = NetCoreOptions { spin: SpinPolicy::Always, users, confined: false, processor: None };
     NetCore::listening(vec![card], socket, options).run(stopped.as_fd()).map_err(|error| error.to_string())
 }
 

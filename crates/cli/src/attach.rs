@@ -155,6 +155,31 @@ impl AttachArguments {
             // They come by one of the queues, whose stack alone would know.
             return Err("router advertisements need one queue: leave out --ipv6, or --queues".to_owned());
         }
+        let mut options = self.options(services, queues)?;
+        if self.vnic.is_some() || self.queue.is_some() {
+            // There is no other way to these.
+            options.control = Some(default_socket());
+            return Attachment::open(&options).map_err(|error| error.to_string());
+        }
+        // A daemon that may not be asked is one more reason to do without it, for who can.
+        let unreachable = |error: &AttachError| matches!(error, AttachError::Control(ClientError::Unreachable(..)));
+        match Attachment::open(&options) {
+            Err(error) if unreachable(&error) && rustix::process::geteuid().is_root() => {
+                options.control = None;
+                Attachment::open(&options).map_err(|error| error.to_string())
+            }
+            outcome => outcome.map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Whether a daemon's net core could have the card: nothing is asked for that only this process can do.
+    pub fn suits_a_daemons_net_core(&self) -> bool {
+        let own = self.interface.is_some() || self.netns.is_some() || self.direct || self.force_copy;
+        !own && self.vnic.is_none() && self.queue.is_none() && self.dad.is_none() && self.ipv6 == Ipv6::Given
+    }
+
+    /// What these arguments say.
+    pub fn options(&self, services: Vec<PortRange>, queues: u32) -> Result<AttachOptions, String> {
         let mut options = AttachOptions::new(self.address.address, self.address.length);
         options.more_addresses = self.also.iter().map(|also| (also.address, also.length)).collect();
         options.interface.clone_from(&self.interface);
@@ -178,20 +203,7 @@ impl AttachArguments {
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
         options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
         (options.vnic, options.queue) = (self.vnic, self.queue);
-        if self.vnic.is_some() || self.queue.is_some() {
-            // There is no other way to these.
-            options.control = Some(default_socket());
-            return Attachment::open(&options).map_err(|error| error.to_string());
-        }
-        // A daemon that may not be asked is one more reason to do without it, for who can.
-        let unreachable = |error: &AttachError| matches!(error, AttachError::Control(ClientError::Unreachable(..)));
-        match Attachment::open(&options) {
-            Err(error) if unreachable(&error) && rustix::process::geteuid().is_root() => {
-                options.control = None;
-                Attachment::open(&options).map_err(|error| error.to_string())
-            }
-            outcome => outcome.map_err(|error| error.to_string()),
-        }
+        Ok(options)
     }
 }
 

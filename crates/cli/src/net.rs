@@ -8,11 +8,13 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Card, NetCore, NetCoreOptions, confine};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
+use rustix::thread::{CpuSet, sched_setaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::Permissions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
@@ -46,6 +48,9 @@ pub struct Arguments {
     /// Frames to receive into, for each card: what its service and its stack may hold
     #[arg(long, value_name = "COUNT", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(256..=262_144))]
     frames: u32,
+    /// Run on this processor alone, by number
+    #[arg(long, value_name = "PROCESSOR", value_parser = clap::value_parser!(u32).range(..1_024))]
+    core: Option<u32>,
     /// What to take of an address shared with the kernel
     #[arg(long, value_name = "PROTOCOL:FIRST-LAST", hide = true)]
     service: Vec<PortArgument>,
@@ -66,6 +71,8 @@ enum Inherit {
     Service,
     /// The listening socket
     Listener,
+    /// A socket by which the daemon says what to do
+    Director,
 }
 
 /// A range of ports, `6:80-80`.
@@ -98,6 +105,23 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(inherit) => work(arguments, inherit),
         None => supervise(arguments),
     }
+}
+
+/// A net core of the daemon's, which tells it by `orders` what to do.
+pub fn start_directed(processor: u32, orders: OwnedFd, spin: &str) -> std::io::Result<Child> {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["net", "--inherit", "director", "--core", &processor.to_string(), "--spin", spin]);
+    // A terminal's Ctrl-C is for the daemon.
+    command.process_group(0);
+    command.stdin(Stdio::from(orders)).stdout(Stdio::null()).spawn()
+}
+
+/// This process's threads, of which there is one, run on one processor.
+fn pin(processor: u32) -> Result<(), String> {
+    let mut set = CpuSet::new();
+    set.set(processor as usize);
+    sched_setaffinity(None, &set)
+        .map_err(|error| format!("processor {processor}: {error}; `nproc` says how many there are, from 0 on"))
 }
 
 /// Readable when told to stop.
@@ -200,10 +224,11 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     let inherited =
         std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
     let stop = stop_signals()?;
+    arguments.core.map_or(Ok(()), pin)?;
     let mut attachments = Vec::new();
     let mut cards = Vec::new();
     let own = std::iter::once(None).chain(arguments.card.iter().copied().map(Some));
-    for address in own {
+    for address in own.filter(|_| inherit != Inherit::Director) {
         let (attachment, card) = open_card(arguments, address)?;
         attachments.push(attachment);
         cards.push(card);
@@ -212,19 +237,25 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     users.push(rustix::process::geteuid().as_raw());
     // Who became root to start it means to use it.
     users.extend(std::env::var("SUDO_UID").ok().and_then(|user| user.parse::<u32>().ok()));
-    let status = (inherit == Inherit::Service).then(status_socket).flatten();
+    let status = (inherit != Inherit::Listener).then(status_socket).flatten();
     if inherit == Inherit::Listener {
         announce(&attachments);
     }
     if !arguments.unconfined {
         confine()?;
     }
-    if inherit == Inherit::Listener {
+    if inherit != Inherit::Service {
         // After the change of user, which clears it.
         let _ = set_parent_process_death_signal(Some(Signal::TERM));
     }
-    let options = NetCoreOptions { spin: arguments.attach.spin.into(), users, confined: !arguments.unconfined };
+    let options = NetCoreOptions {
+        spin: arguments.attach.spin.into(),
+        users,
+        confined: !arguments.unconfined,
+        processor: arguments.core,
+    };
     let mut core = match (inherit, cards.pop()) {
+        (Inherit::Director, _) => NetCore::directed(inherited, status, options),
         (Inherit::Service, Some(card)) => NetCore::private(card, inherited, status, options),
         (_, last) => {
             cards.extend(last);

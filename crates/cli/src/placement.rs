@@ -2,6 +2,8 @@
 
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
 use clap::{Args, ValueEnum};
+use qanat::control::client::{ClientError, Session, default_socket};
+use qanat::control::net_core::StackWish;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -34,7 +36,8 @@ pub struct PlacementArguments {
     /// Where the network stack runs
     #[arg(long, value_enum, default_value_t)]
     pub placement: Placement,
-    /// The net core's socket (`qanat net`), for the split placement; without it one is started for this service alone
+    /// The net core's socket (`qanat net`), for the split placement; without it the daemon's net cores are asked for (`[net]
+    /// cores`, see qanatd(8)), and where there are none one is started for this service alone
     #[arg(long, value_name = "SOCKET")]
     pub net: Option<PathBuf>,
 }
@@ -111,9 +114,12 @@ impl PlacementArguments {
     /// Attaches to the net core named, or to one of this service's own, made as `attach` says.
     pub fn attach(&self, attach: &AttachArguments, request: &Request<'_>) -> Result<Placed, String> {
         let own = OwnNetCore::default();
-        let connector: Connector = match &self.net {
-            Some(path) => SplitRuntime::at(path.clone()),
-            None => {
+        let by_daemon = if self.net.is_none() { daemons_net_core(attach, request)? } else { None };
+        let is_daemons = by_daemon.is_some();
+        let connector: Connector = match (&self.net, by_daemon) {
+            (Some(path), _) => SplitRuntime::at(path.clone()),
+            (None, Some(connector)) => connector,
+            (None, None) => {
                 let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
                 arguments.extend(forwarded(attach)?);
                 arguments.extend(request.services.iter().map(|range| service_argument(*range)));
@@ -126,11 +132,29 @@ impl PlacementArguments {
         let options = SplitOptions { address, ..request.options.clone() };
         let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
             // It has said why, on standard error.
-            None => format!("the net core did not start ({error})"),
-            Some(_) => error.to_string(),
+            None if !is_daemons => format!("the net core did not start ({error})"),
+            _ => error.to_string(),
         })?;
         Ok(Placed { runtime, own })
     }
+}
+
+/// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores.
+fn daemons_net_core(attach: &AttachArguments, request: &Request<'_>) -> Result<Option<Connector>, String> {
+    if !attach.suits_a_daemons_net_core() {
+        return Ok(None);
+    }
+    let wish = attach.options(request.services.to_vec(), 1)?.vnic_wish();
+    let stack = StackWish { gateway: attach.gateway, maximum_segment: attach.mss };
+    let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack);
+    let mut first = match ask() {
+        Ok(Some(socket)) => Some(socket),
+        Err(ClientError::Refused(why)) => return Err(format!("the control plane refuses: {why}")),
+        Ok(None) | Err(_) => return Ok(None),
+    };
+    // The next time it is another net core, or the same one started again, with a new card.
+    let again = move || ask().map_err(io::Error::other)?.ok_or_else(|| io::ErrorKind::NotFound.into());
+    Ok(Some(Box::new(move || first.take().map_or_else(&again, Ok))))
 }
 
 fn service_argument(range: PortRange) -> String {

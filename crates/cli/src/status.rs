@@ -95,9 +95,10 @@ fn print_net_cores(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Result
 fn net_core_text(path: &Path, status: &NetCoreStatus) -> String {
     let confined = if status.confined { "confined" } else { "NOT confined" };
     let mut text = format!(
-        "Net core {} (process {}), up {} s, {confined}: {} cards, {} services cut off{}{}\n",
+        "Net core {} (process {}{}), up {} s, {confined}: {} cards, {} services cut off{}{}\n",
         path.display(),
         status.process,
+        status.processor.map_or_else(String::new, |number| format!(", on processor {number}")),
         status.uptime_s,
         status.cards.len(),
         status.cut_off,
@@ -154,6 +155,17 @@ fn table(status: &Status) -> String {
     );
     if let Some(uplink) = &status.uplink {
         let _ = writeln!(text, "Uplink {uplink}: cards of its prefixes are on its wire");
+    }
+    for core in &status.net_cores_started {
+        let process = if core.process == 0 { "starting".to_owned() } else { format!("process {}", core.process) };
+        let _ = writeln!(
+            text,
+            "Net core on processor {}: {process}, up {} s, started again {} times, {} cards",
+            core.processor,
+            core.uptime_s,
+            core.restarts,
+            core.vnics.len(),
+        );
     }
     for vnic in &status.vnics {
         text += &vnic_text(vnic);

@@ -1,6 +1,7 @@
 //! The application's side: ask the daemon, get handles.
 
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
+use crate::net_core::StackWish;
 use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VERSION, VnicStatus, VnicWish,
     mismatch, receive, send,
@@ -140,6 +141,18 @@ impl Session {
     /// [`ClientError`].
     pub fn create_vnic(&self, wish: VnicWish) -> Result<VnicHandle, ClientError> {
         VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), Request::CreateVnic(wish), &[])?)
+    }
+
+    /// A socket to one of the daemon's net cores, which has a card as `card` says for this service; `None`: the daemon has no
+    /// net cores.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn attach_net_core(&self, card: VnicWish, stack: StackWish) -> Result<Option<OwnedFd>, ClientError> {
+        match ask(self.socket.as_fd(), Request::AttachNetCore { card, stack }, &[])? {
+            (Answer::Done, mut beside) => Ok(beside.pop()),
+            _ => Err(ClientError::Unexpected),
+        }
     }
 
     /// A new handle of a VNIC of this user.

@@ -13,5 +13,6 @@ pub mod client;
 pub mod daemon;
 pub mod field;
 pub mod filter;
+pub mod net_core;
 pub mod policy;
 pub mod protocol;

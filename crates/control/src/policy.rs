@@ -37,8 +37,58 @@ pub struct Policy {
     pub uplink: Option<UplinkPolicy>,
     /// NICs whose own queues may be given to whom a rule trusts.
     pub nic: Vec<NicPolicy>,
+    /// Net cores the daemon starts.
+    pub net: NetPolicy,
     /// Who may have what.
     pub rule: Vec<Rule>,
+}
+
+/// Net cores that the daemon starts, for services in the split placement.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NetPolicy {
+    /// The processors they are on, one each: `"0-1,3"`.
+    #[serde(deserialize_with = "processors")]
+    pub cores: Vec<u32>,
+    /// Frames to receive into of each service's card: what service and stack may hold.
+    pub frames: u32,
+    /// When they sleep: `adaptive`, `always` (they never sleep) or `never` (at once).
+    pub spin: String,
+}
+
+impl Default for NetPolicy {
+    fn default() -> NetPolicy {
+        NetPolicy { cores: Vec::new(), frames: 8_192, spin: "adaptive".to_owned() }
+    }
+}
+
+/// Net cores of one daemon at most.
+const NET_CORES_MAX: usize = 64;
+
+/// Processors as `0-1,3`, in order.
+///
+/// # Errors
+/// What is wrong.
+pub fn parse_processors(text: &str) -> Result<Vec<u32>, String> {
+    let wrong = || format!("`{text}`: name processors as in 0-1,3");
+    let mut all = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let number = |text: &str| text.trim().parse::<u32>().map_err(|_| wrong());
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last || (last - first) as usize >= NET_CORES_MAX {
+            return Err(wrong());
+        }
+        all.extend(first..=last);
+    }
+    all.sort_unstable();
+    all.dedup();
+    if all.len() > NET_CORES_MAX { Err(format!("`{text}`: {NET_CORES_MAX} net cores at most")) } else { Ok(all) }
+}
+
+fn processors<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {
+    let text: String = Deserialize::deserialize(deserializer)?;
+    parse_processors(&text).map_err(serde::de::Error::custom)
 }
 
 /// The uplink.
@@ -123,6 +173,7 @@ impl Default for Policy {
             metrics: None,
             uplink: None,
             nic: Vec::new(),
+            net: NetPolicy::default(),
             rule: vec![everything],
         }
     }
@@ -197,6 +248,12 @@ impl Policy {
             if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface == *interface) {
                 return Err(format!("nic {interface}: it is the uplink; it can't be both"));
             }
+        }
+        if !(256..=262_144).contains(&policy.net.frames) || policy.net.frames % 2 > 0 {
+            return Err("net: frames must be an even number from 256 to 262144".to_owned());
+        }
+        if !["adaptive", "always", "never"].contains(&policy.net.spin.as_str()) {
+            return Err("net: spin must be \"adaptive\", \"always\" or \"never\"".to_owned());
         }
         if policy.host.is_empty() {
             return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());

@@ -4,6 +4,7 @@
 //! [`MESSAGE_BYTES_MAX`]. A request gets one answer. Whoever breaks a rule of this page is cut off.
 
 use crate::filter::{Direction, Filter, Rate, Service};
+use crate::net_core::StackWish;
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -48,6 +49,15 @@ pub enum Request {
     /// On a VNIC's handle, with a memory file as descriptor: open a queue; answered with its socket as descriptor, and with an
     /// injector's where the kernel has it.
     OpenQueue(QueueWish),
+    /// Be served by one of the daemon's net cores, with a card as in `CreateVnic`; answered with a socket to the net core as
+    /// descriptor, or without one if the daemon has no net cores.
+    AttachNetCore {
+        /// The card.
+        card: VnicWish,
+        /// What its stack is to be like.
+        #[serde(default)]
+        stack: StackWish,
+    },
     /// Make a filter; answered with its handle as descriptor.
     CreateFilter {
         /// Which way.
@@ -122,6 +132,7 @@ impl Request {
         match self {
             Request::CreateVnic(_) => "create-vnic",
             Request::OpenQueue(_) => "open-queue",
+            Request::AttachNetCore { .. } => "attach-net-core",
             Request::CreateFilter { .. } => "create-filter",
             Request::Assign { .. } => "assign",
             Request::Unassign => "unassign",
@@ -370,6 +381,24 @@ pub struct Status {
     pub requests: [u64; 3],
     /// The uplink's interface.
     pub uplink: Option<String>,
+    /// Net cores it has started.
+    #[serde(default)]
+    pub net_cores_started: Vec<NetCoreState>,
+}
+
+/// A net core of the daemon's. How it is it tells itself.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct NetCoreState {
+    /// The processor it is pinned to.
+    pub processor: u32,
+    /// Its process; 0: it is about to be started again.
+    pub process: u32,
+    /// Seconds since its start.
+    pub uptime_s: u64,
+    /// Times it died and was started again.
+    pub restarts: u64,
+    /// Numbers of the VNICs it serves.
+    pub vnics: Vec<u32>,
 }
 
 /// What a user may have, and has.

@@ -3,7 +3,7 @@
 use crate::lent::LendableFiles;
 use crate::memory::{Pool, Region};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// The frames of one queue. Disjoint shares of one region: a flood of received packets can't starve the sender.
@@ -94,6 +94,15 @@ impl MemoryPlan {
             self.transmit_frames + self.prepared_frames,
             self.frame_size,
         )
+    }
+
+    /// As [`allocate_lendable`](MemoryPlan::allocate_lendable), over files that another process, which is trusted, made with
+    /// this plan.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn open_lendable(&self, files: &LendableFiles) -> io::Result<FrameMemory> {
+        self.cut(&self.map_lendable(files.receive.as_fd(), files.rest.as_fd())?)
     }
 
     /// Maps a memory file that another process made with this plan.

@@ -180,6 +180,26 @@ impl AttachOptions {
     }
 }
 
+impl AttachOptions {
+    /// The card to ask a daemon for.
+    pub fn vnic_wish(&self) -> VnicWish {
+        // An empty list of services is a client's: it sends from any port.
+        let service = |range: &PortRange| Service {
+            protocol_first: range.protocol,
+            protocol_last: range.protocol,
+            ports: Ports { first: range.first, last: range.last },
+        };
+        let mut services: Vec<Service> = self.services.iter().map(service).collect();
+        if services.is_empty() {
+            services.push(Service { protocol_first: PROTOCOL_TCP, protocol_last: PROTOCOL_TCP, ports: Ports::ANY });
+        }
+        let name = self.name.clone().unwrap_or_else(|| std::env::args().take(2).skip(1).collect());
+        let mut addresses = vec![self.address];
+        addresses.extend_from_slice(&self.more_addresses);
+        VnicWish { name, addresses, queues: self.queues, mtu: self.mtu, services, ..VnicWish::default() }
+    }
+}
+
 /// A device whose queues may be opened, and the stack configuration that fits it.
 pub struct Attachment {
     device: Device,
@@ -302,19 +322,8 @@ impl Attachment {
         addresses: Vec<(IpAddr, u8)>,
         mut config: Config,
     ) -> Result<Attachment, AttachError> {
-        // An empty list of services is a client's: it sends from any port.
-        let service = |range: &PortRange| Service {
-            protocol_first: range.protocol,
-            protocol_last: range.protocol,
-            ports: Ports { first: range.first, last: range.last },
-        };
-        let mut services: Vec<Service> = options.services.iter().map(service).collect();
-        if services.is_empty() {
-            services.push(Service { protocol_first: PROTOCOL_TCP, protocol_last: PROTOCOL_TCP, ports: Ports::ANY });
-        }
-        let name = options.name.clone().unwrap_or_else(|| std::env::args().take(2).skip(1).collect());
-        let (queues, mtu) = (options.queues, options.mtu);
-        let mut wish = VnicWish { name, addresses, queues, mtu, services, ..VnicWish::default() };
+        let mut wish = options.vnic_wish();
+        wish.addresses = addresses;
         if let (Some(interface), Some(first)) = (&options.interface, options.queue) {
             let (kernel, _) = kernel_view(interface, options);
             wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);

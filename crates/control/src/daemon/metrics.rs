@@ -31,6 +31,10 @@ impl Daemon {
         for (outcome, count) in ["served", "refused", "cut_off"].iter().zip(status.requests) {
             let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
         }
+        text += &head("qanat_net_core_restarts_total", "counter", "Net cores that died and were started again.");
+        for core in &status.net_cores_started {
+            let _ = writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
+        }
         text += &head("qanat_memory_charged_bytes", "gauge", "Frame memory pinned for a user, of deleted VNICs too.");
         for (user, bytes) in self.charges.by_user() {
             let _ = writeln!(text, "qanat_memory_charged_bytes{{uid=\"{user}\"}} {bytes}");

@@ -6,6 +6,7 @@ mod charges;
 mod handles;
 mod log;
 mod metrics;
+mod net_cores;
 mod nic;
 mod queues;
 pub mod rows;
@@ -20,6 +21,7 @@ mod uplink;
 mod vnic;
 
 pub use log::Event;
+pub use net_cores::Starter;
 pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::filter::{Direction, Filter, Rate};
@@ -27,6 +29,7 @@ use crate::policy::Policy;
 use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, VERSION, mismatch, receive, send, send_in};
 use charges::Charges;
 use handles::Orphan;
+use net_cores::NetCores;
 use qanat_nic::link::Namespace;
 use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
@@ -77,6 +80,8 @@ enum Role {
     Vnic(u32),
     /// A filter's handle.
     Filter(u64),
+    /// A net core of ours.
+    NetCore(usize),
 }
 
 struct Endpoint {
@@ -136,6 +141,7 @@ pub struct Daemon {
     filters: HashMap<u64, FilterObject>,
     owners: HashMap<u32, Owner>,
     uplink: Option<Uplink>,
+    net_cores: NetCores,
     metrics: Option<TcpListener>,
     scrapes: Arc<AtomicU32>,
     started: Instant,
@@ -185,6 +191,7 @@ impl Daemon {
             filters: HashMap::new(),
             owners: HashMap::new(),
             uplink: None,
+            net_cores: NetCores::default(),
             metrics,
             scrapes: Arc::default(),
             started: Instant::now(),
@@ -248,6 +255,7 @@ impl Daemon {
             events.clear();
             // Orphans tell nobody when they are closed.
             let looks = !self.orphans.is_empty() || self.unused_since.is_some();
+            let looks = looks || self.net_cores.is_one_missing();
             let patience = looks.then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -263,9 +271,12 @@ impl Daemon {
                 self.attend(token);
             }
             self.look_after_orphans(false);
+            self.look_after_net_cores();
             self.look_for_use();
             self.record();
         };
+        // Before its cards: it has nothing to do without them.
+        drop(std::mem::take(&mut self.net_cores));
         if ending == Ending::Down {
             let slots: Vec<u32> = self.vnics.keys().copied().collect();
             for slot in slots {
@@ -336,6 +347,7 @@ impl Daemon {
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(),
             Role::Process => self.process_ended(token),
+            Role::NetCore(index) => self.net_core_ended(token, index),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => {
                 match receive::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
                     Ok((request, beside)) => self.answer(token, role, peer, request, &beside),
@@ -458,6 +470,7 @@ impl Daemon {
         vnic.remove(&mut self.tables, &self.ends);
         self.release_nic(&provider);
         self.forget_way(slot);
+        self.net_cores.forget(slot);
         // An address that was shared is all the kernel's again.
         if let Err(error) = self.own_kernels() {
             (self.log)(&Event::new("kernel-addresses", "failed", error));
@@ -501,6 +514,7 @@ impl Daemon {
             vnics: visible.map(|vnic| vnic.status(&self.tables, &self.charges)).collect(),
             requests: self.requests,
             uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
+            net_cores_started: self.net_cores.states(),
         }
     }
 

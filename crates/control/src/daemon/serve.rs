@@ -23,6 +23,7 @@ impl Daemon {
     pub(super) fn serve(&mut self, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) -> Served {
         match (role, request) {
             (Role::Session, Request::CreateVnic(wish)) => self.create_vnic(peer, wish),
+            (Role::Session, Request::AttachNetCore { card, stack }) => self.attach_net_core(peer, card, stack),
             (Role::Session, Request::OpenVnic { vnic }) => {
                 self.owned(peer, vnic)?;
                 self.give_vnic(peer, vnic)
@@ -94,7 +95,7 @@ impl Daemon {
         rule.cloned().ok_or_else(|| format!("no rule is for user {} or one of its groups: add one", peer.user))
     }
 
-    fn create_vnic(&mut self, peer: Peer, wish: VnicWish) -> Served {
+    pub(super) fn create_vnic(&mut self, peer: Peer, wish: VnicWish) -> Served {
         let rule = self.rule(peer)?;
         let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u64;
         if wish.priority_queues > 0 && wish.priority_queues >= wish.queues {
@@ -172,7 +173,7 @@ impl Daemon {
         Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![handle]))
     }
 
-    fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
+    pub(super) fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
         if !(1..=2).contains(&beside.len()) {
             let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
                         and nothing else, beside the request";

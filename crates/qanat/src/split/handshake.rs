@@ -111,6 +111,9 @@ pub struct NetCoreStatus {
     pub busy_ns: u64,
     /// Confined by seccomp and landlock.
     pub confined: bool,
+    /// The processor it is pinned to.
+    #[serde(default)]
+    pub processor: Option<u32>,
     /// Services that broke the rules and were cut off.
     pub cut_off: u64,
     /// Why the last one was.

@@ -17,6 +17,7 @@ mod bell;
 mod code;
 mod commands;
 mod confine;
+mod director;
 mod handshake;
 #[cfg(feature = "harness")]
 pub mod harness;

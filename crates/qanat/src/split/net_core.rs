@@ -4,6 +4,7 @@ use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
+use super::director::Director;
 use super::tenant::{Extent, Tenant};
 use crate::spin::{Spin, SpinPolicy};
 use qanat_control::protocol::{Fault, receive, send};
@@ -40,6 +41,16 @@ pub struct Card {
     user: Option<u32>,
     services: u64,
     tenant: Option<Tenant>,
+    handed: Option<Handed>,
+}
+
+/// What is special about a card the daemon has handed over.
+struct Handed {
+    /// Its number there.
+    number: u32,
+    since: Time,
+    /// Closed, it is given up.
+    _handle: OwnedFd,
 }
 
 impl Card {
@@ -66,7 +77,24 @@ impl Card {
             user: None,
             services: 0,
             tenant: None,
+            handed: None,
         })
+    }
+
+    /// It is the daemon's, by that number, until `handle` is closed.
+    pub(super) fn handed(mut self, number: u32, handle: OwnedFd, now: Time) -> Card {
+        self.handed = Some(Handed { number, since: now, _handle: handle });
+        self
+    }
+
+    /// Whether it is of no use any more: a card made for a service that has gone, or never came.
+    fn is_done(&self, now: Time) -> bool {
+        let waits = |handed: &Handed| self.services == 0 && now.since(handed.since) < PENDING_PATIENCE;
+        self.tenant.is_none() && self.handed.as_ref().is_some_and(|handed| !waits(handed))
+    }
+
+    fn is_for(&self, introduced: Option<Introduced>) -> bool {
+        self.handed.as_ref().map(|handed| handed.number) == introduced.map(|introduced| introduced.card)
     }
 
     fn has(&self, address: Option<IpAddr>) -> bool {
@@ -100,27 +128,39 @@ pub struct NetCoreOptions {
     pub users: Vec<u32>,
     /// It is confined ([`confine`](super::confine)).
     pub confined: bool,
+    /// The processor it is pinned to.
+    pub processor: Option<u32>,
+}
+
+/// Whom the daemon has introduced.
+#[derive(Clone, Copy)]
+pub(super) struct Introduced {
+    pub card: u32,
+    pub user: u32,
+    pub process: i32,
 }
 
 /// Who has connected and not yet said why.
-struct Pending {
-    socket: OwnedFd,
-    since: Time,
+pub(super) struct Pending {
+    pub socket: OwnedFd,
+    pub since: Time,
     /// It may be served, not only told how things are.
-    may_attach: bool,
+    pub may_attach: bool,
+    pub introduced: Option<Introduced>,
 }
 
 /// The net core.
 pub struct NetCore {
-    cards: Vec<Card>,
+    pub(super) cards: Vec<Card>,
     listener: Option<OwnedFd>,
-    pending: Vec<Pending>,
+    pub(super) pending: Vec<Pending>,
+    pub(super) director: Option<Director>,
     /// Started by one service for itself: its end is ours.
     is_private: bool,
     options: NetCoreOptions,
     clock: MonotonicClock,
     cut_off: u64,
-    last_offence: String,
+    pub(super) last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
     turns: u32,
@@ -137,7 +177,15 @@ impl NetCore {
     pub fn private(card: Card, socket: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
         let mut core = NetCore::new(vec![card], status, options);
         core.is_private = true;
-        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true });
+        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true, introduced: None });
+        core
+    }
+
+    /// A net core that has its cards and services from whoever is at the other end of `director`
+    /// ([`Order`](qanat_control::net_core::Order)), and ends with it.
+    pub fn directed(director: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        let mut core = NetCore::new(Vec::new(), status, options);
+        core.director = Some(Director::new(director));
         core
     }
 
@@ -146,6 +194,7 @@ impl NetCore {
             cards,
             listener,
             pending: Vec::with_capacity(PENDING_MAX),
+            director: None,
             is_private: false,
             options,
             clock: MonotonicClock::new(),
@@ -238,6 +287,8 @@ impl NetCore {
         if let Some(listener) = &self.listener {
             fds.push(PollFd::new(listener, PollFlags::IN));
         }
+        let first_director = fds.len();
+        fds.extend(self.director.as_ref().map(|director| PollFd::new(&director.socket, PollFlags::IN)));
         let first_pending = fds.len();
         fds.extend(self.pending.iter().map(|pending| PollFd::new(&pending.socket, PollFlags::IN)));
         let first_tenant = fds.len();
@@ -267,6 +318,10 @@ impl NetCore {
         }
         let waiting = ready.get(first_pending..first_tenant).unwrap_or(&[]).to_vec();
         self.look_at_pending(&waiting, now);
+        self.cards.retain(|card| !card.is_done(now));
+        if first_director < first_pending && is_ready(first_director) && !self.take_orders(now) {
+            return Ok(false);
+        }
         if self.listener.is_some() && is_ready(1) {
             self.accept(now);
         }
@@ -304,13 +359,14 @@ impl NetCore {
                 let oldest = self.pending.iter().position(|pending| !pending.may_attach || !self.is_private);
                 self.pending.remove(oldest.unwrap_or(0));
             }
-            self.pending.push(Pending { socket, since: now, may_attach: !self.is_private });
+            let may_attach = !self.is_private && self.director.is_none();
+            self.pending.push(Pending { socket, since: now, may_attach, introduced: None });
         }
     }
 
     /// Somebody says what it wants.
     fn hear(&mut self, pending: Pending, now: Time) {
-        let Pending { socket, may_attach, .. } = pending;
+        let Pending { socket, may_attach, introduced, .. } = pending;
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         // Descriptors it sends along are closed.
         let outcome = match receive::<Wish>(socket.as_fd(), &mut buffer) {
@@ -318,10 +374,12 @@ impl NetCore {
                 let _ = send(socket.as_fd(), Reply::Status(self.status()), &[]);
                 return;
             }
-            Ok((Wish::Attach(_), _)) if !may_attach => Err("this net core is one service's own".to_owned()),
-            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, now),
+            Ok((Wish::Attach(_), _)) if !may_attach => {
+                Err("this net core is one service's own, or the daemon's, which is to be asked".to_owned())
+            }
+            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, introduced, now),
             Err(Fault::Empty) => {
-                self.pending.push(Pending { socket, since: now, may_attach });
+                self.pending.push(Pending { socket, since: now, may_attach, introduced });
                 return;
             }
             Err(fault) => Err(fault.to_string()),
@@ -336,19 +394,37 @@ impl NetCore {
         }
     }
 
-    fn attach(&mut self, socket: &OwnedFd, wish: Attach, now: Time) -> Result<(usize, Tenant), String> {
-        if let Some(mismatch) = wish.mismatch() {
-            return Err(mismatch);
+    /// User and process of who is at the other end of `socket`.
+    fn identify(&self, socket: &OwnedFd, introduced: Option<Introduced>) -> Result<(u32, i32), String> {
+        if let Some(Introduced { user, process, .. }) = introduced {
+            return Ok((user, process));
         }
         let peer = rustix::net::sockopt::socket_peercred(socket).map_err(|error| format!("who is it: {error}"))?;
         let user = peer.uid.as_raw();
         if user != 0 && !self.is_private && !self.options.users.contains(&user) {
             return Err(format!("this net core does not serve user {user}: start it with --user {user}"));
         }
-        let free = |card: &Card| card.tenant.is_none() && card.has(wish.address);
+        Ok((user, peer.pid.as_raw_nonzero().get()))
+    }
+
+    fn attach(
+        &mut self,
+        socket: &OwnedFd,
+        wish: Attach,
+        introduced: Option<Introduced>,
+        now: Time,
+    ) -> Result<(usize, Tenant), String> {
+        if let Some(mismatch) = wish.mismatch() {
+            return Err(mismatch);
+        }
+        let (user, process) = self.identify(socket, introduced)?;
+        let free = |card: &Card| card.tenant.is_none() && card.is_for(introduced) && card.has(wish.address);
         let Some(index) = self.cards.iter().position(|card| free(card) && card.user.is_none_or(|own| own == user))
         else {
-            return Err(self.why_no_card(wish.address, user));
+            return Err(match introduced {
+                Some(Introduced { card, .. }) => format!("there is no card {card} here ({})", self.last_offence),
+                None => self.why_no_card(wish.address, user),
+            });
         };
         let card = self.cards.get_mut(index).ok_or("no such card")?;
         // What came when nobody was there is nobody's.
@@ -369,7 +445,7 @@ impl NetCore {
         let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
         let stack = Stack::new(config, seed, card.vnic.as_ref(), now);
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
-        let who = (name, peer.pid.as_raw_nonzero().get(), user);
+        let who = (name, process, user);
         let own = socket.try_clone().map_err(|error| error.to_string())?;
         const USUAL: Extent = Extent::usual(0);
         const _: () = assert!(
@@ -421,6 +497,7 @@ impl NetCore {
             uptime_s: self.clock.now().since(Time::ZERO).as_secs(),
             busy_ns: u64::try_from(self.busy.as_nanos()).unwrap_or(u64::MAX),
             confined: self.options.confined,
+            processor: self.options.processor,
             cut_off: self.cut_off,
             last_offence: self.last_offence.clone(),
             cards: self.cards.iter_mut().map(Card::status).collect(),

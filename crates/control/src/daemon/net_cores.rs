@@ -1,0 +1,221 @@
+//! Net cores the daemon starts: one process for each processor of `[net] cores`. One that dies is started again at once;
+//! services find it by asking the daemon again.
+//!
+//! A service's card is made by the service's own rule, on its user's account, and handed to the net core with a handle: when
+//! the net core closes that, or dies, the card is gone. So there is nothing to tidy up, and nothing to tell.
+
+use super::{Daemon, Event, Peer, Role, tables};
+use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, StackWish, plan_of};
+use crate::protocol::{Answer, NetCoreState, QueueWish, VnicStatus, VnicWish, send};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+/// A net core that dies sooner than this after its start is started again only then.
+const SHORT_LIFE: Duration = Duration::from_millis(500);
+/// Frames to send headers and copied data from.
+const TRANSMIT_FRAMES: u32 = 8_192;
+
+/// Starts a net core for a processor, which takes its orders from the socket.
+pub type Starter = Box<dyn Fn(u32, OwnedFd) -> io::Result<Child> + Send>;
+
+/// One net core.
+struct NetCore {
+    processor: u32,
+    /// Its process and our end of its socket; `None`: to be started again.
+    running: Option<(Child, OwnedFd)>,
+    started: Instant,
+    restarts: u64,
+    /// VNICs it serves.
+    cards: Vec<u32>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct NetCores {
+    starter: Option<Starter>,
+    cores: Vec<NetCore>,
+}
+
+impl NetCores {
+    /// A VNIC is gone.
+    pub(super) fn forget(&mut self, slot: u32) {
+        self.cores.iter_mut().for_each(|core| core.cards.retain(|card| *card != slot));
+    }
+
+    /// Whether one is to be started again.
+    pub(super) fn is_one_missing(&self) -> bool {
+        self.cores.iter().any(|core| core.running.is_none())
+    }
+
+    pub(super) fn states(&self) -> Vec<NetCoreState> {
+        let state = |core: &NetCore| NetCoreState {
+            processor: core.processor,
+            process: core.running.as_ref().map_or(0, |(child, _)| child.id()),
+            uptime_s: core.started.elapsed().as_secs(),
+            restarts: core.restarts,
+            vnics: core.cards.clone(),
+        };
+        self.cores.iter().map(state).collect()
+    }
+}
+
+/// It ends with the daemon, whatever it is doing.
+impl Drop for NetCores {
+    fn drop(&mut self) {
+        for (mut child, socket) in self.cores.iter_mut().filter_map(|core| core.running.take()) {
+            drop(socket);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Daemon {
+    /// Starts the net cores of the policy.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), String> {
+        self.net_cores.starter = Some(starter);
+        for processor in self.policy.net.cores.clone() {
+            let core =
+                NetCore { processor, running: None, started: Instant::now(), restarts: 0, cards: Vec::new() };
+            self.net_cores.cores.push(core);
+            self.start_net_core(self.net_cores.cores.len() - 1)?;
+        }
+        Ok(())
+    }
+
+    fn start_net_core(&mut self, index: usize) -> Result<(), String> {
+        let Some(core) = self.net_cores.cores.get_mut(index) else { return Ok(()) };
+        let Some(starter) = &self.net_cores.starter else { return Ok(()) };
+        let say = |error| tables::say("start a net core", error);
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(say)?;
+        // Orders wait here while it starts.
+        sockopt::set_socket_send_buffer_size(&ours, 64 * ORDER_BYTES_MAX).map_err(say)?;
+        let watched = ours.try_clone().map_err(|error| tables::say("start a net core", error))?;
+        core.started = Instant::now();
+        let child = starter(core.processor, its).map_err(|error| tables::say("start a net core", error))?;
+        let peer = Peer { user: 0, group: 0, process: i32::try_from(child.id()).unwrap_or(0) };
+        core.running = Some((child, ours));
+        let text = format!("processor {}", core.processor);
+        self.watch(watched, Role::NetCore(index), peer, None)?;
+        (self.log)(&Event::new("net-core-start", "done", text).by(peer));
+        Ok(())
+    }
+
+    /// Its socket says that a net core is gone.
+    pub(super) fn net_core_ended(&mut self, token: u64, index: usize) {
+        self.close(token);
+        let Some(core) = self.net_cores.cores.get_mut(index) else { return };
+        let Some((mut child, _socket)) = core.running.take() else { return };
+        // It has closed its socket: it is dead, or of no use.
+        let _ = child.kill();
+        let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        core.restarts += 1;
+        let cards = std::mem::take(&mut core.cards);
+        let text = format!("processor {}: {how}; {} cards go with it, started again", core.processor, cards.len());
+        (self.log)(&Event::new("net-core-end", "failed", text));
+        self.look_after_net_cores();
+    }
+
+    /// Starts net cores again that have died, but for one that died at once.
+    pub(super) fn look_after_net_cores(&mut self) {
+        let due = |core: &NetCore| core.running.is_none() && core.started.elapsed() >= SHORT_LIFE;
+        let due: Vec<usize> =
+            self.net_cores.cores.iter().enumerate().filter(|(_, core)| due(core)).map(|(index, _)| index).collect();
+        for index in due {
+            if let Err(error) = self.start_net_core(index) {
+                if let Some(core) = self.net_cores.cores.get_mut(index) {
+                    core.started = Instant::now();
+                }
+                (self.log)(&Event::new("net-core-start", "failed", error));
+            }
+        }
+    }
+
+    /// Gives a service a card on the net core that has the fewest: a socket to it.
+    pub(super) fn attach_net_core(
+        &mut self,
+        peer: Peer,
+        card: VnicWish,
+        stack: StackWish,
+    ) -> Result<(Answer, Vec<OwnedFd>), String> {
+        if self.net_cores.cores.is_empty() {
+            return Ok((Answer::Done, Vec::new()));
+        }
+        let running = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.running.is_some());
+        let (index, _) = running
+            .min_by_key(|(_, core)| core.cards.len())
+            .ok_or("all net cores have died just now: they are started again in a moment")?;
+        let (answer, handles) = self.create_vnic(peer, VnicWish { persistent: false, queues: 1, ..card })?;
+        let (Answer::Vnic(status), [handle]) = (answer, handles.as_slice()) else {
+            return Err("no card was made".to_owned());
+        };
+        // From here on the handle's end is the card's.
+        self.hand_card(index, &status, handle, stack)?;
+        if let Some(core) = self.net_cores.cores.get_mut(index) {
+            core.cards.push(status.vnic);
+        }
+        let socket = self.hand_service(index, status.vnic, peer)?;
+        Ok((Answer::Done, vec![socket]))
+    }
+
+    /// Makes memory for a card, opens its queue over it, and gives both to a net core.
+    fn hand_card(&mut self, index: usize, status: &VnicStatus, handle: &OwnedFd, stack: StackWish) -> Result<(), String> {
+        let queue = QueueWish {
+            queue: 0,
+            frame_size: if status.mtu > 1_700 { 4_096 } else { 2_048 },
+            receive_frames: self.policy.net.frames,
+            transmit_frames: TRANSMIT_FRAMES,
+            prepared_frames: 0,
+        };
+        let memory = plan_of(queue).allocate_lendable();
+        let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
+        let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
+        let owned = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
+        let (answer, beside) = self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?])?;
+        let Answer::Queue(opened) = answer else { return Err("no queue was opened".to_owned()) };
+        let mut gateways: Vec<IpAddr> = stack.gateway.into_iter().collect();
+        if gateways.is_empty() {
+            gateways.clone_from(&status.gateways);
+        }
+        let card = CardOrder {
+            number: status.vnic,
+            addresses: status.addresses.clone(),
+            gateways,
+            shared: status.shared,
+            mac: status.mac,
+            mtu: status.mtu,
+            interface: status.interface.clone(),
+            driver: status.driver.clone(),
+            maximum_segment: stack.maximum_segment,
+            queue: opened,
+        };
+        self.order(index, Order::Memory(queue), &[handle.as_fd(), receive, rest])?;
+        let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
+        self.order(index, Order::Card(Box::new(card)), &beside)
+    }
+
+    /// Introduces a service to the net core that has its card: the service's end of their socket.
+    fn hand_service(&mut self, index: usize, card: u32, peer: Peer) -> Result<OwnedFd, String> {
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+        let (services, its) = pair.map_err(|error| tables::say("make a pair of sockets", error))?;
+        let order = Order::Service { card, user: peer.user, process: peer.process };
+        self.order(index, order, &[its.as_fd()])?;
+        Ok(services)
+    }
+
+    /// Says something to a net core. One that does not listen is not waited for.
+    fn order(&self, index: usize, order: Order, beside: &[BorrowedFd<'_>]) -> Result<(), String> {
+        let core = self.net_cores.cores.get(index).ok_or("there is no such net core")?;
+        let (_, socket) = core.running.as_ref().ok_or("the net core has just died: it is started again in a moment")?;
+        send(socket.as_fd(), order, beside)
+            .map_err(|fault| format!("the net core on processor {} takes no orders: {fault}", core.processor))
+    }
+}

@@ -1,0 +1,98 @@
+//! What the daemon says to a net core it has started: cards, and the services they are for. A net core says nothing back: it
+//! takes what it is given, its end is seen by the end of the socket, and a card it has no use for any more is given up by
+//! closing its handle.
+//!
+//! ```text
+//!   service ──attach-net-core──▶ daemon: makes the card by the policy, frame memory, one end of a socket pair each
+//!      ▲                            │
+//!      └── socket ── the handshake ─┴─▶ net core: maps rings and memory; it can open nothing by itself
+//! ```
+
+use crate::protocol::{QueueStatus, QueueWish};
+use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
+use qanat_nic::{AfXdp, DeviceError, LendableFiles, MemoryPlan};
+use qanat_wire::ethernet::MacAddress;
+use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
+use std::os::fd::OwnedFd;
+
+/// Longest order.
+pub const ORDER_BYTES_MAX: usize = 16_384;
+
+/// What a service may ask of its card's stack beside what the policy is about.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StackWish {
+    /// Next hop off the prefix; `None`: the kernel.
+    pub gateway: Option<IpAddr>,
+    /// Longest TCP segment announced and sent.
+    pub maximum_segment: Option<u16>,
+}
+
+/// An order.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Order {
+    /// Of the next card: its handle, frames to receive into, the other frames are beside it.
+    Memory(QueueWish),
+    /// A card; its queue's socket, and its injector's descriptors, are beside it.
+    Card(Box<CardOrder>),
+    /// A service; its socket is beside it.
+    Service {
+        /// The number of the card it is for.
+        card: u32,
+        /// Its user.
+        user: u32,
+        /// Its process.
+        process: i32,
+    },
+}
+
+/// A card.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct CardOrder {
+    /// The VNIC's number.
+    pub number: u32,
+    /// Its addresses.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Next hops off the prefix.
+    pub gateways: Vec<IpAddr>,
+    /// The kernel has the address, too.
+    pub shared: bool,
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Largest packet.
+    pub mtu: u32,
+    /// The kernel's end.
+    pub interface: String,
+    /// What drives it.
+    pub driver: String,
+    /// Longest TCP segment announced and sent.
+    pub maximum_segment: Option<u16>,
+    /// Its queue.
+    pub queue: QueueStatus,
+}
+
+/// The plan of a queue's memory.
+pub fn plan_of(wish: QueueWish) -> MemoryPlan {
+    let QueueWish { frame_size, receive_frames, transmit_frames, prepared_frames, .. } = wish;
+    MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames }
+}
+
+impl CardOrder {
+    /// Maps what came beside the orders and starts receiving.
+    ///
+    /// # Errors
+    /// What mapping says, or that a descriptor is missing.
+    pub fn open(&self, plan: MemoryPlan, files: &LendableFiles, beside: Vec<OwnedFd>) -> Result<AfXdp, DeviceError> {
+        let invalid = |reason: String| DeviceError::Invalid { reason };
+        let memory = plan.open_lendable(files).map_err(|error| invalid(format!("frame memory: {error}")))?;
+        let mut beside = beside.into_iter();
+        let socket = beside.next().ok_or_else(|| invalid("a card without a queue".to_owned()))?;
+        let QueueStatus { fill, receive, transmit, completion, metadata_bytes, scatter } = self.queue;
+        let rings = RingSizes { fill, receive, transmit, completion };
+        let injector = HandedInjector::from_descriptors(beside);
+        let handed = HandedQueue { socket, rings, metadata_bytes, scatter, injector };
+        let is_veth = self.driver == "veth";
+        handed.open(memory, HandedCard { mac: MacAddress(self.mac), mtu: self.mtu, queue: 0, is_veth })
+    }
+}

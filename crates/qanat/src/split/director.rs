@@ -1,0 +1,85 @@
+//! A net core that takes its orders from the daemon: cards come to it while it runs, each with the services it is for, and go
+//! with the last of them. It opens nothing itself, confined as it is: what it needs comes as descriptors.
+
+use super::net_core::{Card, Introduced, NetCore, Pending};
+use qanat_control::net_core::{CardOrder, ORDER_BYTES_MAX, Order, plan_of};
+use qanat_control::protocol::{Fault, QueueWish, receive};
+use qanat_nic::{LendableFiles, Time};
+use qanat_stack::Config;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Orders taken at one look.
+const ORDERS_PER_LOOK: usize = 16;
+
+/// Who gives the orders, and what has come of an order in several parts.
+pub(super) struct Director {
+    pub(super) socket: OwnedFd,
+    /// Of the next card: its memory and its handle.
+    memory: Option<(QueueWish, OwnedFd, LendableFiles)>,
+    buffer: Vec<u8>,
+}
+
+impl Director {
+    pub(super) fn new(socket: OwnedFd) -> Director {
+        Director { socket, memory: None, buffer: vec![0; ORDER_BYTES_MAX] }
+    }
+}
+
+impl NetCore {
+    /// Takes orders. False: the daemon is gone.
+    pub(super) fn take_orders(&mut self, now: Time) -> bool {
+        for _ in 0..ORDERS_PER_LOOK {
+            let Some(director) = &mut self.director else { return true };
+            match receive::<Order>(director.socket.as_fd(), &mut director.buffer) {
+                Ok((order, beside)) => self.take_order(order, beside, now),
+                Err(Fault::Empty) => return true,
+                Err(Fault::Closed) => return false,
+                // Of another version: it says something else next, or ends.
+                Err(_) => {}
+            }
+        }
+        true
+    }
+
+    fn take_order(&mut self, order: Order, beside: Vec<OwnedFd>, now: Time) {
+        let Some(director) = &mut self.director else { return };
+        let mut beside = beside.into_iter();
+        match order {
+            Order::Memory(wish) => {
+                let (handle, receive, rest) = (beside.next(), beside.next(), beside.next());
+                director.memory = handle.zip(receive).zip(rest).map(|((handle, receive), rest)| {
+                    (wish, handle, LendableFiles { receive, rest })
+                });
+            }
+            Order::Card(order) => {
+                let Some((wish, handle, files)) = director.memory.take() else { return };
+                match open(&order, wish, &files, beside.collect()) {
+                    Ok(card) => self.cards.push(card.handed(order.number, handle, now)),
+                    // The service it was for is told so when it comes.
+                    Err(error) => self.last_offence = format!("card {}: {error}", order.number),
+                }
+            }
+            Order::Service { card, user, process } => {
+                let Some(socket) = beside.next() else { return };
+                // Those who never say what they want go after a while; the daemon introduces nobody faster than it makes
+                // cards.
+                let introduced = Some(Introduced { card, user, process });
+                self.pending.push(Pending { socket, since: now, may_attach: true, introduced });
+            }
+        }
+    }
+}
+
+fn open(order: &CardOrder, wish: QueueWish, files: &LendableFiles, beside: Vec<OwnedFd>) -> Result<Card, String> {
+    let plan = plan_of(wish);
+    let vnic = order.open(plan, files, beside).map_err(|error| error.to_string())?;
+    let (address, length) = *order.addresses.first().ok_or("no address")?;
+    let mut config = Config::new(address, length);
+    config.addresses.clone_from(&order.addresses);
+    config.gateways.clone_from(&order.gateways);
+    config.shared_address = order.shared;
+    // As `--mss` would have it; what a service says is not believed.
+    config.tcp.maximum_segment = order.maximum_segment.map(|bytes| bytes.clamp(536, 8_960));
+    let card = Card::new(Box::new(vnic), files, plan, config, &order.interface, &order.driver);
+    card.map_err(|error| format!("sealing received frames: {error}"))
+}
