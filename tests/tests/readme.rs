@@ -142,7 +142,7 @@ fn every_command_of_the_readme_does_what_it_says() {
                     server = Some(program(&words, here).start());
                     serves();
                 }
-                ["qanat", "up"] => {
+                ["qanat", "up", ..] => {
                     interrupt(server.take());
                     daemon = Some(program(&words, here).start());
                     let ask = ["qanat", "limits"];

@@ -3,7 +3,7 @@
 use crate::net;
 use clap::{Args, ValueEnum};
 use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
-use qanat::control::policy::Policy;
+use qanat::control::policy::{Policy, parse_processors};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
@@ -22,6 +22,7 @@ const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
 Examples:
   sudo qanat up                          root and the group qanat may have cards in 10.77.0.0/24
   sudo qanat up --config policy.toml     who may have what: see qanatd(8)
+  sudo qanat up --net-cores 0-1          with two net cores, for services with --placement split
 It stays in the foreground; a systemd unit is in packaging/. INT and TERM, or `qanat down`, end it, and every card with it.
 HUP makes it start anew, with the policy and the program as they are on disk then, and the cards go on: so it is upgraded.
 After a crash cards go on too, and the next `qanat up` takes them back.")]
@@ -35,6 +36,9 @@ pub struct Arguments {
     /// A NIC, the wire of which cards may be on whose rule says `uplink = true`
     #[arg(long, value_name = "INTERFACE")]
     uplink: Option<String>,
+    /// Start net cores on these processors, as `[net] cores` in the policy: 0-1,3
+    #[arg(long, value_name = "PROCESSORS")]
+    net_cores: Option<String>,
     /// End when nobody has had a card for some seconds (as `qanat run` starts it)
     #[arg(long, hide = true)]
     until_unused: bool,
@@ -72,6 +76,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if let Some(interface) = &arguments.uplink {
         policy.uplink.get_or_insert_default().interface.clone_from(interface);
+    }
+    if let Some(processors) = &arguments.net_cores {
+        policy.net.cores = parse_processors(processors)?;
     }
     if arguments.check {
         for rule in &policy.rule {

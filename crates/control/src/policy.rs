@@ -390,6 +390,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn net_cores_are_processors_once_each() {
+        let cores = |text: &str| Policy::parse(&format!("[net]\ncores = \"{text}\"")).map(|policy| policy.net.cores);
+        assert_eq!(cores("0-1,3, 1"), Ok(vec![0, 1, 3]));
+        assert_eq!(cores(""), Ok(vec![]));
+        for wrong in ["1-0", "a", "0-", "0-99999999", "-1"] {
+            assert!(cores(wrong).is_err(), "{wrong}");
+        }
+        assert!(Policy::parse("[net]\nframes = 7").is_err() && Policy::parse("[net]\nspin = \"at times\"").is_err());
+    }
+
+    #[test]
     fn a_file_is_read() {
         let policy = Policy::parse(
             r#"

@@ -438,6 +438,17 @@ impl Network {
         self.counters.neighbour_requests += u64::from(sent.is_some());
     }
 
+    /// Announces every IPv4 address (RFC 5227 section 2.3): whoever asked in vain before we were there asks no more.
+    pub(crate) fn announce(&mut self, vnic: &mut dyn Vnic) {
+        let own: Vec<IpAddr> = self.routes.addresses().map(|(address, ..)| address).collect();
+        for address in own {
+            if let IpAddr::V4(own) = address {
+                // Without room to send it: it is asked for again, as it would be without.
+                let _ = self.send_arp_request(vnic, own, own, None);
+            }
+        }
+    }
+
     fn send_arp_request(
         &mut self,
         vnic: &mut dyn Vnic,

@@ -107,6 +107,12 @@ impl Stack {
         }
     }
 
+    /// Tells the link's others of our IPv4 addresses: for a stack in place of another, or one that was waited for.
+    pub fn announce(&mut self, vnic: &mut dyn Vnic) {
+        self.network.announce(vnic);
+        vnic.flush();
+    }
+
     /// The next event, if any.
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {

@@ -33,7 +33,8 @@ impl Daemon {
         }
         text += &head("qanat_net_core_restarts_total", "counter", "Net cores that died and were started again.");
         for core in &status.net_cores_started {
-            let _ = writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
+            let _ =
+                writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
         }
         text += &head("qanat_memory_charged_bytes", "gauge", "Frame memory pinned for a user, of deleted VNICs too.");
         for (user, bytes) in self.charges.by_user() {

@@ -82,8 +82,7 @@ impl Daemon {
     pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), String> {
         self.net_cores.starter = Some(starter);
         for processor in self.policy.net.cores.clone() {
-            let core =
-                NetCore { processor, running: None, started: Instant::now(), restarts: 0, cards: Vec::new() };
+            let core = NetCore { processor, running: None, started: Instant::now(), restarts: 0, cards: Vec::new() };
             self.net_cores.cores.push(core);
             self.start_net_core(self.net_cores.cores.len() - 1)?;
         }
@@ -118,8 +117,8 @@ impl Daemon {
         let _ = child.kill();
         let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         core.restarts += 1;
-        let cards = std::mem::take(&mut core.cards);
-        let text = format!("processor {}: {how}; {} cards go with it, started again", core.processor, cards.len());
+        core.cards.clear();
+        let text = format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts);
         (self.log)(&Event::new("net-core-end", "failed", text));
         self.look_after_net_cores();
     }
@@ -167,7 +166,13 @@ impl Daemon {
     }
 
     /// Makes memory for a card, opens its queue over it, and gives both to a net core.
-    fn hand_card(&mut self, index: usize, status: &VnicStatus, handle: &OwnedFd, stack: StackWish) -> Result<(), String> {
+    fn hand_card(
+        &mut self,
+        index: usize,
+        status: &VnicStatus,
+        handle: &OwnedFd,
+        stack: StackWish,
+    ) -> Result<(), String> {
         let queue = QueueWish {
             queue: 0,
             frame_size: if status.mtu > 1_700 { 4_096 } else { 2_048 },
@@ -178,7 +183,8 @@ impl Daemon {
         let memory = plan_of(queue).allocate_lendable();
         let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
         let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
-        let owned = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
+        let owned =
+            |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
         let (answer, beside) = self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?])?;
         let Answer::Queue(opened) = answer else { return Err("no queue was opened".to_owned()) };
         let mut gateways: Vec<IpAddr> = stack.gateway.into_iter().collect();

@@ -47,9 +47,10 @@ impl NetCore {
         match order {
             Order::Memory(wish) => {
                 let (handle, receive, rest) = (beside.next(), beside.next(), beside.next());
-                director.memory = handle.zip(receive).zip(rest).map(|((handle, receive), rest)| {
-                    (wish, handle, LendableFiles { receive, rest })
-                });
+                director.memory = handle
+                    .zip(receive)
+                    .zip(rest)
+                    .map(|((handle, receive), rest)| (wish, handle, LendableFiles { receive, rest }));
             }
             Order::Card(order) => {
                 let Some((wish, handle, files)) = director.memory.take() else { return };

@@ -1,10 +1,10 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
+use super::director::Director;
 use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
-use super::director::Director;
 use super::tenant::{Extent, Tenant};
 use crate::spin::{Spin, SpinPolicy};
 use qanat_control::protocol::{Fault, receive, send};
@@ -443,7 +443,12 @@ impl NetCore {
             config.ephemeral_ports = first..=last;
         }
         let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let stack = Stack::new(config, seed, card.vnic.as_ref(), now);
+        let shares_address = config.shared_address;
+        let mut stack = Stack::new(config, seed, card.vnic.as_ref(), now);
+        if !shares_address {
+            // Its peers may have asked before it was there, or know another by that address.
+            stack.announce(card.vnic.as_mut());
+        }
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
         let who = (name, process, user);
         let own = socket.try_clone().map_err(|error| error.to_string())?;
