@@ -249,7 +249,7 @@ impl Policy {
                 return Err(format!("nic {interface}: it is the uplink; it can't be both"));
             }
         }
-        if !(256..=262_144).contains(&policy.net.frames) || policy.net.frames % 2 > 0 {
+        if !(256..=262_144).contains(&policy.net.frames) || !policy.net.frames.is_multiple_of(2) {
             return Err("net: frames must be an even number from 256 to 262144".to_owned());
         }
         if !["adaptive", "always", "never"].contains(&policy.net.spin.as_str()) {
