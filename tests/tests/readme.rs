@@ -73,6 +73,13 @@ fn serves() {
     eventually("it serves", Duration::from_secs(10), || TcpStream::connect("10.77.0.2:80").is_ok());
 }
 
+/// Whether a process has a handler for Ctrl-C, which servers have from when they serve.
+fn minds_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 << 1 != 0)
+}
+
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
     scenario(|| {
@@ -112,7 +119,9 @@ fn every_command_of_the_readme_does_what_it_says() {
                         program(&["ip", "link", "set", end, "up"], here).succeeds();
                     }
                     let mut own = program(&words, here).start();
-                    std::thread::sleep(Duration::from_millis(1_500));
+                    eventually("it serves, or has ended", Duration::from_secs(20), || {
+                        minds_interrupts(own.id()) || !own.is_running()
+                    });
                     assert!(own.is_running(), "{command}: {:?}", own.wait(Duration::from_secs(1)));
                     interrupt(Some(own));
                     program(&["ip", "link", "delete", name], here).succeeds();
