@@ -10,6 +10,7 @@ pub mod harness;
 pub mod load;
 pub mod machine;
 pub mod paths;
+pub mod programs;
 pub mod split;
 pub mod tables;
 pub mod web;

@@ -10,6 +10,7 @@ use crate::harness::page::Section;
 use crate::harness::svg::Chart;
 use crate::harness::table::Table;
 use crate::paths;
+use crate::programs;
 use crate::split::{self, ratio};
 use crate::web::{self, WebBenchOptions};
 
@@ -34,7 +35,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 11] = [
+pub const TABLES: [Entry; 12] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -89,6 +90,13 @@ pub const TABLES: [Entry; 11] = [
         about: "qanat web on a device of its own and on a card of the daemon's (root)",
         run: gate::run,
         chart: gate::chart,
+        missing: None,
+    },
+    Entry {
+        name: "run",
+        about: "nginx, haproxy, redis, memcached as they are: under qanat run and on the kernel's sockets (root)",
+        run: programs::run,
+        chart: programs::chart,
         missing: None,
     },
     Entry {

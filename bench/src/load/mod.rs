@@ -1,4 +1,4 @@
-//! Load generators. `http`, `echo` (UDP and TCP), `dns`: closed and open loop, over our own stack or the kernel's.
+//! Load generators. `http`, `echo` (UDP and TCP), `dns`, `values` (redis, memcached): closed and open loop, over our own stack or the kernel's.
 
 pub mod attach;
 pub mod datagrams;
@@ -13,6 +13,7 @@ pub mod mix;
 pub mod native;
 pub mod response;
 pub mod schedule;
+pub mod values;
 
 pub use figures::{Figures, Report};
 pub use http::{HttpLoadOptions, HttpPlan, LoadError};

@@ -3,7 +3,7 @@
 use crate::attach::namespace;
 use crate::live::{Printer, grouped};
 use crate::load_pace::stop_handle;
-use crate::{load_dns, load_echo};
+use crate::{load_dns, load_echo, load_values};
 use clap::{Args, Subcommand};
 use qanat::StopHandle;
 use qanat_bench::load::{Figures, HttpLoadOptions, HttpPlan, Report, attach, duration, kernel, native};
@@ -25,6 +25,8 @@ enum Protocol {
     Dns(Box<load_dns::Arguments>),
     Udp(Box<load_echo::UdpArguments>),
     Tcp(Box<load_echo::TcpArguments>),
+    Redis(Box<load_values::RedisArguments>),
+    Memcached(Box<load_values::MemcachedArguments>),
 }
 
 /// Load an HTTP server from our own TCP
@@ -116,6 +118,8 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
         Protocol::Dns(dns) => load_dns::run(&dns),
         Protocol::Udp(udp) => load_echo::run_udp(&udp),
         Protocol::Tcp(tcp) => load_echo::run_tcp(&tcp),
+        Protocol::Redis(redis) => load_values::run_redis(&redis),
+        Protocol::Memcached(memcached) => load_values::run_memcached(&memcached),
     }
 }
 

@@ -1,4 +1,4 @@
-//! What `qanat load udp`, `tcp` and `dns` have in common: the link, how fast, how long, live figures.
+//! What `qanat load udp`, `tcp`, `dns`, `redis` and `memcached` have in common: the link, how fast, how long, live figures.
 
 use crate::attach::namespace;
 use crate::live::{Printer, grouped};

@@ -20,6 +20,7 @@ mod load;
 mod load_dns;
 mod load_echo;
 mod load_pace;
+mod load_values;
 mod net;
 mod placement;
 mod program;

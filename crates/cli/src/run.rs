@@ -28,6 +28,7 @@ Examples:
   sudo qanat run -- memcached -u nobody -l 10.77.0.5     the card has the address the program binds
   sudo qanat run -- python3 -m http.server               all addresses: the card's, and the kernel's too
   sudo qanat run -- curl http://10.77.0.1/               what is on the card's link goes by the card
+  sudo qanat run --interface eth1 --address 10.5.0.7/24 -- nginx    an address of its own on a network there is
   qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`
 Sockets bound or connected to where the card leads are the stack's; all others, and files, pipes and Unix sockets, are the
 kernel's as ever. Children made by fork share the sockets; what they exec has the kernel's. Without a daemon (`qanat up`) one is
@@ -39,6 +40,9 @@ pub struct Arguments {
     /// Next hop for everything off the prefix
     #[arg(long, value_name = "ADDRESS")]
     gateway: Option<IpAddr>,
+    /// Take the address on this interface, without a daemon, as root; the interface's other addresses stay the kernel's
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
     /// MTU of the card
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     mtu: u32,
@@ -57,10 +61,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     program::check(&path).map_err(|refusal| refusal.to_string())?;
     let library = library()?;
     let socket = default_socket();
-    let session = connect(&socket)?;
-    // It keeps the daemon up until the program has its card.
-    let fd = session.as_fd();
-    fcntl_setfd(fd, FdFlags::empty()).map_err(|error| format!("the daemon's connection: {error}"))?;
+    let session = arguments.interface.is_none().then(|| connect(&socket)).transpose()?;
     let addresses: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
     let mut command = Command::new(&path);
@@ -68,10 +69,17 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         .arg0(name)
         .args(rest)
         .env("LD_PRELOAD", preloads(&library))
-        .env("QANAT_SOCKET", &socket)
         .env("QANAT_ADDRESSES", addresses.join(","))
-        .env("QANAT_MTU", arguments.mtu.to_string())
-        .env("QANAT_SESSION", fd.as_raw_fd().to_string());
+        .env("QANAT_MTU", arguments.mtu.to_string());
+    if let Some(interface) = &arguments.interface {
+        command.env("QANAT_INTERFACE", interface);
+    }
+    if let Some(session) = &session {
+        // It keeps the daemon up until the program has its card.
+        let fd = session.as_fd();
+        fcntl_setfd(fd, FdFlags::empty()).map_err(|error| format!("the daemon's connection: {error}"))?;
+        command.env("QANAT_SOCKET", &socket).env("QANAT_SESSION", fd.as_raw_fd().to_string());
+    }
     if let Some(gateway) = arguments.gateway {
         command.env("QANAT_GATEWAY", gateway.to_string());
     }

@@ -39,6 +39,8 @@ pub(crate) struct Wishes {
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     gateway: Option<IpAddr>,
     socket: Option<PathBuf>,
+    /// An interface that is there already, instead of a card of the daemon's.
+    interface: Option<String>,
     mtu: u32,
 }
 
@@ -55,7 +57,9 @@ pub(crate) fn wishes() -> Option<&'static Wishes> {
         addresses.first()?;
         let gateway = std::env::var("QANAT_GATEWAY").ok().and_then(|text| text.parse().ok());
         let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
-        Some(Wishes { addresses, gateway, socket: std::env::var_os("QANAT_SOCKET").map(PathBuf::from), mtu })
+        let interface = std::env::var("QANAT_INTERFACE").ok();
+        let socket = std::env::var_os("QANAT_SOCKET").map(PathBuf::from).filter(|_| interface.is_none());
+        Some(Wishes { addresses, gateway, socket, interface, mtu })
     };
     WISHES.get_or_init(read).as_ref()
 }
@@ -219,7 +223,10 @@ fn open(options: &AttachOptions) -> Result<Attachment, String> {
     let mut patience = DAEMON_HEARS;
     loop {
         let outcome = Attachment::open(options);
-        let is_taken = matches!(outcome, Err(AttachError::Control(ClientError::Refused(_))));
+        let is_taken = match &outcome {
+            Err(AttachError::Control(ClientError::Refused(_))) => true,
+            outcome => outcome.is_err() && options.interface.is_some(),
+        };
         if !is_taken || start.elapsed() > patience {
             return outcome.map_err(|error| error.to_string());
         }
@@ -251,6 +258,7 @@ fn make_here(
     options.gateway = wishes.gateway;
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
+    options.interface.clone_from(&wishes.interface);
     options.name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());

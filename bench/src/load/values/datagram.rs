@@ -1,0 +1,132 @@
+//! memcached over UDP: a frame header of eight bytes (identifier, number, count, zero), then the text protocol
+//! (doc/protocol.txt, "UDP protocol"). The identifier holds the slot and as much of its use count as there is room for.
+
+use super::workload::{Request, Workload};
+use super::{Tally, not_filled};
+use crate::load::datagrams::window::Mark;
+use crate::load::datagrams::{Incoming, Traffic};
+use crate::load::http::LoadError;
+use qanat::wire::checksum;
+
+const HEADER_LENGTH: usize = 8;
+/// Of a request: nothing but its text in one datagram.
+const PAYLOAD_MAX: usize = 1_472;
+/// Bits of an identifier.
+const IDENTIFIER_BITS: u32 = 16;
+
+#[derive(Clone, Copy)]
+struct Asked {
+    identifier: u16,
+    uses: u32,
+    request: Request,
+}
+
+/// See the [module](self).
+pub struct Datagrams {
+    workload: Workload,
+    /// By slot.
+    asked: Vec<Option<Asked>>,
+    slot_bits: u32,
+    tally: Tally,
+    was_filled: bool,
+}
+
+impl Datagrams {
+    /// At most `window` on their way.
+    ///
+    /// # Errors
+    /// [`LoadError::Option`]: requests or the window are too large.
+    pub fn new(workload: Workload, window: usize) -> Result<Datagrams, LoadError> {
+        let slot_bits = window.next_power_of_two().trailing_zeros();
+        if slot_bits + 4 > IDENTIFIER_BITS {
+            return Err(LoadError::Option(format!("--window {window}: identifiers have room for 4096")));
+        }
+        if workload.request_length_max() + HEADER_LENGTH > PAYLOAD_MAX {
+            return Err(LoadError::Option(format!("a request has at most {PAYLOAD_MAX} bytes: smaller values")));
+        }
+        let asked = vec![None; window];
+        Ok(Datagrams { workload, asked, slot_bits, tally: Tally::default(), was_filled: true })
+    }
+
+    /// Counts.
+    ///
+    /// # Errors
+    /// [`LoadError::Option`]: keys were still being written when counting began.
+    pub fn tally(&self) -> Result<Tally, LoadError> {
+        if self.was_filled { Ok(self.tally) } else { Err(not_filled()) }
+    }
+}
+
+impl Traffic for Datagrams {
+    #[inline]
+    fn prepare(&mut self, mark: Mark) -> usize {
+        let request = self.workload.next();
+        let identifier = (mark.slot | mark.uses.checked_shl(self.slot_bits).unwrap_or_default()) as u16;
+        if let Some(asked) = self.asked.get_mut(mark.slot as usize) {
+            *asked = Some(Asked { identifier, uses: mark.uses, request });
+        }
+        self.workload.request(request).map_or(0, |bytes| bytes.len()) + HEADER_LENGTH
+    }
+
+    #[inline]
+    fn write(&mut self, mark: Mark, payload: &mut [u8]) -> u16 {
+        let asked = self.asked.get(mark.slot as usize).copied().flatten();
+        let request = asked.and_then(|asked| Some((asked.identifier, self.workload.request(asked.request)?)));
+        if let Some((identifier, bytes)) = request
+            && let Some((header, text)) = payload.split_first_chunk_mut::<HEADER_LENGTH>()
+        {
+            let [a, b] = identifier.to_be_bytes();
+            *header = [a, b, 0, 0, 0, 1, 0, 0];
+            text.copy_from_slice(bytes);
+        }
+        checksum::sum(payload)
+    }
+
+    #[inline]
+    fn read(&mut self, payload: &[u8]) -> Incoming {
+        let Some((header, text)) = payload.split_first_chunk::<HEADER_LENGTH>() else { return Incoming::Foreign };
+        let [a, b, number_high, number_low, ..] = *header;
+        let identifier = u16::from_be_bytes([a, b]);
+        let slot = u32::from(identifier) & ((1 << self.slot_bits) - 1);
+        let asked = self.asked.get(slot as usize).copied().flatten();
+        let Some(asked) = asked.filter(|asked| asked.identifier == identifier) else { return Incoming::Foreign };
+        let answer = self.workload.answer(asked.request);
+        if [number_high, number_low] != [0, 0] || text.len() != answer.len() || !answer.has(0, text) {
+            self.tally.wrong += 1;
+            return Incoming::Wrong;
+        }
+        self.workload.answered(asked.request);
+        Incoming::Answer(Mark { slot, uses: asked.uses })
+    }
+
+    fn begin(&mut self) {
+        self.was_filled = self.workload.is_filled();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::workload::{Protocol, WorkloadOptions};
+    use super::*;
+
+    #[test]
+    fn answers_belong_to_their_request() {
+        let options = WorkloadOptions { keys: 1, value_length: 2, ..WorkloadOptions::new(Protocol::Memcached) };
+        let mut datagrams = Datagrams::new(Workload::new(&options), 4).unwrap();
+        let mark = Mark { slot: 3, uses: 9 };
+        let mut payload = vec![0; datagrams.prepare(mark)];
+        let sum = datagrams.write(mark, &mut payload);
+        assert_eq!(sum, checksum::sum(&payload));
+        assert!(payload[8..].starts_with(b"set k0000000"));
+        let mut answer = payload[..8].to_vec();
+        answer.extend_from_slice(b"STORED\r\n");
+        assert_eq!(datagrams.read(&answer), Incoming::Answer(mark));
+        assert_eq!(datagrams.read(&answer[..12]), Incoming::Wrong);
+        assert_eq!(datagrams.read(&answer[..7]), Incoming::Foreign);
+        datagrams.prepare(Mark { uses: 10, ..mark });
+        assert_eq!(datagrams.read(&answer), Incoming::Foreign, "late");
+        assert!(datagrams.tally().is_ok_and(|tally| tally.wrong == 1));
+        let large = WorkloadOptions { value_length: 2_000, ..options };
+        assert!(Datagrams::new(Workload::new(&large), 4).is_err());
+    }
+}

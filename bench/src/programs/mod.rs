@@ -1,0 +1,390 @@
+//! `qanat bench run`: unmodified programs under `qanat run` and on the kernel's sockets, in turn, on the same veth, under the
+//! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
+
+mod servers;
+
+use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
+use crate::harness::bars::{self, Quantity};
+use crate::harness::environment::Environment;
+use crate::harness::options::BenchOptions;
+use crate::harness::process::{Spec, start};
+use crate::harness::statistics::Summary;
+use crate::harness::svg::Chart;
+use crate::harness::table::{Column, Row, Table};
+use crate::harness::topology::Topology;
+use crate::harness::{HarnessError, cpu};
+use crate::load::Report;
+use crate::load::echo::EchoReport;
+use crate::load::figures::Latency;
+use crate::load::values::ValueReport;
+use crate::machine::CpuTimes;
+use servers::{Files, Program, Server, Sockets};
+use std::time::Duration;
+
+const SERVER_CPU: usize = 0;
+const CLIENT_CPU: usize = 1;
+const MTU: u32 = 1_500;
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A processor busier than this was at its limit.
+const SATURATED_SHARE: f64 = 0.97;
+
+/// One way of loading a program.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    name: &'static str,
+    program: Program,
+    /// What `qanat load` is given, `{}` being the server's address.
+    load: &'static str,
+    /// How much better it is to be; see [`Bar`].
+    bar: Option<Bar>,
+    is_quick: bool,
+}
+
+/// What a case is judged by.
+#[derive(Clone, Copy, Debug)]
+enum Bar {
+    /// So many times the kernel's requests a second.
+    Rate(f64),
+    /// So many times the kernel's requests for a second of the server's processor.
+    PerCore(f64),
+    /// So much of the native service's packets a second.
+    OfNative(f64),
+}
+
+const fn case(name: &'static str, program: Program, load: &'static str, bar: Option<Bar>, is_quick: bool) -> Case {
+    Case { name, program, load, bar, is_quick }
+}
+
+const CASES: [Case; 12] = [
+    case("nginx, 1 KiB, keep-alive", Program::Nginx, "http http://{}/1k -c 64", Some(Bar::Rate(2.0)), true),
+    case("nginx, 1 KiB, one connection", Program::Nginx, "http http://{}/1k -c 1", None, false),
+    case("nginx, 1 KiB, connection per request", Program::Nginx, "http http://{}/1k -c 64 --close", None, false),
+    case(
+        "haproxy answers, 1 KiB, connection per request",
+        Program::Haproxy,
+        "http http://{}/ -c 64 --close",
+        Some(Bar::Rate(2.2)),
+        true,
+    ),
+    case(
+        "haproxy before nginx, 1 KiB, connection per request",
+        Program::HaproxyProxy,
+        "http http://{}/1k -c 64 --close",
+        Some(Bar::Rate(2.2)),
+        false,
+    ),
+    case(
+        "redis, half GET, 1 KiB",
+        Program::Redis,
+        "redis {} -c 64 --get 50 --key-size 16",
+        Some(Bar::Rate(1.5)),
+        true,
+    ),
+    case("redis, half GET, 1 KiB, one connection", Program::Redis, "redis {} --get 50 --key-size 16", None, false),
+    case(
+        "memcached UDP, 90 % GET, 64 B keys, 1 KiB",
+        Program::Memcached,
+        "memcached {} --udp --window 64",
+        Some(Bar::PerCore(1.7)),
+        true,
+    ),
+    case(
+        "memcached TCP, USR, pipeline 4",
+        Program::Memcached,
+        "memcached {} -c 16 --pipeline 4 --get 99.8 --key-size 20 --value-size 2",
+        Some(Bar::PerCore(1.7)),
+        true,
+    ),
+    case("memcached TCP, 90 % GET, 1 KiB, one connection", Program::Memcached, "memcached {}", None, false),
+    case(
+        "UDP echo, 64 B, a datagram a call",
+        Program::UdpEcho,
+        "udp {} --window 64",
+        Some(Bar::OfNative(0.7)),
+        false,
+    ),
+    case("UDP echo, 64 B, batches", Program::UdpEchoBatch, "udp {} --window 64", Some(Bar::OfNative(0.7)), true),
+];
+
+impl Case {
+    /// The kernel first: others are compared with it.
+    fn peers(&self) -> Vec<Sockets> {
+        let mut peers = vec![Sockets::Kernel, Sockets::Own];
+        peers.extend(self.program.is_echo().then_some(Sockets::Native));
+        peers
+    }
+}
+
+/// What one run yields.
+#[derive(Clone, Debug)]
+struct Measured {
+    per_s: f64,
+    count: f64,
+    duration_s: f64,
+    latency: Latency,
+    bad: u64,
+    cpus: Vec<CpuTimes>,
+}
+
+impl Measured {
+    /// From the load's last line.
+    fn read(output: &str) -> Option<Measured> {
+        let line = output.lines().rev().find(|line| line.starts_with('{'))?;
+        let value: serde_json::Value = serde_json::from_str(line).ok()?;
+        if value.get("response_time_us").is_some() {
+            let report: Report = serde_json::from_str(line).ok()?;
+            return Some(Measured {
+                per_s: report.requests_per_s,
+                count: report.requests as f64,
+                duration_s: report.duration_s,
+                latency: report.response_time_us,
+                bad: report.errors_total,
+                cpus: report.cpus,
+            });
+        }
+        let (trips, bad) = match value.get("wrong") {
+            Some(_) => {
+                let report: ValueReport = serde_json::from_str(line).ok()?;
+                (report.trips, report.wrong + report.closed)
+            }
+            None => (serde_json::from_str::<EchoReport>(line).ok()?.trips, 0),
+        };
+        Some(Measured {
+            per_s: trips.per_s(),
+            count: trips.received as f64,
+            duration_s: trips.duration_s,
+            latency: trips.round_trip_us,
+            bad: bad + trips.lost,
+            cpus: trips.cpus,
+        })
+    }
+
+    fn busy_s(&self, cpu: usize) -> f64 {
+        self.cpus.get(cpu).map_or(0.0, CpuTimes::busy_s)
+    }
+
+    fn server_us(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| self.busy_s(SERVER_CPU) * 1e6 / self.count)
+    }
+
+    fn is_server_busy(&self) -> bool {
+        self.busy_s(SERVER_CPU) >= SATURATED_SHARE * self.duration_s
+    }
+}
+
+/// Measures; `progress` is told what is being done.
+///
+/// # Errors
+/// [`HarnessError::Missing`] without root or a program, with the remedy; else what a child or the system said.
+pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
+    if cpu::count() < 2 {
+        return Err(HarnessError::Option("two processors are needed, one for the server, one for the load".to_owned()));
+    }
+    let cases = CASES.iter().filter(|case| case.is_quick || !options.quick).filter(|case| options.wants(case.name));
+    let cases: Vec<&Case> = cases.collect();
+    if cases.is_empty() {
+        return Err(HarnessError::Option("no case's name contains that; try 'nginx' or 'redis'".to_owned()));
+    }
+    let mut environment = Environment::here();
+    for case in &cases {
+        let version = case.program.version()?;
+        if !environment.peers.contains(&version) {
+            environment.peers.push(version);
+        }
+    }
+    let topology = Topology::new(MTU)?;
+    let files = Files::create()?;
+    progress("waiting for a quiet machine");
+    environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
+    environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end");
+    environment.pinning =
+        format!("server, and its keeper, on processor {SERVER_CPU}; load, and haproxy's backend, on {CLIENT_CPU}");
+    let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
+    for case in cases {
+        let peers = case.peers();
+        let mut probe = || cpu::round_trip_ns(SERVER_CPU, CLIENT_CPU);
+        let mut measure = |number: usize, _: usize| {
+            let sockets = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
+            progress(&format!("{}: {}", case.name, sockets.name()));
+            measure(options, &topology, &files, case, sockets).map_err(|error| match error {
+                HarnessError::Child(message) => {
+                    HarnessError::Child(format!("{}, {}: {message}", case.name, sockets.name()))
+                }
+                other => other,
+            })
+        };
+        let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
+        tally.add(&runs);
+        rows.extend(case_rows(case, &peers, &runs, &mut environment.warnings));
+    }
+    environment.placement = tally.to_string();
+    Ok(Table {
+        title: "Programs as they are, on the kernel's sockets and under qanat run: same veth, same client".to_owned(),
+        command: options.repeat("sudo qanat bench run"),
+        environment,
+        columns: columns(),
+        rows,
+        remarks: remarks(),
+    })
+}
+
+/// One run: start the server, load it, end it.
+fn measure(
+    options: &BenchOptions,
+    topology: &Topology,
+    files: &Files,
+    case: &Case,
+    sockets: Sockets,
+) -> Result<Measured, HarnessError> {
+    let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
+    let warm_up = Duration::from_millis(500);
+    let cpus = (SERVER_CPU, CLIENT_CPU);
+    let server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
+    let target = match server.address.port() {
+        80 => server.address.ip().to_string(),
+        _ => server.address.to_string(),
+    };
+    let mut arguments: Vec<String> = vec!["load".to_owned()];
+    arguments.extend(case.load.replace("{}", &target).split(' ').map(str::to_owned));
+    arguments.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]);
+    arguments.extend(["--warm-up".to_owned(), format!("{}ms", warm_up.as_millis()), "--json".to_owned()]);
+    arguments.extend(["--watch-process".to_owned(), server.id().to_string()]);
+    let sources = topology.client_addresses(1);
+    arguments.extend(sources.iter().flat_map(|source| ["--source".to_owned(), source.to_string()]));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let client = Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), CLIENT_CPU);
+    let output = match start(&client)?.output(duration + warm_up + PATIENCE) {
+        Ok(output) => output,
+        Err(error) => return Err(server.explain(error)),
+    };
+    drop(server);
+    Measured::read(&output).ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {output:?}")))
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        Column::new("requests_per_s", "requests/s", 0).with_spread(),
+        Column::new("ratio", "× kernel", 2),
+        Column::new("server_us", "µs/request, server's core", 2),
+        Column::new("per_core_ratio", "× kernel per core-second", 2),
+        Column::new("p50_us", "p50 µs", 1),
+        Column::new("p99_us", "p99 µs", 1),
+        Column::new("p99_ratio", "p99 ÷ kernel", 2),
+        Column::new("native_ratio", "of native", 2),
+    ]
+}
+
+/// `value` by the median of `base`.
+fn relative(value: Option<Summary>, base: Option<Summary>) -> Option<Summary> {
+    let base = base.map(|base| base.median).filter(|base| *base > 0.0)?;
+    value.map(|value| Summary {
+        median: value.median / base,
+        min: value.min / base,
+        max: value.max / base,
+        count: value.count,
+    })
+}
+
+fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnings: &mut Vec<String>) -> Vec<Row> {
+    let placement = common_placement(runs);
+    if placement.is_none() {
+        warnings.push(format!("{}: the processors moved between peers' runs; their ratios mix placements", case.name));
+    }
+    let of = |number: usize, value: fn(&Measured) -> Option<f64>| {
+        runs.get(number).and_then(|runs| summarize(runs, placement, value))
+    };
+    let rate = |measured: &Measured| Some(measured.per_s);
+    let per_core = |measured: &Measured| measured.server_us().map(|us| 1e6 / us);
+    let p99 = |measured: &Measured| Some(measured.latency.p99);
+    let native = peers.iter().position(|peer| *peer == Sockets::Native).and_then(|number| of(number, rate));
+    let row = |number: usize, sockets: Sockets| {
+        let own = runs.get(number).map(Vec::as_slice).unwrap_or_default();
+        let bad: u64 = own.iter().map(|run| run.result.bad).sum();
+        let busy = own.iter().filter(|run| run.result.is_server_busy()).count() * 2 > own.len();
+        let mut note = placement.map_or_else(|| "mixed".to_owned(), |placement| placement.to_string());
+        note.push_str(if busy { ", server's core full" } else { ", server's core not full" });
+        if bad > 0 {
+            note.push_str(&format!(", {bad} FAILED"));
+        }
+        if sockets == Sockets::Own
+            && let Some(bar) = case.bar
+        {
+            note.push_str(&match bar {
+                Bar::Rate(bar) => format!("; bar {bar} ×"),
+                Bar::PerCore(bar) => format!("; bar {bar} × per core-second"),
+                Bar::OfNative(bar) => format!("; bar {bar} of native"),
+            });
+        }
+        Row {
+            case: case.name.to_owned(),
+            peer: sockets.name().to_owned(),
+            values: vec![
+                of(number, rate),
+                relative(of(number, rate), of(0, rate)),
+                of(number, Measured::server_us),
+                relative(of(number, per_core), of(0, per_core)),
+                of(number, |measured| Some(measured.latency.p50)),
+                of(number, p99),
+                relative(of(number, p99), of(0, p99)),
+                relative(of(number, rate), native),
+            ],
+            note,
+        }
+    };
+    peers.iter().enumerate().map(|(number, sockets)| row(number, *sockets)).collect()
+}
+
+fn remarks() -> Vec<String> {
+    [
+        "µs/request: all work on the server's processor, interrupts included; a program that polls for its next request \
+         is charged for that too. veth runs receive processing on the sender's processor: the client's sends are \
+         charged to the client.",
+        "Every answer of redis and memcached is compared with what was written, byte by byte; FAILED are wrong, lost or \
+         refused ones.",
+        "haproxy's backend is an nginx on the kernel's sockets, on the client's processor.",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+/// Rates, then latencies.
+pub fn chart(table: &Table) -> Chart {
+    let quantities = [
+        Quantity { title: "Requests a second", column: "requests_per_s", cases: "" },
+        Quantity { title: "99th percentile of the answer time, µs", column: "p99_us", cases: "" },
+    ];
+    bars::chart(table, &quantities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::cpu::Placement;
+
+    #[test]
+    fn rows_compare_with_the_kernel_and_with_native() {
+        let case = CASES.iter().find(|case| case.program.is_echo()).unwrap();
+        let run = |rate: f64, busy: f64| {
+            let cpu = CpuTimes { user_s: busy, ..CpuTimes::default() };
+            let latency = Latency { p99: 10.0, ..Latency::default() };
+            let result =
+                Measured { per_s: rate, count: rate, duration_s: 1.0, latency, bad: 0, cpus: vec![cpu, cpu] };
+            vec![Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0), repeats: 0 }]
+        };
+        let runs = [run(100.0, 1.0), run(150.0, 0.5), run(200.0, 1.0)];
+        let rows = case_rows(case, &case.peers(), &runs, &mut Vec::new());
+        let median = |row: usize, column: usize| rows[row].values[column].map(|value| value.median);
+        assert_eq!((median(1, 1), median(1, 3), median(1, 7)), (Some(1.5), Some(3.0), Some(0.75)));
+        assert_eq!(columns().len(), rows[0].values.len());
+        assert!(rows[1].note.contains("not full; bar 0.7 of native"), "{}", rows[1].note);
+    }
+
+    #[test]
+    fn reports_are_told_apart() {
+        let line = serde_json::to_string(&ValueReport { wrong: 2, ..ValueReport::default() }).unwrap();
+        assert_eq!(Measured::read(&format!("x\n{line}\n")).unwrap().bad, 2);
+        assert!(Measured::read(&serde_json::to_string(&EchoReport::default()).unwrap()).is_some());
+        assert!(Measured::read(&serde_json::to_string(&Report::default()).unwrap()).is_some());
+        assert!(Measured::read("nothing").is_none());
+    }
+}

@@ -1,0 +1,299 @@
+//! Programs as Debian has them, on the kernel's sockets or under `qanat run`.
+
+use crate::harness::HarnessError;
+use crate::harness::environment::first_line;
+use crate::harness::process::{Running, Spec, start, wait_until};
+use crate::harness::scratch::Scratch;
+use crate::harness::topology::{CLIENT_KERNEL, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// How long a server may take to answer: a card of its own looks for others with its address for up to two seconds.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// Where Debian puts programs.
+const DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+const WEB_PORT: u16 = 80;
+const BACKEND_PORT: u16 = 8_080;
+const REDIS_PORT: u16 = 6_379;
+const MEMCACHED_PORT: u16 = 11_211;
+const ECHO_PORT: u16 = 7;
+
+/// A program that serves.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Program {
+    /// One worker, files cached open.
+    Nginx,
+    /// One thread; the answer is its own.
+    Haproxy,
+    /// One thread; the answer is that of an nginx on the client's side.
+    HaproxyProxy,
+    /// Without saving.
+    Redis,
+    /// One thread, TCP and UDP.
+    Memcached,
+    /// `qanat echo --kernel epoll`: a datagram a call.
+    UdpEcho,
+    /// And `--batch`: up to 64 a call.
+    UdpEchoBatch,
+}
+
+impl Program {
+    /// File name, and Debian's package.
+    fn file(self) -> (&'static str, &'static str) {
+        match self {
+            Program::Nginx => ("nginx", "nginx-light"),
+            Program::Haproxy | Program::HaproxyProxy => ("haproxy", "haproxy"),
+            Program::Redis => ("redis-server", "redis-server"),
+            Program::Memcached => ("memcached", "memcached"),
+            Program::UdpEcho | Program::UdpEchoBatch => ("qanat", "qanat"),
+        }
+    }
+
+    fn port(self) -> u16 {
+        match self {
+            Program::Nginx | Program::Haproxy | Program::HaproxyProxy => WEB_PORT,
+            Program::Redis => REDIS_PORT,
+            Program::Memcached => MEMCACHED_PORT,
+            Program::UdpEcho | Program::UdpEchoBatch => ECHO_PORT,
+        }
+    }
+
+    /// Whether it gives datagrams back.
+    pub fn is_echo(self) -> bool {
+        matches!(self, Program::UdpEcho | Program::UdpEchoBatch)
+    }
+
+    fn path(self) -> Result<PathBuf, HarnessError> {
+        let (name, package) = self.file();
+        let found = DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|path| path.exists());
+        found.ok_or_else(|| HarnessError::Missing(format!("{name} is not installed: apt-get install {package}")))
+    }
+
+    /// What it calls itself.
+    ///
+    /// # Errors
+    /// It isn't installed: says how to get it.
+    pub fn version(self) -> Result<String, HarnessError> {
+        let flag = match self {
+            Program::Nginx | Program::Haproxy | Program::HaproxyProxy => "-v",
+            Program::Redis | Program::Memcached => "--version",
+            Program::UdpEcho | Program::UdpEchoBatch => return Ok("qanat echo --kernel epoll".to_owned()),
+        };
+        let name = self.file().0;
+        Ok(first_line(Command::new(self.path()?).arg(flag)).unwrap_or_else(|| name.to_owned()))
+    }
+}
+
+/// Who has the program's sockets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sockets {
+    /// The kernel.
+    Kernel,
+    /// `qanat run`.
+    Own,
+    /// No sockets at all, a service of the native API: only for the echoes.
+    Native,
+}
+
+impl Sockets {
+    /// For people.
+    pub fn name(self) -> &'static str {
+        match self {
+            Sockets::Kernel => "kernel",
+            Sockets::Own => "qanat run",
+            Sockets::Native => "native",
+        }
+    }
+
+    fn address(self) -> Ipv4Addr {
+        if self == Sockets::Kernel { SERVER_KERNEL } else { SERVER_OWN }
+    }
+}
+
+/// Configurations and files, in a directory of their own.
+pub struct Files {
+    directory: Scratch,
+}
+
+impl Files {
+    /// Writes them.
+    ///
+    /// # Errors
+    /// What the file system says.
+    pub fn create() -> Result<Files, HarnessError> {
+        let directory = Scratch::create("run")?;
+        directory.write("1k", vec![b'q'; 1_024])?;
+        let backend = nginx_configuration(directory.path(), CLIENT_KERNEL, BACKEND_PORT, "backend");
+        directory.write("backend.conf", backend)?;
+        for sockets in [Sockets::Kernel, Sockets::Own] {
+            let (name, address) = (sockets.name().replace(' ', "-"), sockets.address());
+            let nginx = nginx_configuration(directory.path(), address, WEB_PORT, &name);
+            directory.write(&format!("nginx-{name}.conf"), nginx)?;
+            for proxies in [false, true] {
+                let file = format!("haproxy-{proxies}-{name}.cfg");
+                directory.write(&file, haproxy_configuration(directory.path(), address, proxies))?;
+            }
+        }
+        Ok(Files { directory })
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.path().join(name).display().to_string()
+    }
+}
+
+/// As its users tune it for small files: nothing here slows it down.
+fn nginx_configuration(directory: &Path, address: Ipv4Addr, port: u16, name: &str) -> String {
+    let directory = directory.display();
+    format!(
+        "daemon off;\nmaster_process off;\nuser root;\nworker_processes 1;\npid {directory}/{name}.pid;\n\
+         error_log {directory}/{name}.log crit;\nevents {{ worker_connections 4096; use epoll; }}\n\
+         http {{\n  access_log off;\n  sendfile on;\n  keepalive_timeout 600s;\n  keepalive_requests 1000000000;\n\
+           open_file_cache max=1000 inactive=600s;\n  open_file_cache_valid 600s;\n\
+           client_body_temp_path {directory}/body;\n  proxy_temp_path {directory}/proxy;\n\
+           fastcgi_temp_path {directory}/fastcgi;\n  uwsgi_temp_path {directory}/uwsgi;\n\
+           scgi_temp_path {directory}/scgi;\n\
+           server {{ listen {address}:{port} backlog=4096; root {directory}; }}\n}}\n"
+    )
+}
+
+fn haproxy_configuration(directory: &Path, address: Ipv4Addr, proxies: bool) -> String {
+    let answer = match proxies {
+        true => format!("http-reuse always\n  server backend {CLIENT_KERNEL}:{BACKEND_PORT}"),
+        false => format!(
+            "http-request return status 200 content-type application/octet-stream file {}/1k",
+            directory.display()
+        ),
+    };
+    format!(
+        "global\n  nbthread 1\n  maxconn 4096\n\
+         defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
+         listen web\n  bind {address}:{WEB_PORT}\n  {answer}\n"
+    )
+}
+
+/// A running one.
+pub struct Server {
+    running: Running,
+    _backend: Option<Running>,
+    /// Where it serves.
+    pub address: SocketAddr,
+}
+
+impl Server {
+    /// Starts `program` (`own` is this program) on processor `cpu` and waits until it answers.
+    ///
+    /// # Errors
+    /// It can't be started, or ends at once: with what it said.
+    pub fn start(
+        (program, sockets): (Program, Sockets),
+        own: &Path,
+        topology: &Topology,
+        files: &Files,
+        (cpu, backend_cpu): (usize, usize),
+    ) -> Result<Server, HarnessError> {
+        let backend = match program {
+            Program::HaproxyProxy => {
+                let configuration = files.path("backend.conf");
+                let spec = Spec::new("the backend", Program::Nginx.path()?, &["-c", &configuration, "-e", "stderr"])
+                    .placed(topology.client(), backend_cpu);
+                let mut running = start(&spec)?;
+                running.drain();
+                Some(running)
+            }
+            _ => None,
+        };
+        let own = own.display().to_string();
+        let prefixed = format!("{}/{PREFIX_LENGTH}", sockets.address());
+        let mut command: Vec<String> = Vec::new();
+        if sockets == Sockets::Own {
+            let words = ["run", "--interface", topology.server_interface(), "--address", &prefixed, "--"];
+            command.extend(std::iter::once(own.as_str()).chain(words).map(str::to_owned));
+        }
+        command.extend(arguments((program, sockets), &own, topology, files)?);
+        let words: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
+        let name = format!("{}, {}", program.file().0, sockets.name());
+        let spec = Spec::new(&name, command.first().map_or("", String::as_str), &words);
+        let mut running = start(&spec.placed(topology.server(), cpu))?;
+        running.drain();
+        let address = SocketAddr::new(IpAddr::V4(sockets.address()), program.port());
+        let answers = || topology.client().within(|| answers(program, address)).unwrap_or(false);
+        if !wait_until(START_PATIENCE, || answers() || !running.is_running()) || !running.is_running() {
+            return Err(running.failure("does not answer"));
+        }
+        Ok(Server { running, _backend: backend, address })
+    }
+
+    /// The process that serves.
+    pub fn id(&self) -> u32 {
+        self.running.id()
+    }
+
+    /// A client failed with `error`: if that is because the server died, says so instead.
+    pub fn explain(mut self, error: HarnessError) -> HarnessError {
+        if self.running.is_running() { error } else { self.running.failure("died while it was loaded") }
+    }
+}
+
+fn arguments(
+    (program, sockets): (Program, Sockets),
+    own: &str,
+    topology: &Topology,
+    files: &Files,
+) -> Result<Vec<String>, HarnessError> {
+    let address = sockets.address().to_string();
+    let prefixed = format!("{address}/{PREFIX_LENGTH}");
+    let name = sockets.name().replace(' ', "-");
+    let (port, configuration);
+    let words: Vec<&str> = match program {
+        Program::Nginx => {
+            configuration = files.path(&format!("nginx-{name}.conf"));
+            vec!["-c", &configuration, "-e", "stderr"]
+        }
+        Program::Haproxy | Program::HaproxyProxy => {
+            configuration = files.path(&format!("haproxy-{}-{name}.cfg", program == Program::HaproxyProxy));
+            vec!["-f", &configuration, "-db"]
+        }
+        Program::Redis => vec!["--bind", &address, "--protected-mode", "no", "--save", ""],
+        Program::Memcached => {
+            port = program.port().to_string();
+            vec!["-u", "root", "-l", &address, "-U", &port, "-t", "1"]
+        }
+        Program::UdpEcho | Program::UdpEchoBatch if sockets == Sockets::Native => {
+            vec!["echo", "--udp", "--interface", topology.server_interface(), "--address", &prefixed]
+        }
+        Program::UdpEcho => vec!["echo", "--kernel", "epoll"],
+        Program::UdpEchoBatch => vec!["echo", "--kernel", "epoll", "--batch"],
+    };
+    let file = if program.is_echo() { own.to_owned() } else { program.path()?.display().to_string() };
+    Ok(std::iter::once(file).chain(words.into_iter().map(str::to_owned)).collect())
+}
+
+fn answers(program: Program, address: SocketAddr) -> bool {
+    let patience = Duration::from_millis(200);
+    if !program.is_echo() {
+        return TcpStream::connect_timeout(&address, patience).is_ok();
+    }
+    let ask = || -> std::io::Result<usize> {
+        let socket = UdpSocket::bind((CLIENT_KERNEL, 0))?;
+        socket.set_read_timeout(Some(patience))?;
+        socket.send_to(b"there?", address)?;
+        socket.recv(&mut [0; 64])
+    };
+    ask().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn configurations_name_their_addresses() {
+        let directory = Path::new("/nowhere");
+        assert!(nginx_configuration(directory, SERVER_OWN, 80, "x").contains("listen 10.99.7.3:80 "));
+        assert!(haproxy_configuration(directory, SERVER_OWN, true).contains("server backend 10.99.7.1:8080"));
+        assert!(haproxy_configuration(directory, SERVER_KERNEL, false).contains("file /nowhere/1k"));
+    }
+}
