@@ -68,6 +68,7 @@ enum Table {
     Breakdown(BreakdownArguments),
     Fence(FenceArguments),
     Gate(GateArguments),
+    Run(ProgramsArguments),
     Split(SplitArguments),
     Ratio(RatioArguments),
 }
@@ -163,6 +164,19 @@ struct GateArguments {
     common: Common,
 }
 
+/// Programs as they are, under `qanat run` and on the kernel's sockets, in turn
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat bench run --quick                   nginx, haproxy, redis, memcached: under two minutes
+  sudo qanat bench run                           five runs of each
+  sudo qanat bench run --filter redis            one program
+Programs that are not there are named with their package.")]
+struct ProgramsArguments {
+    #[command(flatten)]
+    common: Common,
+}
+
 /// The split placement beside the linked one: ping-pong, costs, a service that blocks
 #[derive(Args)]
 #[command(after_help = "\
@@ -220,6 +234,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
+        Some(Table::Run(programs)) => run_one("run", &programs.common),
         Some(Table::Split(split)) => run_one("split", &split.common),
         Some(Table::Ratio(ratio)) => run_one("ratio", &ratio.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
