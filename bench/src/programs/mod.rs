@@ -73,13 +73,7 @@ const CASES: [Case; 12] = [
         Some(Bar::Rate(2.2)),
         false,
     ),
-    case(
-        "redis, half GET, 1 KiB",
-        Program::Redis,
-        "redis {} -c 64 --get 50 --key-size 16",
-        Some(Bar::Rate(1.5)),
-        true,
-    ),
+    case("redis, half GET, 1 KiB", Program::Redis, "redis {} -c 64 --get 50 --key-size 16", Some(Bar::Rate(1.5)), true),
     case("redis, half GET, 1 KiB, one connection", Program::Redis, "redis {} --get 50 --key-size 16", None, false),
     case(
         "memcached UDP, 90 % GET, 64 B keys, 1 KiB",
@@ -96,13 +90,7 @@ const CASES: [Case; 12] = [
         true,
     ),
     case("memcached TCP, 90 % GET, 1 KiB, one connection", Program::Memcached, "memcached {}", None, false),
-    case(
-        "UDP echo, 64 B, a datagram a call",
-        Program::UdpEcho,
-        "udp {} --window 64",
-        Some(Bar::OfNative(0.7)),
-        false,
-    ),
+    case("UDP echo, 64 B, a datagram a call", Program::UdpEcho, "udp {} --window 64", Some(Bar::OfNative(0.7)), false),
     case("UDP echo, 64 B, batches", Program::UdpEchoBatch, "udp {} --window 64", Some(Bar::OfNative(0.7)), true),
 ];
 
@@ -367,8 +355,7 @@ mod tests {
         let run = |rate: f64, busy: f64| {
             let cpu = CpuTimes { user_s: busy, ..CpuTimes::default() };
             let latency = Latency { p99: 10.0, ..Latency::default() };
-            let result =
-                Measured { per_s: rate, count: rate, duration_s: 1.0, latency, bad: 0, cpus: vec![cpu, cpu] };
+            let result = Measured { per_s: rate, count: rate, duration_s: 1.0, latency, bad: 0, cpus: vec![cpu, cpu] };
             vec![Run { result, placement: Some(Placement::Near), round_trip_ns: (55.0, 55.0), repeats: 0 }]
         };
         let runs = [run(100.0, 1.0), run(150.0, 0.5), run(200.0, 1.0)];

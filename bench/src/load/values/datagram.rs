@@ -60,7 +60,7 @@ impl Datagrams {
 impl Traffic for Datagrams {
     #[inline]
     fn prepare(&mut self, mark: Mark) -> usize {
-        let request = self.workload.next();
+        let request = self.workload.draw();
         let identifier = (mark.slot | mark.uses.checked_shl(self.slot_bits).unwrap_or_default()) as u16;
         if let Some(asked) = self.asked.get_mut(mark.slot as usize) {
             *asked = Some(Asked { identifier, uses: mark.uses, request });

@@ -151,8 +151,7 @@ impl Client for ValueClient<'_> {
                 return Err(LoadError::Option("IPv4 only".to_owned()));
             };
             let mut datagrams = Datagrams::new(workload, options.pace.window)?;
-            let trips =
-                native::run(vnic, &mut datagrams, (target, near.ends), &options.pace, self.stop, self.observe)?;
+            let trips = native::run(vnic, &mut datagrams, (target, near.ends), &options.pace, self.stop, self.observe)?;
             (trips, datagrams.tally()?)
         } else {
             let mut config = near.config;

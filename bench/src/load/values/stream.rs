@@ -57,7 +57,7 @@ impl Stream {
         let Some(Some(exchange)) = self.exchanges.get_mut(index) else { return };
         while exchange.waiting.len() < self.pipeline {
             let Some(mark) = self.window.next(now) else { return };
-            let request = self.workload.next();
+            let request = self.workload.draw();
             let Some(bytes) = self.workload.request(request) else { return };
             if context.send(exchange.connection, bytes.clone()).is_err() {
                 self.window.not_sent(mark);

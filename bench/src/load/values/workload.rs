@@ -150,7 +150,7 @@ impl Workload {
 
     /// Decides what is asked next.
     #[inline]
-    pub fn next(&mut self) -> Request {
+    pub fn draw(&mut self) -> Request {
         let count = self.keys.len() as u64;
         if u64::from(self.written) < count {
             self.written += 1;
@@ -161,7 +161,7 @@ impl Workload {
         self.state ^= self.state << 25;
         self.state ^= self.state >> 27;
         let drawn = self.state.wrapping_mul(0x2545_f491_4f6c_dd1d);
-        let key = ((drawn >> 32) * count >> 32) as u32;
+        let key = (((drawn >> 32) * count) >> 32) as u32;
         // What another connection writes may not be there yet.
         let reads = self.is_filled() && (drawn & 0xffff_ffff) < self.get_below;
         Request { key, reads, is_first: false }
@@ -208,11 +208,11 @@ mod tests {
     fn every_key_is_written_first() {
         let options = WorkloadOptions { keys: 3, ..WorkloadOptions::new(Protocol::Redis) };
         let mut workload = Workload::new(&options);
-        let first: Vec<Request> = (0..3).map(|_| workload.next()).collect();
-        assert!(first.iter().all(|request| !request.reads) && !workload.next().reads);
+        let first: Vec<Request> = (0..3).map(|_| workload.draw()).collect();
+        assert!(first.iter().all(|request| !request.reads) && !workload.draw().reads);
         first.into_iter().for_each(|request| workload.answered(request));
         assert!(workload.is_filled());
-        let reads = (0..10_000).filter(|_| workload.next().reads).count();
+        let reads = (0..10_000).filter(|_| workload.draw().reads).count();
         assert!((8_500..9_500).contains(&reads), "{reads}");
     }
 
@@ -221,7 +221,7 @@ mod tests {
         let options =
             WorkloadOptions { keys: 1, key_length: 10, value_length: 3, ..WorkloadOptions::new(Protocol::Memcached) };
         let mut workload = Workload::new(&options);
-        let set = workload.next();
+        let set = workload.draw();
         assert_eq!(workload.request(set).unwrap().as_ref(), b"set k0000000.. 0 0 3\r\nvvv\r\n");
         assert_eq!(workload.answer(set).head, b"STORED\r\n");
         let get = Request { key: 0, reads: true, is_first: false };
