@@ -13,12 +13,15 @@ use std::net::SocketAddr;
 
 /// Nothing in a slot of a table by number.
 const NONE: u32 = u32::MAX;
+/// A connection there never is.
+const NOBODY: (ConnectionId, u32) = (ConnectionId::new(u32::MAX, u32::MAX), NONE);
 
 #[derive(Default)]
 pub(crate) struct Sockets {
     slots: Vec<Option<Socket>>,
     free: Vec<u32>,
-    by_connection: Vec<u32>,
+    /// With the whole handle: what is still to be told of a connection is not to be taken for the slot's next one's.
+    by_connection: Vec<(ConnectionId, u32)>,
     /// Several share a port by `SO_REUSEPORT`, and have connections in turn.
     by_listener: Vec<VecDeque<u32>>,
     /// Several share a port by `SO_REUSEADDR` or `SO_REUSEPORT`.
@@ -30,17 +33,6 @@ pub(crate) struct Sockets {
     pub(crate) datagrams_dropped: u64,
     /// Connections turned away for want of room in their listener's queue.
     pub(crate) backlog_full: u64,
-}
-
-fn put(table: &mut Vec<u32>, index: usize, socket: u32) {
-    if table.len() <= index {
-        table.resize(index + 1, NONE);
-    }
-    table[index] = socket;
-}
-
-fn take(table: &mut [u32], index: usize) -> Option<u32> {
-    table.get_mut(index).map(|slot| std::mem::replace(slot, NONE)).filter(|socket| *socket != NONE)
 }
 
 impl Sockets {
@@ -79,11 +71,17 @@ impl Sockets {
 
     /// Events of `connection` are `socket`'s from now on.
     pub(crate) fn own_connection(&mut self, connection: ConnectionId, socket: u32) {
-        put(&mut self.by_connection, connection.index(), socket);
+        let index = connection.index();
+        if self.by_connection.len() <= index {
+            self.by_connection.resize(index + 1, NOBODY);
+        }
+        self.by_connection[index] = (connection, socket);
     }
 
-    pub(crate) fn disown_connection(&mut self, connection: ConnectionId) {
-        take(&mut self.by_connection, connection.index());
+    /// Whose it was.
+    pub(crate) fn disown_connection(&mut self, connection: ConnectionId) -> Option<u32> {
+        let owned = self.by_connection.get_mut(connection.index()).filter(|(own, _)| *own == connection)?;
+        Some(std::mem::replace(owned, NOBODY).1)
     }
 
     pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32) {
@@ -132,7 +130,8 @@ impl Sockets {
     }
 
     fn of_connection(&self, connection: ConnectionId) -> Option<u32> {
-        self.by_connection.get(connection.index()).copied().filter(|socket| *socket != NONE)
+        let (own, socket) = *self.by_connection.get(connection.index())?;
+        (own == connection).then_some(socket)
     }
 
     fn stream(&mut self, connection: ConnectionId) -> Option<(u32, &mut Socket)> {
@@ -194,7 +193,7 @@ impl Sockets {
                 self.notify(number);
             }
             Event::Closed { connection, why } => {
-                let Some(number) = take(&mut self.by_connection, connection.index()) else { return };
+                let Some(number) = self.disown_connection(connection) else { return };
                 if let Some(socket) = self.get_mut(number) {
                     socket.error = errno_of(why);
                     if let Kind::Stream(stream) = &mut socket.kind {

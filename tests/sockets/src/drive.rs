@@ -28,6 +28,12 @@ fn once(options: &Options, control: &Path, from: Option<&str>, seen: &mut Seen) 
     if let Some(limit) = options.limit_s {
         command.args(["--limit", &limit.to_string()]);
     }
+    if let Some((part, all)) = options.part {
+        command.args(["--part", &format!("{part}/{all}")]);
+    }
+    if let Some(hanging) = &options.hanging {
+        command.arg("--hanging").arg(hanging);
+    }
     if let Some(from) = from {
         command.args(["--from", from]);
     }

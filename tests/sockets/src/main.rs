@@ -30,7 +30,7 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: socket-cases peer --control PATH
        socket-cases subject|drive --control PATH --address V4,V6 --peer V4,V6
                     [--filter WORD] [--from CASE] [--limit SECONDS] [--list]
-                    [--expected FILE [--update]] [--times N] [-- PREFIX...]";
+                    [--part I/N] [--hanging FILE] [--expected FILE [--update]] [--times N] [-- PREFIX...]";
 
 /// The command line.
 #[derive(Debug, Default)]
@@ -43,6 +43,10 @@ pub struct Options {
     /// Only what comes after this case.
     from: Option<String>,
     limit_s: Option<u64>,
+    /// One of so many parts of all cases, so that several subjects can share them.
+    part: Option<(usize, usize)>,
+    /// A file that names, a line each, cases that hang: those are given up soon.
+    hanging: Option<PathBuf>,
     list: bool,
     expected: Option<PathBuf>,
     update: bool,
@@ -61,6 +65,12 @@ fn parse(words: &mut impl Iterator<Item = String>) -> Result<Options, String> {
             "--filter" => options.filter = Some(value()?),
             "--from" => options.from = Some(value()?),
             "--limit" => options.limit_s = Some(value()?.parse().map_err(|_| "--limit takes seconds")?),
+            "--part" => {
+                let text = value()?;
+                let part = text.split_once('/').and_then(|(part, all)| Some((part.parse().ok()?, all.parse().ok()?)));
+                options.part = Some(part.filter(|(part, all)| part < all).ok_or("--part takes I/N, from 0/N on")?);
+            }
+            "--hanging" => options.hanging = Some(value()?.into()),
             "--times" => options.times = Some(value()?.parse().map_err(|_| "--times takes a number")?),
             "--expected" => options.expected = Some(value()?.into()),
             "--update" => options.update = true,

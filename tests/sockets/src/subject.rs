@@ -1,6 +1,6 @@
 //! Runs the cases one after the other, each from a fresh state, and says what each saw.
 
-use crate::case::{self, Case, Net, World};
+use crate::case::{self, Case, Net, Peer, SHORT_MS, World};
 use crate::sys::{self, Disposition};
 use crate::{Options, cases};
 use serde_json::json;
@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 /// A case that takes longer hangs.
 const LIMIT: Duration = Duration::from_secs(5);
+/// For one that is known to hang.
+const LIMIT_HANGING: Duration = Duration::from_millis(700);
 /// The exit code after a case that hung: start again behind it.
 pub const HUNG: i32 = 3;
 
@@ -59,13 +61,18 @@ fn fresh() {
 }
 
 /// A stack that is put before this program may make its link with the first socket that needs it, and the peer's address is
-/// there with the link: waits until each side can use its own.
+/// there with the link, or after the link of a program that had it before is gone: waits until a datagram comes through.
 fn await_link(world: World) {
     for net in [Net::V4, Net::V6] {
         let case = Case { world, net };
         case::until(|| {
-            case.udp_bound();
-            case::ask(&format!("udp {} 0", case.there_ip())).starts_with(|first: char| first.is_ascii_digit())
+            let (fd, port) = case.udp_bound();
+            let answer = case::ask(&format!("udp {} 0", case.there_ip()));
+            let has_address = answer.starts_with(|first: char| first.is_ascii_digit());
+            has_address && Peer::of(&answer).to(case.here_ip(), port, 1) == "1" && {
+                let (ret, _) = sys::poll(&[(fd, libc::POLLIN)], SHORT_MS);
+                ret.count() == 1
+            }
         });
     }
 }
@@ -78,9 +85,13 @@ pub fn run(options: &Options, world: World) {
     std::panic::set_hook(Box::new(|panic| case::note(&format!("PANIC ({})", panic.to_string().replace('\n', " ")))));
     await_link(world);
     let mut is_behind = options.from.is_none();
-    for entry in cases::all() {
+    let (part, parts) = options.part.unwrap_or((0, 1));
+    let hanging = options.hanging.as_ref().and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
+    for (index, entry) in cases::all().into_iter().enumerate() {
         let is_wanted = options.filter.as_deref().is_none_or(|word| entry.name.contains(word));
-        if is_behind && is_wanted {
+        if is_behind && is_wanted && index % parts == part {
+            let hangs = hanging.lines().any(|start| entry.name.starts_with(start));
+            let limit = if hangs { LIMIT_HANGING } else { limit };
             fresh();
             tell(&json!({"begin": entry.name}));
             let start = Instant::now();

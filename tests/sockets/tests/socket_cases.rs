@@ -1,9 +1,12 @@
-//! The cases of `socket-cases` run bare on Linux, and under whatever stack is put before the program: the outcomes are
-//! to be those stored in `expected.txt`, which are Linux's.
+//! The cases of `socket-cases` run bare on Linux, and under `qanat run`: the outcomes are to be those stored in `expected.txt`,
+//! which are Linux's, but for those that `known` names.
 #![forbid(unsafe_code)]
 
+mod known;
+
+use known::{How, Known};
 use qanat::nic::link::Namespace;
-use qanat_tests::e2e::{Program, Running, eventually, scenario};
+use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,10 +15,9 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_socket-cases");
 /// A case whose outcome changed on purpose, or a new one: run with this set, review the file's difference, commit it.
 const UPDATE: &str = "QANAT_UPDATE";
 /// For all of the cases; a subject that hangs is ended by its own watchdog long before.
-const PATIENCE: Duration = Duration::from_secs(1200);
-
-/// Names of cases (or how they begin) that are known to differ, each with the reason.
-type Known<'a> = [(&'a str, &'a str)];
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Subjects of `qanat run` at once: a case mostly waits, and so does a program that gets its card.
+const PARTS: usize = 4;
 
 /// Where a run's two sides are.
 struct Sides<'a> {
@@ -44,21 +46,20 @@ impl Peer {
         Peer { directory, _running: running }
     }
 
-    /// Runs all cases in the calling thread's namespace, behind the words of `prefix`; what each saw.
-    fn outcomes(&self, sides: &Sides<'_>, prefix: &[&str]) -> BTreeMap<String, String> {
+    /// What runs cases in the calling thread's namespace.
+    fn drive(&self, sides: &Sides<'_>, options: &[&str]) -> Program {
         let control = self.directory.path().join("control");
-        let outcome = Program::new(PROGRAM)
+        Program::new(PROGRAM)
             .arguments(["drive", "--address", sides.subject, "--peer", sides.peer, "--control"])
             .arguments([&control])
-            .arguments(["--"])
-            .arguments(prefix)
+            .arguments(options)
             .patience(PATIENCE)
-            .succeeds();
-        pairs(&outcome.text())
     }
 }
 
-fn pairs(text: &str) -> BTreeMap<String, String> {
+type Outcomes = BTreeMap<String, String>;
+
+fn pairs(text: &str) -> Outcomes {
     text.lines()
         .filter_map(|line| line.split_once('\t'))
         .map(|(name, outcome)| (name.to_owned(), outcome.to_owned()))
@@ -70,38 +71,33 @@ fn stored() -> PathBuf {
 }
 
 /// The differences from Linux that nobody knows of, and the known ones that are none (any more).
-fn differences(found: &BTreeMap<String, String>, known: &Known<'_>) -> Vec<String> {
+fn differences(found: &Outcomes, known: &[Known<'_>]) -> Vec<String> {
     let expected = pairs(&std::fs::read_to_string(stored()).expect("the outcomes on Linux"));
-    let reason = |name: &str| known.iter().position(|(start, _)| name.starts_with(start));
-    let mut used = vec![false; known.len()];
+    let known_of = |name: &str| known.iter().find(|known| known.has(name));
     let mut wrong = Vec::new();
     for (name, wanted) in &expected {
         let seen = found.get(name).map_or("(did not run)", String::as_str);
-        if seen == wanted {
-            continue;
-        }
-        match reason(name) {
-            Some(at) => used[at] = true,
-            None => wrong.push(format!("{name}\n  Linux  {wanted}\n  here   {seen}")),
+        match known_of(name) {
+            None if seen != wanted => wrong.push(format!("{name}\n  Linux  {wanted}\n  here   {seen}")),
+            Some(known) if seen == wanted && known.how != How::NowAndThen => {
+                wrong.push(format!("{name} is as on Linux: strike it from the known differences ({})", known.why));
+            }
+            _ => {}
         }
     }
     for name in found.keys().filter(|name| !expected.contains_key(*name)) {
         wrong.push(format!("{name}: a new case; {UPDATE}=1 stores its outcome on Linux"));
     }
-    for ((start, reason), _) in known.iter().zip(&used).filter(|(_, is_used)| !**is_used) {
-        wrong.push(format!("{start} is as on Linux: strike it from the known differences ({reason})"));
+    for known in known {
+        for case in known.cases.iter().filter(|case| !expected.keys().any(|name| name.starts_with(**case))) {
+            wrong.push(format!("{case}: among the known differences, but there is no such case"));
+        }
     }
     wrong
 }
 
-/// Runs the cases behind `prefix` (as `["/path/qanat", "run", "--"]`), the peer being in the calling thread's namespace,
-/// and holds their outcomes against Linux's.
-///
-/// # Panics
-/// One differs that is not among the known, or a known one does not.
-fn compare(prefix: &[&str], sides: &Sides<'_>, peer: &Peer, known: &Known<'_>) {
-    let found = peer.outcomes(sides, prefix);
-    let wrong = differences(&found, known);
+fn hold(found: &Outcomes, known: &[Known<'_>]) {
+    let wrong = differences(found, known);
     assert!(wrong.is_empty(), "{} of {} cases:\n{}", wrong.len(), found.len(), wrong.join("\n"));
 }
 
@@ -129,11 +125,49 @@ fn every_case_passes_on_linux() {
         };
         let peer = far.within(start).expect("the peer's namespace");
         let sides = Sides { subject: "10.78.8.2,fd78:8::2", peer: "10.78.8.1,fd78:8::1" };
+        let outcomes = || pairs(&peer.drive(&sides, &[]).succeeds().text());
         if std::env::var_os(UPDATE).is_some() {
-            let lines = peer.outcomes(&sides, &[]).into_iter().map(|(name, outcome)| format!("{name}\t{outcome}\n"));
+            let lines = outcomes().into_iter().map(|(name, outcome)| format!("{name}\t{outcome}\n"));
             std::fs::write(stored(), lines.collect::<String>()).expect("the file of outcomes");
         }
-        compare(&[], &sides, &peer, &[]);
+        hold(&outcomes(), &[]);
+    });
+}
+
+/// One part of the cases, in a namespace with a daemon and a peer of its own.
+fn part_of_qanat_run(part: usize, hanging: &Path) -> Outcomes {
+    let namespace = Namespace::anonymous().expect("a namespace for a part of the cases");
+    let all = || {
+        ip("link set lo up");
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("control.sock");
+        let _daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]).start();
+        eventually("the daemon's socket", Duration::from_secs(15), || socket.exists());
+        let sides = Sides { subject: "10.77.0.2,fd77::2", peer: "10.77.0.1,fd77::1" };
+        let command = qanat();
+        let hanging = hanging.to_str().expect("a path");
+        let options = ["--part", &format!("{part}/{PARTS}"), "--hanging", hanging, "--"];
+        let peer = Peer::start();
+        let drive = peer.drive(&sides, &options).arguments([&command]);
+        let words = ["run", "--address", "10.77.0.2/24", "--address", "fd77::2/64", "--"];
+        pairs(&drive.arguments(words).environment("QANAT_SOCKET", &socket).succeeds().text())
+    };
+    namespace.within(all).expect("entering it")
+}
+
+#[test]
+fn under_qanat_run_the_cases_see_what_they_see_on_linux() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let hanging = directory.path().join("hanging");
+        let hang = known::KNOWN.iter().filter(|known| known.how == How::Hangs).flat_map(|known| known.cases);
+        std::fs::write(&hanging, hang.map(|case| format!("{case}\n")).collect::<String>()).expect("a file");
+        let hanging = &hanging;
+        let found: Outcomes = std::thread::scope(|scope| {
+            let parts: Vec<_> = (0..PARTS).map(|part| scope.spawn(move || part_of_qanat_run(part, hanging))).collect();
+            parts.into_iter().flat_map(|part| part.join().expect("a part of the cases")).collect()
+        });
+        hold(&found, known::KNOWN);
     });
 }
 
@@ -146,9 +180,14 @@ fn a_difference_is_told_with_both_outcomes() {
     found.insert(name.to_owned(), "bind=0; again=0".to_owned());
     let wrong = differences(&found, &[]);
     assert!(wrong.len() == 1 && wrong[0].contains("again=EINVAL") && wrong[0].contains("again=0"), "{wrong:?}");
-    assert!(differences(&found, &[("bind/tcp_twice", "a reason")]).is_empty());
-    let stale = differences(&found, &[("bind/tcp_twice", "a reason"), ("bind/udp_twice", "another")]);
-    assert!(stale.len() == 1 && stale[0].contains("udp_twice"), "{stale:?}");
+    let known = |how, cases| Known { how, why: "a reason", cases };
+    assert!(differences(&found, &[known(How::Differs, &["bind/tcp_twice/v4"])]).is_empty());
+    // Each of the cases it stands for must differ.
+    let stale = differences(&found, &[known(How::Differs, &["bind/tcp_twice/"])]);
+    assert!(stale.len() == 1 && stale[0].contains("tcp_twice/v6 is as on Linux"), "{stale:?}");
+    assert!(differences(&found, &[known(How::NowAndThen, &["bind/tcp_twice/"])]).is_empty());
+    let unknown = differences(&found, &[known(How::NowAndThen, &["bind/tcp_twice/", "bind/no_such"])]);
+    assert!(unknown.len() == 1 && unknown[0].contains("no such case"), "{unknown:?}");
     found.remove(name);
     assert!(differences(&found, &[])[0].contains("did not run"));
 }
