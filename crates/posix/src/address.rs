@@ -40,6 +40,43 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     }
 }
 
+/// Where a datagram of a socket of `family` goes to, as `sendto` reads it; `None`: to where the socket is connected.
+///
+/// # Errors
+/// As Linux': `EINVAL` for what is too short or has no port, `EAFNOSUPPORT` for what is of another family.
+///
+/// # Safety
+/// As for [`read`].
+pub(crate) unsafe fn destination(
+    address: *const sockaddr,
+    length: socklen_t,
+    family: c_int,
+) -> Result<Option<SocketAddr>, i32> {
+    if address.is_null() || length == 0 {
+        return Ok(None);
+    }
+    if (length as usize) < size_of::<libc::sa_family_t>() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: it has so many bytes.
+    let given = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
+    // SAFETY: as the caller says.
+    let found = match unsafe { read(address, length) } {
+        // Of old, an address of no family is one of IPv4.
+        None if given == libc::AF_UNSPEC && family == AF_INET && length as usize >= size_of::<sockaddr_in>() => {
+            // SAFETY: it has so many bytes.
+            let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
+            let ip = Ipv4Addr::from_bits(u32::from_be(four.sin_addr.s_addr));
+            SocketAddr::new(ip.into(), u16::from_be(four.sin_port))
+        }
+        None if given == libc::AF_UNSPEC && family == AF_INET6 => return Ok(None),
+        None if given == AF_INET || given == AF_INET6 || family == AF_INET6 => return Err(libc::EINVAL),
+        Some(found) if family == AF_INET6 || found.is_ipv4() && given == AF_INET => found,
+        _ => return Err(libc::EAFNOSUPPORT),
+    };
+    if found.port() == 0 { Err(libc::EINVAL) } else { Ok(Some(found)) }
+}
+
 fn zeroed<T: Plain>() -> T {
     // SAFETY: plain numbers.
     unsafe { std::mem::zeroed() }

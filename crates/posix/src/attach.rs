@@ -29,7 +29,7 @@ const EPHEMERAL_FIRST: u16 = 32_768;
 /// How long a keeper may take to make room.
 const SUCCESSION: Duration = Duration::from_secs(2);
 /// How long the daemon may take to hear that a card is free.
-const DAEMON_HEARS: Duration = Duration::from_millis(200);
+const DAEMON_HEARS: Duration = Duration::from_secs(2);
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -76,6 +76,16 @@ fn contains((base, length): (IpAddr, u8), address: IpAddr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether `address` is that of everybody on the VNIC's link.
+pub(crate) fn is_everybody(address: IpAddr) -> bool {
+    let IpAddr::V4(address) = address else { return false };
+    let is_last = |(base, length): &(IpAddr, u8)| {
+        let host = u32::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
+        base.is_ipv4() && contains((*base, *length), address.into()) && *length < 31 && address.to_bits() & host == host
+    };
+    address.is_broadcast() || wishes().is_some_and(|wishes| wishes.addresses.iter().any(is_last))
 }
 
 /// Whether `address` is on the VNIC's link: in a prefix of its addresses.
@@ -278,6 +288,7 @@ fn make_here(
             config.ephemeral_ports = widest.first.max(EPHEMERAL_FIRST).min(widest.last)..=widest.last;
         }
         config.udp_sockets_max = 1_024;
+        config.udp_errors = true;
         let clock = MonotonicClock::new();
         let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
         let stack = Stack::new(config, entropy, &vnic, clock.now());

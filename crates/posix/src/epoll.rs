@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// What is told whether it was asked for or not.
-const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
+pub(crate) const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 /// The events among the flags.
@@ -40,6 +40,8 @@ pub(crate) struct Interest {
     data: u64,
     /// It is in the queue of those to be looked at.
     is_queued: bool,
+    /// Its one shot is spent: it is silent altogether.
+    is_spent: bool,
 }
 
 #[derive(Default)]
@@ -54,6 +56,8 @@ pub(crate) struct Epoll {
     pub(crate) references: u32,
     /// Waits since the kernel's was looked at.
     pub(crate) waits: u32,
+    /// It is itself in another instance: there it is ready when its bell rings.
+    pub(crate) is_nested: bool,
 }
 
 impl Epoll {
@@ -73,12 +77,12 @@ impl Epoll {
         self.interests.contains_key(&fd)
     }
 
-    /// Puts, or replaces, an interest.
+    /// Puts, or replaces, an interest; [`queue`](Self::queue) it if there is something to tell already, so that others are told
+    /// in the order in which they become ready.
     pub(crate) fn set(&mut self, fd: c_int, socket: u32, event: epoll_event) {
         let is_queued = self.interests.get(&fd).is_some_and(|interest| interest.is_queued);
         let (events, data) = (event.events, event.u64);
-        self.interests.insert(fd, Interest { socket, events, data, is_queued });
-        self.queue(fd);
+        self.interests.insert(fd, Interest { socket, events, data, is_queued, is_spent: false });
     }
 
     /// Whether anything is to be told, without telling it.
@@ -87,7 +91,7 @@ impl Epoll {
             let interest = self.interests.get(fd);
             interest.is_some_and(|interest| {
                 let wanted = (interest.events | ALWAYS) & EVENTS;
-                interest.events & EVENTS != 0
+                !interest.is_spent
                     && socket(interest.socket).is_some_and(|socket| socket.readiness() as u16 as u32 & wanted != 0)
             })
         })
@@ -105,8 +109,7 @@ impl Epoll {
             let Some(interest) = self.interests.get_mut(&fd) else { continue };
             interest.is_queued = false;
             let Some(socket) = socket(interest.socket) else { continue };
-            // After its one shot it is silent altogether.
-            let wanted = if interest.events & EVENTS == 0 { 0 } else { (interest.events | ALWAYS) & EVENTS };
+            let wanted = if interest.is_spent { 0 } else { (interest.events | ALWAYS) & EVENTS };
             let ready = socket.readiness() as u16 as u32 & wanted;
             if ready == 0 {
                 continue;
@@ -114,7 +117,7 @@ impl Epoll {
             out[count] = epoll_event { events: ready, u64: interest.data };
             count += 1;
             if interest.events & ONE_SHOT != 0 {
-                interest.events &= !EVENTS;
+                interest.is_spent = true;
             } else if interest.events & EDGE == 0 {
                 interest.is_queued = true;
                 self.queue.push_back(fd);

@@ -117,7 +117,9 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
             looks = 0;
             continue;
         }
-        let mut fds = vec![readable(registry), readable(keeper_bell), readable(if drives { doorbell } else { -1 })];
+        // Resting with nobody else there, it still answers who asks for what is gone.
+        let hears = drives || rests && !somebody_waits();
+        let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
         fds.push(readable(if ended_at.is_some() { successor } else { -1 }));
         fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
         if sleep(&mut fds, time, std::ptr::null()).is_err() {
@@ -132,6 +134,9 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         }
         if fds[1].revents != 0 {
             crate::bells::silence(keeper_bell);
+            looks = 0;
+        }
+        if rests && fds[2].revents != 0 {
             looks = 0;
         }
         let ended: Vec<bool> = fds[4..].iter().map(|fd| fd.revents != 0).collect();

@@ -81,9 +81,9 @@ real! {
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
-    signal(signal: c_int, handler: libc::sighandler_t) -> libc::sighandler_t;
     fork() -> pid_t;
     daemon(no_chdir: c_int, no_close: c_int) -> c_int;
+    vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
     fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
 }
 

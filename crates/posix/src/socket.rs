@@ -3,6 +3,7 @@
 use crate::bells::Bell;
 use libc::{c_int, c_short};
 use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
+use qanat::stack::UdpError;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,6 +24,8 @@ pub(crate) struct Socket {
     pub(crate) is_dual: bool,
     /// What `SO_ERROR` will say.
     pub(crate) error: c_int,
+    /// An attempt to connect has failed, and `connect` has not told yet: until then nothing can be sent or received.
+    pub(crate) has_failed: bool,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
     /// `SO_LINGER`.
@@ -48,13 +51,27 @@ pub(crate) struct Options {
     pub(crate) keep_count: Option<u32>,
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
-    /// Datagrams come with the address they were sent to.
-    pub(crate) packet_info: bool,
-    /// Datagrams come with the time they are taken at: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`.
-    pub(crate) timestamp: bool,
-    pub(crate) timestamp_ns: bool,
-    /// The program named its port.
+    /// What is told beside what is received.
+    pub(crate) beside: crate::calls::beside::Asked,
+    /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
+    pub(crate) receive_errors: bool,
+    /// `IP_MTU_DISCOVER`: what does not fit the path whole is refused.
+    pub(crate) dont_fragment: bool,
+    /// `UDP_SEGMENT`: what is sent at once is several datagrams of this length.
+    pub(crate) segment: Option<usize>,
+    /// The program has bound it.
     pub(crate) has_bound: bool,
+    /// The program named its port.
+    pub(crate) names_port: bool,
+    /// `SO_BROADCAST`.
+    pub(crate) broadcast: bool,
+    /// `SO_RCVLOWAT`: bytes below which a stream is not readable; 0 is as good as 1.
+    pub(crate) low_water: usize,
+    /// `TCP_DEFER_ACCEPT`: connections are accepted when they have data.
+    pub(crate) defer_accept: bool,
+    /// `SO_SNDBUF` of a stream and `SO_RCVBUF` of a datagram socket, bytes, if the program has set them.
+    pub(crate) send_room: Option<usize>,
+    pub(crate) receive_room: Option<usize>,
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
 }
@@ -86,13 +103,17 @@ pub(crate) struct Stream {
     pub(crate) unread: usize,
     /// Bytes sent and not acknowledged, in all and by call.
     pub(crate) unacknowledged: usize,
-    pieces: VecDeque<usize>,
+    pub(crate) pieces: VecDeque<usize>,
     /// FIN came.
     pub(crate) peer_closed: bool,
     pub(crate) read_shut: bool,
     pub(crate) write_shut: bool,
     /// `connect` has said that it is there.
     pub(crate) is_reported: bool,
+    /// The listener that has it as soon as there are data, by `TCP_DEFER_ACCEPT`.
+    pub(crate) deferred_by: Option<u32>,
+    /// Bytes given to the stack and not yet acknowledged, at most, if the program has set it.
+    pub(crate) send_room: Option<usize>,
 }
 
 impl Stream {
@@ -102,7 +123,11 @@ impl Stream {
 
     /// Bytes that may be given to the stack now.
     pub(crate) fn room(&self) -> usize {
-        if self.pieces.len() >= SEND_PIECES_MAX { 0 } else { SEND_BYTES_MAX.saturating_sub(self.unacknowledged) }
+        if self.pieces.len() >= SEND_PIECES_MAX { 0 } else { self.room_max().saturating_sub(self.unacknowledged) }
+    }
+
+    fn room_max(&self) -> usize {
+        self.send_room.unwrap_or(SEND_BYTES_MAX)
     }
 
     pub(crate) fn sent(&mut self, bytes: usize) {
@@ -127,8 +152,8 @@ impl Stream {
     }
 
     /// As Linux tells: room for a third at least, so that a writer is not woken for every segment.
-    fn is_writable(&self) -> bool {
-        self.write_shut || self.connection.is_none() || self.room() >= SEND_BYTES_MAX / 3
+    pub(crate) fn is_writable(&self) -> bool {
+        self.write_shut || self.connection.is_none() || self.room() >= self.room_max() / 3
     }
 }
 
@@ -136,17 +161,34 @@ impl Stream {
 pub(crate) struct Datagram {
     pub(crate) sockets: Vec<UdpSocketId>,
     pub(crate) queue: VecDeque<(SocketAddr, Chunk)>,
+    /// What the queue would take of a receive buffer.
+    queued: usize,
     pub(crate) read_shut: bool,
+    pub(crate) write_shut: bool,
+    /// What ICMP said of datagrams, if it was asked for (`IP_RECVERR`).
+    pub(crate) errors: VecDeque<UdpError>,
 }
+
+/// What Linux counts for a datagram besides its bytes, about.
+const DATAGRAM_OVERHEAD: usize = 768;
 
 impl Datagram {
     /// Puts one with those to be read; whether there was room.
-    pub(crate) fn push(&mut self, peer: SocketAddr, chunk: Chunk) -> bool {
-        let has_room = self.queue.len() < DATAGRAMS_MAX;
+    pub(crate) fn push(&mut self, peer: SocketAddr, chunk: Chunk, room: Option<usize>) -> bool {
+        let is_full = room.is_some_and(|room| self.queued > room);
+        let has_room = self.queue.len() < DATAGRAMS_MAX && !is_full;
         if has_room {
+            self.queued += chunk.len() + DATAGRAM_OVERHEAD;
             self.queue.push_back((peer, chunk));
         }
         has_room
+    }
+
+    /// Takes the first.
+    pub(crate) fn pop(&mut self) -> Option<(SocketAddr, Chunk)> {
+        let first = self.queue.pop_front()?;
+        self.queued = self.queued.saturating_sub(first.1.len() + DATAGRAM_OVERHEAD);
+        Some(first)
     }
 }
 
@@ -158,6 +200,7 @@ impl Socket {
             is_nonblocking: false,
             is_dual: false,
             error: 0,
+            has_failed: false,
             receive_timeout: None,
             send_timeout: None,
             linger: None,
@@ -174,10 +217,12 @@ impl Socket {
     pub(crate) fn readiness(&self) -> c_short {
         let mut ready = if self.error != 0 { libc::POLLERR } else { 0 };
         match &self.kind {
-            Kind::Bound if self.error != 0 => {
-                ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP | libc::POLLOUT | libc::POLLHUP;
+            Kind::Bound => {
+                if self.has_failed {
+                    ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;
+                }
+                ready |= libc::POLLOUT | libc::POLLWRNORM | libc::POLLHUP;
             }
-            Kind::Bound => ready |= libc::POLLOUT | libc::POLLHUP,
             Kind::Listener(listener) => {
                 if !listener.pending.is_empty() {
                     ready |= libc::POLLIN | libc::POLLRDNORM;
@@ -187,7 +232,7 @@ impl Socket {
                 if stream.is_connecting && stream.connection.is_some() {
                     return ready;
                 }
-                if stream.unread > 0 || stream.is_at_end() {
+                if stream.unread >= self.options.low_water.max(1) || stream.is_at_end() {
                     ready |= libc::POLLIN | libc::POLLRDNORM;
                 }
                 if stream.is_at_end() {
@@ -206,12 +251,36 @@ impl Socket {
                 if !datagram.queue.is_empty() || datagram.read_shut {
                     ready |= libc::POLLIN | libc::POLLRDNORM;
                 }
+                if !datagram.errors.is_empty() {
+                    ready |= libc::POLLERR;
+                }
                 if datagram.read_shut {
                     ready |= libc::POLLRDHUP;
+                }
+                if datagram.read_shut && datagram.write_shut {
+                    ready |= libc::POLLHUP;
                 }
             }
         }
         ready
+    }
+
+    pub(crate) fn is_connection(&self) -> bool {
+        matches!(self.kind, Kind::Stream(_))
+    }
+
+    /// What `connect` says of an attempt that has failed; then it may be tried again.
+    pub(crate) fn tell_failure(&mut self) -> c_int {
+        self.has_failed = false;
+        match self.take_error() {
+            0 => libc::ECONNABORTED,
+            error => error,
+        }
+    }
+
+    /// Whether datagrams may be sent to `peer`: to everybody only with leave (`SO_BROADCAST`).
+    pub(crate) fn may_send_to(&self, peer: SocketAddr) -> bool {
+        self.options.broadcast || !crate::attach::is_everybody(peer.ip())
     }
 
     /// Takes the pending error, as `SO_ERROR` does.

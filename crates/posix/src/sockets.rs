@@ -4,7 +4,7 @@ use crate::bells::Bell;
 use crate::epoll::Epoll;
 use crate::socket::{Kind, Socket, Stream, errno_of};
 use qanat::nic::Vnic;
-use qanat::stack::{Handler, Stack};
+use qanat::stack::{Handler, Stack, UdpError};
 use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 
 /// Nothing in a slot of a table by number.
 const NONE: u32 = u32::MAX;
+/// Errors of a datagram socket that wait to be received, at most.
+const ERRORS_MAX: usize = 64;
 /// A connection there never is.
 const NOBODY: (ConnectionId, u32) = (ConnectionId::new(u32::MAX, u32::MAX), NONE);
 
@@ -146,7 +148,7 @@ impl Sockets {
         for (epoll, fd) in &socket.watchers {
             if let Some(epoll) = self.epolls.get_mut(*epoll as usize).and_then(Option::as_mut)
                 && epoll.queue(*fd)
-                && epoll.sleepers > 0
+                && (epoll.sleepers > 0 || epoll.is_nested)
                 && let Some(bell) = epoll.bell
             {
                 self.to_ring.push(bell);
@@ -164,12 +166,15 @@ impl Sockets {
                 let Kind::Stream(stream) = &mut socket.kind else { return };
                 stream.unread += chunk.len();
                 stream.chunks.push_back(chunk);
+                if let Some(listener) = stream.deferred_by.take() {
+                    self.offer(listener, number, stack, now);
+                }
                 self.notify(number);
             }
             Event::Acked { connection, bytes } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
                 let Kind::Stream(stream) = &mut socket.kind else { return };
-                let was_writable = stream.room() >= crate::socket::SEND_BYTES_MAX / 3;
+                let was_writable = stream.is_writable();
                 stream.acknowledged(bytes as usize);
                 // A blocking writer waits for any room; a closing one for none to be missing.
                 let waits = !socket.waiters.is_empty();
@@ -187,8 +192,13 @@ impl Sockets {
             }
             Event::PeerClosed { connection } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
+                let mut deferred_by = None;
                 if let Kind::Stream(stream) = &mut socket.kind {
                     stream.peer_closed = true;
+                    deferred_by = stream.deferred_by.take();
+                }
+                if let Some(listener) = deferred_by {
+                    self.offer(listener, number, stack, now);
                 }
                 self.notify(number);
             }
@@ -197,9 +207,14 @@ impl Sockets {
                 if let Some(socket) = self.get_mut(number) {
                     socket.error = errno_of(why);
                     if let Kind::Stream(stream) = &mut socket.kind {
+                        if stream.deferred_by.is_some() {
+                            // Nobody has ever seen it.
+                            self.remove(number);
+                            return;
+                        }
                         if stream.is_connecting {
                             // It may try again.
-                            socket.kind = Kind::Bound;
+                            (socket.kind, socket.has_failed) = (Kind::Bound, true);
                         } else {
                             // RFC 9293 section 3.10.7.4; as Linux names it after a FIN.
                             if stream.peer_closed && why == CloseReason::ResetByPeer {
@@ -225,10 +240,31 @@ impl Sockets {
         if connected.is_some_and(|connected| connected != peer) {
             return;
         }
-        if datagram.push(peer, chunk) {
+        if datagram.push(peer, chunk, owner.options.receive_room) {
             self.notify(number);
         } else {
             self.datagrams_dropped += 1;
+        }
+    }
+
+    /// A datagram did not arrive. As on Linux who is connected is told what is lasting, who asked for errors all of them.
+    fn datagram_refused(&mut self, error: &UdpError) {
+        let owners = self.by_datagram.get(error.socket.index()).cloned().unwrap_or_default();
+        for number in owners {
+            let Some(socket) = self.get_mut(number) else { continue };
+            let asks = socket.options.receive_errors;
+            let is_its = socket.peer.map_or(asks, |peer| peer == error.peer);
+            if !is_its || !(asks || error.is_hard) {
+                continue;
+            }
+            socket.error = errno_of(error.why);
+            if let Kind::Datagram(datagram) = &mut socket.kind
+                && asks
+                && datagram.errors.len() < ERRORS_MAX
+            {
+                datagram.errors.push_back(error.clone());
+            }
+            self.notify(number);
         }
     }
 
@@ -261,13 +297,43 @@ impl Sockets {
         (socket.receive_timeout, socket.send_timeout) = (parent.receive_timeout, parent.send_timeout);
         socket.options.has_bound = false;
         socket.peer = Some(peer);
+        let is_deferred = std::mem::take(&mut socket.options.defer_accept);
+        if let Kind::Stream(stream) = &mut socket.kind {
+            stream.deferred_by = is_deferred.then_some(number);
+            stream.send_room = socket.options.send_room;
+        }
         let child = self.insert(socket);
         self.own_connection(connection, child);
         crate::calls::options::apply(self.get(child), stack, now);
-        if let Some(Socket { kind: Kind::Listener(listener), .. }) = self.get_mut(number) {
-            listener.pending.push_back(child);
+        if !is_deferred {
+            self.offer(number, child, stack, now);
         }
-        self.notify(number);
+    }
+
+    /// Connections that wait for data before `listener` has them.
+    pub(crate) fn deferred_by(&self, listener: u32) -> Vec<u32> {
+        let is_its = |slot: &Option<Socket>| {
+            let stream = slot.as_ref().and_then(|socket| match &socket.kind {
+                Kind::Stream(stream) => stream.deferred_by,
+                _ => None,
+            });
+            stream == Some(listener)
+        };
+        (0..).zip(&self.slots).filter(|(_, slot)| is_its(slot)).map(|(number, _)| number).collect()
+    }
+
+    /// Puts `child` with the connections that `listener` can accept.
+    fn offer(&mut self, listener: u32, child: u32, stack: &mut Stack, now: Time) {
+        if let Some(Socket { kind: Kind::Listener(waits), .. }) = self.get_mut(listener) {
+            waits.pending.push_back(child);
+            self.notify(listener);
+        } else if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.remove(child)
+            && let Some(connection) = stream.connection
+        {
+            // Its listener is gone.
+            self.disown_connection(connection);
+            let _ = stack.abort(now, connection);
+        }
     }
 
     /// Has the stack, and the device, handle what waits.
@@ -280,6 +346,9 @@ impl Sockets {
         // Timers may have ended connections.
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);
+        }
+        while let Some(error) = stack.next_udp_error() {
+            self.datagram_refused(&error);
         }
     }
 }

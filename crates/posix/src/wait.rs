@@ -2,7 +2,7 @@
 //! timer wakes it.
 
 use crate::bells::Bell;
-use crate::calls::signals::waits_go_on;
+use crate::calls::signals::{begin_wait, wait_goes_on};
 use crate::lock::{Guard, lock, shared};
 use libc::{c_int, pollfd, sigset_t, timespec};
 use qanat::Time;
@@ -118,9 +118,31 @@ pub(crate) fn block<T>(
     beside: Option<RawFd>,
     mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
+    // A wait for a limited time never goes on after a handler.
+    hold_and_block(socket, timeout, (beside, timeout.is_none()), &mut attempt)
+}
+
+/// As [`block`], of a call that has done a part already: any signal ends it, and the part is what it has done.
+///
+/// # Errors
+/// As [`block`].
+pub(crate) fn block_for_rest<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    hold_and_block(socket, timeout, (None, false), &mut attempt)
+}
+
+fn hold_and_block<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    how: (Option<RawFd>, bool),
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
     // As long as a call is under way it has the socket, whoever closes its descriptor.
     lock()?.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
-    let outcome = block_on(socket, timeout, beside, &mut attempt);
+    let outcome = block_on(socket, timeout, how, attempt);
     lock()?.release(socket);
     outcome
 }
@@ -128,9 +150,10 @@ pub(crate) fn block<T>(
 fn block_on<T>(
     socket: u32,
     timeout: Option<Duration>,
-    beside: Option<RawFd>,
+    (beside, may_go_on): (Option<RawFd>, bool),
     attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
+    begin_wait();
     let mut guard = lock()?;
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
@@ -165,8 +188,7 @@ fn block_on<T>(
         }
         return_bell(&mut guard, bell);
         if let Err(error) = slept {
-            // A wait for a limited time never goes on after a handler.
-            if error == libc::EINTR && timeout.is_none() && waits_go_on() {
+            if error == libc::EINTR && may_go_on && wait_goes_on() {
                 continue;
             }
             // What came meanwhile comes first.

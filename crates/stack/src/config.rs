@@ -43,6 +43,8 @@ pub struct Config {
     pub listeners_max: usize,
     /// UDP sockets.
     pub udp_sockets_max: usize,
+    /// What ICMP says of datagrams is kept for [`next_udp_error`](crate::Stack::next_udp_error). Off by default.
+    pub udp_errors: bool,
     /// Pairs of addresses whose path (next hop, its Ethernet address, the socket) is remembered from packet to packet, 64
     /// bytes each; 0: none, all is decided anew for each packet.
     pub remembered_paths_max: usize,
@@ -76,6 +78,7 @@ impl Config {
             ephemeral_ports: 10_240..=u16::MAX,
             listeners_max: 64,
             udp_sockets_max: 64,
+            udp_errors: false,
             remembered_paths_max: 2_048,
             receive_batch: 256,
             timers_max: 65_536,

@@ -177,7 +177,11 @@ impl Stack {
 
     /// RFC 5927: an error counts only if it quotes something this side has under way.
     fn dispatch_icmp_error(&mut self, now: Time, error: IcmpError, quoted: IpMeta, payload: &[u8]) {
-        let known = quoted.protocol == Protocol::TCP && self.input_tcp_error(now, error, quoted, payload);
+        let known = match quoted.protocol {
+            Protocol::TCP => self.input_tcp_error(now, error, quoted, payload),
+            Protocol::UDP => self.input_udp_error(error, quoted, payload),
+            _ => false,
+        };
         if !known {
             self.network.counters.icmp_errors_ignored += 1;
         }

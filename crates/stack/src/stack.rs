@@ -8,7 +8,7 @@ use crate::reassembly::Reassembly;
 use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::transport::Transport;
-use crate::udp::UdpSocket;
+use crate::udp::{UdpError, UdpSocket};
 use crate::wheel::{Wheel, WheelHandle};
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
@@ -74,6 +74,9 @@ pub struct Stack {
     pub(crate) transport: Transport,
     pub(crate) udp_sockets: Slab<UdpSocket>,
     pub(crate) reassembly: Reassembly,
+    /// Datagrams that came back, as ICMP says, if somebody wants to know.
+    pub(crate) udp_errors: VecDeque<UdpError>,
+    pub(crate) tells_udp_errors: bool,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: Wheel<TimerKind>,
     service_timers: Slab<ServiceTimer>,
@@ -96,6 +99,8 @@ impl Stack {
             transport: Transport::new(&config, vnic, now),
             udp_sockets: Slab::new(config.udp_sockets_max),
             reassembly: Reassembly::new(),
+            udp_errors: VecDeque::new(),
+            tells_udp_errors: config.udp_errors,
             events: VecDeque::with_capacity(1_024),
             wheel: Wheel::new(timers, TICK_SHIFT, now),
             service_timers: Slab::new(config.timers_max),

@@ -1,6 +1,8 @@
 //! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
 
 use crate::datagram_path::sum_with;
+use crate::event::CloseReason;
+use crate::icmp::IcmpError;
 use crate::input::Received;
 use crate::network::IpMeta;
 use crate::path::AddressPair;
@@ -11,6 +13,24 @@ use qanat_nic::{Frame, Time, TransmitBuffer, Vnic};
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, udp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+
+/// Errors that wait to be told, at most; further ones are lost, as ICMP messages may be.
+const ERRORS_MAX: usize = 64;
+
+/// ICMP's word on a datagram that was sent: it did not arrive.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UdpError {
+    /// Whose it was.
+    pub socket: UdpSocketId,
+    /// Where it was to go.
+    pub peer: SocketAddr,
+    /// Why it did not.
+    pub why: CloseReason,
+    /// Nor will the next (RFC 1122 section 4.2.3.9).
+    pub is_hard: bool,
+    /// How much of its payload the message quotes.
+    pub payload: Vec<u8>,
+}
 
 /// A bound socket.
 pub(crate) struct UdpSocket {
@@ -69,6 +89,28 @@ impl Stack {
         self.udp_sockets.remove(socket.index() as u32);
         self.network.paths.version += 1;
         Ok(())
+    }
+
+    /// The next error of a datagram, if [`Config::udp_errors`](crate::Config::udp_errors) asks for them.
+    #[inline]
+    pub fn next_udp_error(&mut self) -> Option<UdpError> {
+        self.udp_errors.pop_front()
+    }
+
+    /// ICMP tells of the datagram that `payload` begins; whether it is one of ours.
+    pub(crate) fn input_udp_error(&mut self, error: IcmpError, quoted: IpMeta, payload: &[u8]) -> bool {
+        let Some((header, payload)) = payload.split_first_chunk::<{ udp::HEADER_LENGTH }>() else { return false };
+        let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
+        let Some(slot) = self.udp_socket_for(SocketAddr::new(quoted.source, port(0))) else { return false };
+        if let IcmpError::Unreachable { why, hard } = error
+            && self.tells_udp_errors
+            && self.udp_errors.len() < ERRORS_MAX
+        {
+            let socket = UdpSocketId::new(slot, self.udp_sockets.generation(slot));
+            let peer = SocketAddr::new(quoted.destination, port(2));
+            self.udp_errors.push_back(UdpError { socket, peer, why, is_hard: hard, payload: payload.to_vec() });
+        }
+        true
     }
 
     /// Sends one datagram. Lost, and counted, if the device has no room.

@@ -23,9 +23,8 @@ impl Guard {
                 epoll.interests.remove(fd);
             }
         }
-        for bell in &socket.waiters {
-            self.bells.ring(*bell);
-        }
+        // Rung when the number is gone in the kernel too, or they find it there still.
+        self.sockets.to_ring.extend_from_slice(&socket.waiters);
         self.dispose(number, socket);
         self.sent();
     }
@@ -40,7 +39,11 @@ impl Guard {
                         let _ = self.stack.close_listener(id);
                     }
                 }
-                for child in listener.pending {
+                let mut children: Vec<u32> = listener.pending.into();
+                if socket.options.defer_accept {
+                    children.extend(self.sockets.deferred_by(number));
+                }
+                for child in children {
                     if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.sockets.remove(child)
                         && let Some(connection) = stream.connection
                     {
@@ -86,6 +89,9 @@ impl Guard {
         if let Some(bell) = epoll.bell {
             self.bells.give_back(bell);
         }
+        if epoll.is_nested {
+            super::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+        }
     }
 
     /// `fd` is the kernel's again.
@@ -95,21 +101,29 @@ impl Guard {
     }
 }
 
-/// What `fd` stood for is let go of, as its number is about to be.
-fn let_go(fd: c_int, entry: Entry) {
+/// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
+fn let_go(fd: c_int, entry: Entry) -> bool {
     if let Entry::Socket(number) = entry {
         linger(number);
     }
-    let Ok(mut guard) = lock() else { return };
+    let Ok(mut guard) = lock() else { return false };
     // Somebody else may have closed it meanwhile.
     if descriptor::get(fd) != entry {
-        return;
+        return false;
     }
     descriptor::set(fd, Entry::Kernel);
     match entry {
         Entry::Socket(number) => guard.release(number),
         Entry::Epoll(number) => guard.release_epoll(number),
         Entry::Own | Entry::Kernel => {}
+    }
+    !guard.sockets.to_ring.is_empty()
+}
+
+/// Tells who waited for what is gone now.
+fn tell(somebody: bool) {
+    if somebody && let Ok(mut guard) = lock() {
+        guard.ring();
     }
 }
 
@@ -132,13 +146,23 @@ fn linger(number: u32) {
 #[unsafe(no_mangle)]
 extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
-        Entry::Kernel => super::epoll::closed(fd),
+        Entry::Kernel => {
+            super::epoll::closed(fd);
+            super::bind::closed(fd);
+            super::copies::closed(fd);
+        }
         // Programs that close what they don't know of don't mean these.
         Entry::Own if !crate::arena::is_inside() => return give_int(Err(libc::EBADF)),
         Entry::Own => {
             descriptor::set(fd, Entry::Kernel);
         }
-        entry => let_go(fd, entry),
+        entry => {
+            let somebody = let_go(fd, entry);
+            // SAFETY: takes no pointers.
+            let status = unsafe { real::close(fd) };
+            tell(somebody);
+            return status;
+        }
     }
     // SAFETY: takes no pointers.
     unsafe { real::close(fd) }
@@ -234,10 +258,11 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             }
         }
         Kind::Datagram(datagram) => {
-            datagram.read_shut |= reads;
             if socket.peer.is_none() {
                 return Err(libc::ENOTCONN);
             }
+            datagram.read_shut |= reads;
+            datagram.write_shut |= writes;
         }
     }
     guard.sockets.notify(number);
@@ -248,7 +273,11 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
 /// `new` is a copy of `old`.
 pub(super) fn copied(old: c_int, new: c_int) {
     let entry = descriptor::get(old);
-    if new < 0 || entry == Entry::Kernel {
+    if new < 0 {
+        return;
+    }
+    if entry == Entry::Kernel {
+        super::copies::note(old, new);
         return;
     }
     let Ok(mut guard) = lock() else { return };
@@ -282,10 +311,14 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
     let is_open = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
-        Entry::Kernel => Ok(()),
+        Entry::Kernel => {
+            super::bind::closed(onto);
+            super::copies::closed(onto);
+            Ok(())
+        }
         Entry::Own => Err(libc::EBUSY),
         entry => {
-            let_go(onto, entry);
+            tell(let_go(onto, entry));
             Ok(())
         }
     }

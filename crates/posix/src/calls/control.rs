@@ -22,12 +22,19 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     match command {
         libc::F_GETFL => give_int(lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-            Ok(libc::O_RDWR | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
+            // SAFETY: takes no pointers.
+            let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
+            Ok(flags | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
         })),
         libc::F_SETFL => give_int(lock().and_then(|mut guard| {
             let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
             socket.is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
-            Ok(0)
+            // SAFETY: takes no pointers.
+            let kept = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK;
+            let flags = argument & !(libc::O_NONBLOCK as c_ulong) | kept as c_ulong;
+            // SAFETY: takes no pointers.
+            let status = unsafe { real::fcntl64(fd, libc::F_SETFL, flags) };
+            if status < 0 { Err(real::errno()) } else { Ok(status) }
         })),
         _ => {
             // SAFETY: the program's own argument.

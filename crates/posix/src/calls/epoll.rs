@@ -10,6 +10,7 @@ use crate::wait::{Spin, Waiting, sleep_time, timespec_of};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,6 +21,9 @@ static BELL: u8 = 1;
 const KERNEL_EVERY: u32 = 8;
 /// Events told at once at most.
 const EVENTS_MAX: usize = 1_024;
+
+/// Threads that wait on instances without sockets of ours.
+static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
 
 fn device_mark() -> u64 {
     (&raw const DEVICE).expose_provenance() as u64
@@ -113,12 +117,23 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
         guard.release_epoll(number);
         return Err(libc::ENOMEM);
     }
+    // Who sleeps there sleeps in the kernel's alone, and is to look here too.
+    if let Some(bell) = bell.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
+        guard.bells.ring(bell);
+    }
     Ok(number)
 }
 
 fn watch(guard: &mut Guard, instance: u32, fd: c_int, number: u32, event: epoll_event) {
+    let ready = guard.sockets.get(number).map_or(0, |socket| socket.readiness() as u16 as u32);
+    let is_ready = ready & (event.events | crate::epoll::ALWAYS) != 0;
     if let Some(epoll) = guard.sockets.epolls.get_mut(instance as usize).and_then(Option::as_mut) {
         epoll.set(fd, number, event);
+        // Whoever sleeps there has something now.
+        let rings = is_ready && epoll.queue(fd) && epoll.sleepers > 0;
+        if let Some(bell) = epoll.bell.filter(|_| rings) {
+            guard.bells.ring(bell);
+        }
     }
     if let Some(socket) = guard.sockets.get_mut(number)
         && !socket.watchers.contains(&(instance, fd))
@@ -134,6 +149,9 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
         let status = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        if status == 0 && operation == libc::EPOLL_CTL_ADD {
+            nest(fd);
+        }
         if status == 0 {
             // SAFETY: as the caller says; the kernel has read it.
             let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
@@ -173,13 +191,6 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
         // SAFETY: a valid event.
         unsafe { real::epoll_ctl(epoll, operation, fd, &raw mut event) };
     }
-    // Whoever sleeps there may have something now.
-    guard.sockets.notify(number);
-    let bell = guard.sockets.epolls.get(instance as usize).and_then(Option::as_ref);
-    if let Some(bell) = bell.filter(|epoll| epoll.sleepers > 0).and_then(|epoll| epoll.bell) {
-        guard.bells.ring(bell);
-    }
-    guard.ring();
     Ok(0)
 }
 
@@ -226,8 +237,23 @@ unsafe fn wait_kernel(
     mask: *const sigset_t,
 ) -> c_int {
     let start = std::time::Instant::now();
-    // SAFETY: as the caller says.
-    let count = unsafe { real::epoll_pwait(epoll, events, most, timeout_ms, mask) };
+    let mut count;
+    loop {
+        set_nested_bells();
+        IN_KERNEL.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller says.
+        count = unsafe { real::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
+        IN_KERNEL.fetch_sub(1, Ordering::Relaxed);
+        if count <= 0 || !set_nested_bells() {
+            break;
+        }
+        // A packet that was for nobody there may have been what woke it.
+        // SAFETY: as the caller says.
+        count = unsafe { real::epoll_pwait(epoll, events, most, 0, std::ptr::null()) };
+        if count != 0 || left(timeout_ms, start) == 0 {
+            break;
+        }
+    }
     if count <= 0 || crate::lock::shared().is_none() {
         return count;
     }
@@ -237,12 +263,49 @@ unsafe fn wait_kernel(
     if kept > 0 || !was_own {
         return kept as c_int;
     }
-    let left_ms = match timeout_ms {
+    // SAFETY: as the caller says.
+    unsafe { epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) }
+}
+
+/// What is left of a time that began at `start`.
+fn left(timeout_ms: c_int, start: std::time::Instant) -> c_int {
+    match timeout_ms {
         0.. => timeout_ms.saturating_sub(start.elapsed().as_millis().min(i32::MAX as u128) as c_int).max(0),
         _ => timeout_ms,
-    };
-    // SAFETY: as the caller says.
-    unsafe { epoll_pwait(epoll, events, most, left_ms, mask) }
+    }
+}
+
+/// Instances with sockets of ours that have been put in another.
+pub(super) static NESTED: AtomicU32 = AtomicU32::new(0);
+
+/// `fd` has been put in an instance; it may be one itself.
+fn nest(fd: c_int) {
+    let Entry::Epoll(number) = descriptor::get(fd) else { return };
+    let Ok(mut guard) = lock() else { return };
+    if let Some(epoll) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
+        && !std::mem::replace(&mut epoll.is_nested, true)
+    {
+        NESTED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Has the bells of instances that are in others say whether there is something to tell; whether there are such instances.
+fn set_nested_bells() -> bool {
+    if NESTED.load(Ordering::Relaxed) == 0 {
+        return false;
+    }
+    let Ok(mut guard) = lock() else { return false };
+    guard.drive_now();
+    let epolls = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested);
+    for epoll in epolls {
+        let Some(bell) = epoll.bell else { continue };
+        if epoll.has_ready(|socket| guard.sockets.get(socket)) {
+            guard.bells.ring(bell);
+        } else {
+            crate::bells::silence(guard.bells.descriptor(bell));
+        }
+    }
+    true
 }
 
 /// Leaves out what is the library's own; how many are left, and whether there were such.
@@ -364,6 +427,7 @@ fn wait(
         let time = if is_over { Some(Duration::ZERO) } else { sleep_time(&guard, now, deadline, has_bell) };
         let waiting = Waiting::begin(&mut guard);
         drop(guard);
+        set_nested_bells();
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
         waiting.end(&mut guard);

@@ -1,15 +1,17 @@
-//! `sendfile` and `splice` to sockets of ours: what the kernel would take from a file's pages is read and sent.
+//! `sendfile` to sockets of ours: what the kernel would take from a file's pages is read and sent.
 
 use super::give;
-use super::send::send_stream;
+use super::send::{send_datagram_bytes, send_stream};
 use crate::descriptor;
 use crate::lock::lock;
 use crate::real;
 use crate::socket::Kind;
-use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, iovec, off_t, size_t, ssize_t};
 
 /// Read at a time.
 const PIECE: usize = 128 * 1024;
+/// Bytes of a file that leave as one datagram.
+const DATAGRAM_MAX: usize = 65_507;
 
 /// # Safety
 /// As `sendfile64`.
@@ -35,13 +37,14 @@ unsafe extern "C" fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count
 }
 
 /// Bytes a stream takes now, and whether it is worth waiting for more.
-fn room(number: u32) -> Result<(usize, bool), i32> {
+pub(super) fn room(number: u32) -> Result<(usize, bool), i32> {
     let mut guard = lock()?;
     let look = |guard: &crate::lock::Guard| {
         let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
         match &socket.kind {
             Kind::Stream(stream) if stream.connection.is_none() || stream.write_shut => Ok((usize::MAX, true)),
             Kind::Stream(stream) => Ok((stream.room(), !socket.is_nonblocking)),
+            Kind::Datagram(_) => Ok((DATAGRAM_MAX, false)),
             _ => Err(libc::EINVAL),
         }
     };
@@ -82,7 +85,12 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         }
         let piece = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length as usize }];
         // SAFETY: so many readable bytes.
-        let sent = unsafe { send_stream(number, &piece, 0) };
+        let sent = unsafe {
+            match send_datagram_bytes(number, &piece) {
+                None => send_stream(number, &piece, 0),
+                Some(sent) => sent,
+            }
+        };
         let sent = match sent {
             Ok(sent) => sent,
             Err(error) if done == 0 => {
@@ -116,23 +124,4 @@ unsafe fn unread(from: c_int, offset: *mut off_t, bytes: usize) {
         // SAFETY: takes no pointers.
         unsafe { libc::lseek64(from, -(bytes as off_t), libc::SEEK_CUR) };
     }
-}
-
-/// # Safety
-/// As `splice`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn splice(
-    from: c_int,
-    from_offset: *mut off_t,
-    to: c_int,
-    to_offset: *mut off_t,
-    count: size_t,
-    flags: c_uint,
-) -> ssize_t {
-    if descriptor::socket(from).is_none() && descriptor::socket(to).is_none() {
-        // SAFETY: as the caller says.
-        return unsafe { real::splice(from, from_offset, to, to_offset, count, flags) };
-    }
-    // As Linux says of descriptors that can't be spliced: programs fall back to read and write.
-    give(Err(libc::EINVAL))
 }

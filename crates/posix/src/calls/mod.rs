@@ -1,7 +1,10 @@
 //! The functions that take the place of the C library's.
 
+pub(crate) mod beside;
+mod bind;
 mod close;
 mod control;
+mod copies;
 mod epoll;
 mod file;
 pub(crate) mod open;
@@ -11,6 +14,7 @@ mod process;
 mod receive;
 mod send;
 pub(crate) mod signals;
+mod splice;
 mod stdio;
 
 /// A call's outcome as the C library gives it.

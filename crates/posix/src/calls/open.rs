@@ -1,5 +1,6 @@
-//! `bind`, `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
+//! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
 
+use super::bind::{Nature, bind_ours, free_port, nature};
 use super::{give_int, options};
 use crate::address;
 use crate::attach::{attach, is_on_link};
@@ -7,7 +8,7 @@ use crate::descriptor::{self, Entry};
 use crate::explain::explain;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::{Datagram, Kind, Listener, Socket, Stream};
+use crate::socket::{Kind, Listener, Socket, Stream};
 use crate::wait::block;
 use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
 use qanat::{CommandError, ConnectOptions, ListenOptions};
@@ -36,27 +37,8 @@ pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_in
     (status == 0).then_some(value)
 }
 
-/// What a socket is, and whether it may become ours.
-struct Nature {
-    family: c_int,
-    is_stream: bool,
-}
-
-fn nature(fd: c_int) -> Option<Nature> {
-    let family = kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-    let protocol = kernel_option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
-    if family != libc::AF_INET && family != libc::AF_INET6 {
-        return None;
-    }
-    match protocol {
-        libc::IPPROTO_TCP => Some(Nature { family, is_stream: true }),
-        libc::IPPROTO_UDP => Some(Nature { family, is_stream: false }),
-        _ => None,
-    }
-}
-
 /// The address the kernel has bound it to.
-fn kernel_name(fd: c_int) -> Option<SocketAddr> {
+pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
     let mut storage = std::mem::MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
     // SAFETY: so many writable bytes.
@@ -66,7 +48,7 @@ fn kernel_name(fd: c_int) -> Option<SocketAddr> {
 }
 
 /// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
-fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket) -> Result<u32, i32> {
+pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket) -> Result<u32, i32> {
     options::read_all(fd, &mut socket);
     socket.references = 1;
     let number = guard.sockets.insert(socket);
@@ -75,162 +57,15 @@ fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket) -> Result<u32, i32> {
         return Err(libc::EMFILE);
     }
     super::epoll::adopted(guard, fd, number);
+    for copy in super::copies::of(fd) {
+        if descriptor::set(copy, Entry::Socket(number))
+            && let Some(socket) = guard.sockets.get_mut(number)
+        {
+            socket.references += 1;
+            super::epoll::adopted(guard, copy, number);
+        }
+    }
     Ok(number)
-}
-
-fn is_loopback(ip: IpAddr) -> bool {
-    ip.is_loopback()
-}
-
-/// # Safety
-/// As `bind`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if descriptor::socket(fd).is_some() {
-        return give_int(Err(libc::EINVAL));
-    }
-    // SAFETY: as the caller says.
-    let wanted = unsafe { address::read(address, length) };
-    let real_bind = || {
-        // SAFETY: as the caller says.
-        let status = unsafe { real::bind(fd, address, length) };
-        if status == 0 { Ok(0) } else { Err(real::errno()) }
-    };
-    let Some((wanted, nature)) = wanted.filter(|_| crate::attach::wishes().is_some()).zip(nature(fd)) else {
-        return give_int(real_bind());
-    };
-    // SAFETY: it was long enough for an address.
-    let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
-    give_int(bind_inet(fd, wanted, &nature, given_family, real_bind))
-}
-
-fn bind_inet(
-    fd: c_int,
-    wanted: SocketAddr,
-    nature: &Nature,
-    given_family: c_int,
-    real_bind: impl FnOnce() -> Result<i32, i32>,
-) -> Result<i32, i32> {
-    let ip = wanted.ip();
-    let is_only_six = || kernel_option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1);
-    // What the kernel refuses for its family, it says best itself.
-    if nature.family != given_family || ip.is_ipv4() && nature.family == libc::AF_INET6 && is_only_six() {
-        return real_bind();
-    }
-    if is_loopback(ip) || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
-        return real_bind();
-    }
-    let has_world = crate::lock::shared().is_some();
-    if ip.is_unspecified() {
-        let bound = real_bind();
-        let is_refused = matches!(bound, Err(libc::EADDRINUSE | libc::EACCES));
-        // A stream becomes ours when it listens or connects: what is bound to everything may do either.
-        if bound.is_ok() && nature.is_stream || bound.is_err() && !is_refused {
-            return bound;
-        }
-        let port = kernel_name(fd).filter(|_| bound.is_ok()).map_or(wanted.port(), |name| name.port());
-        // A client's: it becomes ours with the first datagram that is for us.
-        if wanted.port() == 0 || !attach(None) {
-            return bound;
-        }
-        let local = SocketAddr::new(ip, port);
-        match bind_ours(fd, local, nature, bound.is_ok()) {
-            Ok(()) => Ok(0),
-            // The kernel's alone then.
-            Err(error) => bound.or(Err(error)),
-        }
-    } else {
-        let is_own = has_world && lock()?.is_own(ip);
-        if !is_own {
-            let bound = real_bind();
-            let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
-            if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
-                return bound;
-            }
-        }
-        bind_ours(fd, wanted, nature, false).map(|()| 0)
-    }
-}
-
-/// Binds one to the VNIC's address.
-fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: bool) -> Result<(), i32> {
-    let mut guard = lock()?;
-    let local = if local.port() == 0 { SocketAddr::new(local.ip(), free_port(&guard)) } else { local };
-    let kind = if nature.is_stream { Kind::Bound } else { Kind::Datagram(Datagram::default()) };
-    let mut socket = Socket::new(nature.family, local, kind);
-    (socket.is_dual, socket.options.has_bound) = (is_dual, true);
-    options::read_all(fd, &mut socket);
-    if guard.sockets.iter().any(|other| excludes(other, &socket)) {
-        return Err(libc::EADDRINUSE);
-    }
-    if nature.is_stream {
-        adopt(&mut guard, fd, socket)?;
-        explain(format_args!("fd {fd}: bind {local}: ours"));
-        return Ok(());
-    }
-    let ids = open_datagrams(&mut guard, local, &socket)?;
-    if let Kind::Datagram(datagram) = &mut socket.kind {
-        datagram.sockets.clone_from(&ids);
-    }
-    let number = adopt(&mut guard, fd, socket)?;
-    for id in ids {
-        guard.sockets.own_datagrams(id, number);
-    }
-    let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
-    explain(format_args!("fd {fd}: bind UDP {local}: ours{also}"));
-    Ok(())
-}
-
-/// Whether `bound` keeps `new` from its port, as Linux decides: sharers must all want to share, a listener's port is shared by
-/// `SO_REUSEPORT` alone.
-fn excludes(bound: &Socket, new: &Socket) -> bool {
-    let is_stream = |socket: &Socket| !matches!(socket.kind, Kind::Datagram(_));
-    let (one, other) = (bound.local, new.local);
-    let any = |socket: &Socket| socket.local.ip().is_unspecified();
-    // An unspecified IPv6 address is IPv4's too, unless it says otherwise.
-    let families = |wide: &Socket, narrow: &Socket| {
-        wide.local.is_ipv4() == narrow.local.is_ipv4() || wide.local.is_ipv6() && !wide.options.v6_only
-    };
-    let meets = one.ip() == other.ip() || any(bound) && families(bound, new) || any(new) && families(new, bound);
-    let both = |wish: fn(&Socket) -> bool| wish(bound) && wish(new);
-    let may_share = both(|socket| socket.options.reuse_port)
-        || both(|socket| socket.options.reuse_address) && !matches!(bound.kind, Kind::Listener(_));
-    // Accepted connections have their listener's port without having bound it.
-    let has_bound = !matches!(&bound.kind, Kind::Stream(_)) || bound.options.has_bound;
-    is_stream(bound) == is_stream(new)
-        && one.port() == other.port()
-        && one.port() != 0
-        && has_bound
-        && meets
-        && !may_share
-}
-
-/// The stack's sockets for `local`: two where an unspecified IPv6 address stands for both families.
-fn open_datagrams(guard: &mut Guard, local: SocketAddr, socket: &Socket) -> Result<Vec<qanat::UdpSocketId>, i32> {
-    let v6_only = socket.options.v6_only;
-    // Who may share shares the stack's socket.
-    let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
-        Kind::Datagram(datagram) if other.local == local => Some(datagram.sockets.clone()),
-        _ => None,
-    });
-    if let Some(shared) = sharer {
-        return Ok(shared);
-    }
-    let first = guard.stack.bind_udp(local).map_err(errno_of_command)?;
-    let mut ids = vec![first];
-    if local.ip() == IpAddr::V6(Ipv6Addr::UNSPECIFIED) && !v6_only {
-        let four = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), local.port());
-        ids.extend(guard.stack.bind_udp(four));
-    }
-    Ok(ids)
-}
-
-/// A port nobody of ours has.
-fn free_port(guard: &Guard) -> u16 {
-    let random = qanat::entropy().map_or(0, |[a, b, ..]| u16::from_le_bytes([a, b]));
-    let candidates = (0..28_000u16).map(|step| 32_768 + (random.wrapping_add(step)) % 28_000);
-    let is_free = |port: &u16| !guard.sockets.iter().any(|socket| socket.local.port() == *port);
-    candidates.into_iter().find(is_free).unwrap_or(0)
 }
 
 #[unsafe(no_mangle)]
@@ -245,6 +80,21 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         return match &mut socket.kind {
             Kind::Bound => listen_ours(&mut guard, number, backlog).map(|()| 0),
+            Kind::Listener(listener) if listener.listeners.is_empty() => {
+                // It was shut.
+                let (listener, is_dual) = (std::mem::replace(&mut socket.kind, Kind::Bound), socket.is_dual);
+                if let Err(error) = listen_ours(&mut guard, number, backlog) {
+                    if let Some(socket) = guard.sockets.get_mut(number) {
+                        socket.kind = listener;
+                    }
+                    return Err(error);
+                }
+                if is_dual {
+                    // SAFETY: takes no pointers.
+                    unsafe { real::listen(fd, backlog as c_int) };
+                }
+                Ok(0)
+            }
             Kind::Listener(listener) => {
                 listener.backlog = backlog;
                 Ok(0)
@@ -461,7 +311,9 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     let is_ours = |peer: &SocketAddr| is_on_link(peer.ip()) && peer.port() != 0;
     let Some(peer) = peer.filter(is_ours) else { return real_connect() };
     let Some(nature) = nature(fd) else { return real_connect() };
-    if nature.family == libc::AF_INET && peer.is_ipv6() || !attach(None) {
+    // SAFETY: it was long enough for an address.
+    let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
+    if !nature.reaches(fd, peer, given_family) || !attach(None) {
         return real_connect();
     }
     // What the program offers itself at our address, it reaches through the kernel.
@@ -488,6 +340,7 @@ fn connect_ours(fd: c_int, peer: SocketAddr, nature: &Nature, port: Option<u16>)
         guard = lock()?;
         if let Some(socket) = descriptor::socket(fd).and_then(|number| guard.sockets.get_mut(number)) {
             socket.peer = Some(peer);
+            (socket.options.has_bound, socket.options.names_port) = (port.is_some(), port.is_some());
         }
         return Ok(0);
     }
@@ -511,8 +364,9 @@ fn begin(mut guard: Guard, number: u32, peer: SocketAddr, options: ConnectOption
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
     guard.sockets.own_connection(connection, number);
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    socket.kind = Kind::Stream(Stream::new(connection, true));
-    socket.peer = Some(peer);
+    let send_room = socket.options.send_room;
+    socket.kind = Kind::Stream(Stream { send_room, ..Stream::new(connection, true) });
+    (socket.peer, socket.has_failed) = (Some(peer), false);
     socket.local = local.unwrap_or(socket.local);
     let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
     let world = &mut *guard;
@@ -534,10 +388,7 @@ fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Res
                 stream.is_reported = true;
                 Some(Ok(0))
             }
-            _ => match socket.take_error() {
-                0 => Some(Err(libc::ECONNABORTED)),
-                error => Some(Err(error)),
-            },
+            _ => Some(Err(socket.tell_failure())),
         }
     });
     // A time-out leaves the attempt under way.
@@ -556,13 +407,21 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             if is_lost {
                 return Err(libc::ENETUNREACH);
             }
+            if peer.is_some_and(|peer| !socket.may_send_to(peer)) {
+                return Err(libc::EACCES);
+            }
             socket.peer = peer;
+            if peer.is_none() && !socket.options.names_port && !socket.is_dual {
+                super::bind::unbind(&mut guard, number);
+            } else {
+                super::bind::rebind(&mut guard, number)?;
+            }
             Ok(0)
         }
         Kind::Listener(_) => Err(libc::EISCONN),
         Kind::Bound => {
-            if socket.error != 0 {
-                return Err(socket.take_error());
+            if socket.has_failed {
+                return Err(socket.tell_failure());
             }
             // Nobody, and there is none.
             let Some(peer) = peer else { return Ok(0) };
@@ -588,7 +447,8 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             (Some(_), true) => {
                 let timeout = socket.send_timeout;
                 drop(guard);
-                wait_for_connection(number, timeout)
+                let outcome = wait_for_connection(number, timeout);
+                if outcome == Err(libc::EINPROGRESS) { Err(libc::EALREADY) } else { outcome }
             }
             (Some(_), false) if !std::mem::replace(&mut stream.is_reported, true) => Ok(0),
             (Some(_), false) => Err(libc::EISCONN),
@@ -654,11 +514,12 @@ unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut
 
 /// A datagram socket that was the kernel's alone sends to where the VNIC leads: it is ours from now on too.
 pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
-    if !is_on_link(peer.ip()) {
+    if !is_on_link(peer.ip()) || peer.port() == 0 {
         return None;
     }
     let nature = nature(fd).filter(|nature| !nature.is_stream)?;
-    if !attach(None) || lock().ok()?.is_own(peer.ip()) {
+    let given_family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    if !nature.reaches(fd, peer, given_family) || !attach(None) || lock().ok()?.is_own(peer.ip()) {
         return None;
     }
     let bound = kernel_name(fd)?;

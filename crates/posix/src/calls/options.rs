@@ -39,7 +39,15 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = super::open::is_nonblocking(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
     for (level, name) in FOLLOWED {
-        if is_stream || *level != libc::IPPROTO_TCP {
+        let is_of_it = match (*level, *name) {
+            (libc::IPPROTO_TCP, _) => is_stream,
+            (libc::IPPROTO_UDP, _) => !is_stream,
+            (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.family == libc::AF_INET6,
+            (libc::IPPROTO_IP, _) => !is_stream && socket.family == libc::AF_INET,
+            (libc::IPPROTO_IPV6, _) => !is_stream && socket.family == libc::AF_INET6,
+            _ => true,
+        };
+        if is_of_it {
             read(fd, socket, *level, *name);
         }
     }
@@ -64,7 +72,27 @@ const FOLLOWED: &[(c_int, c_int)] = &[
     (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
+    (libc::SOL_SOCKET, libc::SO_BROADCAST),
+    (libc::IPPROTO_IP, libc::IP_RECVTTL),
+    (libc::IPPROTO_IP, libc::IP_RECVTOS),
+    (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR),
+    (libc::IPPROTO_IP, libc::IP_RECVERR),
+    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+    (libc::IPPROTO_UDP, UDP_SEGMENT),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
+    (libc::SOL_SOCKET, libc::SO_SNDBUF),
+    (libc::SOL_SOCKET, libc::SO_RCVBUF),
+    (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
+    (libc::IPPROTO_TCP, libc::TCP_INQ),
 ];
+/// Which buffers' sizes the program has set (Linux 5.17).
+const SO_BUF_LOCK: c_int = 72;
+const UDP_SEGMENT: c_int = 103;
 
 /// Reads one of them from the kernel's socket; whether it is one.
 fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
@@ -93,14 +121,49 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => {
             options.v6_only = socket.family == libc::AF_INET6 && flag();
         }
-        (libc::IPPROTO_IP, libc::IP_PKTINFO) => options.packet_info |= flag(),
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) if socket.family == libc::AF_INET6 => {
-            options.packet_info |= flag();
+        // A socket of both families has both levels' options; those of its own tell.
+        (libc::IPPROTO_IP, _) if socket.family == libc::AF_INET6 => return true,
+        (libc::IPPROTO_IPV6, _) if socket.family == libc::AF_INET => return true,
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
+            options.beside.packet_info = flag();
         }
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.timestamp = flag(),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.timestamp_ns = flag(),
+        (libc::IPPROTO_IP, libc::IP_RECVTTL) | (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => {
+            options.beside.hop_limit = flag();
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVTOS) | (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => {
+            options.beside.traffic_class = flag();
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR) => {
+            options.beside.destination = flag();
+        }
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
+            options.receive_errors = flag();
+        }
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
+            options.dont_fragment = matches!(number(), Some(libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE));
+        }
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.beside.timestamp = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.beside.timestamp_ns = flag(),
+        (libc::IPPROTO_UDP, UDP_SEGMENT) => options.segment = count().map(|length| length as usize).filter(|l| *l > 0),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => options.reuse_port = flag(),
+        (libc::SOL_SOCKET, libc::SO_BROADCAST) => options.broadcast = flag(),
+        (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => options.low_water = count().unwrap_or(1) as usize,
+        (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF) => {
+            // The kernel says twice what the program did.
+            let set = kernel_option(fd, libc::SOL_SOCKET, SO_BUF_LOCK).unwrap_or(0);
+            let size = count().map(|size| size as usize);
+            if name == libc::SO_SNDBUF {
+                options.send_room = size.map(|size| size / 2).filter(|_| set & 1 != 0);
+                if let Kind::Stream(stream) = &mut socket.kind {
+                    stream.send_room = socket.options.send_room;
+                }
+            } else {
+                options.receive_room = size.filter(|_| set & 2 != 0);
+            }
+        }
+        (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => options.defer_accept = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_INQ) => options.beside.in_queue = flag(),
         _ => return false,
     }
     true
@@ -187,6 +250,13 @@ unsafe extern "C" fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
+    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN)
+        && let Some(number) = descriptor::socket(fd)
+        && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
+    {
+        // The kernel's socket does not know that it is too late.
+        return give_int(Err(libc::EINVAL));
+    }
     // SAFETY: as the caller says.
     let status = unsafe { real::setsockopt(fd, level, name, value, length) };
     let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
@@ -230,6 +300,12 @@ unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
+    if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
+        && let Some(number) = descriptor::socket(fd)
+    {
+        // SAFETY: as the caller says.
+        return give_int(unsafe { path_mtu(number, value.cast(), length) });
+    }
     // SAFETY: as the caller says. It checks the pointers, too.
     let status = unsafe { real::getsockopt(fd, level, name, value, length) };
     let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
@@ -243,9 +319,6 @@ unsafe extern "C" fn getsockopt(
             // The first byte is the state; the rest of what the stack knows follows in the order of the structure.
             // SAFETY: the kernel wrote so many bytes there.
             return give_int(unsafe { information(number, value.cast(), *length as usize) });
-        }
-        (libc::IPPROTO_IP, libc::IP_MTU) => {
-            lock().map(|guard| c_int::from(qanat::nic::Vnic::capabilities(&guard.vnic).mtu))
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -261,6 +334,30 @@ unsafe extern "C" fn getsockopt(
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), value.cast(), (*length as usize).min(bytes.len())) };
         0
     }))
+}
+
+/// What a connected socket's path takes, which the kernel's socket, connected to nothing, doesn't know.
+///
+/// # Safety
+/// `value` and `length` are null, or `length` says how many writable bytes `value` has.
+unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
+    let guard = lock()?;
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    if socket.peer.is_none() {
+        return Err(libc::ENOTCONN);
+    }
+    let bytes = c_int::from(qanat::nic::Vnic::capabilities(&guard.vnic).mtu).to_ne_bytes();
+    drop(guard);
+    if value.is_null() || length.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: as the caller says.
+    unsafe {
+        let count = (*length as usize).min(bytes.len());
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), value, count);
+        *length = count as socklen_t;
+    }
+    Ok(0)
 }
 
 fn take_error(number: u32) -> Result<c_int, i32> {

@@ -46,6 +46,11 @@ unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }
 }
 
+/// Whether a time is one, of so many parts per second.
+fn is_time(seconds: i64, parts: i64, parts_per_second: i64) -> bool {
+    seconds >= 0 && (0..parts_per_second).contains(&parts)
+}
+
 fn time_of(time: &timespec) -> Duration {
     Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
 }
@@ -61,8 +66,11 @@ unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const time
         return unsafe { real::ppoll(fds, count, timeout, mask) };
     }
     // SAFETY: as the caller says.
-    let timeout = unsafe { timeout.as_ref() }.map(time_of);
-    give_int(wait(set, timeout, mask))
+    let timeout = unsafe { timeout.as_ref() };
+    if timeout.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
+        return give_int(Err(libc::EINVAL));
+    }
+    give_int(wait(set, timeout.map(time_of), mask))
 }
 
 /// # Safety
@@ -281,6 +289,9 @@ unsafe extern "C" fn select(
     }
     // SAFETY: as the caller says.
     let time = unsafe { timeout.as_ref() };
+    if count < 0 || time.is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
+        return give_int(Err(libc::EINVAL));
+    }
     let time = time.map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_usec.clamp(0, 999_999) as u32 * 1_000));
     let start = std::time::Instant::now();
     let outcome = wait(&mut fds, time, std::ptr::null());
@@ -313,7 +324,11 @@ unsafe extern "C" fn pselect(
         return unsafe { real::pselect(count, read, write, except, timeout, mask) };
     }
     // SAFETY: as the caller says.
-    let time = unsafe { timeout.as_ref() }.map(time_of);
+    let time = unsafe { timeout.as_ref() };
+    if count < 0 || time.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
+        return give_int(Err(libc::EINVAL));
+    }
+    let time = time.map(time_of);
     // SAFETY: as the caller says.
     give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.tell(&fds) }))
 }

@@ -1,25 +1,29 @@
 //! `read` and `recv` in all their forms.
 
+use super::beside::{Beside, tell};
 use super::give;
 use crate::address;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Socket};
-use crate::wait::block;
+use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// What was received.
 #[derive(Clone, Copy, Default)]
-struct Received {
-    length: usize,
+pub(super) struct Received {
+    pub(super) length: usize,
     peer: Option<SocketAddr>,
     /// Of a datagram: more than fitted.
     is_cut: bool,
     /// Its whole length.
     whole: usize,
+    /// What is to be told beside it.
+    beside: Option<Beside>,
 }
 
 /// Copies `bytes` into the vectors from `at` on; how many fitted.
@@ -54,16 +58,20 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
     let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     match &mut socket.kind {
+        Kind::Bound if socket.has_failed => Some(match socket.take_error() {
+            0 => Ok(Received::default()),
+            error => Err(error),
+        }),
         Kind::Bound | Kind::Listener(_) => Some(Err(libc::ENOTCONN)),
         // SAFETY: as the caller says.
         Kind::Stream(_) => unsafe { take_stream(world, number, vectors, room, flags) },
         Kind::Datagram(datagram) => {
             let peek = flags & libc::MSG_PEEK != 0;
             let Some((peer, chunk)) = datagram.queue.front() else {
-                if datagram.read_shut {
-                    return Some(Ok(Received::default()));
-                }
+                let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
+                    // Who does not wait is told that there is nothing, as Linux has it.
+                    0 if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => Some(Ok(Received::default())),
                     0 => None,
                     error => Some(Err(error)),
                 };
@@ -71,10 +79,20 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             // SAFETY: as the caller says.
             let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
             let whole = chunk.len();
-            let received = Received { length, peer: Some(*peer), is_cut: whole > room, whole };
-            if !peek {
+            let mut received = Received { length, peer: Some(*peer), is_cut: whole > room, whole, beside: None };
+            if socket.options.beside.any() {
+                let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
+                if let Some((peer, chunk)) = taken {
+                    let (own, chunk) = (socket.local, chunk);
+                    let (beside, chunk) = Beside::of_datagram(&world.addresses, own, peer, chunk);
+                    received.beside = Some(beside);
+                    if peek && let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get_mut(number) {
+                        datagram.queue.push_front((peer, chunk));
+                    }
+                }
+            } else if !peek {
                 // Its frame goes back to the device.
-                datagram.queue.pop_front();
+                datagram.pop();
             }
             Some(Ok(received))
         }
@@ -98,6 +116,11 @@ unsafe fn take_stream(
         return None;
     }
     let discards = flags & libc::MSG_TRUNC != 0;
+    let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let is_little = stream.unread > 0 && stream.unread < socket.options.low_water.min(room) && waits;
+    if is_little && !stream.is_at_end() {
+        return None;
+    }
     if stream.unread == 0 {
         if socket.error != 0 {
             return Some(Err(socket.take_error()));
@@ -128,7 +151,8 @@ unsafe fn take_stream(
                 break;
             }
         }
-        return Some(Ok(Received { length, peer, ..Received::default() }));
+        let beside = Beside::of_stream(socket, length);
+        return Some(Ok(Received { length, peer, beside, ..Received::default() }));
     }
     while length < room {
         let Some(chunk) = stream.chunks.front() else { break };
@@ -150,19 +174,24 @@ unsafe fn take_stream(
             world.stack.consume(now, connection, chunk);
         }
     }
-    Some(Ok(Received { length, peer, ..Received::default() }))
+    let beside = world.sockets.get(number).and_then(|socket| Beside::of_stream(socket, length));
+    Some(Ok(Received { length, peer, beside, ..Received::default() }))
 }
 
 /// Receives, waiting if that is wanted.
 ///
 /// # Safety
 /// The vectors are writable.
-unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
-    if flags & libc::MSG_OOB != 0 {
+pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+    if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
         return Err(libc::EINVAL);
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
-        return Err(libc::EAGAIN);
+        // SAFETY: as the caller says.
+        return unsafe { receive_error(number, vectors) };
+    }
+    if flags & libc::MSG_TRUNC == 0 {
+        check(vectors)?;
     }
     let mut guard = lock()?;
     // SAFETY: as the caller says.
@@ -196,17 +225,39 @@ unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Re
     let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && is_stream && waits;
     while wants_all && received.length < all && received.length > 0 {
         let rest = remaining(vectors, received.length);
-        let more = block(number, timeout, None, |guard: &mut Guard| {
+        let more = block_for_rest(number, timeout, |guard: &mut Guard| {
             // SAFETY: as the caller says.
             unsafe { take(guard, number, &rest, flags) }
         });
         match more {
             Ok(more) if more.length > 0 => received.length += more.length,
-            // The end, or an error, which the next call is told.
-            _ => break,
+            Err(error) => {
+                told_later(number, error);
+                break;
+            }
+            Ok(_) => break,
         }
     }
     Ok(received)
+}
+
+/// Whether the vectors are somewhere: where a program has no memory at all Linux says so. (Elsewhere it ends here.)
+pub(super) fn check(vectors: &[iovec]) -> Result<(), i32> {
+    const LOWEST: usize = 4_096;
+    let is_nowhere = |vector: &iovec| vector.iov_len > 0 && vector.iov_base.addr() < LOWEST;
+    if vectors.iter().any(is_nowhere) { Err(libc::EFAULT) } else { Ok(()) }
+}
+
+/// An error came behind what a call could do: the next one is told.
+pub(super) fn told_later(number: u32, error: i32) {
+    let is_the_connections = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EPIPE);
+    if is_the_connections
+        && let Ok(mut guard) = lock()
+        && let Some(socket) = guard.sockets.get_mut(number)
+        && socket.error == 0
+    {
+        socket.error = error;
+    }
 }
 
 /// The vectors from byte `skip` on.
@@ -219,6 +270,25 @@ fn remaining(vectors: &[iovec], mut skip: usize) -> Vec<iovec> {
         rest.push(iovec { iov_base: base, iov_len: vector.iov_len - gone });
     }
     rest
+}
+
+/// What ICMP said of a datagram that was sent.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32> {
+    let mut guard = lock()?;
+    guard.drive_now();
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let Kind::Datagram(datagram) = &mut socket.kind else { return Err(libc::EAGAIN) };
+    let error = datagram.errors.pop_front().ok_or(libc::EAGAIN)?;
+    // The next one's, as Linux has it.
+    socket.error = datagram.errors.front().map_or(0, |next| crate::socket::errno_of(next.why));
+    let whole = error.payload.len();
+    // SAFETY: as the caller says.
+    let length = unsafe { scatter(vectors, 0, &error.payload) };
+    let beside = Some(Beside::Error { peer: error.peer, why: error.why });
+    Ok(Received { length, peer: Some(error.peer), is_cut: length < whole, whole, beside })
 }
 
 /// A datagram from either: the kernel's socket of the same number is asked too.
@@ -251,7 +321,7 @@ unsafe fn receive_dual(
         let whole = length as usize;
         // SAFETY: zeroed at first, so all of it is readable.
         let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
-        Some(Ok(Received { length: whole.min(room), peer, is_cut: whole > room, whole }))
+        Some(Ok(Received { length: whole.min(room), peer, is_cut: whole > room, whole, beside: None }))
     };
     match from_kernel() {
         Some(received) => received,
@@ -280,6 +350,8 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssiz
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
         None => unsafe { real::read(fd, buffer, count) },
+        // As Linux says without looking.
+        Some(_) if count == 0 => 0,
         // SAFETY: as the caller says.
         Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), 0) }.map(|r| length_of(r, 0))),
     }
@@ -312,6 +384,9 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
     };
     // SAFETY: as the caller says.
     let Some(vectors) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    if vectors.iter().all(|vector| vector.iov_len == 0) {
+        return 0;
+    }
     // SAFETY: as the caller says.
     give(unsafe { receive(fd, number, vectors, 0) }.map(|received| length_of(received, 0)))
 }
@@ -431,92 +506,10 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
     let received = unsafe { receive(fd, number, vectors, flags) }?;
     // SAFETY: as the caller says.
     unsafe { tell_peer(number, received, message.msg_name.cast(), &raw mut message.msg_namelen) };
-    message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 };
+    message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & libc::MSG_ERRQUEUE;
     // SAFETY: as the caller says.
-    unsafe { tell_control(number, received, message) };
+    unsafe { tell(number, received.beside, message) };
     Ok(length_of(received, flags))
-}
-
-/// Writes what the program asked to be told beside a datagram: the address it was sent to, and the time.
-///
-/// # Safety
-/// The message's control buffer is writable, or null.
-unsafe fn tell_control(number: u32, received: Received, message: &mut msghdr) {
-    let asked = lock().ok().and_then(|guard| {
-        let socket = guard.sockets.get(number)?;
-        let peer = received.peer?;
-        let own = guard.addresses.iter().find(|(own, _)| own.is_ipv4() == peer.is_ipv4());
-        let local = if socket.local.ip().is_unspecified() { own?.0 } else { socket.local.ip() };
-        matches!(socket.kind, Kind::Datagram(_)).then_some((socket.options, socket.family, local))
-    });
-    let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
-    let mut writer = Control { at: message.msg_control.cast(), room, written: 0, is_cut: false };
-    if let Some((options, family, local)) = asked {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-        if options.timestamp_ns {
-            let time = timespec { tv_sec: now.as_secs() as i64, tv_nsec: i64::from(now.subsec_nanos()) };
-            writer.put(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, time);
-        } else if options.timestamp {
-            let time = libc::timeval { tv_sec: now.as_secs() as i64, tv_usec: i64::from(now.subsec_micros()) };
-            writer.put(libc::SOL_SOCKET, libc::SO_TIMESTAMP, time);
-        }
-        if options.packet_info {
-            let index = 0;
-            match (family, local) {
-                (libc::AF_INET, std::net::IpAddr::V4(local)) => {
-                    let address = libc::in_addr { s_addr: local.to_bits().to_be() };
-                    let info = libc::in_pktinfo { ipi_ifindex: index, ipi_spec_dst: address, ipi_addr: address };
-                    writer.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
-                }
-                (_, local) => {
-                    let six = match local {
-                        std::net::IpAddr::V4(local) => local.to_ipv6_mapped(),
-                        std::net::IpAddr::V6(local) => local,
-                    };
-                    let address = libc::in6_addr { s6_addr: six.octets() };
-                    let info = libc::in6_pktinfo { ipi6_addr: address, ipi6_ifindex: index as c_uint };
-                    writer.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
-                }
-            }
-        }
-    }
-    message.msg_controllen = writer.written as _;
-    if writer.is_cut {
-        message.msg_flags |= libc::MSG_CTRUNC;
-    }
-}
-
-/// Writes control messages, cut to the room there is as Linux does.
-struct Control {
-    at: *mut u8,
-    room: usize,
-    written: usize,
-    is_cut: bool,
-}
-
-impl Control {
-    fn put<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
-        let head = size_of::<libc::cmsghdr>();
-        // SAFETY: computes a length.
-        let (length, space) = unsafe {
-            (libc::CMSG_LEN(size_of::<T>() as c_uint) as usize, libc::CMSG_SPACE(size_of::<T>() as c_uint) as usize)
-        };
-        let left = self.room - self.written;
-        if left < head {
-            self.is_cut = true;
-            return;
-        }
-        let fits = length.min(left);
-        self.is_cut |= fits < length;
-        let header = libc::cmsghdr { cmsg_len: fits as _, cmsg_level: level, cmsg_type: kind };
-        // SAFETY: within the room the program says it has; nothing needs alignment.
-        unsafe {
-            self.at.add(self.written).cast::<libc::cmsghdr>().write_unaligned(header);
-            let body = self.at.add(self.written + head);
-            std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), body, fits - head);
-        }
-        self.written += space.min(left);
-    }
 }
 
 /// # Safety
@@ -533,6 +526,13 @@ unsafe extern "C" fn recvmmsg(
         // SAFETY: as the caller says.
         return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
     };
+    // SAFETY: as the caller says.
+    let limit = unsafe { timeout.as_ref() }.copied();
+    if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
+        return super::give_int(Err(libc::EINVAL));
+    }
+    let start = std::time::Instant::now();
+    let limit = limit.map(|limit| Duration::new(limit.tv_sec as u64, limit.tv_nsec as u32));
     let mut done = 0;
     let mut flags_now = flags & !libc::MSG_WAITFORONE;
     while done < count.min(1_024) {
@@ -541,10 +541,17 @@ unsafe extern "C" fn recvmmsg(
         // SAFETY: as the caller says.
         match unsafe { receive_message(fd, number, &raw mut message.msg_hdr, flags_now) } {
             Ok(length) => message.msg_len = length as c_uint,
-            Err(_) if done > 0 => break,
+            Err(error) if done > 0 => {
+                told_later(number, error);
+                break;
+            }
             Err(error) => return super::give_int(Err(error)),
         }
         done += 1;
+        // Behind each, as the manual has it: a wait is not cut short by it.
+        if limit.is_some_and(|limit| start.elapsed() >= limit) {
+            break;
+        }
         if flags & libc::MSG_WAITFORONE != 0 {
             flags_now |= libc::MSG_DONTWAIT;
         }

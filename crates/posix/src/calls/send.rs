@@ -1,15 +1,16 @@
 //! `write` and `send` in all their forms.
 
+use super::beside::{Wanted, wanted};
 use super::open::{adopt_for_sending, errno_of_command};
-use super::receive::slice;
+use super::receive::{check, slice, told_later};
 use super::{give, give_int};
 use crate::address;
 use crate::attach::is_on_link;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::Kind;
-use crate::wait::block;
+use crate::socket::{Kind, Socket};
+use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use qanat::Bytes;
@@ -104,18 +105,25 @@ pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -
         None => return Err(libc::EAGAIN),
     };
     while waits && done < all {
-        let more = block(number, timeout, None, |guard: &mut Guard| {
+        let attempt = |guard: &mut Guard| {
             // SAFETY: as the caller says.
             let pushed = unsafe { push(guard, number, vectors, done, all) };
             if pushed.is_some() {
                 guard.sent();
             }
             pushed
-        });
+        };
+        let more = match done {
+            0 => block(number, timeout, None, attempt),
+            _ => block_for_rest(number, timeout, attempt),
+        };
         match more {
             Ok(more) => done += more,
             // What went before counts; the next call is told.
-            Err(_) if done > 0 => break,
+            Err(error) if done > 0 => {
+                told_later(number, error);
+                break;
+            }
             Err(error) => return Err(broken_pipe(error, flags)),
         }
     }
@@ -140,7 +148,12 @@ enum Way {
 ///
 /// # Safety
 /// The vectors are readable.
-unsafe fn send_datagram(number: u32, vectors: &[iovec], to: Option<SocketAddr>) -> Result<(Way, isize), i32> {
+unsafe fn send_datagram(
+    number: u32,
+    vectors: &[iovec],
+    to: Option<SocketAddr>,
+    wanted: Wanted,
+) -> Result<(Way, isize), i32> {
     let mut guard = lock()?;
     let now = guard.clock_now();
     let world = &mut *guard;
@@ -149,23 +162,54 @@ unsafe fn send_datagram(number: u32, vectors: &[iovec], to: Option<SocketAddr>) 
         return Err(socket.take_error());
     }
     let peer = to.or(socket.peer).ok_or(libc::EDESTADDRREQ)?;
-    let is_dual = socket.is_dual;
+    let (is_dual, family) = (socket.is_dual, socket.family);
+    let segment = wanted.segment.or(socket.options.segment);
+    let dont_fragment = socket.options.dont_fragment;
+    let (is_allowed, only_six) = (socket.may_send_to(peer), socket.options.v6_only);
     let Kind::Datagram(datagram) = &socket.kind else { return Err(libc::EOPNOTSUPP) };
+    if datagram.write_shut {
+        return Err(libc::EPIPE);
+    }
+    if family == libc::AF_INET && peer.is_ipv6() || family == libc::AF_INET6 && only_six && peer.is_ipv4() {
+        return Err(libc::ENETUNREACH);
+    }
+    if !is_allowed {
+        return Err(libc::EACCES);
+    }
     let is_own = world.addresses.iter().any(|(own, _)| *own == peer.ip());
     if is_dual && (!is_on_link(peer.ip()) || is_own) {
         return Ok((Way::Kernel, 0));
     }
+    if datagram.sockets.is_empty() {
+        super::bind::rebind(&mut guard, number)?;
+    }
+    let world = &mut *guard;
+    let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get(number) else { return Err(libc::EBADF) };
     // Two of both families: the second is IPv4's.
     let id = match (datagram.sockets.as_slice(), peer.is_ipv4()) {
         ([_, four], true) => *four,
         ([one, ..], _) => *one,
         ([], _) => return Err(libc::EBADF),
     };
+    if wanted.source.is_some_and(|source| !world.is_own(source)) {
+        return Err(if family == libc::AF_INET { libc::ENETUNREACH } else { libc::EINVAL });
+    }
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-    if all > 65_507 {
+    if all > 65_507 + if peer.is_ipv4() { 0 } else { 20 } {
+        return Err(libc::EMSGSIZE);
+    }
+    let mtu = usize::from(qanat::nic::Vnic::capabilities(&world.vnic).mtu);
+    let headers = if peer.is_ipv4() { 28 } else { 48 };
+    if dont_fragment && segment.unwrap_or(all).min(all) + headers > mtu {
         return Err(libc::EMSGSIZE);
     }
     let sent = match vectors {
+        _ if segment.is_some_and(|segment| segment < all) => {
+            // SAFETY: as the caller says.
+            let bytes = unsafe { gather(vectors, 0, all) };
+            let mut pieces = bytes.chunks(segment.unwrap_or(all).max(1));
+            pieces.try_for_each(|piece| world.stack.send_to(now, &mut world.vnic, id, peer, piece))
+        }
         // SAFETY: as the caller says.
         [one] if one.iov_len > 0 => unsafe {
             let bytes = std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len);
@@ -182,6 +226,22 @@ unsafe fn send_datagram(number: u32, vectors: &[iovec], to: Option<SocketAddr>) 
     Ok((Way::Ours, all as isize))
 }
 
+/// Sends the bytes of a file as a datagram, if `number` sends such.
+///
+/// # Safety
+/// The vectors are readable.
+pub(super) unsafe fn send_datagram_bytes(number: u32, vectors: &[iovec]) -> Option<Result<isize, i32>> {
+    if lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection)) {
+        return None;
+    }
+    // SAFETY: as the caller says.
+    Some(match unsafe { send_datagram(number, vectors, None, Wanted::default()) } {
+        Ok((Way::Ours, length)) => Ok(length),
+        Ok((Way::Kernel, _)) => Err(libc::EINVAL),
+        Err(error) => Err(error),
+    })
+}
+
 /// Sends on whatever `number` is.
 ///
 /// # Safety
@@ -191,22 +251,26 @@ unsafe fn send_ours(
     vectors: &[iovec],
     flags: c_int,
     to: Option<SocketAddr>,
+    wanted: Wanted,
     kernel: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let kind = lock().and_then(|guard| {
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let kind = lock().and_then(|mut guard| {
+        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         match &socket.kind {
+            Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
             Kind::Datagram(_) => Ok(true),
             Kind::Stream(_) => Ok(false),
+            Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
             Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
         }
     });
+    let kind = kind.and_then(|is_datagram| check(vectors).map(|()| is_datagram));
     match kind {
         // SAFETY: as the caller says.
-        Ok(true) => match unsafe { send_datagram(number, vectors, to) } {
+        Ok(true) => match unsafe { send_datagram(number, vectors, to, wanted) } {
             Ok((Way::Kernel, _)) => kernel(),
             Ok((Way::Ours, length)) => give(Ok(length)),
-            Err(error) => give(Err(error)),
+            Err(error) => give(Err(broken_pipe(error, flags))),
         },
         // SAFETY: as the caller says.
         Ok(false) => give(unsafe { send_stream(number, vectors, flags) }),
@@ -226,7 +290,7 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         // SAFETY: as the caller says.
         None => unsafe { real::write(fd, buffer, count) },
         // SAFETY: as the caller says.
-        Some(number) => unsafe { send_ours(number, &one(buffer, count), 0, None, || real::write(fd, buffer, count)) },
+        Some(number) => unsafe { send_ours(number, &one(buffer, count), 0, None, Wanted::default(), || real::write(fd, buffer, count)) },
     }
 }
 
@@ -241,7 +305,7 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
     // SAFETY: as the caller says.
     let Some(parts) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
     // SAFETY: as the caller says.
-    unsafe { send_ours(number, parts, 0, None, || real::writev(fd, vectors, count)) }
+    unsafe { send_ours(number, parts, 0, None, Wanted::default(), || real::writev(fd, vectors, count)) }
 }
 
 /// # Safety
@@ -253,7 +317,7 @@ unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags
         None => unsafe { real::send(fd, buffer, count, flags) },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), flags, None, || real::send(fd, buffer, count, flags))
+            send_ours(number, &one(buffer, count), flags, None, Wanted::default(), || real::send(fd, buffer, count, flags))
         },
     }
 }
@@ -282,8 +346,28 @@ unsafe extern "C" fn sendto(
     match number {
         None => kernel(),
         // SAFETY: as the caller says.
-        Some(number) => unsafe { send_ours(number, &one(buffer, count), flags, to, kernel) },
+        Some(number) => match unsafe { destination(number, peer, length) } {
+            // SAFETY: as the caller says.
+            Ok(to) => unsafe { send_ours(number, &one(buffer, count), flags, to, Wanted::default(), kernel) },
+            Err(error) => give(Err(error)),
+        },
     }
+}
+
+/// Where `number` is to send to; a stream has but one peer, whatever is said.
+///
+/// # Safety
+/// As for [`address::read`].
+unsafe fn destination(number: u32, peer: *const sockaddr, length: socklen_t) -> Result<Option<SocketAddr>, i32> {
+    if peer.is_null() {
+        return Ok(None);
+    }
+    let family = lock().and_then(|guard| {
+        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        Ok(matches!(socket.kind, Kind::Datagram(_)).then_some(socket.family))
+    })?;
+    // SAFETY: as the caller says.
+    family.map_or(Ok(None), |family| unsafe { address::destination(peer, length, family) })
 }
 
 /// # Safety
@@ -303,7 +387,23 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     // SAFETY: as the caller says.
     let Some(vectors) = (unsafe { slice(parts.msg_iov, parts.msg_iovlen) }) else { return give(Err(libc::EMSGSIZE)) };
     // SAFETY: as the caller says.
-    unsafe { send_ours(number, vectors, flags, to, kernel) }
+    let to = match unsafe { destination(number, parts.msg_name.cast(), parts.msg_namelen) } {
+        Ok(to) => to,
+        Err(error) => return give(Err(error)),
+    };
+    let wanted = if parts.msg_control.is_null() {
+        Ok(Wanted::default())
+    } else {
+        let is_datagram = !lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection));
+        // SAFETY: as the caller says.
+        unsafe { wanted(parts, is_datagram) }
+    };
+    let wanted = match wanted {
+        Ok(wanted) => wanted,
+        Err(error) => return give(Err(error)),
+    };
+    // SAFETY: as the caller says.
+    unsafe { send_ours(number, vectors, flags, to, wanted, kernel) }
 }
 
 /// # Safety
