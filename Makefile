@@ -8,7 +8,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system lint fuzz bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
+.PHONY: run build test test-unit test-system lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -39,6 +39,9 @@ test-unit: deps ## unit and property tests: no root needed
 test-system: build test-deps ## simulator, segment scripts, end to end over veth with real programs: as root
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
 		cargo test --package qanat-nic --package qanat-tests --package qanat-socket-cases -- --test-threads=1
+
+posix-table: build ## the table of what `qanat run` supports, in docs/posix.md
+	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support
 
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cd fuzz && cargo run --release --quiet --bin fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)

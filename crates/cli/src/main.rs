@@ -28,6 +28,7 @@ mod rate;
 mod report;
 mod run;
 mod status;
+mod support;
 mod top;
 mod up;
 mod vnic;

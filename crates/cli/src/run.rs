@@ -49,13 +49,20 @@ pub struct Arguments {
     /// Say which sockets are ours, which are the kernel's, and why, on standard error
     #[arg(long)]
     explain: bool,
+    /// Print which calls, options and flags are supported, and end
+    #[arg(long)]
+    support: bool,
     /// The program and its arguments
-    #[arg(last = true, required = true, value_name = "PROGRAM")]
+    #[arg(last = true, required_unless_present = "support", value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
 
 /// Becomes the program.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.support {
+        print!("{}", crate::support::markdown());
+        return Ok(());
+    }
     let (name, rest) = arguments.command.split_first().ok_or("no program")?;
     let path = program::find(name).map_err(|refusal| refusal.to_string())?;
     program::check(&path).map_err(|refusal| refusal.to_string())?;

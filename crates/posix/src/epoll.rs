@@ -56,6 +56,8 @@ pub(crate) struct Epoll {
     pub(crate) references: u32,
     /// Waits since the kernel's was looked at.
     pub(crate) waits: u32,
+    /// The kernel's had something when it was asked last: it is asked again.
+    pub(crate) kernels_had_some: bool,
     /// It is itself in another instance: there it is ready when its bell rings.
     pub(crate) is_nested: bool,
 }

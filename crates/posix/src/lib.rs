@@ -28,6 +28,8 @@ mod process;
 mod real;
 mod socket;
 mod sockets;
+#[allow(dead_code, reason = "the command prints the rest of it")]
+mod support;
 mod wait;
 mod world;
 

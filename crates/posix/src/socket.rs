@@ -2,8 +2,8 @@
 
 use crate::bells::Bell;
 use libc::{c_int, c_short};
-use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
 use qanat::stack::UdpError;
+use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -50,6 +50,6 @@ pub use input::Handler;
 pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
-pub use udp::UdpError;
 pub use tcp::Keepalive;
+pub use udp::UdpError;
 pub use wheel::{Wheel, WheelHandle};

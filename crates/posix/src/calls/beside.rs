@@ -41,10 +41,19 @@ impl Asked {
 /// What there is to tell.
 #[derive(Clone, Copy)]
 pub(super) enum Beside {
-    Datagram { destination: SocketAddr, hop_limit: u8, traffic_class: u8 },
-    Stream { unread: usize },
+    Datagram {
+        destination: SocketAddr,
+        hop_limit: u8,
+        traffic_class: u8,
+    },
+    Stream {
+        unread: usize,
+    },
     /// Of a datagram that did not arrive.
-    Error { peer: SocketAddr, why: CloseReason },
+    Error {
+        peer: SocketAddr,
+        why: CloseReason,
+    },
 }
 
 /// What is told of an error: who said it comes behind it.
@@ -285,12 +294,13 @@ pub(super) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wante
     while at + HEAD <= room {
         // SAFETY: within the buffer; nothing needs alignment.
         let header = unsafe { message.msg_control.byte_add(at).cast::<cmsghdr>().read_unaligned() };
-        let length = header.cmsg_len as usize;
+        let length = header.cmsg_len;
         if length < HEAD || at + length > room {
             return Err(libc::EINVAL);
         }
         // SAFETY: within the buffer.
-        let body = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>().add(at + HEAD), length - HEAD) };
+        let body =
+            unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>().add(at + HEAD), length - HEAD) };
         wanted.read((header.cmsg_level, header.cmsg_type), body, is_datagram)?;
         at += length.next_multiple_of(size_of::<usize>());
     }
@@ -299,7 +309,6 @@ pub(super) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wante
 
 impl Wanted {
     fn read(&mut self, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), i32> {
-        const UDP_SEGMENT: c_int = 103;
         match kind {
             // Handed on over Unix sockets alone; elsewhere nothing comes of it.
             (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
@@ -317,7 +326,7 @@ impl Wanted {
                 let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
                 self.source = Some(source).filter(|source| !source.is_unspecified());
             }
-            (libc::IPPROTO_UDP, UDP_SEGMENT) => {
+            (libc::IPPROTO_UDP, crate::support::UDP_SEGMENT) => {
                 let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
                 self.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
             }

@@ -165,11 +165,7 @@ fn excludes(bound: &Socket, new: &Socket) -> bool {
     let both = |wish: fn(&Socket) -> bool| wish(bound) && wish(new);
     let may_share = both(|socket| socket.options.reuse_port)
         || both(|socket| socket.options.reuse_address) && !matches!(bound.kind, Kind::Listener(_));
-    is_stream(bound) == is_stream(new)
-        && one.port() == other.port()
-        && one.port() != 0
-        && meets
-        && !may_share
+    is_stream(bound) == is_stream(new) && one.port() == other.port() && one.port() != 0 && meets && !may_share
 }
 
 /// The stack's sockets for `local`: two where an unspecified IPv6 address stands for both families.
@@ -272,4 +268,3 @@ pub(super) fn free_port(guard: &Guard) -> u16 {
     let is_free = |port: &u16| !guard.sockets.iter().any(|socket| socket.local.port() == *port);
     candidates.into_iter().find(is_free).unwrap_or(0)
 }
-

@@ -386,6 +386,13 @@ fn ask_kernel(
     Ok(without_own(&mut out[..count as usize]))
 }
 
+/// The kernel's instance had so many events to tell.
+fn kernels_had(guard: &mut Guard, number: u32, events: usize) {
+    if let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) {
+        instance.kernels_had_some = events > 0;
+    }
+}
+
 fn wait(
     epoll: c_int,
     number: u32,
@@ -404,14 +411,15 @@ fn wait(
         let instance = slot.ok_or(libc::EBADF)?;
         if count > 0 {
             // The kernel's have their turn too, but not a system call each time.
-            let asks = instance.waits % KERNEL_EVERY == 0 && count < out.len();
+            let is_turn = instance.waits % KERNEL_EVERY == 0 || instance.kernels_had_some;
             drop(guard);
-            let more = if asks {
-                ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null())
-            } else {
-                Ok((0, false))
-            };
-            return Ok((count + more.map_or(0, |(more, _)| more)) as i32);
+            let mut more = 0;
+            if is_turn && count < out.len() {
+                let asked = ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null());
+                more = asked.map_or(0, |(more, _)| more);
+                kernels_had(&mut lock()?, number, more);
+            }
+            return Ok((count + more) as i32);
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
@@ -450,6 +458,7 @@ fn wait(
                 }
             }
             Ok((kernels, _)) => {
+                kernels_had(&mut guard, number, kernels);
                 guard.drive_now();
                 let count = collect(&mut guard, number, &mut out[kernels..]);
                 guard.told = (kernels + count) as u32;

@@ -4,9 +4,11 @@
 use super::give_int;
 use super::open::kernel_option;
 use crate::descriptor;
+use crate::explain::explain;
 use crate::lock::lock;
 use crate::real;
 use crate::socket::{Kind, Options, Socket};
+use crate::support::{OPTIONS, Row, Support, UDP_SEGMENT};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
 use qanat::{Keepalive, Time};
@@ -38,7 +40,8 @@ fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = super::open::is_nonblocking(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
-    for (level, name) in FOLLOWED {
+    let followed = OPTIONS.iter().filter(|row| row.support == Support::Supported);
+    for (level, name) in followed.map(|row| (&row.level, &row.option)) {
         let is_of_it = match (*level, *name) {
             (libc::IPPROTO_TCP, _) => is_stream,
             (libc::IPPROTO_UDP, _) => !is_stream,
@@ -53,46 +56,8 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     }
 }
 
-/// The options of which the stack, or a socket's calls, must know.
-const FOLLOWED: &[(c_int, c_int)] = &[
-    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
-    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
-    (libc::SOL_SOCKET, libc::SO_LINGER),
-    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-    (libc::IPPROTO_TCP, libc::TCP_NODELAY),
-    (libc::IPPROTO_TCP, libc::TCP_CORK),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
-    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
-    (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
-    (libc::IPPROTO_IP, libc::IP_PKTINFO),
-    (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMP),
-    (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
-    (libc::SOL_SOCKET, libc::SO_REUSEADDR),
-    (libc::SOL_SOCKET, libc::SO_REUSEPORT),
-    (libc::SOL_SOCKET, libc::SO_BROADCAST),
-    (libc::IPPROTO_IP, libc::IP_RECVTTL),
-    (libc::IPPROTO_IP, libc::IP_RECVTOS),
-    (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR),
-    (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT),
-    (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
-    (libc::IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR),
-    (libc::IPPROTO_IP, libc::IP_RECVERR),
-    (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
-    (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
-    (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
-    (libc::IPPROTO_UDP, UDP_SEGMENT),
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
-    (libc::SOL_SOCKET, libc::SO_SNDBUF),
-    (libc::SOL_SOCKET, libc::SO_RCVBUF),
-    (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT),
-    (libc::IPPROTO_TCP, libc::TCP_INQ),
-];
 /// Which buffers' sizes the program has set (Linux 5.17).
 const SO_BUF_LOCK: c_int = 72;
-const UDP_SEGMENT: c_int = 103;
 
 /// Reads one of them from the kernel's socket; whether it is one.
 fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
@@ -257,8 +222,23 @@ unsafe extern "C" fn setsockopt(
         // The kernel's socket does not know that it is too late.
         return give_int(Err(libc::EINVAL));
     }
+    let row = OPTIONS.iter().find(|row| (row.level, row.option) == (level, name));
+    let is_ours = descriptor::socket(fd).is_some();
+    if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
+        explain(format_args!("fd {fd}: {level} {option}: refused"));
+        return give_int(Err(*error));
+    }
     // SAFETY: as the caller says.
     let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    if status == 0 && is_ours {
+        match row {
+            Some(Row { support: Support::NoEffect, names: (level, option), .. }) => {
+                explain(format_args!("fd {fd}: {level} {option}: kept, without effect"));
+            }
+            None => explain(format_args!("fd {fd}: option {name} of level {level}: the kernel's, without effect here")),
+            _ => {}
+        }
+    }
     let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
     give_int(set(fd, number, level, name))
 }

@@ -184,7 +184,9 @@ unsafe fn send_datagram(
         super::bind::rebind(&mut guard, number)?;
     }
     let world = &mut *guard;
-    let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get(number) else { return Err(libc::EBADF) };
+    let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get(number) else {
+        return Err(libc::EBADF);
+    };
     // Two of both families: the second is IPv4's.
     let id = match (datagram.sockets.as_slice(), peer.is_ipv4()) {
         ([_, four], true) => *four,
@@ -258,7 +260,10 @@ unsafe fn send_ours(
         let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         match &socket.kind {
             Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
+            // It would be two datagrams instead of one.
+            Kind::Datagram(_) if flags & libc::MSG_MORE != 0 => Err(libc::EOPNOTSUPP),
             Kind::Datagram(_) => Ok(true),
+            Kind::Stream(_) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
             Kind::Stream(_) => Ok(false),
             Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
             Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
@@ -290,7 +295,9 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         // SAFETY: as the caller says.
         None => unsafe { real::write(fd, buffer, count) },
         // SAFETY: as the caller says.
-        Some(number) => unsafe { send_ours(number, &one(buffer, count), 0, None, Wanted::default(), || real::write(fd, buffer, count)) },
+        Some(number) => unsafe {
+            send_ours(number, &one(buffer, count), 0, None, Wanted::default(), || real::write(fd, buffer, count))
+        },
     }
 }
 
@@ -317,7 +324,9 @@ unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags
         None => unsafe { real::send(fd, buffer, count, flags) },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), flags, None, Wanted::default(), || real::send(fd, buffer, count, flags))
+            send_ours(number, &one(buffer, count), flags, None, Wanted::default(), || {
+                real::send(fd, buffer, count, flags)
+            })
         },
     }
 }

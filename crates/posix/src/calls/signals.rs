@@ -2,7 +2,7 @@
 //! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
 
 use crate::real;
-use libc::{c_int, c_void, sigaction as Action, siginfo_t, sighandler_t};
+use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
