@@ -25,6 +25,7 @@ mod explain;
 mod keeper;
 mod lock;
 mod process;
+mod pump;
 mod real;
 mod socket;
 mod sockets;

@@ -81,18 +81,31 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
     (&["getsockopt", "setsockopt"], Supported, "see the options"),
     (&["fork", "vfork", "daemon"], Supported, "the child has the same sockets"),
     (&["fdopen", "dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"], Supported, ""),
+    (
+        &[
+            "execve",
+            "execv",
+            "execvp",
+            "execvpe",
+            "fexecve",
+            "posix_spawn_file_actions_adddup2",
+            "posix_spawn_file_actions_destroy",
+        ],
+        Supported,
+        "a connection goes on as a Unix socket, which a process pumps; listeners and datagram sockets are not carried over",
+    ),
     (&["sigaction", "signal", "siginterrupt"], Supported, "a wait goes on behind a handler that says `SA_RESTART`"),
 ];
 
 /// Calls that the library does not stand before.
 pub const OTHERS: &[(&str, Support, &str)] = &[
     ("`socket`, `socketpair`, `epoll_create`", Kernels, "a socket becomes ours when it is bound or connected"),
+    ("SCM_RIGHTS over a Unix socket", Supported, "of connections, as for `exec`; others are not carried over"),
     (
-        "the `exec` family, `posix_spawn`, `system`, `popen`",
+        "`execl` `execlp` `execle`, and what a program started by `posix_spawn` inherits without an action",
         NotCarried,
-        "what a program started so does with our sockets fails",
+        "",
     ),
-    ("`sendmsg` of `SCM_RIGHTS` over a Unix socket", NotCarried, ""),
     ("`io_uring`, `aio_read`, `preadv`, `pwritev`, `vmsplice`, `tee`, system calls made directly", NotCarried, ""),
 ];
 

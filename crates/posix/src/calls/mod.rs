@@ -7,6 +7,7 @@ mod control;
 mod copies;
 mod epoll;
 mod file;
+mod hand_over;
 pub(crate) mod open;
 pub(crate) mod options;
 mod poll;

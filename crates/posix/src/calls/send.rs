@@ -392,7 +392,10 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
     // SAFETY: as the caller says.
     let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
-    let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else { return kernel() };
+    let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else {
+        // SAFETY: as the caller says.
+        return unsafe { super::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
+    };
     // SAFETY: as the caller says.
     let Some(vectors) = (unsafe { slice(parts.msg_iov, parts.msg_iovlen) }) else { return give(Err(libc::EMSGSIZE)) };
     // SAFETY: as the caller says.
