@@ -31,8 +31,8 @@ Examples:
   sudo qanat run --interface eth1 --address 10.5.0.7/24 -- nginx    an address of its own on a network there is
   qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`
 Sockets bound or connected to where the card leads are the stack's; all others, and files, pipes and Unix sockets, are the
-kernel's as ever. Children made by fork share the sockets; what they exec has the kernel's. Without a daemon (`qanat up`) one is
-started, as root, and ends with its last card. docs/posix.md tells which calls and options are supported.")]
+kernel's as ever. Children made by fork share the sockets; what they exec has connections through a process that pumps. Without
+a daemon (`qanat up`) one is started, as root, and ends with its last card. `--support` tells which calls and options are supported.")]
 pub struct Arguments {
     /// The card's address; a program that binds another of the same prefix gets that one. May be repeated (IPv6, say)
     #[arg(long, value_name = "ADDRESS/LENGTH", default_value = "10.77.0.2/24")]

@@ -30,8 +30,13 @@ impl Known<'_> {
 
 pub const KNOWN: &[Known<'_>] = &[
     Known {
+        how: How::Differs,
+        why: "listeners are not handed on over Unix sockets",
+        cases: &["process/listener_to_a_child/"],
+    },
+    Known {
         how: How::Hangs,
-        why: "no datagrams in fragments: the gate of a card lets none through, which it could not hold against filters",
+        why: "no datagram leaves in fragments: the gate of a card lets none through, which it could not hold against filters",
         cases: &[
             "udp/both_ways_1473/",
             "udp/both_ways_20000/",
@@ -42,40 +47,12 @@ pub const KNOWN: &[Known<'_>] = &[
     },
     Known {
         how: How::Differs,
-        why: "sockets are not carried over exec",
-        cases: &[
-            "process/a_program_moves_much/",
-            "process/fork_and_exec_cat/",
-            "process/kept_over_exec/",
-            "process/spawn_cat/",
-            "process/spawn_echo_with_data_waiting/",
-            "process/spawn_with_output_only/",
-            "process/vfork_and_exec_cat/",
-            "stdio/standard_streams_of_a_program/",
-        ],
-    },
-    Known {
-        how: How::Differs,
-        why: "sockets are not handed on over Unix sockets",
-        cases: &[
-            "process/connection_over_a_unix_socket/",
-            "process/connection_to_a_child/",
-            "process/listener_to_a_child/",
-        ],
-    },
-    Known {
-        how: How::Hangs,
-        why: "sockets are not handed on over Unix sockets",
-        cases: &["process/several_with_others_between/"],
-    },
-    Known {
-        how: How::Differs,
         why: "the peer is on the same machine here: its address is the kernel's own, and may be bound there",
         cases: &["bind/tcp_foreign_address/", "bind/udp_foreign_address/"],
     },
     Known {
         how: How::Hangs,
-        why: "there is no urgent data: what the peer sends as such is lost to the program (docs/posix.md)",
+        why: "there is no urgent data: what the peer sends as such comes with the rest, to send such is refused",
         cases: &[
             "control/at_mark/",
             "epoll/urgent/",
@@ -86,5 +63,10 @@ pub const KNOWN: &[Known<'_>] = &[
             "select/urgent/",
             "send/urgent/",
         ],
+    },
+    Known {
+        how: How::Differs,
+        why: "what posix_spawn lets a program inherit without an action is not carried over",
+        cases: &["process/kept_over_exec/"],
     },
 ];
