@@ -215,7 +215,7 @@ options! {
         SO_DONTROUTE NoEffect, "";
         SO_DEBUG NoEffect, "";
         SO_NO_CHECK NoEffect, "";
-        SO_ZEROCOPY NoEffect, "";
+        SO_ZEROCOPY Refused(libc::ENOPROTOOPT), "";
         SO_BUSY_POLL NoEffect, "";
         SO_INCOMING_CPU NoEffect, "";
         SO_MAX_PACING_RATE NoEffect, "";
