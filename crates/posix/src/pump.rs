@@ -1,7 +1,7 @@
 //! A connection of ours for a program that is not: it gets one end of a pair of the kernel's Unix sockets, and a process that
 //! has the connection moves what comes at either to the other.
 
-use crate::descriptor;
+use crate::descriptor::{self, Entry};
 use crate::lock::lock;
 use crate::process;
 use crate::real;
@@ -69,15 +69,25 @@ fn become_pump(fd: c_int, unix: RawFd) {
         libc::chdir(c"/".as_ptr());
     }
     let last = descriptor::DESCRIPTORS_MAX as c_int;
-    // The library's own stay open by themselves.
-    for other in (0..last).filter(|other| *other != fd && *other != unix) {
-        // SAFETY: takes no pointers. Nobody else is in this process.
-        unsafe {
-            if descriptor::get(other) != descriptor::Entry::Own && real::fcntl64(other, libc::F_GETFD, 0) >= 0 {
-                libc::close(other);
-            }
+    let close_run = |first: c_int, end: c_int| {
+        if first < end {
+            // SAFETY: takes no pointers. Nobody else is in this process.
+            unsafe { real::close_range(first as u32, end as u32 - 1, 0) };
+        }
+    };
+    let mut run = 0;
+    for other in 0..last {
+        let entry = descriptor::get(other);
+        // The library's own stay open by themselves.
+        if other == fd || other == unix || entry == Entry::Own {
+            close_run(run, other);
+            run = other + 1;
+        } else if entry != Entry::Kernel {
+            // SAFETY: takes no pointers.
+            unsafe { libc::close(other) };
         }
     }
+    close_run(run, c_int::MAX);
 }
 
 /// Bytes on their way.

@@ -17,6 +17,10 @@ impl Guard {
         if socket.references > 0 {
             return;
         }
+        if matches!(socket.kind, Kind::Listener(_)) {
+            // Who has connected by now, though it has not been seen yet, is told that nobody will accept.
+            self.drive_now();
+        }
         let Some(socket) = self.sockets.remove(number) else { return };
         for (epoll, fd) in &socket.watchers {
             if let Some(epoll) = self.sockets.epolls.get_mut(*epoll as usize).and_then(Option::as_mut) {
