@@ -26,12 +26,12 @@ const LAYERS: [&[&str]; 11] = [
         "qanat-echo",
     ],
     &["qanat-posix", "qanat-bench"],
-    &["qanat-cli"],
+    &["qanat-packetdrill", "qanat-cli"],
     &["qanat-tests"],
     &["qanat-socket-cases"],
 ];
 /// Crates in which `unsafe` may be.
-const UNSAFE: [&str; 4] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-posix"];
+const UNSAFE: [&str; 5] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-posix", "qanat-packetdrill"];
 /// The one test program that calls the C library as C programs do, and its one module in which `unsafe` may be.
 const UNSAFE_TEST: &str = "qanat-socket-cases";
 const UNSAFE_TEST_MODULE: &str = "tests/sockets/src/sys.rs";

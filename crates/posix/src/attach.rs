@@ -6,13 +6,13 @@ use crate::explain::{explain, warn};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
-use crate::world::{Parts, World};
+use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::client::{ClientError, Session};
 use qanat::control::filter::Service;
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
 use qanat::stack::Stack;
-use qanat::{AttachError, AttachOptions, Attachment};
+use qanat::{AttachError, AttachOptions, Attachment, Config};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -41,7 +41,7 @@ pub(crate) struct Wishes {
     socket: Option<PathBuf>,
     /// An interface that is there already, instead of a card of the daemon's.
     interface: Option<String>,
-    mtu: u32,
+    pub(crate) mtu: u32,
 }
 
 fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
@@ -49,9 +49,28 @@ fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
     Some((address.parse().ok()?, length.parse().ok()?))
 }
 
+impl Wishes {
+    /// A script's.
+    pub(crate) fn of_script(addresses: Vec<(IpAddr, u8)>, mtu: u16) -> Wishes {
+        Wishes { addresses, gateway: None, socket: None, mtu: mtu.into() }
+    }
+}
+
+/// A script's wishes; else what the environment says.
+static SCRIPTED: OnceLock<Wishes> = OnceLock::new();
+
+/// Wishes by other means than the environment.
+pub(crate) fn wish(wishes: Wishes) {
+    // The first counts.
+    let _ = SCRIPTED.set(wishes);
+}
+
 /// `None`: the program was not started by the launcher, and everything is the kernel's.
 pub(crate) fn wishes() -> Option<&'static Wishes> {
     static WISHES: OnceLock<Option<Wishes>> = OnceLock::new();
+    if crate::script::is_on() {
+        return SCRIPTED.get();
+    }
     let read = || {
         let addresses: Vec<_> = std::env::var("QANAT_ADDRESSES").ok()?.split(',').filter_map(prefixed).collect();
         addresses.first()?;
@@ -157,6 +176,9 @@ fn open_descriptors() -> Vec<RawFd> {
 }
 
 fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
+    if crate::script::is_on() {
+        return crate::script::make(wishes);
+    }
     let before = open_descriptors();
     crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
     // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
@@ -289,23 +311,40 @@ fn make_here(
         }
         config.udp_sockets_max = 1_024;
         config.udp_errors = true;
-        let clock = MonotonicClock::new();
-        let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let stack = Stack::new(config, entropy, &vnic, clock.now());
-        let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
-        let bells = Bells::new().map_err(say)?;
+        let say = |error| format!("descriptors: {error}");
         let flags = rustix::net::SocketFlags::CLOEXEC;
         let pair =
             rustix::net::socketpair(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::SEQPACKET, flags, None);
-        let (here, there) = pair.map_err(|error| format!("descriptors: {error}"))?;
-        let mut processes = Processes { registry: there.into_raw_fd(), ..Processes::default() };
-        let table = descriptor::new_table();
-        descriptor::use_table(&table);
-        processes.insert(table);
+        let (here, there) = pair.map_err(say)?;
         reader = here.into_raw_fd();
-        let keeper_bell = new_event().map_err(say)?;
-        Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, attachment }))
+        let (device, clock) = (Device::Card(vnic, attachment), WorldClock::Machine(MonotonicClock::new()));
+        assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })
     })?;
     let successor = keeper::await_successor(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))
+}
+
+/// What a world stands on.
+pub(crate) struct Ground {
+    pub(crate) config: Config,
+    pub(crate) device: Device,
+    pub(crate) clock: WorldClock,
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// Where processes register with the keeper.
+    pub(crate) registry: RawFd,
+}
+
+/// Makes a world; with the lock held.
+pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
+    let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
+    let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let stack = Stack::new(config, entropy, vnic.get(), clock.now());
+    let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
+    let bells = Bells::new().map_err(say)?;
+    let mut processes = Processes { registry, ..Processes::default() };
+    let table = descriptor::new_table();
+    descriptor::use_table(&table);
+    processes.insert(table);
+    let keeper_bell = new_event().map_err(say)?;
+    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses }))
 }

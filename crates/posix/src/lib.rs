@@ -27,11 +27,14 @@ mod lock;
 mod process;
 mod pump;
 mod real;
+pub mod script;
 mod socket;
 mod sockets;
 #[allow(dead_code, reason = "the command prints the rest of it")]
 mod support;
+mod sysctl;
 mod wait;
+mod wire;
 mod world;
 
 #[global_allocator]

@@ -30,6 +30,9 @@ impl Spin {
 
     /// Whether to go on polling.
     pub(crate) fn goes_on(&mut self, now: Time) -> bool {
+        if crate::script::is_on() {
+            return false;
+        }
         let since = *self.since.get_or_insert(now);
         (now.since(since).as_nanos() as u64) < BUDGET_NS.load(Ordering::Relaxed)
     }
@@ -62,6 +65,9 @@ impl Waiting {
             own.waiting = own.waiting.saturating_sub(1);
         }
         guard.shared().waiting.fetch_sub(1, Ordering::Relaxed);
+        if crate::script::is_on() {
+            guard.wake_up();
+        }
     }
 }
 
@@ -84,10 +90,13 @@ pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
 }
 
 /// When a sleep must end: at `deadline`, or when the stack has something to do.
-pub(crate) fn sleep_time(guard: &Guard, now: Time, deadline: Option<Time>, has_bell: bool) -> Option<Duration> {
+pub(crate) fn sleep_time(guard: &mut Guard, now: Time, deadline: Option<Time>, bell: Option<Bell>) -> Option<Duration> {
+    if crate::script::is_on() {
+        return guard.fall_asleep(deadline, bell);
+    }
     let until = [deadline, guard.stack.next_deadline()].into_iter().flatten().min();
     let time = until.map(|until| until.since(now));
-    if has_bell { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
+    if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
 }
 
 pub(crate) fn timespec_of(time: Duration) -> timespec {
@@ -176,7 +185,7 @@ fn block_on<T>(
         if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
             socket.waiters.push(bell);
         }
-        let time = sleep_time(&guard, now, deadline, bell.is_some());
+        let time = sleep_time(&mut guard, now, deadline, bell);
         let fds = [guard.doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
         let waiting = Waiting::begin(&mut guard);
         drop(guard);

@@ -4,6 +4,8 @@ use crate::bells::Bells;
 use crate::lock::Guard;
 use crate::process::Processes;
 use crate::sockets::Sockets;
+use crate::script::Script;
+use crate::wire::Wire;
 use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
 use qanat::stack::Stack;
 use qanat::{Attachment, Time};
@@ -17,8 +19,9 @@ const TOGETHER_MAX: Duration = Duration::from_micros(50);
 
 pub(crate) struct World {
     pub(crate) stack: Stack,
-    pub(crate) vnic: AfXdp,
-    pub(crate) clock: MonotonicClock,
+    pub(crate) vnic: Device,
+    pub(crate) clock: WorldClock,
+    pub(crate) script: Script,
     pub(crate) sockets: Sockets,
     pub(crate) bells: Bells,
     pub(crate) processes: Processes,
@@ -32,33 +35,80 @@ pub(crate) struct World {
     driven_at: Time,
     /// Ready sockets the last wait told of.
     pub(crate) told: u32,
-    /// Kept for its end: the VNIC goes with it.
-    #[allow(dead_code, reason = "kept for its drop")]
-    pub(crate) attachment: Attachment,
+}
+
+/// What the stack sends and receives by.
+pub(crate) enum Device {
+    /// The daemon's card, which goes with its attachment.
+    Card(AfXdp, #[allow(dead_code, reason = "kept for its drop")] Attachment),
+    Wire(Box<Wire>),
+}
+
+impl Device {
+    #[inline]
+    pub(crate) fn get(&mut self) -> &mut dyn Vnic {
+        match self {
+            Device::Card(card, _) => card,
+            Device::Wire(wire) => wire.as_mut(),
+        }
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        match self {
+            Device::Card(card, _) => card.capabilities().mtu,
+            Device::Wire(wire) => wire.capabilities().mtu,
+        }
+    }
+
+    /// Readable when frames can be received; -1: never, as the script says when they come.
+    fn doorbell(&self) -> RawFd {
+        match self {
+            Device::Card(card, _) => card.doorbell().map_or(-1, |fd| fd.as_raw_fd()),
+            Device::Wire(_) => -1,
+        }
+    }
+}
+
+/// The machine's time, or a script's.
+#[derive(Clone, Copy)]
+pub(crate) enum WorldClock {
+    Machine(MonotonicClock),
+    Script,
+}
+
+impl Clock for WorldClock {
+    #[inline]
+    fn now(&self) -> Time {
+        match self {
+            WorldClock::Machine(clock) => clock.now(),
+            WorldClock::Script => crate::script::now(),
+        }
+    }
 }
 
 /// What a world is made of.
 pub(crate) struct Parts {
     pub(crate) stack: Stack,
-    pub(crate) vnic: AfXdp,
-    pub(crate) clock: MonotonicClock,
+    pub(crate) vnic: Device,
+    pub(crate) clock: WorldClock,
     pub(crate) bells: Bells,
     pub(crate) processes: Processes,
     pub(crate) keeper_bell: RawFd,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    pub(crate) attachment: Attachment,
 }
 
 impl World {
     pub(crate) fn new(parts: Parts) -> World {
-        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, attachment } = parts;
-        let doorbell = vnic.doorbell().map_or(-1, |fd| fd.as_raw_fd());
+        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses } = parts;
+        let doorbell = vnic.doorbell();
+        let script = Script::default();
         let sockets = Sockets::default();
         let (driven_at, told) = (Time::ZERO, 0);
         World {
             stack,
             vnic,
             clock,
+            script,
             sockets,
             bells,
             processes,
@@ -67,14 +117,13 @@ impl World {
             addresses,
             driven_at,
             told,
-            attachment,
         }
     }
 
     /// Has everything handled that waits, and who waits for it told.
     pub(crate) fn drive(&mut self) -> Time {
         let now = self.clock.now();
-        self.sockets.drive(&mut self.stack, &mut self.vnic, now);
+        self.sockets.drive(&mut self.stack, self.vnic.get(), now);
         self.driven_at = now;
         self.ring();
         now
@@ -92,7 +141,7 @@ impl World {
     pub(crate) fn sent(&mut self) {
         let now = self.clock.now();
         if self.told <= 1 || now.since(self.driven_at) >= TOGETHER_MAX {
-            self.stack.transmit(now, &mut self.vnic);
+            self.stack.transmit(now, self.vnic.get());
         }
     }
 

@@ -95,7 +95,9 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
         if status == 0 { Ok(()) } else { Err(real::errno()) }
     };
     // One of those who sleep is woken by a packet, and wakes the others as need be.
-    add(guard.doorbell, device_mark(), libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
+    if guard.doorbell >= 0 {
+        add(guard.doorbell, device_mark(), libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
+    }
     let bell = guard.bells.take();
     if let Some(bell) = bell {
         add(guard.bells.descriptor(bell), bell_mark(), libc::EPOLLIN)?;
@@ -429,10 +431,9 @@ fn wait(
             guard = lock()?;
             continue;
         }
-        let has_bell = instance.bell.is_some();
         instance.sleepers += 1;
         let bell = instance.bell;
-        let time = if is_over { Some(Duration::ZERO) } else { sleep_time(&guard, now, deadline, has_bell) };
+        let time = if is_over { Some(Duration::ZERO) } else { sleep_time(&mut guard, now, deadline, bell) };
         let waiting = Waiting::begin(&mut guard);
         drop(guard);
         set_nested_bells();

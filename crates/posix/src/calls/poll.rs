@@ -165,7 +165,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
             // An instance of epoll's own kernel half.
             fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
-            time = sleep_time(&guard, now, deadline, bell.is_some());
+            time = sleep_time(&mut guard, now, deadline, bell);
             waiting = Some(Waiting::begin(&mut guard));
         }
         drop(guard);

@@ -215,12 +215,12 @@ unsafe fn send_datagram(
         // SAFETY: as the caller says.
         [one] if one.iov_len > 0 => unsafe {
             let bytes = std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len);
-            world.stack.send_to(now, &mut world.vnic, id, peer, bytes)
+            world.stack.send_to(now, world.vnic.get(), id, peer, bytes)
         },
         vectors => {
             // SAFETY: as the caller says.
             let bytes = unsafe { gather(vectors, 0, all) };
-            world.stack.send_to(now, &mut world.vnic, id, peer, &bytes)
+            world.stack.send_to(now, world.vnic.get(), id, peer, &bytes)
         }
     };
     sent.map_err(errno_of_command)?;

@@ -1,0 +1,47 @@
+//! The kernel's settings of TCP, translated: a script that sets them with `sysctl` means the stack that it tests.
+
+use qanat::Config;
+use qanat::stack::tcp::{CongestionAlgorithm, TcpConfig};
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+/// Of the network namespace the program is in.
+fn read(name: &str) -> Option<String> {
+    let text = std::fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).ok()?;
+    Some(text.trim().to_owned())
+}
+
+fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
+    // The last of three is the largest.
+    read(name)?.split_whitespace().last()?.parse().ok()
+}
+
+/// A stack's configuration: the defaults, but what the kernel's settings say.
+pub(crate) fn config(addresses: &[(IpAddr, u8)]) -> Config {
+    let (first, length) = addresses.first().copied().unwrap_or((Ipv4Addr::LOCALHOST.into(), 0));
+    let mut config = Config::new(first, length);
+    config.addresses = addresses.to_vec();
+    (config.listeners_max, config.udp_sockets_max) = (1_024, 1_024);
+    (config.connections_max, config.half_open_max, config.time_wait_max) = (1_024, 1_024, 1_024);
+    config.timers_max = 1_024;
+    config.tcp = tcp();
+    config
+}
+
+fn tcp() -> TcpConfig {
+    let mut tcp = TcpConfig { no_delay: false, ecn: false, ..TcpConfig::default() };
+    let is = |name, default| number::<u32>(name).map_or(default, |value| value != 0);
+    tcp.ecn = number("tcp_ecn") == Some(1);
+    tcp.sack = is("tcp_sack", tcp.sack);
+    tcp.timestamps = is("tcp_timestamps", tcp.timestamps);
+    tcp.window_scaling = is("tcp_window_scaling", tcp.window_scaling);
+    tcp.syn_retransmissions_max = number("tcp_syn_retries").unwrap_or(tcp.syn_retransmissions_max);
+    tcp.syn_ack_retransmissions_max = number("tcp_synack_retries").unwrap_or(tcp.syn_ack_retransmissions_max);
+    tcp.retransmissions_max = number("tcp_retries2").unwrap_or(tcp.retransmissions_max);
+    tcp.fin_wait_2 = number("tcp_fin_timeout").map_or(tcp.fin_wait_2, Duration::from_secs);
+    tcp.receive_window = number("tcp_rmem").unwrap_or(tcp.receive_window);
+    if read("tcp_congestion_control").as_deref() == Some("reno") {
+        tcp.congestion = CongestionAlgorithm::NewReno;
+    }
+    tcp
+}
