@@ -1,10 +1,10 @@
 //! A device whose other end is a script: IP packets without Ethernet headers go in and out, and every neighbour there may be
 //! answers for itself.
 
+use qanat::Frame;
 use qanat::nic::{
     Capabilities, FrameMemory, MemoryPlan, Pool, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics,
 };
-use qanat::Frame;
 use qanat::wire::ethernet::{EtherType, MacAddress};
 use qanat::wire::{arp, checksum};
 use std::collections::VecDeque;

@@ -3,8 +3,8 @@
 use crate::bells::Bells;
 use crate::lock::Guard;
 use crate::process::Processes;
-use crate::sockets::Sockets;
 use crate::script::Script;
+use crate::sockets::Sockets;
 use crate::wire::Wire;
 use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
 use qanat::stack::Stack;

@@ -326,7 +326,7 @@ unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Resul
     if socket.peer.is_none() {
         return Err(libc::ENOTCONN);
     }
-    let bytes = c_int::from(qanat::nic::Vnic::capabilities(&guard.vnic).mtu).to_ne_bytes();
+    let bytes = c_int::from(guard.vnic.mtu()).to_ne_bytes();
     drop(guard);
     if value.is_null() || length.is_null() {
         return Err(libc::EFAULT);
