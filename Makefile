@@ -8,7 +8,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
+.PHONY: run build test test-unit test-system packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -47,6 +47,11 @@ fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cd fuzz && cargo run --release --quiet --bin fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
 
 test: test-deps lint test-unit test-system fuzz ## everything; what CI runs
+
+packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat run` (PACKETDRILL=/path/to/a/checkout if there is one)
+	@tools/install-packages git gcc make bison flex python3 iproute2
+	cargo build --release --package qanat-packetdrill
+	tools/packetdrill $(SCRIPTS)
 
 soak: deps ## the simulator over many more seeds (SEEDS=10000), cards made and removed (CYCLES=10000)
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture

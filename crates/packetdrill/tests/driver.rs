@@ -306,6 +306,18 @@ fn an_instance_of_epoll_wakes_who_waits() {
     assert_eq!(wait.end().0, 1);
 }
 
+fn a_long_packet_is_acknowledged_as_one_segment() {
+    let library = load();
+    let (fd, first) = library.connection();
+    let text = [7u8; 10_000];
+    library.send(Flags::ACK | Flags::PSH, 1, first, &text);
+    let acknowledged = library.receive().expect("an acknowledgement");
+    assert_eq!(acknowledged.acknowledgment, SequenceNumber(10_001), "of all of it, though it takes several frames");
+    let mut buffer = [0u8; 20_000];
+    assert_eq!(call!(library, read(fd, buffer.as_mut_ptr().cast(), buffer.len())), 10_000);
+    assert_eq!(buffer[..10_000], text);
+}
+
 fn where_nothing_happens_nothing_leaves() {
     let library = load();
     assert!(library.receive().is_none(), "without a stack");
@@ -317,12 +329,13 @@ fn where_nothing_happens_nothing_leaves() {
 }
 
 fn main() {
-    let cases: [(&str, fn()); 6] = [
+    let cases: [(&str, fn()); 7] = [
         ("a_blocking_accept_ends_with_the_handshake", a_blocking_accept_ends_with_the_handshake),
         ("data_goes_both_ways", data_goes_both_ways),
         ("what_is_lost_is_sent_again_as_time_goes_by", what_is_lost_is_sent_again_as_time_goes_by),
         ("a_call_s_time_limit_is_the_script_s", a_call_s_time_limit_is_the_script_s),
         ("an_instance_of_epoll_wakes_who_waits", an_instance_of_epoll_wakes_who_waits),
+        ("a_long_packet_is_acknowledged_as_one_segment", a_long_packet_is_acknowledged_as_one_segment),
         ("where_nothing_happens_nothing_leaves", where_nothing_happens_nothing_leaves),
     ];
     if let Ok(wanted) = std::env::var(CASE) {

@@ -69,14 +69,15 @@ impl Stack {
         frame.trim_front(received.layer4_offset + header_length);
         frame.truncate(first_length);
         if tail.is_empty() {
-            self.input_segment(now, vnic, &received, key, &segment, frame);
+            self.input_segment::<true>(now, vnic, &received, key, &segment, frame);
             return;
         }
-        // A segment spread over frames is taken as that many segments: as if the network had cut it up.
+        // A segment spread over frames is taken as that many segments, as if the network had cut it up; but it is acknowledged as
+        // one.
         let payload_length = received.total_length.saturating_sub(header_length);
         let part_flags = Flags(segment.flags.0 & !(Flags::FIN.0 | Flags::PSH.0));
         let first = SegmentIn { flags: part_flags, ..segment };
-        self.input_segment(now, vnic, &received, key, &first, frame);
+        self.input_segment::<true>(now, vnic, &received, key, &first, frame);
         let mut position = first_length;
         let count = tail.len();
         for (index, mut part) in tail.drain(..).enumerate() {
@@ -85,12 +86,13 @@ impl Stack {
             let sequence = segment.sequence + position as u32;
             position += part.len();
             let segment = SegmentIn { sequence, flags, payload_length: part.len() as u32, ..segment };
-            self.input_segment(now, vnic, &received, key, &segment, part);
+            self.input_segment::<false>(now, vnic, &received, key, &segment, part);
         }
     }
 
+    /// `FIRST`: it is not the continuation of a segment, so an ACK owed for what came before may go out apart.
     #[inline]
-    fn input_segment(
+    fn input_segment<const FIRST: bool>(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -102,7 +104,7 @@ impl Stack {
         let payload = if frame.is_empty() { None } else { Some(Chunk::new(frame)) };
         match self.transport.flow_owner(&key) {
             Some(FlowOwner::Connection(slot)) => {
-                if payload.is_some() {
+                if FIRST && payload.is_some() {
                     self.acknowledge_apart(now, slot, vnic);
                 }
                 self.input_connection(now, slot, key, segment, payload);

@@ -8,6 +8,7 @@ mod copies;
 mod epoll;
 mod file;
 mod hand_over;
+mod information;
 pub(crate) mod open;
 pub(crate) mod options;
 mod poll;

@@ -296,9 +296,8 @@ unsafe extern "C" fn getsockopt(
             c_int::from(guard.sockets.get(number).is_some_and(listens))
         }),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-            // The first byte is the state; the rest of what the stack knows follows in the order of the structure.
             // SAFETY: the kernel wrote so many bytes there.
-            return give_int(unsafe { information(number, value.cast(), *length as usize) });
+            return give_int(unsafe { super::information::tell(number, value.cast(), *length as usize) });
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -344,59 +343,4 @@ fn take_error(number: u32) -> Result<c_int, i32> {
     let mut guard = lock()?;
     guard.drive_now();
     Ok(guard.sockets.get_mut(number).ok_or(libc::EBADF)?.take_error())
-}
-
-/// Fills in `TCP_INFO`.
-///
-/// # Safety
-/// `target` has `room` writable bytes.
-unsafe fn information(number: u32, target: *mut u8, room: usize) -> Result<i32, i32> {
-    let guard = lock()?;
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-    let mut info = MaybeUninit::<libc::tcp_info>::zeroed();
-    // SAFETY: plain numbers, zeroed.
-    let mut info = unsafe {
-        std::ptr::copy_nonoverlapping(target, info.as_mut_ptr().cast(), room.min(size_of::<libc::tcp_info>()));
-        info.assume_init()
-    };
-    match &socket.kind {
-        Kind::Listener(listener) => {
-            info.tcpi_state = 10;
-            info.tcpi_unacked = listener.pending.len() as u32;
-            info.tcpi_sacked = listener.backlog as u32;
-        }
-        Kind::Stream(stream) => {
-            if let Some((_, _, known)) = stream.connection.and_then(|id| guard.stack.connection_info(id)) {
-                info.tcpi_state = state_number(&format!("{:?}", known.state));
-                info.tcpi_snd_mss = known.maximum_segment.into();
-                info.tcpi_rtt = known.smoothed_rtt.as_micros() as u32;
-                info.tcpi_rttvar = known.rtt_variance.as_micros() as u32;
-                info.tcpi_rto = known.retransmission_timeout.as_micros() as u32;
-                info.tcpi_snd_cwnd = known.congestion_window / u32::from(known.maximum_segment.max(1));
-                info.tcpi_unacked = known.outstanding / u32::from(known.maximum_segment.max(1));
-            }
-        }
-        Kind::Bound | Kind::Datagram(_) => {}
-    }
-    // SAFETY: so many writable bytes.
-    unsafe { std::ptr::copy_nonoverlapping((&raw const info).cast(), target, room.min(size_of::<libc::tcp_info>())) };
-    Ok(0)
-}
-
-/// Linux' number of a state.
-fn state_number(name: &str) -> u8 {
-    const NAMES: [&str; 11] = [
-        "Established",
-        "SynSent",
-        "SynReceived",
-        "FinWait1",
-        "FinWait2",
-        "TimeWait",
-        "Closed",
-        "CloseWait",
-        "LastAck",
-        "Listen",
-        "Closing",
-    ];
-    NAMES.iter().position(|other| *other == name).map_or(7, |index| index as u8 + 1)
 }

@@ -5,6 +5,7 @@ use super::connection::Connection;
 use super::recovery::Phase;
 use super::state::State;
 use crate::event::CloseReason;
+use qanat_nic::Time;
 use std::time::Duration;
 
 /// A snapshot of a connection.
@@ -32,6 +33,16 @@ pub struct ConnectionInfo {
     pub slow_start_threshold: Option<u32>,
     /// Payload bytes per segment.
     pub maximum_segment: u16,
+    /// Payload bytes per segment that we told the peer to send at most.
+    pub offered_segment: u16,
+    /// Payload bytes of the longest segment received, or 536.
+    pub receive_segment: u16,
+    /// Window or keepalive probes without an answer.
+    pub probes_unanswered: u8,
+    /// When data was sent last.
+    pub last_sent: Time,
+    /// When a segment was received last.
+    pub last_received: Time,
     /// Octets thought in flight.
     pub in_flight: u32,
     /// Octets between SND.UNA and SND.NXT.
@@ -100,6 +111,11 @@ impl Connection {
             congestion_window: self.window.congestion_window,
             slow_start_threshold: (threshold != u32::MAX).then_some(threshold),
             maximum_segment: self.maximum_segment,
+            offered_segment: self.path_mtu.local_segment(),
+            receive_segment: self.receive_segment_max,
+            probes_unanswered: self.probes_unanswered,
+            last_sent: self.last_sent,
+            last_received: self.last_received,
             in_flight: self.in_flight(),
             outstanding: self.board.outstanding(),
             unsent: self.unsent(),

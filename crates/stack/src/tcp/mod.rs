@@ -59,6 +59,7 @@ pub use extras::Keepalive;
 pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use info::ConnectionInfo;
 pub use receive_memory::ReceiveMemory;
+pub use recovery::Phase;
 pub use send_queue::PieceRange;
 pub use spare::Queues;
 pub use state::State;

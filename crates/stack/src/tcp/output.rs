@@ -25,6 +25,8 @@ struct Cut {
     fin: bool,
     /// Not sent before.
     new: bool,
+    /// Ends a burst: the next segment waits for an acknowledgement.
+    ends_burst: bool,
 }
 
 /// Why sending new data stopped.
@@ -160,7 +162,14 @@ impl Connection {
         let data = self.queue.end().saturating_sub(offset).min(u64::from(length)) as u32;
         let fin = data < length;
         let run = self.queue.run_at(offset, segment);
-        let cut = Cut { sequence: start, length: data, ready: run.ready && run.length == data, fin, new: false };
+        let cut = Cut {
+            sequence: start,
+            length: data,
+            ready: run.ready && run.length == data,
+            fin,
+            new: false,
+            ends_burst: false,
+        };
         if !self.send_segment(&cut, env, emitter) {
             return false;
         }
@@ -192,7 +201,7 @@ impl Connection {
         let window = self.window.congestion_window;
         // One segment beyond the congestion window.
         self.window.congestion_window = self.in_flight().saturating_add(u32::from(self.maximum_segment));
-        let sent = self.send_new_segment(env, emitter);
+        let sent = self.send_new_segment(self.send_next, env, emitter);
         self.window.congestion_window = window;
         let is_retransmission = sent.is_err() || self.send_next == before;
         if is_retransmission {
@@ -216,7 +225,7 @@ impl Connection {
             if self.unsent() == 0 && (!self.is.fin_queued || self.is.fin_sent) {
                 break Stop::Idle;
             }
-            match self.send_new_segment(env, emitter) {
+            match self.send_new_segment(before, env, emitter) {
                 Ok(()) => {}
                 Err(stop) => break stop,
             }
@@ -244,8 +253,13 @@ impl Connection {
         }
     }
 
-    /// Sends the next new segment, if everything allows it.
-    fn send_new_segment(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Result<(), Stop> {
+    /// Sends the next new segment of a burst that began at `burst`, if everything allows it.
+    fn send_new_segment(
+        &mut self,
+        burst: SequenceNumber,
+        env: &mut Env<'_>,
+        emitter: &mut dyn Emitter,
+    ) -> Result<(), Stop> {
         if emitter.room() == 0 || !self.board.has_room() {
             return Err(if self.board.has_room() { Stop::Device } else { Stop::Idle });
         }
@@ -286,7 +300,11 @@ impl Connection {
         if self.is_paced(env) {
             return Err(Stop::Idle);
         }
-        let cut = Cut { sequence: self.send_next, length, ready, fin, new: true };
+        // Whether another one as long will go, too, as far as can be said now.
+        let taken = length.saturating_add((available - u64::from(length)).min(u64::from(segment)) as u32);
+        let ends_burst = self.send_next != burst
+            && (in_flight.saturating_add(taken) > self.window.congestion_window || taken > peer_room);
+        let cut = Cut { sequence: self.send_next, length, ready, fin, new: true, ends_burst };
         if !self.send_segment(&cut, env, emitter) {
             return Err(Stop::Device);
         }
@@ -333,8 +351,9 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        if cut.length > 0 && offset + u64::from(cut.length) >= self.queue.end() {
-            // §3.9.1.2: PSH "when the buffered data is exhausted".
+        if cut.length > 0 && (cut.ends_burst || offset + u64::from(cut.length) >= self.queue.end()) {
+            // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
+            // merges segments need then not hold for more of them.
             flags |= Flags::PSH;
         }
         if cut.fin {
@@ -545,6 +564,14 @@ impl Connection {
             sequence: self.send_next,
             acknowledgment: self.receive_next,
             flags: Flags::RST | Flags::ACK,
+            options: Options {
+                // RFC 7323 §3.2: "TSopt … SHOULD be sent in an <RST> segment".
+                timestamps: self
+                    .is
+                    .timestamps
+                    .then(|| Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent }),
+                ..Options::NONE
+            },
             ..Header::default()
         };
         if emitter.room() == 0 || !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
