@@ -66,6 +66,8 @@ struct Sleeper {
 #[derive(Default)]
 pub(crate) struct Script {
     sleepers: Vec<Sleeper>,
+    /// Threads whose call has just come back to the script.
+    returned: Vec<i32>,
     /// Packets that have left, and when.
     left: VecDeque<(Time, Vec<u8>)>,
 }
@@ -90,7 +92,11 @@ pub fn clock() -> Duration {
     NOW.fetch_add(1_000, Ordering::Relaxed);
     if let Ok(mut guard) = lock() {
         let thread = thread();
-        guard.script.sleepers.retain(|sleeper| sleeper.thread != thread);
+        let script = &mut guard.script;
+        if script.sleepers.iter().any(|sleeper| sleeper.thread == thread) {
+            script.sleepers.retain(|sleeper| sleeper.thread != thread);
+            script.returned.push(thread);
+        }
     }
     now().since(Time::ZERO)
 }
@@ -119,7 +125,23 @@ pub fn receive(target: &mut [u8]) -> Option<(usize, Duration)> {
 
 /// Lets `time` pass.
 pub fn sleep(time: Duration) {
+    settle();
+    let start = Instant::now();
+    // Time is given by the script in order that others may work, too: who has come back does what it has to, then sleeps.
+    let returned = lock().map(|mut guard| std::mem::take(&mut guard.script.returned)).unwrap_or_default();
+    for thread in &returned {
+        while is_running(*thread) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
     run(Some(now() + time), false);
+}
+
+/// Whether a thread of this process is not asleep in the kernel.
+fn is_running(thread: i32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // After the name in parentheses, which may hold anything.
+    state.is_ok_and(|text| !text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')))
 }
 
 /// Lets time pass until `target`, or until a packet has left, or for as long as there is something to wait for.

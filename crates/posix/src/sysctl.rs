@@ -29,9 +29,10 @@ pub(crate) fn config(addresses: &[(IpAddr, u8)]) -> Config {
 }
 
 fn tcp() -> TcpConfig {
-    let mut tcp = TcpConfig { no_delay: false, ecn: false, ..TcpConfig::default() };
+    let mut tcp = TcpConfig { no_delay: false, ..TcpConfig::default() };
     let is = |name, default| number::<u32>(name).map_or(default, |value| value != 0);
-    tcp.ecn = number("tcp_ecn") == Some(1);
+    let ecn = number::<u32>("tcp_ecn").unwrap_or(0);
+    (tcp.ecn, tcp.ecn_requested) = (ecn != 0, ecn == 1);
     tcp.sack = is("tcp_sack", tcp.sack);
     tcp.timestamps = is("tcp_timestamps", tcp.timestamps);
     tcp.window_scaling = is("tcp_window_scaling", tcp.window_scaling);

@@ -44,6 +44,8 @@ pub struct TcpConfig {
     pub no_delay: bool,
     /// Negotiate and use ECN (RFC 3168).
     pub ecn: bool,
+    /// Ask for it in connections that this side opens; else it is used where peers ask.
+    pub ecn_requested: bool,
     /// Offer SACK (RFC 2018), and with it RACK-TLP.
     pub sack: bool,
     /// Offer timestamps (RFC 7323).
@@ -85,6 +87,7 @@ impl Default for TcpConfig {
             user_timeout_bounds: UserTimeoutBounds::default(),
             no_delay: true,
             ecn: true,
+            ecn_requested: true,
             sack: true,
             timestamps: true,
             window_scaling: true,

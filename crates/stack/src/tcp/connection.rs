@@ -130,6 +130,9 @@ pub struct Connection {
     /// Frames given to the service and not consumed.
     pub(super) frames_lent: u32,
     pub(super) window: Window,
+    /// Most octets in flight in the round trip that ends when `flight_end` is acknowledged.
+    pub(super) flight_max: u32,
+    pub(super) flight_end: SequenceNumber,
     /// SND.UNA, and what is between it and SND.NXT.
     pub(super) board: Scoreboard,
     pub(super) queue: SendQueue,
@@ -221,6 +224,8 @@ impl Connection {
             unconsumed: 0,
             frames_lent: 0,
             window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
+            flight_max: 0,
+            flight_end: start,
             board: Scoreboard::new(start),
             queue: SendQueue::new(),
             timers: Timers::new(),
@@ -269,7 +274,7 @@ impl Connection {
         connection.is.output_wanted = true;
         connection.is.timestamps = config.timestamps;
         connection.is.sack = config.sack;
-        connection.is.ecn = config.ecn;
+        connection.is.ecn = config.ecn && config.ecn_requested;
         connection
     }
 

@@ -230,9 +230,14 @@ impl Connection {
                 Err(stop) => break stop,
             }
         };
+        let in_flight = self.in_flight();
+        if self.send_next != before && (in_flight > self.flight_max || self.board.start().at_or_after(self.flight_end))
+        {
+            (self.flight_max, self.flight_end) = (in_flight, self.send_next);
+        }
         if self.send_next != before
             && self.unsent() == 0
-            && self.in_flight() + 2 * u32::from(self.maximum_segment) < self.window.congestion_window
+            && in_flight + 2 * u32::from(self.maximum_segment) < self.window.congestion_window
         {
             // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
             self.is.window_limited = false;

@@ -1,4 +1,4 @@
-//! Proportional rate reduction (RFC 6937, with the safe-ACK heuristic of its revision).
+//! Proportional rate reduction (RFC 9937, the revision of RFC 6937).
 //!
 //! ```text
 //!   pipe > ssthresh   send ⌈delivered · ssthresh / RecoverFS⌉ − sent      proportional part
@@ -44,10 +44,11 @@ impl ProportionalRateReduction {
             let share = share.div_ceil(u64::from(self.flight_size)).min(u64::from(u32::MAX)) as u32;
             share.saturating_sub(self.sent)
         } else {
-            let mut limit = self.delivered.saturating_sub(self.sent);
+            // RFC 9937: "MAX(prr_delivered - prr_out, DeliveredData)": what was forced at the start is not held against it.
+            let mut limit = self.delivered.saturating_sub(self.sent).max(delivered);
             if safe {
                 // Slow-start reduction bound: one segment more than was delivered.
-                limit = limit.max(delivered) + maximum_segment;
+                limit += maximum_segment;
             }
             limit.min(slow_start_threshold - pipe)
         };
@@ -62,6 +63,16 @@ mod tests {
     use super::*;
 
     const MSS: u32 = 1_000;
+
+    #[test]
+    fn what_was_forced_is_not_held_against_what_is_delivered() {
+        // A reordering timer starts the episode: nothing was delivered by then, and one segment goes.
+        let mut prr = ProportionalRateReduction::start(10 * MSS);
+        assert_eq!(prr.window(0, 2 * MSS, 7 * MSS, MSS, false), 3 * MSS);
+        prr.on_sent(MSS);
+        // An ACK that delivers one, and finds nothing in order, lets one go.
+        assert_eq!(prr.window(MSS, 3 * MSS, 7 * MSS, MSS, false), 4 * MSS);
+    }
 
     #[test]
     fn sends_in_proportion_above_the_threshold() {

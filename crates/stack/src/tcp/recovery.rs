@@ -131,10 +131,11 @@ impl Connection {
             return;
         }
         let in_flight = self.in_flight();
-        // RFC 7661: only a window that is used may grow. In slow start half of it suffices (as Linux).
+        // RFC 7661: only a window that is used may grow. In slow start half of it suffices, at any moment of the round trip (as
+        // Linux).
+        let flight = self.flight_max.max(in_flight.saturating_add(news.delivered));
         let limited = self.is.window_limited
-            || (self.window.in_slow_start()
-                && self.window.congestion_window < 2 * in_flight.saturating_add(news.delivered));
+            || (self.window.in_slow_start() && self.window.congestion_window < flight.saturating_mul(2));
         let mut acknowledged = news.delivered;
         if self.window.slow_start_threshold == u32::MAX && self.phase == Phase::Open {
             // The initial slow start.
