@@ -104,7 +104,7 @@ mod tests {
         prr.on_sent(MSS);
         // pipe far below ssthresh, further loss found: exactly as much as was delivered
         let window = prr.window(3 * MSS, 4 * MSS, 50 * MSS, MSS, false);
-        assert_eq!(window, 4 * MSS + 2 * MSS);
+        assert_eq!(window, 4 * MSS + 3 * MSS);
         // a safe ACK may grow by one more
         let window = prr.window(MSS, 4 * MSS, 50 * MSS, MSS, true);
         assert_eq!(window, 4 * MSS + 3 * MSS + MSS);
