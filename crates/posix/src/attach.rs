@@ -52,7 +52,7 @@ fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
 impl Wishes {
     /// A script's.
     pub(crate) fn of_script(addresses: Vec<(IpAddr, u8)>, mtu: u16) -> Wishes {
-        Wishes { addresses, gateway: None, socket: None, mtu: mtu.into() }
+        Wishes { addresses, gateway: None, socket: None, interface: None, mtu: mtu.into() }
     }
 }
 
