@@ -38,6 +38,7 @@ pub(crate) struct World {
 }
 
 /// What the stack sends and receives by.
+#[allow(clippy::large_enum_variant, reason = "there is one, and the card's is on every packet's way")]
 pub(crate) enum Device {
     /// The daemon's card, which goes with its attachment.
     Card(AfXdp, #[allow(dead_code, reason = "kept for its drop")] Attachment),
