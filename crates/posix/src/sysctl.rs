@@ -24,6 +24,7 @@ pub(crate) fn config(addresses: &[(IpAddr, u8)]) -> Config {
     (config.listeners_max, config.udp_sockets_max) = (1_024, 1_024);
     (config.connections_max, config.half_open_max, config.time_wait_max) = (1_024, 1_024, 1_024);
     config.timers_max = 1_024;
+    config.udp_errors = true;
     config.tcp = tcp();
     config
 }

@@ -200,7 +200,7 @@ unsafe fn send_datagram(
     if all > 65_507 + if peer.is_ipv4() { 0 } else { 20 } {
         return Err(libc::EMSGSIZE);
     }
-    let mtu = usize::from(qanat::nic::Vnic::capabilities(&world.vnic).mtu);
+    let mtu = usize::from(world.vnic.mtu());
     let headers = if peer.is_ipv4() { 28 } else { 48 };
     if dont_fragment && segment.unwrap_or(all).min(all) + headers > mtu {
         return Err(libc::EMSGSIZE);
@@ -210,7 +210,7 @@ unsafe fn send_datagram(
             // SAFETY: as the caller says.
             let bytes = unsafe { gather(vectors, 0, all) };
             let mut pieces = bytes.chunks(segment.unwrap_or(all).max(1));
-            pieces.try_for_each(|piece| world.stack.send_to(now, &mut world.vnic, id, peer, piece))
+            pieces.try_for_each(|piece| world.stack.send_to(now, world.vnic.get(), id, peer, piece))
         }
         // SAFETY: as the caller says.
         [one] if one.iov_len > 0 => unsafe {
