@@ -4,10 +4,14 @@
 //! Two stacks in one thread over the in-process pair, whose copies are the device's share. Only the calls of the function
 //! named `counted_turn` are counted, and only from the middle of the run on: connections are warm, caches full.
 
-use qanat::nic::{MemoryPlan, PairConfig, pair};
+use qanat::nic::{MemoryPlan, Pair, PairConfig, pair};
+use qanat::split::harness::Placed;
+use qanat::stack::Stack;
 use qanat::{
-    Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, UdpSocketId,
+    Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, Time, UdpSocketId,
 };
+use qanat_abi::message::{Range, Window};
+use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings};
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService};
@@ -16,6 +20,7 @@ use qanat_echo::{EchoConfig, EchoService};
 use qanat_web::{WebConfig, WebService};
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 77, 0, 2));
@@ -278,6 +283,166 @@ impl Service for Resolver {
     }
 }
 
+/// A few bytes there and back over TCP: what a request is when nothing is done for it.
+struct Echo {
+    payload: Bytes,
+    connections: usize,
+    rounds: u64,
+}
+
+impl Echo {
+    /// With so many connections of its own; a server with none.
+    fn new(connections: usize) -> Echo {
+        Echo { payload: Bytes::from_static(&[b'e'; 64]), connections, rounds: 0 }
+    }
+}
+
+impl Service for Echo {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let place = SocketAddr::new(SERVER, PORT);
+        if self.connections == 0 {
+            context.listen(place, ListenOptions::default()).map_err(|error| error.to_string())?;
+        }
+        for _ in 0..self.connections {
+            context.connect(place, ConnectOptions::default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        let connection = match event {
+            Event::Data { connection, chunk } => {
+                context.consume(connection, chunk);
+                self.rounds += 1;
+                connection
+            }
+            Event::Connected { connection } => connection,
+            _ => return,
+        };
+        let _ = context.send(connection, self.payload.clone());
+    }
+}
+
+/// What is counted of a net core.
+#[inline(never)]
+fn net_counted_turn(placed: &mut Placed, now: Time, vnic: &mut Pair) {
+    std::hint::black_box(now);
+    placed.net_turn(now, vnic).expect("an honest service");
+}
+
+#[inline(never)]
+fn net_other_turn(placed: &mut Placed, now: Time, vnic: &mut Pair) {
+    placed.net_turn(now, vnic).expect("an honest service");
+}
+
+#[inline(never)]
+fn service_counted_turn(placed: &mut Placed, service: &mut Echo) {
+    // Keeps the compiler from making one function of the two.
+    std::hint::black_box(service.rounds);
+    placed.service_turn(service);
+}
+
+#[inline(never)]
+fn service_other_turn(placed: &mut Placed, service: &mut Echo) {
+    placed.service_turn(service);
+}
+
+/// 64 bytes echoed over TCP by a linked service.
+fn linked_echo(count: u64) -> u64 {
+    let [mut client, mut server] = runtimes();
+    let (mut asker, mut echo) = (Echo::new(CONNECTIONS), Echo::new(0));
+    server.with_context(|context| echo.start(context)).expect("listening");
+    client.with_context(|context| asker.start(context)).expect("connecting");
+    while echo.rounds < count / 4 {
+        other_turn(&mut client, &mut asker);
+        other_turn(&mut server, &mut echo);
+    }
+    let before = echo.rounds;
+    while echo.rounds - before < count {
+        other_turn(&mut client, &mut asker);
+        counted_turn(&mut server, &mut echo);
+    }
+    echo.rounds - before
+}
+
+/// The same with the stack on a net core: its share, or the service's.
+fn split_echo(is_net: bool, count: u64) -> u64 {
+    let plan = MemoryPlan { prepared_frames: 1_024, ..MemoryPlan::default() };
+    let (client, server) = pair(PairConfig { transmit_checksum: true, ..PairConfig::default() }).expect("memory");
+    let client = client.open(plan).expect("memory");
+    let mut client = Runtime::new(Box::new(client), Config::new(CLIENT, 24), [7; 32]);
+    let (memory, files) = plan.allocate_lendable().expect("memory");
+    let mut vnic = server.open_over(plan, memory).expect("memory");
+    let stack = Stack::new(Config::new(SERVER, 24), [7; 32], &vnic, Time::ZERO);
+    let (mut asker, mut echo) = (Echo::new(CONNECTIONS), Echo::new(0));
+    let place = SocketAddr::new(SERVER, PORT);
+    let mut placed = Placed::start(stack, (plan, &files), place, &mut echo).expect("a service");
+    client.with_context(|context| asker.start(context)).expect("connecting");
+    while echo.rounds < count / 4 {
+        other_turn(&mut client, &mut asker);
+        net_other_turn(&mut placed, client.now(), &mut vnic);
+        service_other_turn(&mut placed, &mut echo);
+    }
+    let before = echo.rounds;
+    while echo.rounds - before < count {
+        other_turn(&mut client, &mut asker);
+        let now = client.now();
+        // One turn takes what the service said and what has come: as under load.
+        if is_net {
+            net_counted_turn(&mut placed, now, &mut vnic);
+            service_other_turn(&mut placed, &mut echo);
+        } else {
+            net_other_turn(&mut placed, now, &mut vnic);
+            service_counted_turn(&mut placed, &mut echo);
+        }
+    }
+    echo.rounds - before
+}
+
+/// Messages published at once.
+const MESSAGES: u64 = 8;
+
+/// A batch of messages made, written, published, taken and read.
+#[inline(never)]
+fn messages_counted_turn<M: Message>(
+    producer: &mut Producer<ControlMemory>,
+    consumer: &mut Consumer<ControlMemory>,
+    message: impl Fn(u32) -> M,
+) {
+    for number in 0..MESSAGES as u32 {
+        assert!(producer.push(message(number).encode()).expect("an honest consumer"));
+    }
+    producer.publish();
+    assert!(!producer.must_wake());
+    while let Some(words) = consumer.pop() {
+        let _ = std::hint::black_box(M::decode(words));
+    }
+    consumer.release();
+}
+
+fn messages(is_event: bool, count: u64) -> u64 {
+    let (ours, file) = Rings::create(4_096).expect("memory");
+    let theirs = Rings::open(file.as_fd()).expect("a control memory");
+    let (mut producer, mut consumer) = (Producer::new(ours.events), Consumer::new(theirs.events));
+    let connection = |number| Id { slot: number, generation: 1 };
+    for _ in 0..count / MESSAGES {
+        if is_event {
+            messages_counted_turn(&mut producer, &mut consumer, |number| Said::Data {
+                connection: connection(number),
+                window: Window { frame: number, start: 54, length: 64 },
+                acked: 64,
+            });
+        } else {
+            messages_counted_turn(&mut producer, &mut consumer, |number| Command::Send {
+                connection: connection(number),
+                range: Range { offset: number * 2_048, length: 64 },
+                consumed: Some(number),
+            });
+        }
+    }
+    count / MESSAGES * MESSAGES
+}
+
 /// Questions for the address of one of `names` names, answered.
 fn answers(names: usize, as_text: bool, count: u64) -> u64 {
     let apex = Name::absolute("example.com").expect("a name");
@@ -331,12 +496,17 @@ fn main() {
         "receive" => segments(true, count),
         "datagram" => datagrams(false, count),
         "datagram-copy" => datagrams(true, count),
+        "echo-linked" => linked_echo(count),
+        "echo-net-core" => split_echo(true, count),
+        "echo-service" => split_echo(false, count),
+        "event" => messages(true, count),
+        "command" => messages(false, count),
         "answer" => answers(10_000, false, count),
         "answer-text" => answers(10_000, true, count),
         "answer-one" => answers(1, false, count),
         _ => {
             eprintln!(
-                "usage: instructions request|request-close|send|receive|datagram|datagram-copy|answer|answer-text|answer-one [COUNT]"
+                "usage: instructions request|request-close|send|receive|datagram|datagram-copy|echo-linked|echo-net-core|echo-service|event|command|answer|answer-text|answer-one [COUNT]"
             );
             std::process::exit(2);
         }

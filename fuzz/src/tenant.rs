@@ -85,7 +85,10 @@ impl Bench {
             if offset < small { end > small.into() } else { end > u64::from(small) + u64::from(large) }
         };
         match command {
-            Command::Send { range, .. } => is_outside(range.offset, range.length),
+            Command::Send { connection, range, consumed } => {
+                let is_held = |frame: u32| self.held.get(&frame).is_some_and(|(_, of)| *of == Some(connection));
+                is_outside(range.offset, range.length) || consumed.is_some_and(|frame| !is_held(frame))
+            }
             Command::SendTo { offset, length, .. } => is_outside(offset, length.into()),
             Command::Consume { connection, frame } => {
                 self.held.get(&frame).is_none_or(|(_, of)| *of != Some(connection))
@@ -109,7 +112,11 @@ impl Bench {
         assert!(self.service.say(words), "each turn takes all");
         if !is_offence {
             match Command::decode(words) {
-                Ok(Command::Consume { frame, .. } | Command::SendChunkTo { window: Window { frame, .. }, .. }) => {
+                Ok(
+                    Command::Consume { frame, .. }
+                    | Command::Send { consumed: Some(frame), .. }
+                    | Command::SendChunkTo { window: Window { frame, .. }, .. },
+                ) => {
                     self.held.remove(&frame);
                 }
                 Ok(Command::Release { count, frames }) => {
@@ -154,7 +161,7 @@ impl Bench {
             assert!(self.held.insert(window.frame, (window, of)).is_none(), "frame {} lent twice", window.frame);
         };
         match event {
-            Event::Data { connection, window } => lent(window, Some(connection)),
+            Event::Data { connection, window, .. } => lent(window, Some(connection)),
             Event::Datagram { window, .. } => lent(window, None),
             Event::Accepted { connection, .. } => self.connections.push(connection),
             Event::Closed { connection, .. } => self.connections.retain(|open| *open != connection),
@@ -192,7 +199,11 @@ impl Bench {
             3 => Command::Connect { request: 3, peer: Self::address(values) },
             4 => Command::CloseListener { listener: opened },
             5 => Command::CloseUdp { socket: opened },
-            6 | 7 => Command::Send { connection, range: Range { offset, length } },
+            6 => Command::Send { connection, range: Range { offset, length }, consumed: None },
+            7 => {
+                let connection = lent_of.unwrap_or(connection);
+                Command::Send { connection, range: Range { offset, length }, consumed: Some(window.frame) }
+            }
             8 => {
                 let length = length.min(1_472) as u16;
                 Command::SendTo { socket: opened.slot as u16, peer: Self::address(values), offset, length }

@@ -4,7 +4,7 @@
 //!   byte 0     1       2…3     4…7       8…15              16…31
 //!   kind     flags    short    word     id or two words    address, or more words
 //! ```
-//! Little-endian. Decoding checks everything that can be checked without knowing the objects: an unknown kind, a flag that
+//! Little-endian; the flags' top bit is the ring's. Decoding checks everything that can be checked without knowing the objects: an unknown kind, a flag that
 //! means nothing, a length beyond its bounds are [`BadMessage`], and whoever sent it is cut off.
 
 use crate::ring::Words;
@@ -66,6 +66,8 @@ pub enum Event {
         connection: Id,
         /// Where they are.
         window: Window,
+        /// Bytes acknowledged before, as [`Event::Acked`] says; 0: none. Most that comes acknowledges something.
+        acked: u32,
     },
     /// Bytes acknowledged; their memory is the service's again.
     Acked {
@@ -158,6 +160,8 @@ pub enum Command {
         connection: Id,
         /// The bytes.
         range: Range,
+        /// A frame of the same stream given back before, as by [`Command::Consume`]: who answers has read the question.
+        consumed: Option<u32>,
     },
     /// Send a datagram. The bytes are done with when the command is.
     SendTo {
@@ -394,9 +398,9 @@ impl Message for Event {
                 Raw { word: listener.into(), ..at(Raw::of(1).with_id(connection), peer) }
             }
             Event::Connected { connection } => Raw::of(2).with_id(connection),
-            Event::Data { connection, window } => {
+            Event::Data { connection, window, acked } => {
                 let mut raw = Raw { word: window.frame, ..Raw::of(3).with_id(connection) };
-                raw.rest[1] = u64::from(window.start) | u64::from(window.length) << 16;
+                raw.rest[1] = u64::from(window.start) | u64::from(window.length) << 16 | u64::from(acked) << 32;
                 raw
             }
             Event::Acked { connection, bytes } => Raw { word: bytes, ..Raw::of(4).with_id(connection) },
@@ -425,7 +429,8 @@ impl Message for Event {
             2 => Event::Connected { connection },
             3 => {
                 let (start, length) = (raw.rest[1] as u16, (raw.rest[1] >> 16) as u16);
-                Event::Data { connection, window: Window { frame: raw.word, start, length } }
+                let window = Window { frame: raw.word, start, length };
+                Event::Data { connection, window, acked: (raw.rest[1] >> 32) as u32 }
             }
             4 => Event::Acked { connection, bytes: raw.word },
             5 => Event::PeerClosed { connection },
@@ -456,9 +461,10 @@ impl Message for Command {
             Command::Connect { request, peer } => Raw { word: request, ..at(Raw::of(4), peer) },
             Command::CloseListener { listener } => Raw::of(5).with_id(listener),
             Command::CloseUdp { socket } => Raw::of(6).with_id(socket),
-            Command::Send { connection, range } => {
-                let mut raw = Raw { word: range.offset, ..Raw::of(7).with_id(connection) };
-                raw.rest[1] = range.length.into();
+            Command::Send { connection, range, consumed } => {
+                let flags = consumed.is_some().into();
+                let mut raw = Raw { word: range.offset, flags, ..Raw::of(7).with_id(connection) };
+                raw.rest[1] = u64::from(range.length) | u64::from(consumed.unwrap_or(0)) << 32;
                 raw
             }
             Command::SendTo { socket, peer, offset, length } => {
@@ -506,7 +512,10 @@ impl Message for Command {
             4 => Command::Connect { request: raw.word, peer: place()? },
             5 => Command::CloseListener { listener: connection },
             6 => Command::CloseUdp { socket: connection },
-            7 => Command::Send { connection, range: Range { offset: raw.word, length: word(raw.rest[1])? } },
+            7 => {
+                let consumed = raw.flag()?.then_some((raw.rest[1] >> 32) as u32);
+                Command::Send { connection, range: Range { offset: raw.word, length: raw.rest[1] as u32 }, consumed }
+            }
             8 => {
                 let length = (raw.rest[0] >> 32) as u16;
                 Command::SendTo { socket: raw.short, peer: peer()?, offset: raw.word, length }

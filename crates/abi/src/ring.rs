@@ -1,16 +1,21 @@
 //! A ring of messages from one producer to one consumer, either of which may lie to the other.
 //!
 //! ```text
-//!   RingHeader  | producer position | consumer position | consumer sleeps |     a cache line each
-//!   slots       | 32 bytes | 32 bytes | …                                       a power of two of them
+//!   RingHeader  | consumer position | consumer sleeps |      a cache line each
+//!   slots       | 32 bytes | 32 bytes | …                    a power of two of them
 //! ```
-//! Positions count messages and wrap at 2³². Each side keeps its own position to itself and only *tells* it to the other, in
-//! batches; what the other tells is checked against it: the distance is never more than the ring's size, so no lie makes a
-//! loop longer or reads a slot twice. Slots are atomics read and written relaxed: as cheap as memory, and a peer that writes
-//! while we read gives us bytes, not undefined behaviour.
+//! *A message says itself that it is there*: a bit of its first word, the lap, changes each time round. So there is no
+//! producer's position to ask for, and a message costs its own cache line and no other. A batch is published by its first
+//! message, whose first word is written last: the consumer, who reads in order, cannot come to the others before.
+//!
+//! Positions count messages and wrap at 2³². Each side keeps its own to itself; the consumer *tells* its own in batches, and the
+//! producer looks there only when it knows of no room: once a time round. What is told is checked: the distance is never more
+//! than the ring's size. A producer that lies about laps says messages that mean nothing, each taken once, as if it had said
+//! them. Slots are atomics: as cheap as memory, and a peer that writes while we read gives us bytes, not undefined behaviour.
 //!
 //! *No wake-up is lost*: the consumer says that it sleeps, then looks again; the producer publishes, then looks whether the
-//! consumer sleeps. Each has a full fence between the two, so one of them sees the other (checked by `tests/model.rs`).
+//! consumer sleeps. Each has a full fence between the two, so one of them sees the other (checked by `tests/model.rs`). The
+//! producer may look a turn later: then its stores have long arrived, and the fence waits for nothing.
 
 use super::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -20,15 +25,22 @@ pub const MESSAGE_WORDS: usize = 4;
 pub type Words = [u64; MESSAGE_WORDS];
 /// Largest ring, in messages.
 pub const CAPACITY_MAX: u32 = 1 << 16;
+/// The bit of a message's first word that is the ring's.
+pub const LAP: u64 = 1 << 15;
+
+/// The lap of a message at `position`. A new ring's zeroes are of the lap before the first.
+#[inline]
+fn lap(position: u32, capacity: u32) -> u64 {
+    if position & capacity == 0 { LAP } else { 0 }
+}
 
 /// A word on cache lines of its own (two: processors fetch them in pairs).
 #[repr(C, align(128))]
 pub struct Alone(AtomicU32);
 
-/// What the two sides tell each other.
+/// What the consumer tells the producer.
 #[repr(C)]
 pub struct RingHeader {
-    producer: Alone,
     consumer: Alone,
     sleeps: Alone,
 }
@@ -38,7 +50,7 @@ impl RingHeader {
     #[allow(clippy::new_without_default, reason = "made in place, by whoever lays out the memory")]
     pub fn new() -> RingHeader {
         let alone = || Alone(AtomicU32::new(0));
-        RingHeader { producer: alone(), consumer: alone(), sleeps: alone() }
+        RingHeader { consumer: alone(), sleeps: alone() }
     }
 }
 
@@ -86,28 +98,34 @@ pub struct Producer<P: Place> {
     position: u32,
     /// Messages told of.
     published: u32,
+    /// First word of the first message not yet told of.
+    held: u64,
     /// The consumer's position when last looked at.
     consumed: u32,
+    /// Whether the consumer sleeps was not looked at since the last telling.
+    is_unlooked: bool,
+    batches: u64,
 }
 
 impl<P: Place> Producer<P> {
     /// Of an empty ring.
     pub fn new(place: P) -> Producer<P> {
-        Producer { place, position: 0, published: 0, consumed: 0 }
+        Producer { place, position: 0, published: 0, held: 0, consumed: 0, is_unlooked: false, batches: 0 }
     }
 
+    #[inline]
     fn capacity(&self) -> u32 {
         self.place.slots().len() as u32
     }
 
-    /// Messages that surely fit now.
+    /// Whether so many messages fit now.
     ///
     /// # Errors
     /// The consumer claims what was never sent.
     #[inline]
-    pub fn room(&mut self) -> Result<u32, Violation> {
+    pub fn has_room(&mut self, messages: u32) -> Result<bool, Violation> {
         let room = self.capacity() - self.position.wrapping_sub(self.consumed);
-        if room > 0 { Ok(room) } else { self.look() }
+        Ok(room >= messages || self.look()? >= messages)
     }
 
     /// Asks the consumer's cache line.
@@ -125,24 +143,33 @@ impl<P: Place> Producer<P> {
     /// Messages not yet taken, as the consumer tells it now.
     ///
     /// # Errors
-    /// As [`room`](Producer::room).
+    /// As [`has_room`](Producer::has_room).
     pub fn depth(&mut self) -> Result<u32, Violation> {
         Ok(self.capacity() - self.look()?)
     }
 
-    /// Writes a message; nobody sees it before [`publish`](Producer::publish). False: the ring is full.
+    /// Writes a message; nobody sees it before [`publish`](Producer::publish). False: the ring is full. Of its first word the bit
+    /// [`LAP`] is lost.
     ///
     /// # Errors
-    /// As [`room`](Producer::room).
+    /// As [`has_room`](Producer::has_room).
     #[inline]
     pub fn push(&mut self, words: Words) -> Result<bool, Violation> {
-        if self.room()? == 0 {
+        if !self.has_room(1)? {
             return Ok(false);
         }
-        let mask = self.capacity() - 1;
-        if let Some(slot) = self.place.slots().get((self.position & mask) as usize) {
-            for (target, word) in slot.0.iter().zip(words) {
-                target.store(word, Ordering::Relaxed);
+        let capacity = self.capacity();
+        if let Some(slot) = self.place.slots().get((self.position & (capacity - 1)) as usize) {
+            let [first, second, third, fourth] = words;
+            slot.0[1].store(second, Ordering::Relaxed);
+            slot.0[2].store(third, Ordering::Relaxed);
+            slot.0[3].store(fourth, Ordering::Relaxed);
+            let first = first & !LAP | lap(self.position, capacity);
+            if self.position == self.published {
+                self.held = first;
+            } else {
+                // Behind one that is not there yet: nobody comes here.
+                slot.0[0].store(first, Ordering::Relaxed);
             }
         }
         self.position = self.position.wrapping_add(1);
@@ -154,10 +181,15 @@ impl<P: Place> Producer<P> {
         self.position
     }
 
+    /// Batches published since the start.
+    pub fn batches(&self) -> u64 {
+        self.batches
+    }
+
     /// The consumer's position as of the last look, for who waits for messages to be taken. Looks again if `fresh`.
     ///
     /// # Errors
-    /// As [`room`](Producer::room).
+    /// As [`has_room`](Producer::has_room).
     pub fn consumed(&mut self, fresh: bool) -> Result<u32, Violation> {
         if fresh {
             self.look()?;
@@ -165,18 +197,34 @@ impl<P: Place> Producer<P> {
         Ok(self.consumed)
     }
 
-    /// Tells of what was written. True: the consumer sleeps, wake it (said once to whoever asks first).
+    /// Tells of what was written. [`must_wake`](Producer::must_wake) is to follow before this side does anything that may take
+    /// long.
     #[inline]
-    pub fn publish(&mut self) -> bool {
+    pub fn publish(&mut self) {
         if self.published == self.position {
-            return false;
+            return;
+        }
+        let slots = self.place.slots();
+        if let Some(slot) = slots.get((self.published & (slots.len() as u32 - 1)) as usize) {
+            // Release: all of the batch is there.
+            slot.0[0].store(self.held, Ordering::Release);
         }
         self.published = self.position;
-        let header = self.place.header();
-        header.producer.0.store(self.position, Ordering::Release);
-        // Between our position and its flag; see the module's text.
+        self.is_unlooked = true;
+        self.batches += 1;
+    }
+
+    /// Whether the consumer sleeps and is to be woken for what was published: said once, to whoever asks first.
+    #[inline]
+    pub fn must_wake(&mut self) -> bool {
+        if !self.is_unlooked {
+            return false;
+        }
+        self.is_unlooked = false;
+        // Between our message and its flag; see the module's text.
         fence(Ordering::SeqCst);
-        header.sleeps.0.load(Ordering::Relaxed) != 0 && header.sleeps.0.swap(0, Ordering::Relaxed) != 0
+        let sleeps = &self.place.header().sleeps.0;
+        sleeps.load(Ordering::Relaxed) != 0 && sleeps.swap(0, Ordering::Relaxed) != 0
     }
 }
 
@@ -187,43 +235,37 @@ pub struct Consumer<P: Place> {
     position: u32,
     /// Messages given back.
     released: u32,
-    /// The producer's position when last looked at.
-    produced: u32,
 }
 
 impl<P: Place> Consumer<P> {
     /// Of an empty ring.
     pub fn new(place: P) -> Consumer<P> {
-        Consumer { place, position: 0, released: 0, produced: 0 }
+        Consumer { place, position: 0, released: 0 }
+    }
+
+    /// The next message's slot, and its first word if it is there.
+    #[inline]
+    fn next(&self) -> Option<(&Slot, u64)> {
+        let slots = self.place.slots();
+        let capacity = slots.len() as u32;
+        let slot = slots.get((self.position & (capacity - 1)) as usize)?;
+        // Acquire: the rest of the message, and of its batch, was written before.
+        let first = slot.0[0].load(Ordering::Acquire);
+        (first & LAP == lap(self.position, capacity)).then_some((slot, first & !LAP))
     }
 
     /// Takes the next message, copied out once.
-    ///
-    /// # Errors
-    /// The producer claims more than fits.
     #[inline]
-    pub fn pop(&mut self) -> Result<Option<Words>, Violation> {
-        let slots = self.place.slots();
-        let capacity = slots.len() as u32;
-        if self.produced == self.position {
-            // Acquire: the producer has written the slots it tells of.
-            let told = self.place.header().producer.0.load(Ordering::Acquire);
-            if told.wrapping_sub(self.position) > capacity {
-                return Err(Violation { own: self.position, told });
-            }
-            self.produced = told;
-            if told == self.position {
-                return Ok(None);
-            }
-        }
-        let Some(slot) = slots.get((self.position & (capacity - 1)) as usize) else { return Ok(None) };
-        let words = std::array::from_fn(|index| slot.0[index].load(Ordering::Relaxed));
+    pub fn pop(&mut self) -> Option<Words> {
+        let (slot, first) = self.next()?;
+        let rest = |index: usize| slot.0[index].load(Ordering::Relaxed);
+        let words = [first, rest(1), rest(2), rest(3)];
         self.position = self.position.wrapping_add(1);
         // A full ring moves on while a long batch is being read.
-        if self.position.wrapping_sub(self.released) >= capacity / 2 {
+        if self.position.wrapping_sub(self.released) >= self.place.slots().len() as u32 / 2 {
             self.release();
         }
-        Ok(Some(words))
+        Some(words)
     }
 
     /// Gives the slots of taken messages back.
@@ -238,11 +280,9 @@ impl<P: Place> Consumer<P> {
     /// Says that this side goes to sleep, and looks a last time: true if there is nothing to take, so it may.
     pub fn falls_asleep(&mut self) -> bool {
         self.release();
-        let header = self.place.header();
-        header.sleeps.0.store(1, Ordering::Relaxed);
+        self.place.header().sleeps.0.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // An impossible position is found by the next `pop`: it is something to take, too.
-        if header.producer.0.load(Ordering::Acquire) == self.position {
+        if self.next().is_none() {
             return true;
         }
         self.wakes();

@@ -95,6 +95,14 @@ impl PairPort {
     /// Those of [`MemoryPlan::allocate`]; `InvalidInput` if a frame can't hold a slot.
     pub fn open(self, plan: MemoryPlan) -> io::Result<Pair> {
         let memory = plan.allocate()?;
+        self.open_over(plan, memory)
+    }
+
+    /// As [`open`](PairPort::open), over memory that the caller made by `plan`.
+    ///
+    /// # Errors
+    /// `InvalidInput` if a frame can't hold a slot.
+    pub fn open_over(self, plan: MemoryPlan, memory: FrameMemory) -> io::Result<Pair> {
         let frame_size = plan.frame_size as usize;
         if frame_size < RECEIVE_HEADROOM + self.config.slot_size as usize {
             let message = format!(

@@ -72,11 +72,8 @@ impl Remote {
             return Err(CommandError::Full);
         }
         stream.put(piece);
-        // One that waits has its turn; what is given in one turn may share a block.
-        if !stream.blocked {
-            stream.blocked = true;
-            self.blocked.push_back(connection.index() as u32);
-        }
+        // What is given in one turn may share a block.
+        self.queue(connection);
         Ok(())
     }
 
@@ -99,12 +96,18 @@ impl Remote {
 
     #[cold]
     pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        let known = self.stream(connection).is_ok();
-        let to = self.remote_id(connection);
+        let Some(stream) = self.streams.get_mut(connection.index()) else { return };
         let Some(link) = &mut self.link else { return };
         // Dropped otherwise, and given back as such: its connection is gone, or its net core is.
-        if known && let Some(frame) = link.lent.give_back(chunk.into_frame()) {
-            self.give(Command::Consume { connection: to, frame });
+        if stream.open
+            && stream.generation == connection.generation()
+            && let Some(frame) = link.lent.give_back(chunk.into_frame())
+        {
+            let before = stream.consumed.replace(frame);
+            self.queue(connection);
+            if let Some(frame) = before {
+                self.give(Command::Consume { connection: self.remote_id(connection), frame });
+            }
         }
     }
 

@@ -154,6 +154,9 @@ pub struct ServiceStatus {
     pub connections: u64,
     /// Events given.
     pub events: u64,
+    /// In so many batches.
+    #[serde(default)]
+    pub event_batches: u64,
     /// Commands taken.
     pub commands: u64,
     /// Times it was woken.

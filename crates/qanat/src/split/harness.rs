@@ -1,13 +1,18 @@
 //! A service's side of a net core and the net core's side of it, in one thread and without a loop: for fuzzers, and for
 //! counting instructions. Not in a build without the feature `harness`.
 
+use super::handshake::Attached;
+use super::link::Link;
+use super::runtime::{SplitOptions, SplitRuntime};
 use super::tenant::{Extent, Tenant};
+use crate::service::Service;
 use qanat_abi::ring::Words;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
-use qanat_nic::{Time, Vnic};
+use qanat_nic::{LendableFiles, MemoryPlan, Time, Vnic};
 use qanat_stack::{Stack, Usage};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes of transmit memory: small blocks, then large ones.
@@ -60,7 +65,7 @@ impl Harness {
     /// # Panics
     /// If the net core says what is no event.
     pub fn hear(&mut self) -> Option<Event> {
-        let words = self.events.pop().expect("an honest net core")?;
+        let words = self.events.pop()?;
         self.events.release();
         Some(Event::decode(words).expect("an event"))
     }
@@ -78,5 +83,56 @@ impl Harness {
     /// The service's end.
     pub fn end(self, now: Time, vnic: &mut dyn Vnic) {
         self.tenant.end(now, vnic);
+    }
+}
+
+/// A tenant and the library of its service, each taking turns when told to.
+pub struct Placed {
+    tenant: Tenant,
+    runtime: SplitRuntime,
+}
+
+impl Placed {
+    /// A service that listens at `local`, whose packets `stack` has; they are received into frames of `plan`, in `files`.
+    ///
+    /// # Errors
+    /// What the system, or the service, says.
+    pub fn start(
+        stack: Stack,
+        (plan, files): (MemoryPlan, &LendableFiles),
+        local: SocketAddr,
+        service: &mut dyn Service,
+    ) -> io::Result<Placed> {
+        let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let extent = Extent::usual(plan.receive_frames);
+        let (mut tenant, handed) = Tenant::new(its, (String::new(), 0, 0), stack, extent)?;
+        let attached = Attached {
+            mtu: 1_500,
+            receive_frames: plan.receive_frames,
+            frame_size: plan.frame_size,
+            small_blocks: extent.small_blocks,
+            large_blocks: extent.large_blocks,
+            ..Attached::default()
+        };
+        let files = [handed.control, files.receive.try_clone()?, handed.small, handed.large];
+        let link = Link::open(ours, &attached, &files).map_err(io::Error::other)?;
+        let mut runtime = SplitRuntime::over(link, attached, SplitOptions::new(""))?;
+        // The service waits for the answer, in the thread that is to give it: so it is given before.
+        tenant.expect_listen(Time::ZERO, local).map_err(|offence| io::Error::other(offence.to_string()))?;
+        runtime.with_context(|context| service.start(context)).map_err(io::Error::other)?;
+        Ok(Placed { tenant, runtime })
+    }
+
+    /// A turn of the net core's.
+    ///
+    /// # Errors
+    /// The offence.
+    pub fn net_turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+        self.tenant.turn(now, vnic).map_err(|offence| offence.to_string())
+    }
+
+    /// A turn of the service's.
+    pub fn service_turn(&mut self, service: &mut dyn Service) -> bool {
+        self.runtime.turn(service)
     }
 }

@@ -66,19 +66,31 @@ impl Link {
         }
     }
 
-    /// Moves what waits into the ring and tells the net core. Whether it had to be woken.
-    pub(super) fn flush(&mut self) -> Result<bool, Lost> {
+    /// Moves what waits into the ring and tells the net core. [`wake`](Link::wake) is to follow.
+    pub(super) fn flush(&mut self) -> Result<(), Lost> {
         while let Some(command) = self.waiting.front() {
             if !self.commands.push(command.encode()).map_err(|_| Lost)? {
                 break;
             }
             self.waiting.pop_front();
         }
-        if !self.commands.publish() {
-            return Ok(false);
+        self.commands.publish();
+        Ok(())
+    }
+
+    /// Wakes the net core if it sleeps and was told something; whether it did.
+    #[inline]
+    pub(super) fn wake(&mut self) -> bool {
+        let must = self.commands.must_wake();
+        if must {
+            bell::ring(&self.socket);
         }
-        bell::ring(&self.socket);
-        Ok(true)
+        must
+    }
+
+    /// Batches of commands so far.
+    pub(super) fn batches(&self) -> u64 {
+        self.commands.batches()
     }
 
     /// Frees blocks of datagrams that have been sent.

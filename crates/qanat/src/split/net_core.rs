@@ -18,8 +18,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-/// Sockets are looked at once in so many turns while traffic keeps the net core from sleeping.
-const LOOK_INTERVAL_TURNS: u32 = 256;
+/// Sockets are looked at so often while traffic keeps the net core from sleeping.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
 /// Peers that have not said what they want.
 const PENDING_MAX: usize = 16;
 /// How long they may take.
@@ -163,7 +163,7 @@ pub struct NetCore {
     pub(super) last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
-    turns: u32,
+    looked_at: Time,
     scratch: Vec<Frame>,
 }
 
@@ -201,7 +201,7 @@ impl NetCore {
             cut_off: 0,
             last_offence: String::new(),
             busy: Duration::ZERO,
-            turns: 0,
+            looked_at: Time::ZERO,
             scratch: Vec::with_capacity(256),
         }
     }
@@ -220,17 +220,20 @@ impl NetCore {
             self.busy += busy_since.take().map_or(Duration::ZERO, |since| now.since(since));
             let busy = self.turn(now);
             busy_since = busy.then_some(now);
-            self.turns += 1;
-            if self.turns >= LOOK_INTERVAL_TURNS && !self.look(stop, Duration::ZERO)? {
-                break;
+            if now.since(self.looked_at) >= LOOK_INTERVAL {
+                self.looked_at = now;
+                if !self.look(stop, Duration::ZERO)? {
+                    break;
+                }
             }
             if busy {
                 idle_since = None;
                 continue;
             }
             let idle = now.since(*idle_since.get_or_insert(now));
-            let can_sleep = self.cards.iter().all(|card| card.tenant.is_none() || card.vnic.doorbell().is_some());
-            if !spin.should_sleep(idle) || !can_sleep {
+            // Its doorbell is asked for last: to ask for it is to have it rung (memif unmasks its peer's interrupts).
+            let has_bell = |card: &Card| card.tenant.is_none() || card.vnic.doorbell().is_some();
+            if !spin.should_sleep(idle) || !self.cards.iter().all(has_bell) {
                 std::hint::spin_loop();
                 continue;
             }
@@ -282,7 +285,6 @@ impl NetCore {
 
     /// Looks at all descriptors, waiting at most `timeout`. False: it is over.
     fn look(&mut self, stop: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-        self.turns = 0;
         let mut fds = vec![PollFd::from_borrowed_fd(stop, PollFlags::IN)];
         if let Some(listener) = &self.listener {
             fds.push(PollFd::new(listener, PollFlags::IN));
@@ -295,7 +297,9 @@ impl NetCore {
         let tenants = self.cards.iter().filter_map(|card| card.tenant.as_ref());
         fds.extend(tenants.map(|tenant| PollFd::new(tenant.socket_fd(), PollFlags::IN)));
         let first_card = fds.len();
-        let bells = self.cards.iter().filter(|card| card.tenant.is_some()).filter_map(|card| card.vnic.doorbell());
+        // Who does not wait reads the cards anyway, and needs not have their bells rung.
+        let waiting = self.cards.iter().filter(|card| card.tenant.is_some() && !timeout.is_zero());
+        let bells = waiting.filter_map(|card| card.vnic.doorbell());
         fds.extend(bells.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
         let timeout = Timespec {
             tv_sec: i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX),

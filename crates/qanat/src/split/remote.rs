@@ -29,6 +29,8 @@ pub struct RemoteFigures {
     pub events: u64,
     /// Commands given.
     pub commands: u64,
+    /// In so many batches, to the net core there is now.
+    pub command_batches: u64,
     /// Times the net core was woken.
     pub bells: u64,
     /// Datagrams dropped because transmit memory, or the command ring, was full.
@@ -43,15 +45,17 @@ pub struct Remote {
     pub(super) attached: Attached,
     epoch: u32,
     /// By the net core's slot: as many as were asked for, whatever it says.
-    streams: Vec<Stream>,
+    pub(super) streams: Vec<Stream>,
     connections_max: usize,
-    /// Connections that wait for transmit memory.
-    pub(super) blocked: VecDeque<u32>,
+    /// Connections whose turn comes at the end of this one.
+    queued: VecDeque<u32>,
     pub(super) listeners: Places<ListenerId>,
     pub(super) sockets: Places<UdpSocketId>,
     pub(super) timers: Timers,
     /// Events not yet passed on: taken while an answer was waited for, or the ends that a lost net core means.
     early: VecDeque<Event>,
+    /// What the last message said besides.
+    second: Option<Event>,
     /// The net core broke the rules while an answer was waited for.
     pub(super) broken: bool,
     requests: u32,
@@ -69,11 +73,12 @@ impl Remote {
             epoch: 0,
             streams: Vec::new(),
             connections_max: connections_max.clamp(1, CONNECTIONS_MAX as usize),
-            blocked: VecDeque::new(),
+            queued: VecDeque::new(),
             listeners: Places::default(),
             sockets: Places::default(),
             timers: Timers::default(),
             early: VecDeque::new(),
+            second: None,
             broken: false,
             requests: 0,
             nothing: nothing.ok_or(std::io::ErrorKind::InvalidInput)?,
@@ -82,7 +87,8 @@ impl Remote {
     }
 
     pub(super) fn figures(&self) -> RemoteFigures {
-        self.figures
+        let batches = self.link.as_ref().map_or(0, Link::batches);
+        RemoteFigures { command_batches: batches, ..self.figures }
     }
 
     pub(super) fn attached(&self) -> &Attached {
@@ -102,9 +108,10 @@ impl Remote {
         if self.link.take().is_none() {
             return;
         }
+        self.second = None;
         self.figures.net_cores_lost += 1;
         self.broken = false;
-        self.blocked.clear();
+        self.queued.clear();
         for (slot, stream) in self.streams.iter_mut().enumerate().filter(|(_, stream)| stream.open) {
             let connection = ConnectionId::new(slot as u32, stream.generation);
             self.early.push_back(Event::Closed { connection, why: CloseReason::Aborted });
@@ -150,17 +157,17 @@ impl Remote {
     fn answer(&mut self, request: u32) -> Result<(u8, Id), Lost> {
         let deadline = Instant::now() + ANSWER_PATIENCE;
         loop {
-            let rang = self.link.as_mut().ok_or(Lost)?.flush()?;
-            self.figures.bells += u64::from(rang);
+            let link = self.link.as_mut().ok_or(Lost)?;
+            link.flush()?;
+            self.figures.bells += u64::from(link.wake());
             while let Some(said) = self.hear()? {
                 if let Said::Answer { request: of, error, id } = said
                     && of == request
                 {
                     return Ok((error, id));
                 }
-                if let Some(event) = self.understand(said)? {
-                    self.early.push_back(event);
-                }
+                let first = self.understand(said)?;
+                self.early.extend(first.into_iter().chain(self.second.take()));
             }
             let link = self.link.as_mut().ok_or(Lost)?;
             if Instant::now() > deadline || self.early.len() > EARLY_MAX {
@@ -181,7 +188,7 @@ impl Remote {
     /// What the net core says next.
     fn hear(&mut self) -> Result<Option<Said>, Lost> {
         let Some(link) = &mut self.link else { return Ok(None) };
-        let Some(words) = link.events.pop().map_err(|_| Lost)? else { return Ok(None) };
+        let Some(words) = link.events.pop() else { return Ok(None) };
         self.figures.events += 1;
         Said::decode(words).map(Some).map_err(|_| Lost)
     }
@@ -202,6 +209,9 @@ impl Remote {
     /// The next event.
     pub(super) fn next_event(&mut self, now: Time) -> Result<Option<Event>, Lost> {
         if let Some(event) = self.early.pop_front() {
+            return Ok(Some(event));
+        }
+        if let Some(event) = self.second.take() {
             return Ok(Some(event));
         }
         if self.broken {
@@ -243,26 +253,30 @@ impl Remote {
                 }
                 Event::Connected { connection }
             }
-            Said::Data { connection, window } => {
+            Said::Data { connection, window, acked } => {
                 let (connection, chunk) = (self.local_id(connection), self.take(window)?);
-                if self.stream(connection).is_ok_and(|stream| stream.deaf) {
-                    return Ok(None);
+                let is_deaf = self.stream(connection).is_ok_and(|stream| stream.deaf);
+                let data = (!is_deaf).then_some(Event::Data { connection, chunk });
+                if acked == 0 {
+                    return Ok(data);
                 }
-                Event::Data { connection, chunk }
+                self.second = data;
+                self.acknowledged(connection, acked)
             }
             Said::Acked { connection, bytes } => {
                 let connection = self.local_id(connection);
-                if let Ok(stream) = self.stream(connection) {
-                    stream.acknowledged(bytes as usize);
-                    self.pump(connection);
-                }
-                Event::Acked { connection, bytes }
+                self.acknowledged(connection, bytes)
             }
             Said::PeerClosed { connection } => Event::PeerClosed { connection: self.local_id(connection) },
             Said::Closed { connection, why } => {
                 let connection = self.local_id(connection);
+                let to = self.remote_id(connection);
                 if let Ok(stream) = self.stream(connection) {
+                    let consumed = stream.consumed.take();
                     stream.end();
+                    if let Some(frame) = consumed {
+                        self.give(Command::Consume { connection: to, frame });
+                    }
                 }
                 Event::Closed { connection, why: code::to_reason(why) }
             }
@@ -275,6 +289,25 @@ impl Remote {
             // Of a question whose asker has gone.
             Said::Answer { .. } => return Ok(None),
         }))
+    }
+
+    /// Blocks come home, which what waits may have.
+    fn acknowledged(&mut self, connection: ConnectionId, bytes: u32) -> Event {
+        if let Ok(stream) = self.stream(connection) {
+            stream.acknowledged(bytes as usize);
+            if stream.has_waiting() {
+                self.queue(connection);
+            }
+        }
+        Event::Acked { connection, bytes }
+    }
+
+    /// Its turn comes at the end of this one.
+    pub(super) fn queue(&mut self, connection: ConnectionId) {
+        if let Some(stream) = self.streams.get_mut(connection.index()).filter(|stream| !stream.queued) {
+            stream.queued = true;
+            self.queued.push_back(connection.index() as u32);
+        }
     }
 
     /// A new connection; no more of them than were asked for.
@@ -295,18 +328,24 @@ impl Remote {
         link.events.release();
         link.release_dropped();
         link.reclaim(false)?;
-        for _ in 0..self.blocked.len() {
-            let Some(slot) = self.blocked.pop_front() else { break };
+        for _ in 0..self.queued.len() {
+            let Some(slot) = self.queued.pop_front() else { break };
             let Some(stream) = self.streams.get_mut(slot as usize) else { continue };
-            stream.blocked = false;
+            stream.queued = false;
             let connection = ConnectionId::new(slot, stream.generation);
             if stream.open {
                 self.pump(connection);
             }
         }
-        let Some(link) = &mut self.link else { return Ok(()) };
-        self.figures.bells += u64::from(link.flush()?);
-        Ok(())
+        self.link.as_mut().map_or(Ok(()), Link::flush)
+    }
+
+    /// Wakes the net core if it sleeps and was told something.
+    #[inline]
+    pub(super) fn wake_net_core(&mut self) {
+        if let Some(link) = &mut self.link {
+            self.figures.bells += u64::from(link.wake());
+        }
     }
 
     /// Gives the net core as much as memory and acknowledgements allow, then the end if it was asked for.
@@ -319,7 +358,11 @@ impl Remote {
             let offset = if is_large { link.small_bytes + offset } else { offset };
             let range = Range { offset: offset as u32, length: length as u32 };
             self.figures.commands += 1;
-            link.give(Command::Send { connection: to, range });
+            link.give(Command::Send { connection: to, range, consumed: stream.consumed.take() });
+        }
+        if let Some(frame) = stream.consumed.take() {
+            self.figures.commands += 1;
+            link.give(Command::Consume { connection: to, frame });
         }
         if !stream.has_waiting() {
             match stream.finish.take() {
@@ -327,15 +370,14 @@ impl Remote {
                 Some(Finish::Close) => link.give(Command::Close { connection: to }),
                 None => {}
             }
-        } else if !stream.is_in_flight_enough() && !stream.blocked {
-            stream.blocked = true;
-            self.blocked.push_back(connection.index() as u32);
+        } else if !stream.is_in_flight_enough() {
+            self.queue(connection);
         }
     }
 
     /// Whether there is something to do without an event.
     pub(super) fn next_deadline(&self) -> Option<Time> {
-        if !self.early.is_empty() || self.broken {
+        if !self.early.is_empty() || self.second.is_some() || self.broken {
             return Some(Time::ZERO);
         }
         self.timers.next_deadline()
@@ -343,10 +385,11 @@ impl Remote {
 
     /// Whether commands or bytes wait for room that nobody rings for.
     pub(super) fn is_held_back(&self) -> bool {
-        !self.blocked.is_empty() || self.link.as_ref().is_some_and(|link| !link.waiting.is_empty())
+        !self.queued.is_empty() || self.link.as_ref().is_some_and(|link| !link.waiting.is_empty())
     }
 
     pub(super) fn falls_asleep(&mut self) -> bool {
+        self.wake_net_core();
         self.link.as_mut().is_none_or(|link| link.events.falls_asleep())
     }
 

@@ -5,7 +5,7 @@ use super::link::{Link, Lost};
 use super::net_core::dial;
 use super::remote::{Remote, RemoteFigures};
 use crate::lifetime::Lifetime;
-use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle, WATCH_INTERVAL_TURNS};
+use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle};
 use crate::service::{Context, Service};
 use crate::spin::Spin;
 use crate::wait_set::WaitSet;
@@ -22,6 +22,8 @@ use std::time::Duration;
 
 /// Events of one turn at most: output is not to wait for a flood's end.
 const EVENTS_PER_TURN: usize = 1_024;
+/// Doorbells are looked at so often while there is no time to sleep.
+const WATCH_INTERVAL: Duration = Duration::from_micros(250);
 /// How long a net core may take to answer the first word: it opens its cards before.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 /// Between attempts to find a net core again.
@@ -85,7 +87,7 @@ pub struct SplitRuntime {
     connector: Connector,
     clock: MonotonicClock,
     waits: WaitSet,
-    watch_turns: u32,
+    watched_at: Time,
     next_attempt: Time,
     retry_after: Duration,
 }
@@ -103,11 +105,34 @@ impl SplitRuntime {
             connector,
             clock: MonotonicClock::new(),
             waits: WaitSet::new(),
-            watch_turns: 0,
+            watched_at: Time::ZERO,
             next_attempt: Time::ZERO,
             retry_after: RETRY_AFTER,
         };
         runtime.find()?;
+        Ok(runtime)
+    }
+
+    /// With a link made by hand, and no other to follow.
+    #[cfg(feature = "harness")]
+    pub(super) fn over(
+        link: Link,
+        attached: super::handshake::Attached,
+        options: SplitOptions,
+    ) -> io::Result<SplitRuntime> {
+        let nobody = || Err(io::ErrorKind::NotFound.into());
+        let remote = Remote::new(options.connections_max)?;
+        let mut runtime = SplitRuntime {
+            remote,
+            options,
+            connector: Box::new(nobody),
+            clock: MonotonicClock::new(),
+            waits: WaitSet::new(),
+            watched_at: Time::ZERO,
+            next_attempt: Time::ZERO,
+            retry_after: RETRY_AFTER,
+        };
+        runtime.remote.attach(link, attached).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(runtime)
     }
 
@@ -177,12 +202,15 @@ impl SplitRuntime {
         if self.remote.end_turn().is_err() {
             self.remote.lost();
         }
+        // Who calls may not come again for long.
+        self.remote.wake_net_core();
         result
     }
 
     /// One turn: events, then what they caused. Whether anything happened.
     pub fn turn(&mut self, service: &mut dyn Service) -> bool {
         let now = self.clock.now();
+        self.remote.wake_net_core();
         let mut handled = false;
         for _ in 0..EVENTS_PER_TURN {
             match self.remote.next_event(now) {
@@ -255,13 +283,12 @@ impl SplitRuntime {
                 };
                 self.next_attempt = self.clock.now() + self.retry_after;
             }
-            self.watch_turns += 1;
             if busy {
                 idle_since = None;
             }
             let idle = now.since(*idle_since.get_or_insert(now));
             if busy || !spin.should_sleep(idle) {
-                if self.watch_turns >= WATCH_INTERVAL_TURNS {
+                if now.since(self.watched_at) >= WATCH_INTERVAL {
                     self.look_at_doorbells(service, stop, Duration::ZERO)?;
                 }
                 std::hint::spin_loop();
@@ -287,7 +314,7 @@ impl SplitRuntime {
         stop: &StopHandle,
         timeout: Duration,
     ) -> Result<(), RuntimeError> {
-        self.watch_turns = 0;
+        self.watched_at = self.clock.now();
         let mut rang: Vec<u64> = Vec::new();
         let waited = self.waits.wait(self.remote.socket(), Some(timeout), |token| rang.push(token));
         waited.map_err(RuntimeError::Wait)?;

@@ -64,8 +64,10 @@ pub(super) struct Stream {
     /// Received bytes are not passed on any more.
     pub deaf: bool,
     pub finish: Option<Finish>,
-    /// It waits for transmit memory.
-    pub blocked: bool,
+    /// It has its turn at the end of this one: it waits for transmit memory, or has consumed something.
+    pub queued: bool,
+    /// The last frame consumed, of which the net core is yet to be told: what is sent next may tell it, too.
+    pub consumed: Option<u32>,
     pieces: VecDeque<Piece>,
     waiting_bytes: u64,
     lent: VecDeque<Frame>,
@@ -85,7 +87,7 @@ impl Stream {
     pub(super) fn end(&mut self) {
         self.pieces.clear();
         self.lent.clear();
-        (self.waiting_bytes, self.lent_bytes, self.acknowledged) = (0, 0, 0);
+        (self.waiting_bytes, self.lent_bytes, self.acknowledged, self.consumed) = (0, 0, 0, None);
         (self.open, self.connected, self.ended, self.deaf, self.finish) = (false, false, false, false, None);
     }
 

@@ -180,11 +180,12 @@ impl Tenant {
     /// One turn: commands, packets, events, output. Whether anything happened.
     pub(super) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, Offence> {
         let mut busy = false;
+        self.wake_service();
         for _ in 0..COMMANDS_PER_TURN {
             if self.answers.len() >= ANSWERS_WAITING_MAX {
                 break;
             }
-            let Some(words) = self.commands.pop()? else { break };
+            let Some(words) = self.commands.pop() else { break };
             busy = true;
             self.figures.commands += 1;
             self.command(now, vnic, Command::decode(words)?)?;
@@ -210,21 +211,63 @@ impl Tenant {
             self.answers.pop_front();
             told = true;
         }
+        // Most data acknowledges something: told in one message, which is told before whatever else comes.
+        let mut acked: Option<(ConnectionId, u32)> = None;
         for _ in 0..EVENTS_PER_TURN {
-            if self.events.room()? == 0 {
+            if !self.events.has_room(2)? {
                 break;
             }
             let Some(event) = self.stack.next_event() else { break };
             told = true;
-            if let Some(said) = self.event(now, event) {
-                self.figures.events += 1;
-                self.events.push(said.encode())?;
+            if let Some((of, bytes)) = acked.take() {
+                if let Event::Data { connection, chunk } = event {
+                    let bytes = if of == connection { bytes } else { self.say_acked(of, bytes)? };
+                    self.say_data(now, connection, chunk, bytes)?;
+                    continue;
+                }
+                self.say_acked(of, bytes)?;
+            }
+            match event {
+                Event::Acked { connection, bytes } => acked = Some((connection, bytes)),
+                Event::Data { connection, chunk } => self.say_data(now, connection, chunk, 0)?,
+                event => {
+                    if let Some(said) = self.event(event) {
+                        self.say(said)?;
+                    }
+                }
             }
         }
-        if self.events.publish() {
-            self.ring_bell();
+        if let Some((connection, bytes)) = acked {
+            self.say_acked(connection, bytes)?;
         }
+        self.events.publish();
         Ok(told)
+    }
+
+    /// There is room.
+    #[inline]
+    fn say(&mut self, said: Said) -> Result<(), Offence> {
+        self.figures.events += 1;
+        self.events.push(said.encode())?;
+        Ok(())
+    }
+
+    /// Bytes still to be told of: none.
+    fn say_acked(&mut self, connection: ConnectionId, bytes: u32) -> Result<u32, Offence> {
+        self.say(Said::Acked { connection: id(connection), bytes })?;
+        Ok(0)
+    }
+
+    #[inline]
+    fn say_data(&mut self, now: Time, connection: ConnectionId, chunk: Chunk, acked: u32) -> Result<(), Offence> {
+        match self.lend(chunk, Some(connection)) {
+            Some(window) => self.say(Said::Data { connection: id(connection), window, acked }),
+            None => {
+                // Never: received data is in received frames. But bytes must not be left out of a stream.
+                _ = self.stack.abort(now, connection);
+                Ok(())
+            }
+        }
     }
 
     /// Whether events wait for room in the ring: nobody rings when there is some again.
@@ -233,21 +276,12 @@ impl Tenant {
     }
 
     /// What is said of an event; `None`: nothing, the event is lost and counted.
-    fn event(&mut self, now: Time, event: Event) -> Option<Said> {
+    fn event(&mut self, event: Event) -> Option<Said> {
         Some(match event {
             Event::Accepted { connection, listener, peer } => {
                 Said::Accepted { connection: id(connection), listener: listener.index() as u16, peer }
             }
             Event::Connected { connection } => Said::Connected { connection: id(connection) },
-            Event::Data { connection, chunk } => match self.lend(chunk, Some(connection)) {
-                Some(window) => Said::Data { connection: id(connection), window },
-                None => {
-                    // Never: received data is in received frames. But bytes must not be left out of a stream.
-                    _ = self.stack.abort(now, connection);
-                    return None;
-                }
-            },
-            Event::Acked { connection, bytes } => Said::Acked { connection: id(connection), bytes },
             Event::PeerClosed { connection } => Said::PeerClosed { connection: id(connection) },
             Event::Closed { connection, why } => Said::Closed { connection: id(connection), why: code::of_reason(why) },
             Event::AddressConflict { address } => Said::AddressConflict { address },
@@ -261,8 +295,8 @@ impl Tenant {
                 self.datagrams_lent += 1;
                 Said::Datagram { socket: socket.index() as u16, peer, window }
             }
-            // The service's timers are its own affair.
-            Event::Timer { .. } => return None,
+            // The service's timers are its own affair; data and acknowledgements are `tell`'s.
+            Event::Timer { .. } | Event::Data { .. } | Event::Acked { .. } => return None,
         })
     }
 
@@ -290,15 +324,12 @@ impl Tenant {
             Command::SendChunkTo { socket, peer, window } => {
                 return self.send_chunk_to(now, vnic, socket, peer, window);
             }
-            Command::Consume { connection, frame } => {
-                let lent = self.take_back(frame)?;
-                if lent.stream != Some(connection_id(connection)) {
-                    return Err(Offence::NotLent(frame));
-                }
-                self.stack.consume(now, connection_id(connection), lent.chunk);
-            }
-            Command::Send { connection, range } => {
+            Command::Consume { connection, frame } => self.consume(now, connection_id(connection), frame)?,
+            Command::Send { connection, range, consumed } => {
                 let connection = connection_id(connection);
+                if let Some(frame) = consumed {
+                    self.consume(now, connection, frame)?;
+                }
                 let bytes = self.transmit_memory(range.offset, range.length)?;
                 match self.stack.send(now, connection, bytes) {
                     Ok(()) | Err(CommandError::Stale) => {}
@@ -329,6 +360,15 @@ impl Tenant {
             }
             command => self.adjust(now, command),
         }
+        Ok(())
+    }
+
+    fn consume(&mut self, now: Time, connection: ConnectionId, frame: u32) -> Result<(), Offence> {
+        let lent = self.take_back(frame)?;
+        if lent.stream != Some(connection) {
+            return Err(Offence::NotLent(frame));
+        }
+        self.stack.consume(now, connection, lent.chunk);
         Ok(())
     }
 
@@ -436,10 +476,13 @@ impl Tenant {
         Ok(memory.slice(start..start + length))
     }
 
-    /// Wakes the service.
-    fn ring_bell(&mut self) {
-        self.figures.bells += 1;
-        bell::ring(&self.socket);
+    /// Wakes the service if it sleeps and was told something.
+    #[inline]
+    fn wake_service(&mut self) {
+        if self.events.must_wake() {
+            self.figures.bells += 1;
+            bell::ring(&self.socket);
+        }
     }
 
     /// Silences the bell; false: the service is gone.
@@ -448,6 +491,7 @@ impl Tenant {
     }
 
     pub(super) fn falls_asleep(&mut self) -> bool {
+        self.wake_service();
         self.commands.falls_asleep()
     }
 
@@ -461,6 +505,13 @@ impl Tenant {
 
     pub(super) fn next_deadline(&self) -> Option<Time> {
         self.stack.next_deadline()
+    }
+
+    /// Answers the service's first command, which is to be this, before it comes.
+    #[cfg(feature = "harness")]
+    pub(super) fn expect_listen(&mut self, now: Time, local: SocketAddr) -> Result<bool, Offence> {
+        self.open(now, Command::Listen { request: 1, local, backlog: 0 });
+        self.tell(now)
     }
 
     /// Frames lent, and what the stack holds.
@@ -496,6 +547,7 @@ impl Tenant {
             events_waiting: (self.events.depth().unwrap_or(u32::MAX), self.stack.event_count() as u64),
             connections: self.stack.usage().connections as u64,
             events: self.figures.events,
+            event_batches: self.events.batches(),
             commands: self.figures.commands,
             bells: self.figures.bells,
             datagrams_without_credit: self.figures.datagrams_without_credit,

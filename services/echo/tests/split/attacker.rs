@@ -99,7 +99,7 @@ impl Attacker {
 
     /// The next event, if there is one.
     pub fn hear(&mut self) -> Option<Event> {
-        let words = self.events.pop().expect("an honest net core")?;
+        let words = self.events.pop()?;
         self.events.release();
         Some(Event::decode(words).expect("a message"))
     }

@@ -15,13 +15,16 @@ fn commands_that_cannot_be_honest_cut_their_sender_off() {
     let nobody = SocketAddr::from(([10, 9, 0, 1], 9));
     let connection = Id { slot: 0, generation: 0 };
     let transmit_bytes = u32::try_from((4_096 * 2_048) + (256 * 65_536)).unwrap();
-    let range = |offset, length| Command::Send { connection, range: Range { offset, length } };
+    let range = |offset, length| Command::Send { connection, range: Range { offset, length }, consumed: None };
+    let nothing = Range { offset: 0, length: 0 };
     let lies = [
         // Frames it does not hold: given back twice, forged, consumed, sent on.
         Command::Release { count: 1, frames: [0; RELEASES_MAX] },
         Command::Release { count: 6, frames: [u32::MAX; RELEASES_MAX] },
         Command::Consume { connection, frame: 0 },
         Command::Consume { connection, frame: 1 << 31 },
+        Command::Send { connection, range: nothing, consumed: Some(0) },
+        Command::Send { connection, range: nothing, consumed: Some(u32::MAX) },
         Command::SendChunkTo { socket: 0, peer: nobody, window: Window { frame: 0, start: 0, length: 64 } },
         // Memory it does not have.
         range(transmit_bytes, 1),
@@ -73,12 +76,12 @@ fn anything_in_the_ring_harms_nobody_else() {
 }
 
 #[test]
-fn positions_moved_back_and_far_ahead_harm_nobody_else() {
+fn positions_and_laps_moved_back_and_far_ahead_harm_nobody_else() {
     let (core, mut peer, mut neighbour) = scene();
-    // The positions of both rings: of producer, consumer, and whether it sleeps.
+    // Of both rings: the consumer's position, whether it sleeps, and the first words of messages, which have the lap.
     let ring = |number: usize| 4_096 + number * 135_168;
-    for at in [ring(0), ring(0) + 128, ring(0) + 256, ring(1), ring(1) + 128, ring(1) + 256] {
-        for value in [1u32, 4_096, 4_097, 1 << 31, u32::MAX, u32::MAX - 4_095] {
+    for at in [0, 128, 512, 512 + 32, 512 + 4_095 * 32].into_iter().flat_map(|at| [ring(0) + at, ring(1) + at]) {
+        for value in [1u32, 4_096, 4_097, 1 << 15, 1 << 31, u32::MAX, u32::MAX - 4_095] {
             let mut attacker = Attacker::new(&core.path, 0);
             let control = std::fs::File::from(attacker.files[0].try_clone().unwrap());
             std::os::unix::fs::FileExt::write_at(&control, &value.to_le_bytes(), at as u64).unwrap();

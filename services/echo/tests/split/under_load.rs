@@ -84,7 +84,8 @@ fn honest() -> Vec<Command> {
         Command::Connect { request: 3, peer: SocketAddr::from(([10, 9, 0, 1], 9)) },
         Command::CloseListener { listener: Id { slot: 1, generation: 0 } },
         Command::CloseUdp { socket: Id { slot: 1, generation: 0 } },
-        Command::Send { connection, range: Range { offset: 0, length: 64 } },
+        Command::Send { connection, range: Range { offset: 0, length: 64 }, consumed: None },
+        Command::Send { connection, range: Range { offset: 0, length: 64 }, consumed: Some(0) },
         Command::SendTo { socket: 0, peer: local, offset: 0, length: 64 },
         Command::SendChunkTo { socket: 0, peer: local, window: Window { frame: 0, start: 64, length: 64 } },
         Command::Consume { connection, frame: 0 },
@@ -245,7 +246,8 @@ fn bytes_changed_after_they_were_submitted_and_bytes_never_consumed_are_the_send
         attacker.say(Command::SendTo { socket: 0, peer: to, offset: 4_096, length: 1_000 });
         if let Some(connection) = connection.filter(|_| may_send > 0) {
             may_send -= 1;
-            assert!(attacker.say(Command::Send { connection, range: Range { offset: 0, length: LENGTH } }));
+            let range = Range { offset: 0, length: LENGTH };
+            assert!(attacker.say(Command::Send { connection, range, consumed: None }));
         }
         assert!(attacker.is_heard());
         for _ in 0..8 {
