@@ -322,7 +322,8 @@ fn a_service_that_stands_still_is_held_back_and_goes_on_well() {
         }
     }
     let service = held_back(&core);
-    assert_eq!(service.events_waiting.0, 4_096, "its ring is full");
+    // An event may need two messages.
+    assert!(service.events_waiting.0 >= 4_095, "its ring is full: {:?}", service.events_waiting);
     neighbour.is_well();
     // It takes them all, and is served again.
     let mut taken = 0u64;
