@@ -1,8 +1,9 @@
-//! The same game over kernel sockets, on loopback, both ends polling: no device, no driver, and a scheduler with nothing to do.
+//! The same game over kernel sockets, both ends polling: on loopback, which has no device and no driver, or over a veth.
 
+use crate::harness::topology::{SERVER_KERNEL, Topology};
 use crate::harness::{HarnessError, cpu};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,20 @@ fn whole(over: &AtomicBool, length: usize, mut some: impl FnMut(usize) -> io::Re
 }
 
 /// Round trips of messages of `size` bytes, for a while; nanoseconds.
-pub fn ping_pong(size: usize, warm_up: Duration, duration: Duration) -> Result<Vec<u64>, HarnessError> {
+pub fn ping_pong(
+    topology: Option<&Topology>,
+    size: usize,
+    warm_up: Duration,
+    duration: Duration,
+) -> Result<Vec<u64>, HarnessError> {
     let play = || -> io::Result<Vec<u64>> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let (listener, connect): (_, Box<dyn FnOnce(SocketAddr) -> io::Result<TcpStream>>) = match topology {
+            None => (TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?, Box::new(TcpStream::connect)),
+            Some(topology) => {
+                let listener = topology.server().within(|| TcpListener::bind((SERVER_KERNEL, 0)))??;
+                (listener, Box::new(|address| topology.client().within(move || TcpStream::connect(address))?))
+            }
+        };
         let address = listener.local_addr()?;
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -50,7 +62,7 @@ pub fn ping_pong(size: usize, warm_up: Duration, duration: Duration) -> Result<V
                 Ok(())
             });
             let _ = cpu::pin(1);
-            let mut stream = TcpStream::connect(address)?;
+            let mut stream = connect(address)?;
             prepared(&stream)?;
             let (mut bytes, mut times, never) = (vec![7; size], Vec::new(), AtomicBool::new(false));
             let started = Instant::now();

@@ -2,6 +2,7 @@
 //! service that blocks does to its peers. `ratio` asks a model what these costs mean for more cores.
 
 mod linux;
+mod loads;
 mod player;
 pub mod ratio;
 mod scene;
@@ -13,9 +14,12 @@ use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
+use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
+use loads::Load;
 use player::Player;
-use scene::{Place, Scene, Work};
+use qanat::Service;
+use scene::{Place, Scene, Wire, Work};
 use std::time::{Duration, Instant};
 
 const COLUMNS: [(&str, &str, usize); 8] = [
@@ -49,20 +53,32 @@ const SIZES: [(usize, bool); 8] = [
 /// Who plays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
-    Ours { place: Place, copies: bool },
-    Linux,
+    Ours { place: Place, wire: Wire, copies: bool },
+    Linux(Wire),
 }
 
-const fn ours(place: Place, copies: bool) -> Peer {
-    Peer::Ours { place, copies }
+const fn ours(place: Place, wire: Wire, copies: bool) -> Peer {
+    Peer::Ours { place, wire, copies }
 }
 
-const PEERS: [(&str, Peer); 5] = [
-    ("linked", ours(Place::Linked, false)),
-    ("split", ours(Place::Split, false)),
-    ("linked, copies", ours(Place::Linked, true)),
-    ("split, copies", ours(Place::Split, true)),
-    ("Linux, loopback", Peer::Linux),
+/// Each after the linked one it is compared with.
+const PEERS: [(&str, Peer); 9] = [
+    ("linked", ours(Place::Linked, Wire::Memif, false)),
+    ("split", ours(Place::Split, Wire::Memif, false)),
+    ("linked, copies", ours(Place::Linked, Wire::Memif, true)),
+    ("split, copies", ours(Place::Split, Wire::Memif, true)),
+    ("linked, large packets", ours(Place::Linked, Wire::Large, false)),
+    ("split, large packets", ours(Place::Split, Wire::Large, false)),
+    ("linked, large packets, copies", ours(Place::Linked, Wire::Large, true)),
+    ("split, large packets, copies", ours(Place::Split, Wire::Large, true)),
+    ("Linux, loopback", Peer::Linux(Wire::Memif)),
+];
+const VETH_PEERS: [(&str, Peer); 5] = [
+    ("linked", ours(Place::Linked, Wire::Veth, false)),
+    ("split", ours(Place::Split, Wire::Veth, false)),
+    ("linked, copies", ours(Place::Linked, Wire::Veth, true)),
+    ("split, copies", ours(Place::Split, Wire::Veth, true)),
+    ("Linux", Peer::Linux(Wire::Veth)),
 ];
 
 /// One run of one peer.
@@ -75,6 +91,7 @@ pub(crate) struct Outcome {
     pub(crate) app_ns: Option<f64>,
     events: f64,
     commands: f64,
+    batches: f64,
     bells: f64,
     ack_ms: Option<f64>,
 }
@@ -82,10 +99,13 @@ pub(crate) struct Outcome {
 fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
     let warm_up = duration / 5;
     let mut times = match peer {
-        Peer::Linux => linux::ping_pong(size, warm_up, duration)?,
-        Peer::Ours { place, copies } => {
-            let mut scene = Scene::new(place, Player::server(size, copies))?;
-            let mut client = Player::client(size, copies, 1);
+        Peer::Linux(wire) => {
+            let topology = (wire == Wire::Veth).then(|| Topology::new(1_500)).transpose()?;
+            linux::ping_pong(topology.as_ref(), size, warm_up, duration)?
+        }
+        Peer::Ours { place, wire, copies } => {
+            let mut scene = Scene::new(place, wire, false, move || Ok(Player::server(size, copies)))?;
+            let mut client = Player::client(wire.server(), size, copies, 1);
             scene.begin(&mut client)?;
             scene.play(&mut client, warm_up)?;
             client.round_trips_ns.clear();
@@ -100,10 +120,25 @@ fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, Har
     Ok(Outcome { one_way_us, gbit_per_s, ..Outcome::default() })
 }
 
-/// What a request of `size` bytes costs either side under load.
-pub(crate) fn costs(place: Place, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
-    let mut scene = Scene::new(place, Player::server(size, false))?;
-    let mut client = Player::client(size, false, CONNECTIONS);
+/// What a request costs either side under load.
+pub(crate) fn costs(place: Place, load: Load, duration: Duration) -> Result<Outcome, HarnessError> {
+    let files = load.files()?;
+    let client = load.client(Wire::Memif.server(), CONNECTIONS);
+    let directory = files.as_ref().map(|files| files.path().to_owned()).unwrap_or_default();
+    match load {
+        Load::Echo(size) => costs_of(place, move || Ok(Player::server(size, false)), client, duration),
+        Load::Web => costs_of(place, move || loads::web(&directory), client, duration),
+        Load::Usr => costs_of(place, || Ok(loads::Cache::new()), client, duration),
+    }
+}
+
+fn costs_of<S: Service + 'static>(
+    place: Place,
+    make: impl FnOnce() -> Result<S, String> + Send + 'static,
+    mut client: Player,
+    duration: Duration,
+) -> Result<Outcome, HarnessError> {
+    let mut scene = Scene::new(place, Wire::Memif, true, make)?;
     scene.begin(&mut client)?;
     scene.play(&mut client, duration / 4)?;
     let (before, rounds_before, started) = (scene.work()?, client.rounds, Instant::now());
@@ -117,6 +152,7 @@ pub(crate) fn costs(place: Place, size: usize, duration: Duration) -> Result<Out
         app_ns: (place == Place::Split).then(|| per(after.app_ns, before.app_ns)),
         events: per(after.events, before.events),
         commands: per(after.commands, before.commands),
+        batches: per(after.batches, before.batches),
         bells: per(after.bells, before.bells),
         ..Outcome::default()
     })
@@ -125,8 +161,8 @@ pub(crate) fn costs(place: Place, size: usize, duration: Duration) -> Result<Out
 /// The longest that two segments wait for their acknowledgement while the service blocks.
 fn blocked(place: Place) -> Result<Outcome, HarnessError> {
     let blocks = if place == Place::Linked { BLOCKS } else { Duration::ZERO };
-    let mut scene = Scene::new(place, Player::sink(blocks))?;
-    let mut client = Player::client(2_896, false, 1);
+    let mut scene = Scene::new(place, Wire::Memif, false, move || Ok(Player::sink(blocks)))?;
+    let mut client = Player::client(Wire::Memif.server(), 2_896, false, 1);
     client.rests = true;
     scene.begin(&mut client)?;
     let deadline = Instant::now() + Duration::from_secs(5);
@@ -151,10 +187,10 @@ fn blocked(place: Place) -> Result<Outcome, HarnessError> {
     Ok(Outcome { ack_ms: Some(longest.as_secs_f64() * 1e3), ..Outcome::default() })
 }
 
-impl Scene {
+impl<S: Service + 'static> Scene<S> {
     /// The client starts.
     fn begin(&mut self, client: &mut Player) -> Result<(), HarnessError> {
-        self.client.with_context(|context| qanat::Service::start(client, context)).map_err(HarnessError::Child)
+        self.client.with_context(|context| client.start(context)).map_err(HarnessError::Child)
     }
 
     /// Plays for a while.
@@ -182,7 +218,8 @@ pub(crate) fn aside<T: Send>(measure: impl FnOnce() -> Result<T, HarnessError> +
 /// What is measured of whom.
 enum Case {
     PingPong(usize),
-    Costs(usize),
+    Veth(usize),
+    Costs(Load, &'static str),
     Blocked,
 }
 
@@ -190,7 +227,8 @@ impl Case {
     fn name(&self) -> String {
         match self {
             Case::PingPong(size) => format!("ping-pong, {}", bytes(*size)),
-            Case::Costs(size) => format!("{CONNECTIONS} connections, {} there and back", bytes(*size)),
+            Case::Veth(size) => format!("ping-pong over veth, {}", bytes(*size)),
+            Case::Costs(_, name) => format!("{CONNECTIONS} connections, {name}"),
             Case::Blocked => "a service that blocks for 1 s".to_owned(),
         }
     }
@@ -198,22 +236,31 @@ impl Case {
     fn peers(&self) -> &'static [(&'static str, Peer)] {
         match self {
             Case::PingPong(_) => &PEERS,
-            Case::Costs(_) | Case::Blocked => &PEERS[..2],
+            Case::Veth(_) => &VETH_PEERS,
+            Case::Costs(..) | Case::Blocked => &PEERS[..2],
         }
     }
 
     fn measure(&self, peer: Peer, duration: Duration) -> Result<Outcome, HarnessError> {
         let place = match peer {
             Peer::Ours { place, .. } => place,
-            Peer::Linux => Place::Linked,
+            Peer::Linux(_) => Place::Linked,
         };
         aside(|| match self {
-            Case::PingPong(size) => ping_pong(peer, *size, duration),
-            Case::Costs(size) => costs(place, *size, duration),
+            Case::PingPong(size) | Case::Veth(size) => ping_pong(peer, *size, duration),
+            Case::Costs(load, _) => costs(place, *load, duration),
             Case::Blocked => blocked(place),
         })
     }
 }
+
+/// Loads whose costs are measured.
+pub(crate) const LOADS: [(Load, &str); 4] = [
+    (Load::Echo(64), "64 B there and back"),
+    (Load::Echo(1 << 10), "1 KiB there and back"),
+    (Load::Web, "web, files of 1 KiB"),
+    (Load::Usr, "USR-like: 4 GETs a packet, values of 2 B"),
+];
 
 fn bytes(size: usize) -> String {
     match size {
@@ -225,8 +272,13 @@ fn bytes(size: usize) -> String {
 
 fn cases(options: &BenchOptions) -> Vec<Case> {
     let sizes = SIZES.iter().filter(|(_, is_quick)| *is_quick || !options.quick);
-    let mut all: Vec<Case> = sizes.map(|(size, _)| Case::PingPong(*size)).collect();
-    all.extend([Case::Costs(64), Case::Costs(1 << 10), Case::Blocked]);
+    let sizes: Vec<usize> = sizes.map(|(size, _)| *size).collect();
+    let mut all: Vec<Case> = sizes.iter().map(|size| Case::PingPong(*size)).collect();
+    if rustix::process::geteuid().is_root() {
+        all.extend(sizes.iter().map(|size| Case::Veth(*size)));
+    }
+    all.extend(LOADS.map(|(load, name)| Case::Costs(load, name)));
+    all.push(Case::Blocked);
     all.retain(|case| options.wants(&case.name()));
     all
 }
@@ -274,7 +326,13 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             "split: client and service share a thread, turn by turn, for want of a third processor; a message waits for \
              the other's turn"
                 .to_owned(),
-            "Linux: loopback, which has no device; both ends poll".to_owned(),
+            "large packets: MTU 65,000, as loopback's 65,536, and as there no checksums; else 1,500, summed at both ends"
+                .to_owned(),
+            "Linux: both ends poll; loopback, which has no device, or a veth with TSO between two namespaces".to_owned(),
+            "over veth (as root only): AF_XDP at both ends, copy mode; 1 MTU a packet".to_owned(),
+            "cache lines a message: those of the ring that change sides, counted by its layout and the batches seen; payload \
+             apart"
+                .to_owned(),
             "stack, service ns/req: time in turns that had something to do; linked: both in one".to_owned(),
             "wait for ACK: two full segments every 50 ms while the service does nothing (less in all than its window)".to_owned(),
         ],
@@ -291,21 +349,35 @@ pub(crate) fn environment(options: &BenchOptions, progress: &mut dyn FnMut(&str)
     environment
 }
 
+/// Cache lines that change sides for a message, in batches of so many: two messages are a line, a batch begins and ends anywhere
+/// in one, and the consumer's position goes there and back once a ring of 4,096.
+fn lines(batch: f64) -> f64 {
+    (1.0 + 1.0 / batch) / 2.0 + 2.0 / 4_096.0
+}
+
 fn case_rows(case: &Case, runs: &[Vec<Run<Outcome>>]) -> Vec<Row> {
     let placement = common_placement(runs);
     let words = placement.map_or("mixed".to_owned(), |placement| placement.to_string());
     let row = |(index, own): (usize, &Vec<Run<Outcome>>)| {
         let of = |value: fn(&Outcome) -> Option<f64>| summarize(own, placement, value);
-        // Copies beside copies.
-        let base = runs.get(if index == 3 { 2 } else { 0 }).map(Vec::as_slice).unwrap_or_default();
+        // Split beside the linked one before it, copies beside copies; Linux beside the first.
+        let is_split = matches!(case.peers().get(index), Some((_, Peer::Ours { place: Place::Split, .. })));
+        let is_linux = matches!(case.peers().get(index), Some((_, Peer::Linux(_))));
+        let base = if is_linux { 0 } else { index - usize::from(is_split) };
+        let base = runs.get(base).map(Vec::as_slice).unwrap_or_default();
         let ratio =
             |(own, base): (&Run<Outcome>, &Run<Outcome>)| Some(own.result.one_way_us?.0 / base.result.one_way_us?.0);
         let mean = |value: fn(&Outcome) -> f64| {
             own.iter().map(|run| value(&run.result)).sum::<f64>() / own.len().max(1) as f64
         };
         let (events, commands, bells) = (mean(|o| o.events), mean(|o| o.commands), mean(|o| o.bells));
+        let batch = (events + commands) / mean(|o| o.batches);
         let messages = match events > 0.0 {
-            true => format!(", {events:.2} events, {commands:.2} commands, {bells:.4} bells a request"),
+            true => format!(
+                ", {events:.2} events, {commands:.2} commands, {bells:.4} bells a request; batches of {batch:.1}: {:.2} \
+                 cache lines a message",
+                lines(batch)
+            ),
             false => String::new(),
         };
         Row {

@@ -1,25 +1,32 @@
 //! Ping and pong, after NetPIPE: a message of a size goes, and when all of it is there, one of that size comes back.
 
-use super::scene::SERVER;
-use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{Block, Bytes, ConnectOptions, ConnectionId, Context, Event, FilledBlock, ListenOptions, Service};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-const PORT: u16 = 5_001;
+pub const PORT: u16 = 5_001;
+/// Of one block.
+const BLOCK_BYTES: usize = 65_536;
 
 /// Either end. Over several connections messages must fit a segment.
-#[derive(Clone)]
 pub struct Player {
+    /// Where to; `None`: it listens.
+    server: Option<SocketAddr>,
+    /// Bytes of what comes.
     size: usize,
+    /// What comes is whole as it comes, whatever its size.
+    each_chunk: bool,
     /// What comes is copied out, and what goes is made of it; else what goes is the same bytes each time.
     copies: bool,
     connections: usize,
-    is_client: bool,
     /// Sleeps this long at the first bytes.
     blocks: Duration,
     received: usize,
-    buffer: Vec<u8>,
+    /// What came, copied into what is to be sent; the last is not yet full.
+    copied: Vec<Block>,
     payload: Bytes,
+    /// The payload where it is sent from.
+    blocks_to_send: Vec<FilledBlock>,
     sent_at: Option<Instant>,
     /// The client begins no new round.
     pub rests: bool,
@@ -32,14 +39,16 @@ pub struct Player {
 impl Player {
     pub fn server(size: usize, copies: bool) -> Player {
         Player {
+            server: None,
             size,
+            each_chunk: false,
             copies,
             connections: 0,
-            is_client: false,
             blocks: Duration::ZERO,
             received: 0,
-            buffer: Vec::new(),
+            copied: Vec::new(),
             payload: vec![b'q'; size].into(),
+            blocks_to_send: Vec::new(),
             sent_at: None,
             rests: false,
             connected: Vec::new(),
@@ -54,22 +63,43 @@ impl Player {
         Player { size: usize::MAX, blocks, ..Player::server(0, false) }
     }
 
-    pub fn client(size: usize, copies: bool, connections: usize) -> Player {
-        Player { is_client: true, connections, ..Player::server(size, copies) }
+    /// Plays with a player at `server`, over so many connections.
+    pub fn client(server: IpAddr, size: usize, copies: bool, connections: usize) -> Player {
+        Player { server: Some(SocketAddr::new(server, PORT)), connections, ..Player::server(size, copies) }
+    }
+
+    /// Asks the same again and again. An answer comes in one piece.
+    pub fn asking(server: SocketAddr, request: Bytes, connections: usize) -> Player {
+        Player { server: Some(server), each_chunk: true, connections, payload: request, ..Player::server(0, false) }
     }
 
     fn send(&mut self, connection: ConnectionId, context: &mut Context<'_>) {
-        let bytes = match self.copies && self.buffer.len() >= self.size {
-            true => std::mem::take(&mut self.buffer).into(),
-            false => self.payload.clone(),
-        };
         // Refused: the connection has ended, of which an event tells.
-        let _ = context.send(connection, bytes);
+        if self.copies && !self.copied.is_empty() {
+            for block in self.copied.drain(..) {
+                let _ = context.send_block(connection, block.filled());
+            }
+            return;
+        }
+        for block in &self.blocks_to_send {
+            let _ = context.send_block(connection, block.clone());
+        }
+    }
+
+    /// Copies into blocks.
+    fn copy(copied: &mut Vec<Block>, mut bytes: &[u8], expected: usize, context: &mut Context<'_>) {
+        while !bytes.is_empty() {
+            let taken = copied.last_mut().map_or(0, |block| block.append(bytes));
+            bytes = bytes.get(taken..).unwrap_or_default();
+            if !bytes.is_empty() {
+                copied.push(context.block(expected.max(bytes.len()).min(BLOCK_BYTES)));
+            }
+        }
     }
 
     fn whole(&mut self, connection: ConnectionId, context: &mut Context<'_>) {
         self.rounds += 1;
-        if self.is_client {
+        if self.server.is_some() {
             let now = Instant::now();
             let sent_at = self.sent_at.replace(now);
             if self.connections == 1 && !self.rests {
@@ -85,12 +115,16 @@ impl Player {
 impl Service for Player {
     fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
         let failed = |error: qanat::CommandError| error.to_string();
-        if !self.is_client {
+        let payload = self.payload.clone();
+        let mut blocks = Vec::new();
+        Player::copy(&mut blocks, &payload, payload.len(), context);
+        self.blocks_to_send = blocks.into_iter().map(Block::filled).collect();
+        let Some(server) = self.server else {
             let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), PORT);
             return context.listen(local, ListenOptions::default()).map(drop).map_err(failed);
-        }
+        };
         for _ in 0..self.connections {
-            context.connect(SocketAddr::new(SERVER, PORT), ConnectOptions::default()).map_err(failed)?;
+            context.connect(server, ConnectOptions::default()).map_err(failed)?;
         }
         Ok(())
     }
@@ -110,9 +144,13 @@ impl Service for Player {
                 }
                 self.received += chunk.len();
                 if self.copies {
-                    self.buffer.extend_from_slice(chunk.bytes());
+                    let expected = self.size.saturating_sub(self.received - chunk.len());
+                    Player::copy(&mut self.copied, chunk.bytes(), expected, context);
                 }
                 context.consume(connection, chunk);
+                if self.each_chunk {
+                    return self.whole(connection, context);
+                }
                 while self.received >= self.size {
                     self.received -= self.size;
                     self.whole(connection, context);

@@ -5,8 +5,9 @@
 //! cores has n queues, then m. The net core's and the service's part are as measured under load between two processors, cache
 //! lines that change sides included; nothing is said of caches shared by more cores, of memory, or of the card.
 
+use super::loads::Load;
 use super::scene::Place;
-use super::{aside, costs, environment};
+use super::{LOADS, aside, costs, environment};
 use crate::harness::HarnessError;
 use crate::harness::bars::{self, Quantity};
 use crate::harness::options::BenchOptions;
@@ -19,7 +20,6 @@ use std::time::Duration;
 const LAYOUTS: [(u32, u32); 6] = [(1, 1), (1, 2), (2, 1), (2, 2), (1, 3), (3, 1)];
 /// Of what the slower side can do.
 const LOAD: f64 = 0.7;
-const SIZES: [(usize, &str); 2] = [(64, "64 B, as most of memcached's USR"), (1 << 10, "1 KiB, as small files")];
 
 /// Costs of a request.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +56,11 @@ fn queue_us(cost_ns: f64, rate: f64) -> f64 {
     if load < 1.0 { cost_ns / 1e3 / (1.0 - load) } else { f64::INFINITY }
 }
 
-fn measured(size: usize, duration: Duration, repetitions: usize) -> Result<Costs, HarnessError> {
+fn measured(load: Load, duration: Duration, repetitions: usize) -> Result<Costs, HarnessError> {
     let (mut linked, mut net, mut app) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..repetitions {
-        linked.extend(aside(|| costs(Place::Linked, size, duration))?.net_ns);
-        let split = aside(|| costs(Place::Split, size, duration))?;
+        linked.extend(aside(|| costs(Place::Linked, load, duration))?.net_ns);
+        let split = aside(|| costs(Place::Split, load, duration))?;
         net.extend(split.net_ns);
         app.extend(split.app_ns);
     }
@@ -76,9 +76,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let mut rows = Vec::new();
     let environment = environment(options, progress);
     let duration = options.duration(Duration::from_millis(500), Duration::from_millis(200));
-    for (size, name) in SIZES.iter().filter(|(_, name)| options.wants(name)) {
+    for (load, name) in LOADS.iter().filter(|(_, name)| options.wants(name)) {
         progress(&format!("costs of {name}"));
-        let costs = measured(*size, duration, options.repetitions())?;
+        let costs = measured(*load, duration, options.repetitions())?;
         rows.extend(LAYOUTS.map(|layout| row(name, &costs, layout)));
     }
     let column = |(name, heading, digits): (&str, &str, usize)| Column::new(name, heading, digits);

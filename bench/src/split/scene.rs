@@ -1,4 +1,4 @@
-//! One server behind a memif link, in either placement, and where it runs.
+//! One server behind a link, in either placement, and where it runs.
 //!
 //! ```text
 //!   linked:  processor 0: stack and service                processor 1: the client
@@ -8,12 +8,14 @@
 //! then the other: neither ever sleeps, and each waits for one turn of the other.
 
 use super::player::Player;
+use crate::harness::topology::{SERVER_OWN, Topology};
 use crate::harness::{HarnessError, cpu};
+use qanat::nic::link::Namespace;
 use qanat::nic::memif::{self, MemifListener};
-use qanat::nic::{MemifConfig, MemoryPlan};
+use qanat::nic::{LendableFiles, MemifConfig, MemoryPlan, Vnic};
 use qanat::split::{Card, NetCore, NetCoreOptions, NetCoreStatus, SplitOptions, SplitRuntime, ask_status};
 use qanat::wire::ethernet::MacAddress;
-use qanat::{Config, Runtime, Service, SpinPolicy, entropy};
+use qanat::{AttachOptions, Attachment, Config, Runtime, Service, SpinPolicy, entropy};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::io;
 use std::net::IpAddr;
@@ -28,7 +30,7 @@ use std::time::{Duration, Instant};
 const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
 const PATIENCE: Duration = Duration::from_secs(10);
-pub const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
+const SERVER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 2));
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 9, 0, 1));
 
 /// Where the server's stack is.
@@ -38,25 +40,63 @@ pub enum Place {
     Split,
 }
 
+/// What is between client and server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wire {
+    /// Shared memory, MTU 1500.
+    Memif,
+    /// Shared memory, packets as large as loopback's, and like there no checksums.
+    Large,
+    /// A veth with AF_XDP at both ends.
+    Veth,
+}
+
+impl Wire {
+    fn plan(self) -> MemoryPlan {
+        let (frame_size, frames) = if self == Wire::Large { (65_536, 512) } else { (2_048, 4_096) };
+        MemoryPlan { frame_size, receive_frames: frames, transmit_frames: frames, prepared_frames: 0 }
+    }
+
+    fn memif(self, socket: &Path, mac: u8) -> MemifConfig {
+        let mut config = MemifConfig::new(socket, MacAddress([2, 0, 0, 0, 0, mac]));
+        config.memory = self.plan();
+        if self == Wire::Large {
+            (config.mtu, config.log2_ring_size, config.checksums) = (65_000, 8, false);
+        }
+        config
+    }
+
+    /// Where the server is.
+    pub fn server(self) -> IpAddr {
+        if self == Wire::Veth { SERVER_OWN.into() } else { SERVER }
+    }
+}
+
 /// Time spent in turns in which something happened.
 pub struct Meter {
+    /// Off where times count: a look at the clock takes as long as an idle turn.
+    is_on: bool,
     last: Instant,
     busy: Duration,
 }
 
 impl Meter {
-    pub fn new() -> Meter {
-        Meter { last: Instant::now(), busy: Duration::ZERO }
+    pub fn new(is_on: bool) -> Meter {
+        Meter { is_on, last: Instant::now(), busy: Duration::ZERO }
     }
 
     /// A turn begins.
+    #[inline]
     pub fn begins(&mut self) {
-        self.last = Instant::now();
+        if self.is_on {
+            self.last = Instant::now();
+        }
     }
 
     /// It has ended.
+    #[inline]
     pub fn ends(&mut self, busy: bool) {
-        if busy {
+        if busy && self.is_on {
             self.busy += self.last.elapsed();
         }
     }
@@ -75,68 +115,121 @@ pub struct Work {
     pub app_ns: u64,
     pub events: u64,
     pub commands: u64,
+    /// Of either kind.
+    pub batches: u64,
     pub bells: u64,
 }
 
 /// The scene.
-pub struct Scene {
+pub struct Scene<S> {
     pub client: Runtime,
-    service: Option<(SplitRuntime, Player, Meter)>,
+    service: Option<(SplitRuntime, S, Meter)>,
     status: PathBuf,
     linked_ns: Arc<AtomicU64>,
     over: Arc<AtomicBool>,
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<Result<(), String>>>,
     _directory: crate::harness::scratch::Scratch,
+    // After what uses it.
+    _attachment: Option<Attachment>,
+    _topology: Option<Topology>,
 }
 
-fn plan() -> MemoryPlan {
-    MemoryPlan { frame_size: 2048, receive_frames: 4_096, transmit_frames: 4_096, prepared_frames: 0 }
+/// The server's card, opened where it is used.
+struct Opened {
+    vnic: Box<dyn Vnic>,
+    files: Option<LendableFiles>,
+    config: Config,
+    _attachment: Option<Attachment>,
 }
 
-fn link(socket: &Path, mac: u8) -> MemifConfig {
-    let mut config = MemifConfig::new(socket, MacAddress([2, 0, 0, 0, 0, mac]));
-    config.memory = plan();
-    config
+/// What the server's thread needs to have its card.
+enum End {
+    Memif(Wire, PathBuf),
+    Veth(Namespace, String),
 }
 
-fn config(address: IpAddr) -> Config {
-    Config::new(address, 24)
+impl End {
+    /// `ready` is called when the client may come; received frames are to be lent, or not.
+    fn open(self, is_lending: bool, ready: impl FnOnce()) -> Result<Opened, String> {
+        let say = |error: &dyn std::fmt::Display| error.to_string();
+        match self {
+            End::Memif(wire, socket) => {
+                let listener = MemifListener::bind(wire.memif(&socket, 2)).map_err(|error| say(&error))?;
+                ready();
+                let device = listener.accept(Some(PATIENCE)).map_err(|error| say(&error))?;
+                let config = Config::new(SERVER, 24);
+                let (memory, files) = match is_lending {
+                    true => wire.plan().allocate_lendable().map(|(memory, files)| (Some(memory), Some(files))),
+                    false => Ok((None, None)),
+                }
+                .map_err(|error| say(&error))?;
+                let opener = device.into_openers().into_iter().next().ok_or("no queue")?;
+                let vnic = Box::new(opener.open_over(memory).map_err(|error| say(&error))?);
+                Ok(Opened { vnic, files, config, _attachment: None })
+            }
+            End::Veth(namespace, interface) => {
+                let mut options = AttachOptions::new(SERVER_OWN.into(), 24);
+                (options.interface, options.namespace) = (Some(interface), Some(namespace));
+                let attachment = Attachment::open(&options).map_err(|error| say(&error))?;
+                let config = attachment.config().clone();
+                let (vnic, files): (Box<dyn Vnic>, _) = if is_lending {
+                    let opened = attachment.open_lendable_queue(0, Wire::Veth.plan());
+                    opened.map(|(vnic, files)| (Box::new(vnic) as Box<dyn Vnic>, Some(files)))
+                } else {
+                    attachment.open_queue(0, Wire::Veth.plan()).map(|vnic| (Box::new(vnic) as Box<dyn Vnic>, None))
+                }
+                .map_err(|error| say(&error))?;
+                ready();
+                Ok(Opened { vnic, files, config, _attachment: Some(attachment) })
+            }
+        }
+    }
 }
 
-impl Scene {
-    /// With `player` as the service.
-    pub fn new(place: Place, player: Player) -> Result<Scene, HarnessError> {
+impl<S: Service + 'static> Scene<S> {
+    /// With the service that `make` makes, where it is to run. `metered`: what is done is timed.
+    pub fn new(
+        place: Place,
+        wire: Wire,
+        metered: bool,
+        make: impl FnOnce() -> Result<S, String> + Send + 'static,
+    ) -> Result<Scene<S>, HarnessError> {
         let system = |what: &'static str| move |error: io::Error| HarnessError::system(what, error);
         let directory = crate::harness::scratch::Scratch::create("split")?;
         let socket = directory.path().join("card");
+        let topology = (wire == Wire::Veth).then(|| Topology::new(1_500)).transpose()?;
+        let end = match &topology {
+            Some(topology) => End::Veth(topology.server().clone(), topology.server_interface().to_owned()),
+            None => End::Memif(wire, socket.clone()),
+        };
         let status = PathBuf::from(format!("@qanat-bench-{}", std::process::id()));
         let (stop, stopped) = UnixStream::pair().map_err(system("make a pair of sockets"))?;
         let (over, linked_ns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let net_socket = (place == Place::Split).then(|| listen_at(&status)).transpose();
         let net_socket = net_socket.map_err(system("listen for services"))?;
-        let (its_socket, its_over, its_ns, its_player) =
-            (socket.clone(), Arc::clone(&over), Arc::clone(&linked_ns), player.clone());
+        let (its_over, its_ns) = (Arc::clone(&over), Arc::clone(&linked_ns));
         let (ready, is_ready) = std::sync::mpsc::channel();
+        let mut make = Some(make);
+        let its_make = if place == Place::Linked { make.take() } else { None };
         let thread = std::thread::spawn(move || {
             cpu::pin(SERVER_CPU).map_err(|error| error.to_string())?;
-            let listener = MemifListener::bind(link(&its_socket, 2)).map_err(|error| error.to_string())?;
-            let _ = ready.send(());
-            match net_socket {
-                Some(net_socket) => net_core(&listener, net_socket, &stopped),
-                None => linked(&listener, its_player, &its_over, &its_ns),
+            let opened = end.open(net_socket.is_some(), || ready.send(()).unwrap_or_default())?;
+            match (net_socket, its_make) {
+                (Some(net_socket), _) => net_core(opened, wire, net_socket, &stopped),
+                (None, Some(make)) => linked(opened, make()?, metered, &its_over, &its_ns),
+                (None, None) => Err("no service".to_owned()),
             }
         });
-        is_ready.recv_timeout(PATIENCE).map_err(|_| HarnessError::Child("the server did not start".to_owned()))?;
+        if is_ready.recv_timeout(PATIENCE).is_err() {
+            let why = thread.join().ok().and_then(Result::err).unwrap_or_default();
+            return Err(HarnessError::Child(format!("the server did not start: {why}")));
+        }
         cpu::pin(CLIENT_CPU)?;
-        let device = memif::connect(&link(&socket, 1), PATIENCE).and_then(memif::MemifDevice::open);
-        let device = device.map_err(|error| HarnessError::Child(error.to_string()))?;
+        let (device, config, attachment) = client_end(wire, &socket, topology.as_ref())?;
         let seed = entropy().map_err(system("find entropy"))?;
-        let client = Runtime::new(Box::new(device), config(CLIENT), seed);
-        let service = match place {
-            Place::Linked => None,
-            Place::Split => Some(attach(&status, player)?),
-        };
+        let client = Runtime::new(device, config, seed);
+        let service = make.map(|make| attach(&status, make, metered)).transpose()?;
         Ok(Scene {
             client,
             service,
@@ -146,6 +239,8 @@ impl Scene {
             stop: Some(stop),
             thread: Some(thread),
             _directory: directory,
+            _attachment: attachment,
+            _topology: topology,
         })
     }
 
@@ -187,12 +282,14 @@ impl Scene {
             app_ns: meter.busy_ns(),
             events: figures.events,
             commands: figures.commands,
+            batches: figures.command_batches
+                + status.cards.first().and_then(|card| card.service.as_ref()).map_or(0, |s| s.event_batches),
             bells,
         })
     }
 }
 
-impl Drop for Scene {
+impl<S> Drop for Scene<S> {
     fn drop(&mut self) {
         self.over.store(true, Ordering::Release);
         self.service = None;
@@ -210,35 +307,56 @@ fn listen_at(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn attach(path: &Path, mut player: Player) -> Result<(SplitRuntime, Player, Meter), HarnessError> {
-    let runtime = SplitRuntime::attach(SplitRuntime::at(path.to_owned()), SplitOptions::new("bench"));
-    let mut runtime = runtime.map_err(|error| HarnessError::Child(error.to_string()))?;
-    runtime.with_context(|context| player.start(context)).map_err(HarnessError::Child)?;
-    Ok((runtime, player, Meter::new()))
+type ClientEnd = (Box<dyn Vnic>, Config, Option<Attachment>);
+
+fn client_end(wire: Wire, socket: &Path, topology: Option<&Topology>) -> Result<ClientEnd, HarnessError> {
+    let Some(topology) = topology else {
+        let device = memif::connect(&wire.memif(socket, 1), PATIENCE).and_then(memif::MemifDevice::open);
+        let device = device.map_err(|error| HarnessError::Child(error.to_string()))?;
+        return Ok((Box::new(device), Config::new(CLIENT, 24), None));
+    };
+    let failed = |error: qanat::AttachError| HarnessError::Child(error.to_string());
+    let sources: Vec<IpAddr> = topology.client_addresses(1).into_iter().map(IpAddr::V4).collect();
+    let attachment = Attachment::towards(SERVER_OWN.into(), &sources, 1, Some(topology.client())).map_err(failed)?;
+    let vnic = attachment.open_queue(0, wire.plan()).map_err(failed)?;
+    Ok((Box::new(vnic), attachment.config().clone(), Some(attachment)))
 }
 
-fn net_core(listener: &MemifListener, socket: OwnedFd, stopped: &UnixStream) -> Result<(), String> {
-    let device = listener.accept(Some(PATIENCE)).map_err(|error| error.to_string())?;
-    let (memory, files) = plan().allocate_lendable().map_err(|error| error.to_string())?;
-    let opener = device.into_openers().into_iter().next().ok_or("no queue")?;
-    let vnic = opener.open_over(Some(memory)).map_err(|error| error.to_string())?;
-    let card = Card::new(Box::new(vnic), &files, plan(), config(SERVER), "memif", "memif");
+fn attach<S: Service>(
+    path: &Path,
+    make: impl FnOnce() -> Result<S, String>,
+    metered: bool,
+) -> Result<(SplitRuntime, S, Meter), HarnessError> {
+    let mut service = make().map_err(HarnessError::Child)?;
+    let runtime = SplitRuntime::attach(SplitRuntime::at(path.to_owned()), SplitOptions::new("bench"));
+    let mut runtime = runtime.map_err(|error| HarnessError::Child(error.to_string()))?;
+    runtime.with_context(|context| service.start(context)).map_err(HarnessError::Child)?;
+    Ok((runtime, service, Meter::new(metered)))
+}
+
+fn net_core(opened: Opened, wire: Wire, socket: OwnedFd, stopped: &UnixStream) -> Result<(), String> {
+    let files = opened.files.ok_or("frames that cannot be lent")?;
+    let card = Card::new(opened.vnic, &files, wire.plan(), opened.config, "bench", "bench");
     let card = card.map_err(|error| error.to_string())?;
     let users = vec![rustix::process::geteuid().as_raw()];
     let options = NetCoreOptions { spin: SpinPolicy::Always, users, confined: false, processor: None };
     NetCore::listening(vec![card], socket, options).run(stopped.as_fd()).map_err(|error| error.to_string())
 }
 
-fn linked(listener: &MemifListener, mut player: Player, over: &AtomicBool, busy_ns: &AtomicU64) -> Result<(), String> {
-    let device = listener.accept(Some(PATIENCE)).map_err(|error| error.to_string())?;
-    let vnic = device.open().map_err(|error| error.to_string())?;
+fn linked<S: Service>(
+    opened: Opened,
+    mut service: S,
+    metered: bool,
+    over: &AtomicBool,
+    busy_ns: &AtomicU64,
+) -> Result<(), String> {
     let seed = entropy().map_err(|error| error.to_string())?;
-    let mut runtime = Runtime::new(Box::new(vnic), config(SERVER), seed);
-    runtime.with_context(|context| player.start(context))?;
-    let mut meter = Meter::new();
+    let mut runtime = Runtime::new(opened.vnic, opened.config, seed);
+    runtime.with_context(|context| service.start(context))?;
+    let mut meter = Meter::new(metered);
     while !over.load(Ordering::Relaxed) {
         meter.begins();
-        let busy = runtime.turn(&mut player);
+        let busy = runtime.turn(&mut service);
         meter.ends(busy);
         if busy {
             busy_ns.store(meter.busy_ns(), Ordering::Release);

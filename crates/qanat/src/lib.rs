@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
+mod block;
 mod lifetime;
 mod runtime;
 mod service;
@@ -16,6 +17,7 @@ pub mod split;
 mod wait_set;
 
 pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements};
+pub use block::{Block, FilledBlock};
 pub use bytes::Bytes;
 pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};

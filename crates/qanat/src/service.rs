@@ -2,8 +2,8 @@
 
 use crate::split::Remote;
 use crate::{
-    Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Pool,
-    Source, Time, TimerId, UdpSocketId,
+    Block, Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, FilledBlock, Keepalive, ListenOptions,
+    ListenerId, Pool, Source, Time, TimerId, UdpSocketId,
 };
 use qanat_nic::Vnic;
 use qanat_nic::breakdown::{Phase, span};
@@ -141,6 +141,23 @@ impl<'a> Context<'a> {
     #[inline(always)]
     pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
         either!(self, stack, _ => stack.send(self.now, connection, bytes), remote => remote.send(connection, bytes))
+    }
+
+    /// Memory to fill and send without a copy: for `length` bytes, or fewer (at most 65,536 of a net core's transmit memory, and
+    /// when none of that is free, the process's own, which is copied when sent).
+    pub fn block(&mut self, length: usize) -> Block {
+        match &mut self.place {
+            Place::Linked { .. } => Block::own(length),
+            Place::Split(remote) => remote.block(length),
+        }
+    }
+
+    /// Sends a filled block after what was given before. Who keeps a clone may send it again, and on other connections.
+    ///
+    /// # Errors
+    /// As [`send`](Context::send).
+    pub fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
+        either!(self, stack, _ => stack.send(self.now, connection, block.into_bytes()), remote => remote.send_block(connection, block))
     }
 
     /// Sends `length` bytes of a prepared object from `offset` on.

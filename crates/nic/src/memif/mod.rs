@@ -18,7 +18,7 @@
 //! on included. A slave should therefore only connect to whom it would trust with its traffic; a master need not trust
 //! its slaves.
 //!
-//! No checksum offload, no scatter-gather out; packets in several pieces are received as several frames.
+//! No checksum offload but by agreement ([`MemifConfig::checksums`]), no scatter-gather out; packets in several pieces are received as several frames.
 
 mod control;
 mod handshake;
@@ -60,6 +60,9 @@ pub struct MemifConfig {
     pub queues: u16,
     /// Descriptors of a ring, as a power of two; the slave's choice.
     pub log2_ring_size: u8,
+    /// Packets carry checksums, and are checked. Without, which both ends must be: what is sent is summed by nobody, as between
+    /// the two ends of Linux' loopback, and what comes is not checked. For a peer of this project's that sends it no further.
+    pub checksums: bool,
     /// Sleep on interrupts; without it the queue must be polled.
     pub interrupts: bool,
     /// Frames of each queue.
@@ -79,6 +82,7 @@ impl MemifConfig {
             mtu: 1_500,
             queues: 1,
             log2_ring_size: 10,
+            checksums: true,
             interrupts: true,
             memory: MemoryPlan::default(),
             handshake_timeout: Duration::from_secs(5),

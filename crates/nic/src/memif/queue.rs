@@ -71,8 +71,9 @@ impl MemifOpener {
         let capabilities = Capabilities {
             mac: config.mac,
             mtu: config.mtu,
-            transmit_checksum: false,
-            receive_checksum: ReceiveChecksum::Verify,
+            // Who sums nothing needs not be told where: `transmit` passes over it.
+            transmit_checksum: !config.checksums,
+            receive_checksum: if config.checksums { ReceiveChecksum::Verify } else { ReceiveChecksum::Trust },
             transmit_buffers_max: 1,
             segmentation_bytes_max: 0,
             transmit_headroom: 0,

@@ -3,10 +3,11 @@
 use super::link::{Lost, WAITING_MAX};
 use super::remote::Remote;
 use super::streams::{Finish, PIECES_MAX, Piece};
+use crate::block::{Block, Filled, FilledBlock};
 use bytes::Bytes;
 use qanat_abi::message::Window;
 use qanat_abi::{Command, Id};
-use qanat_nic::{Capabilities, Pool, ReceiveChecksum, Time};
+use qanat_nic::{Capabilities, Frame, Pool, ReceiveChecksum, Time};
 use qanat_stack::{
     Chunk, CommandError, ConnectOptions, ConnectionId, Keepalive, ListenOptions, ListenerId, Source, TimerId,
     UdpSocketId,
@@ -80,6 +81,22 @@ impl Remote {
     #[cold]
     pub(crate) fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
         self.put(connection, Piece::Bytes(bytes))
+    }
+
+    #[cold]
+    pub(crate) fn block(&mut self, length: usize) -> Block {
+        let frame = self.link.as_mut().and_then(|link| link.block(length));
+        frame.map_or_else(|| Block::own(length), Block::transmit)
+    }
+
+    #[cold]
+    pub(crate) fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
+        let is_ours = |frame: &Frame| self.link.as_ref().is_some_and(|link| link.offset(frame).is_some());
+        match block.0 {
+            Filled::Transmit(frame) if is_ours(&frame) => self.put(connection, Piece::Block(frame)),
+            // Of the process itself, or of a net core that is gone.
+            other => self.put(connection, Piece::Bytes(FilledBlock(other).into_bytes())),
+        }
     }
 
     #[cold]

@@ -3,7 +3,8 @@
 //!
 //! A piece is lent by the service as in the linked placement, but its bytes are in the service's own memory, which the net
 //! core cannot see: they are copied into a block of transmit memory (several short ones into one block), and the block is
-//! lent to the net core until the peer has acknowledged it. The net core copies nothing aside.
+//! lent to the net core until the peer has acknowledged it. The net core copies nothing aside. What the service filled in
+//! transmit memory itself ([`Block`](crate::Block)) is lent as it is, on as many connections as it likes.
 
 use bytes::{Buf, Bytes};
 use qanat_nic::{Frame, Pool};
@@ -22,7 +23,14 @@ pub(super) const PIECES_MAX: usize = 1_024;
 /// Bytes to send.
 pub(super) enum Piece {
     Bytes(Bytes),
-    Prepared { source: Rc<dyn Source>, stamp: u64, offset: u64, length: u64 },
+    Prepared {
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    },
+    /// In transmit memory already.
+    Block(Rc<Frame>),
 }
 
 impl Piece {
@@ -30,6 +38,7 @@ impl Piece {
         match self {
             Piece::Bytes(bytes) => bytes.len() as u64,
             Piece::Prepared { length, .. } => *length,
+            Piece::Block(frame) => frame.len() as u64,
         }
     }
 
@@ -42,6 +51,24 @@ impl Piece {
                 *offset += target.len() as u64;
                 *length -= target.len() as u64;
             }
+            // Taken as it is.
+            Piece::Block(_) => {}
+        }
+    }
+}
+
+/// Memory lent to the net core until the peer has acknowledged what is in it.
+enum Lent {
+    Block(Frame),
+    /// The service holds it, too, or did.
+    Shared(Rc<Frame>),
+}
+
+impl Lent {
+    fn frame(&self) -> &Frame {
+        match self {
+            Lent::Block(frame) => frame,
+            Lent::Shared(frame) => frame,
         }
     }
 }
@@ -70,7 +97,7 @@ pub(super) struct Stream {
     pub consumed: Option<u32>,
     pieces: VecDeque<Piece>,
     waiting_bytes: u64,
-    lent: VecDeque<Frame>,
+    lent: VecDeque<Lent>,
     lent_bytes: usize,
     /// Acknowledged bytes of the first block.
     acknowledged: usize,
@@ -118,10 +145,16 @@ impl Stream {
         if self.pieces.is_empty() || self.is_in_flight_enough() {
             return None;
         }
+        if let Some(Piece::Block(frame)) = self.pieces.front() {
+            let lent = Lent::Shared(Rc::clone(frame));
+            self.pieces.pop_front();
+            self.waiting_bytes -= lent.frame().len() as u64;
+            return Some(self.lend(lent, large));
+        }
         let fits_small = self.waiting_bytes <= u64::from(small.region().frame_size());
         let (first, second) = if fits_small { (small, large) } else { (large, small) };
         let mut block = first.allocate(0).or_else(|| second.allocate(0))?;
-        while let Some(piece) = self.pieces.front_mut() {
+        while let Some(piece) = self.pieces.front_mut().filter(|piece| !matches!(piece, Piece::Block(_))) {
             let length = piece.length().min(block.tailroom() as u64) as usize;
             let Some(target) = block.append(length).filter(|_| length > 0) else { break };
             piece.move_into(target);
@@ -130,20 +163,26 @@ impl Stream {
                 self.pieces.pop_front();
             }
         }
-        let (is_large, offset, length) = (block.is_of(large), block.offset_in_region(), block.len());
-        self.lent_bytes += length;
-        self.lent.push_back(block);
-        Some((is_large, offset, length))
+        Some(self.lend(Lent::Block(block), large))
+    }
+
+    fn lend(&mut self, lent: Lent, large: &Pool) -> (bool, usize, usize) {
+        let block = lent.frame();
+        let place = (block.is_of(large), block.offset_in_region(), block.len());
+        self.lent_bytes += place.2;
+        self.lent.push_back(lent);
+        place
     }
 
     /// The peer has acknowledged so many more bytes: whole blocks are free again.
     pub(super) fn acknowledged(&mut self, bytes: usize) {
         self.acknowledged += bytes;
-        while let Some(first) = self.lent.front()
+        while let Some(first) = self.lent.front().map(Lent::frame)
             && self.acknowledged >= first.len()
         {
-            self.acknowledged -= first.len();
-            self.lent_bytes -= first.len();
+            let length = first.len();
+            self.acknowledged -= length;
+            self.lent_bytes -= length;
             self.lent.pop_front();
         }
     }
@@ -155,6 +194,27 @@ mod tests {
     use qanat_nic::Region;
 
     #[test]
+    fn a_filled_block_is_lent_as_it_is_and_stays_with_who_holds_it() {
+        let (small, large) = (Region::new(4, 2_048).unwrap(), Region::new(2, 65_536).unwrap());
+        let (small, large) = (small.pool(4).unwrap(), large.pool(2).unwrap());
+        let mut block = large.allocate(0).unwrap();
+        block.append(3_000).unwrap();
+        let block = Rc::new(block);
+        let mut stream = Stream::default();
+        stream.begin(1, true);
+        // Between others, twice: it is neither copied nor waits for a free block.
+        stream.put(Piece::Bytes(Bytes::from_static(b"before")));
+        stream.put(Piece::Block(Rc::clone(&block)));
+        stream.put(Piece::Block(Rc::clone(&block)));
+        stream.put(Piece::Bytes(Bytes::from_static(b"after")));
+        let lent: Vec<_> = std::iter::from_fn(|| stream.fill_block(&small, &large)).collect();
+        assert_eq!(lent[1], (true, block.offset_in_region(), 3_000));
+        assert_eq!((lent[1], lent.iter().map(|lent| lent.2).collect::<Vec<_>>()), (lent[2], vec![6, 3_000, 3_000, 5]));
+        stream.acknowledged(6_011);
+        assert_eq!((small.in_use_count(), large.in_use_count(), Rc::strong_count(&block)), (0, 1, 1));
+    }
+
+    #[test]
     fn pieces_share_blocks_and_blocks_come_home() {
         let (small, large) = (Region::new(4, 2_048).unwrap(), Region::new(2, 65_536).unwrap());
         let (small, large) = (small.pool(4).unwrap(), large.pool(2).unwrap());
@@ -163,7 +223,7 @@ mod tests {
         stream.put(Piece::Bytes(Bytes::from_static(b"head ")));
         stream.put(Piece::Bytes(Bytes::from_static(b"body")));
         assert_eq!(stream.fill_block(&small, &large), Some((false, 0, 9)));
-        assert_eq!(stream.lent.front().unwrap().bytes(), b"head body");
+        assert_eq!(stream.lent.front().unwrap().frame().bytes(), b"head body");
         stream.put(Piece::Bytes(vec![7; 140_000].into()));
         let lengths: Vec<_> =
             std::iter::from_fn(|| stream.fill_block(&small, &large)).map(|(l, _, n)| (l, n)).collect();
