@@ -53,7 +53,7 @@ fn datagram_returns(to: &str) -> bool {
 struct Load {
     stop: Arc<AtomicBool>,
     streams: Arc<AtomicU64>,
-    thread: JoinHandle<bool>,
+    thread: JoinHandle<(bool, Vec<Duration>)>,
 }
 
 impl Load {
@@ -61,12 +61,14 @@ impl Load {
         let (stop, streams) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (its_stop, its_streams) = (Arc::clone(&stop), Arc::clone(&streams));
         let thread = std::thread::spawn(move || {
-            let mut all_well = true;
+            let (mut all_well, mut times) = (true, Vec::new());
             while all_well && !its_stop.load(Ordering::Acquire) {
+                let started = std::time::Instant::now();
                 all_well = stream(NEIGHBOUR, 500_000);
+                times.push(started.elapsed());
                 its_streams.fetch_add(1, Ordering::Release);
             }
-            all_well
+            (all_well, times)
         });
         Load { stop, streams, thread }
     }
@@ -82,7 +84,12 @@ impl Load {
 
     fn end(self) {
         self.stop.store(true, Ordering::Release);
-        assert!(self.thread.join().expect("the load"), "every stream came back whole");
+        let (all_well, mut times) = self.thread.join().expect("the load");
+        assert!(all_well, "every stream came back whole");
+        // Told, not judged: it depends on what else the machine does.
+        times.sort_unstable();
+        let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+        eprintln!("neighbour: {} streams of 500 KB, p50 {:?}, p99 {:?}", times.len(), at(50), at(99));
     }
 }
 

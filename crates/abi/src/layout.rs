@@ -234,6 +234,22 @@ mod tests {
         }
     }
 
+    /// The same lie told to a producer that believes it: the control of the test above.
+    #[test]
+    fn a_producer_that_believes_its_consumer_overwrites_what_was_not_taken() {
+        let (ours, file) = Rings::create(4).unwrap();
+        let theirs = Rings::open(file.as_fd()).unwrap();
+        let mut producer = Producer::<_, false>::of(ours.events);
+        let mut consumer = Consumer::new(theirs.events);
+        // Twice the ring ahead: room for everything.
+        forge(file.as_fd(), EVENTS_AT, 8);
+        for number in 1..=8 {
+            assert_eq!(producer.push([number; 4]), Ok(true));
+            producer.publish();
+        }
+        assert_ne!(consumer.pop(), Some([1; 4]), "the first message is lost, and nobody knows");
+    }
+
     #[test]
     fn a_lap_out_of_turn_is_a_message_taken_once() {
         let (ours, file) = Rings::create(4).unwrap();

@@ -91,8 +91,8 @@ impl std::fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// The sending side.
-pub struct Producer<P: Place> {
+/// The sending side. `CHECKED`: it does not believe the consumer; a test has one that does, to see that it must not.
+pub struct Producer<P: Place, const CHECKED: bool = true> {
     place: P,
     /// Messages written.
     position: u32,
@@ -110,6 +110,12 @@ pub struct Producer<P: Place> {
 impl<P: Place> Producer<P> {
     /// Of an empty ring.
     pub fn new(place: P) -> Producer<P> {
+        Producer::of(place)
+    }
+}
+
+impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
+    pub(crate) fn of(place: P) -> Producer<P, CHECKED> {
         Producer { place, position: 0, published: 0, held: 0, consumed: 0, is_unlooked: false, batches: 0 }
     }
 
@@ -124,7 +130,7 @@ impl<P: Place> Producer<P> {
     /// The consumer claims what was never sent.
     #[inline]
     pub fn has_room(&mut self, messages: u32) -> Result<bool, Violation> {
-        let room = self.capacity() - self.position.wrapping_sub(self.consumed);
+        let room = self.capacity().wrapping_sub(self.position.wrapping_sub(self.consumed));
         Ok(room >= messages || self.look()? >= messages)
     }
 
@@ -133,11 +139,11 @@ impl<P: Place> Producer<P> {
         // Acquire: the consumer has read the slots it gives back.
         let told = self.place.header().consumer.0.load(Ordering::Acquire);
         let waiting = self.position.wrapping_sub(told);
-        if waiting > self.capacity() {
+        if CHECKED && waiting > self.capacity() {
             return Err(Violation { own: self.position, told });
         }
         self.consumed = told;
-        Ok(self.capacity() - waiting)
+        Ok(self.capacity().wrapping_sub(waiting))
     }
 
     /// Messages not yet taken, as the consumer tells it now.
@@ -145,7 +151,7 @@ impl<P: Place> Producer<P> {
     /// # Errors
     /// As [`has_room`](Producer::has_room).
     pub fn depth(&mut self) -> Result<u32, Violation> {
-        Ok(self.capacity() - self.look()?)
+        Ok(self.capacity().wrapping_sub(self.look()?))
     }
 
     /// Writes a message; nobody sees it before [`publish`](Producer::publish). False: the ring is full. Of its first word the bit

@@ -49,7 +49,7 @@ impl MemoryPlan {
     /// Maps the region and cuts it up.
     ///
     /// # Errors
-    /// `InvalidInput` for a frame size other than 2048 or 4096, or more than 2³² frames; else what `mmap` says.
+    /// `InvalidInput` for a frame size that is no power of two from 2048 to 65536 (AF_XDP: 2048 or 4096), or more than 2³² frames; else what `mmap` says.
     pub fn allocate(&self) -> io::Result<FrameMemory> {
         self.cut(&self.map(1)?)
     }
@@ -116,8 +116,8 @@ impl MemoryPlan {
 
     /// Frames of all pools, of as many queues as share the region.
     fn frame_count(&self, shares: u32) -> io::Result<u32> {
-        if !matches!(self.frame_size, 2048 | 4096) {
-            let message = format!("frame size {}: must be 2048 or 4096 bytes", self.frame_size);
+        if !self.frame_size.is_power_of_two() || !(2_048..=65_536).contains(&self.frame_size) {
+            let message = format!("frame size {}: must be a power of two from 2048 to 65536", self.frame_size);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let count = self.receive_frames.checked_add(self.transmit_frames);

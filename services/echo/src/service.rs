@@ -2,7 +2,7 @@
 
 use crate::Figures;
 use qanat::nic::breakdown::{Phase, span};
-use qanat::{Bytes, Chunk, CommandError, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{Chunk, CommandError, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -61,8 +61,11 @@ impl EchoService {
 
     fn data(&mut self, connection: ConnectionId, chunk: Chunk, context: &mut Context<'_>) {
         let length = chunk.len() as u64;
-        // Sent bytes must be free to move between threads, and frames aren't: a stream's echo is one copy.
-        if context.send(connection, Bytes::copy_from_slice(chunk.bytes())).is_err() {
+        // What is sent of a stream is not what was received: an echo is one copy, to where it is sent from.
+        let mut block = context.block(chunk.len());
+        let taken = block.append(chunk.bytes());
+        debug_assert_eq!(taken, chunk.len(), "a block is larger than a frame");
+        if context.send_block(connection, block.filled()).is_err() {
             self.figures.dropped += 1;
             context.consume(connection, chunk);
             return;

@@ -1,6 +1,6 @@
 //! A service that lies, and what is watched while it does: a neighbour, the net core's status, the next service.
 
-use crate::support::{Client, Core, Serving, datagram_returns, server, stream_returns};
+use crate::support::{Client, Core, Serving, datagram_returns, report, server, stream_returns};
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
 use qanat_control::protocol::{receive, send};
@@ -137,7 +137,11 @@ pub struct Neighbour {
     client: Client,
     pub serving: Serving,
     count: u64,
+    times: Vec<Duration>,
 }
+
+/// Looks at a neighbour before anything is done to others.
+const UNDISTURBED: usize = 100;
 
 pub fn echo() -> EchoService {
     EchoService::new(EchoConfig::default())
@@ -158,9 +162,12 @@ pub fn serve(path: &Path, card: u8) -> Serving {
 impl Neighbour {
     pub fn new(core: &Core, card: u8, runtime: qanat::Runtime) -> Neighbour {
         let serving = serve(&core.path, card);
-        let mut neighbour = Neighbour { runtime, client: Client::new(card, 300_000), serving, count: 0 };
+        let (client, times) = (Client::new(card, 300_000), Vec::new());
+        let mut neighbour = Neighbour { runtime, client, serving, count: 0, times };
         let Neighbour { runtime, client, .. } = &mut neighbour;
         runtime.with_context(|context| qanat::Service::start(client, context)).unwrap();
+        (0..UNDISTURBED).for_each(|_| neighbour.is_well());
+        report("undisturbed", std::mem::take(&mut neighbour.times));
         neighbour
     }
 
@@ -172,8 +179,15 @@ impl Neighbour {
     /// It is served as if nothing happened.
     pub fn is_well(&mut self) {
         self.count += 1;
-        let payload = self.count.to_le_bytes();
+        let (payload, sent) = (self.count.to_le_bytes(), std::time::Instant::now());
         datagram_returns(&mut self.runtime, &mut self.client, &payload);
+        self.times.push(sent.elapsed());
+    }
+
+    /// The test's end: what it saw meanwhile.
+    pub fn end(self) {
+        report("while others were attacked", self.times);
+        self.serving.end();
     }
 }
 

@@ -44,7 +44,7 @@ fn commands_that_cannot_be_honest_cut_their_sender_off() {
         neighbour.is_well();
     }
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn anything_in_the_ring_harms_nobody_else() {
         neighbour.is_well();
     }
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn positions_and_laps_moved_back_and_far_ahead_harm_nobody_else() {
         }
     }
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn hoarded_frames_are_the_hoarders_own() {
     peer.with_context(|context| context.close_udp(client.socket())).unwrap();
     drop(attacker);
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_is_handed_over_cannot_be_written_cut_short_or_widened() {
     neighbour.is_well();
     drop(attacker);
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 #[test]
@@ -174,5 +174,5 @@ fn words_that_are_no_wish_and_silence_are_borne() {
     neighbour.is_well();
     card_is_good(&core, &mut peer);
     drop(silent);
-    neighbour.serving.end();
+    neighbour.end();
 }

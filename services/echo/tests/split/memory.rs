@@ -64,7 +64,7 @@ fn memory_is_what_it_is_given_as_and_without_seals_it_is_not() {
     assert!(worked, "the control: {said}");
     neighbour.is_well();
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
     for name in PREVENTED {
         let (worked, said) = attack_unprotected(name);
         assert!(worked, "without protection it works: {name}: {said}");
@@ -140,7 +140,7 @@ fn neither_headers_nor_a_neighbours_packets_are_in_any_memory_it_has() {
     assert!(!worked, "{said}");
     peer.with_context(|context| context.close_udp(client.socket())).expect("a socket");
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 /// Rings are made whole: a layout of another size is refused by who opens it.

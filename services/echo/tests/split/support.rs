@@ -280,3 +280,10 @@ pub fn stream_returns(runtime: &mut Runtime, client: &mut Client) {
     run_until(runtime, client, "a stream's echo", |_, _| {}, |client| client.over.is_some());
     assert_eq!((client.over, client.received), (Some(CloseReason::Finished), client.stream_bytes));
 }
+
+/// Tells what a neighbour saw, which is not judged: how long it takes depends on the machine and on what else runs there.
+pub fn report(what: &str, mut times: Vec<Duration>) {
+    times.sort_unstable();
+    let at = |share: usize| times.get(times.len() * share / 100).copied().unwrap_or_default();
+    eprintln!("neighbour, {what}: {} of them, p50 {:?}, p99 {:?}", times.len(), at(50), at(99));
+}

@@ -2,7 +2,7 @@
 //! and each of its bytes is looked at.
 
 use crate::attacker::{Attacker, Neighbour, card_is_good, serve};
-use crate::support::{Client, Core, Serving, server, stream_returns};
+use crate::support::{Client, Core, Serving, report, server, stream_returns};
 use qanat::{Runtime, Service};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
@@ -17,7 +17,7 @@ use std::time::Duration;
 struct Load {
     stop: Arc<AtomicBool>,
     streams: Arc<AtomicU64>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Vec<Duration>>>,
     _serving: Serving,
 }
 
@@ -33,11 +33,15 @@ impl Load {
             // Before it listens it refuses.
             is_served.recv_timeout(PATIENCE).expect("the neighbour");
             runtime.with_context(|context| client.start(context)).expect("a start");
+            let mut times = Vec::new();
             while !its_stop.load(Ordering::Acquire) {
+                let started = std::time::Instant::now();
                 // Each byte is compared.
                 stream_returns(&mut runtime, &mut client);
+                times.push(started.elapsed());
                 its_streams.fetch_add(1, Ordering::Release);
             }
+            times
         });
         // The net core opens its cards first, which takes each card's client.
         is_connected.recv_timeout(PATIENCE).expect("the neighbour's client");
@@ -58,7 +62,9 @@ impl Load {
 
     fn end(mut self) {
         self.stop.store(true, Ordering::Release);
-        self.thread.take().into_iter().for_each(|thread| thread.join().expect("every byte as it was sent"));
+        for thread in self.thread.take() {
+            report("streams of 200 KB meanwhile", thread.join().expect("every byte as it was sent"));
+        }
     }
 }
 
@@ -344,7 +350,7 @@ fn a_service_that_stands_still_is_held_back_and_goes_on_well() {
     neighbour.is_well();
     drop(attacker);
     card_is_good(&core, &mut peer);
-    neighbour.serving.end();
+    neighbour.end();
 }
 
 /// Opens connections and throws them away.
