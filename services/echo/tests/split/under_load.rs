@@ -62,7 +62,7 @@ impl Load {
 
     fn end(mut self) {
         self.stop.store(true, Ordering::Release);
-        for thread in self.thread.take() {
+        if let Some(thread) = self.thread.take() {
             report("streams of 200 KB meanwhile", thread.join().expect("every byte as it was sent"));
         }
     }
