@@ -181,8 +181,8 @@ struct ProgramsArguments {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat bench split --quick                      over shared memory; no root: under 20 s
-  qanat bench split                              five runs of each: two minutes
+  qanat bench split --quick                      over shared memory, as root also veth: 40 s
+  qanat bench split                              five runs of each: six minutes
   qanat bench split --filter blocks              what a service that blocks does to its peers")]
 struct SplitArguments {
     #[command(flatten)]
@@ -193,7 +193,7 @@ struct SplitArguments {
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  qanat bench ratio --quick                      under 10 s; no root
+  qanat bench ratio --quick                      under 15 s; no root
   qanat bench ratio                              costs of five runs
 It is a model: every core a queue of its own. On a machine with more processors its costs are that machine's.")]
 struct RatioArguments {
