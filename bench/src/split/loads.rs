@@ -4,7 +4,7 @@ use super::player::{PORT, Player};
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
 use qanat::{Bytes, Context, Event, ListenOptions, Service};
-use qanat_web::{WebConfig, WebService};
+use qanat_web::{CopyMode, WebConfig, WebService};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -61,7 +61,8 @@ impl Load {
 /// `qanat web` over `directory`.
 pub fn web(directory: &Path) -> Result<WebService, String> {
     let mut config = WebConfig::new(directory);
-    (config.preload, config.check_files) = (true, false);
+    // In either placement the same: the split one has no frames of the device to keep ready.
+    (config.copy_mode, config.preload, config.check_files) = (CopyMode::PerSend, true, false);
     WebService::new(config).map_err(|error| error.to_string())
 }
 
