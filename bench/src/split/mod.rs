@@ -122,12 +122,9 @@ fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, Har
 
 /// What a request costs either side under load.
 pub(crate) fn costs(place: Place, load: Load, duration: Duration) -> Result<Outcome, HarnessError> {
-    let files = load.files()?;
     let client = load.client(Wire::Memif.server(), CONNECTIONS);
-    let directory = files.as_ref().map(|files| files.path().to_owned()).unwrap_or_default();
     match load {
         Load::Echo(size) => costs_of(place, move || Ok(Player::server(size, false)), client, duration),
-        Load::Web => costs_of(place, move || loads::web(&directory), client, duration),
         Load::Usr => costs_of(place, || Ok(loads::Cache::new()), client, duration),
     }
 }
@@ -255,10 +252,9 @@ impl Case {
 }
 
 /// Loads whose costs are measured.
-pub(crate) const LOADS: [(Load, &str); 4] = [
+pub(crate) const LOADS: [(Load, &str); 3] = [
     (Load::Echo(64), "64 B there and back"),
     (Load::Echo(1 << 10), "1 KiB there and back"),
-    (Load::Web, "web, files of 1 KiB"),
     (Load::Usr, "USR-like: 4 GETs a packet, values of 2 B"),
 ];
 
