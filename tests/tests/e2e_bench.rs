@@ -87,15 +87,17 @@ fn placements_are_compared_and_modelled() {
         let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     };
-    let split = table(&["bench", "split", "--json", "--filter", "64 B"]);
-    let rows = split["rows"].as_array().expect("rows");
-    let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
-    // Linked and split, with copies and without, over small and large packets; Linux over loopback and, as root, a veth.
-    assert_eq!(peers.len(), 10, "{split}");
-    for row in rows {
-        let is_ping_pong = row["case"].as_str().is_some_and(|case| case.starts_with("ping-pong"));
-        let value = &row["values"][if is_ping_pong { 0 } else { 4 }]["median"];
-        assert!(value.as_f64().is_some_and(|value| value > 0.0), "{row}");
+    // Linked and split, with copies and without, over small and large packets, Linux; over veth; under load.
+    for (filter, peers_expected) in [("ping-pong, 64 B", 9), ("over veth, 64 B", 5), ("64 connections, 64 B", 2)] {
+        let split = table(&["bench", "split", "--json", "--filter", filter]);
+        let rows = split["rows"].as_array().expect("rows");
+        let peers: HashSet<&str> = rows.iter().filter_map(|row| row["peer"].as_str()).collect();
+        assert_eq!((peers.len(), rows.len()), (peers_expected, peers_expected), "{split}");
+        for row in rows {
+            let is_ping_pong = row["case"].as_str().is_some_and(|case| case.starts_with("ping-pong"));
+            let value = &row["values"][if is_ping_pong { 0 } else { 4 }]["median"];
+            assert!(value.as_f64().is_some_and(|value| value > 0.0), "{row}");
+        }
     }
     let ratio = table(&["bench", "ratio", "--json", "--filter", "64 B"]);
     assert_eq!(ratio["rows"].as_array().map(Vec::len), Some(6), "{ratio}");
