@@ -58,6 +58,8 @@ pub(crate) struct Epoll {
     pub(crate) waits: u32,
     /// The kernel's had something when it was asked last: it is asked again.
     pub(crate) kernels_had_some: bool,
+    /// The next packet wakes who sleeps there: the device is in the kernel's instance for one event.
+    pub(crate) is_armed: bool,
     /// It is itself in another instance: there it is ready when its bell rings.
     pub(crate) is_nested: bool,
 }
@@ -100,7 +102,11 @@ impl Epoll {
     }
 
     /// Tells `out` what is ready, as much as it takes; how many.
-    pub(crate) fn collect<'a>(&mut self, out: &mut [epoll_event], socket: impl Fn(u32) -> Option<&'a Socket>) -> usize {
+    pub(crate) fn collect<'a>(
+        &mut self,
+        out: &mut [epoll_event],
+        mut socket: impl FnMut(u32) -> Option<&'a Socket>,
+    ) -> usize {
         let mut count = 0;
         // What stays ready goes to the end, so that everybody has a turn.
         for _ in 0..self.queue.len() {

@@ -2,8 +2,8 @@
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
-use crate::lock::{lock, shared};
-use crate::wait::{readable, sleep, somebody_waits};
+use crate::lock::lock;
+use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
 use rustix::net::{
@@ -86,9 +86,12 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         let now = guard.clock_now();
         let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
         let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
-        let drives = !somebody_waits() && is_left_alone;
+        let is_watched = guard.lead.is_watching();
+        let drives = !is_watched && is_left_alone;
         if drives {
             guard.drive();
+            // Who led has been away too long.
+            guard.appoint(now);
         }
         let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
         if guard.processes.count() == 0 {
@@ -97,7 +100,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
                 return;
             }
         }
-        looks = if somebody_waits() || is_idle { looks + 1 } else { 0 };
+        looks = if is_watched || is_idle { looks + 1 } else { 0 };
         let rests = looks >= LOOKS;
         let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
         let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
@@ -108,17 +111,8 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         } else {
             drop(guard);
         }
-        // Somebody may have stopped waiting since.
-        if rests
-            && !somebody_waits()
-            && !is_idle
-            && shared().is_some_and(|s| s.keeper_is_asleep.swap(0, Ordering::Relaxed) == 1)
-        {
-            looks = 0;
-            continue;
-        }
         // Resting with nobody else there, it still answers who asks for what is gone.
-        let hears = drives || rests && !somebody_waits();
+        let hears = drives || rests && !is_watched;
         let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
         fds.push(readable(if ended_at.is_some() { successor } else { -1 }));
         fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));

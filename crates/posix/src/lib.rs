@@ -6,7 +6,7 @@
 //!                                                    │ yes
 //!                     World: stack, VNIC, sockets, in memory shared by the program's processes, under one lock
 //!                                                    │
-//!                          driven by whichever thread waits; by the keeper, a process of its own, if none does
+//!                          driven by one of the threads that wait; by the keeper, a process of its own, if none does
 //! ```
 //! * Every descriptor is a real one of the kernel's: a socket of ours stands in the kernel's table as one that is bound to
 //!   nothing. A socket becomes ours when it is bound, or connected, to where the VNIC leads; until then, and else, it is the
@@ -23,6 +23,7 @@ mod descriptor;
 mod epoll;
 mod explain;
 mod keeper;
+mod lead;
 mod lock;
 mod process;
 mod pump;

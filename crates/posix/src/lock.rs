@@ -15,9 +15,7 @@ const TRIES: u32 = 200;
 pub(crate) struct Shared {
     mutex: UnsafeCell<libc::pthread_mutex_t>,
     world: UnsafeCell<World>,
-    /// Threads that wait for sockets of ours, and so drive the stack.
-    pub(crate) waiting: AtomicU32,
-    /// The keeper sleeps until it is told that nobody waits any more.
+    /// The keeper sleeps until it is told that nobody watches the device any more.
     pub(crate) keeper_is_asleep: AtomicU32,
     /// When the stack was driven last, nanoseconds of the world's clock.
     pub(crate) driven_at: AtomicU64,
@@ -54,7 +52,6 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             // SAFETY: initialised above. It has not been locked yet, so it may be moved.
             mutex: UnsafeCell::new(unsafe { mutex.assume_init() }),
             world: UnsafeCell::new(world),
-            waiting: AtomicU32::new(0),
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
             is_broken: AtomicU32::new(0),
@@ -155,8 +152,7 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         // Whoever leaves the stack with nobody to drive it tells the keeper.
-        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0
-            && self.shared.waiting.load(Ordering::Relaxed) == 0;
+        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.lead.is_watching();
         let bell = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
             Some(self.keeper_bell)
         } else {

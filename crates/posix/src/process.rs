@@ -4,7 +4,7 @@
 
 use crate::bells::{Bell, out_of_the_way};
 use crate::descriptor::{self, Entry, Table, decode};
-use crate::lock::{Guard, lock, shared};
+use crate::lock::{Guard, lock};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -14,8 +14,6 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 /// What is known of one process.
 pub(crate) struct Record {
     pub(crate) table: Box<Table>,
-    /// Its threads among those that wait.
-    pub(crate) waiting: u32,
     /// Bells its threads have.
     pub(crate) bells: Vec<Bell>,
 }
@@ -38,7 +36,7 @@ pub(crate) fn number() -> u32 {
 
 impl Processes {
     pub(crate) fn insert(&mut self, table: Box<Table>) -> u32 {
-        let record = Record { table, waiting: 0, bells: Vec::new() };
+        let record = Record { table, bells: Vec::new() };
         match self.records.iter().position(Option::is_none) {
             Some(free) => {
                 self.records[free] = Some(record);
@@ -147,9 +145,7 @@ impl Guard {
     /// A process has ended: what it had is closed.
     pub(crate) fn process_ended(&mut self, number: u32) {
         let Some(record) = self.processes.records.get_mut(number as usize).and_then(Option::take) else { return };
-        if let Some(shared) = shared() {
-            shared.waiting.fetch_sub(record.waiting, Ordering::Relaxed);
-        }
+        self.lead.process_ended(number);
         for bell in record.bells {
             self.bells.give_back(bell);
         }

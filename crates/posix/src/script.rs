@@ -185,6 +185,16 @@ fn settle() {
     }
 }
 
+impl Script {
+    /// The calling thread has been woken.
+    pub(crate) fn wake_up(&mut self) {
+        let own = thread();
+        for sleeper in self.sleepers.iter_mut().filter(|sleeper| sleeper.thread == own) {
+            sleeper.is_asleep = false;
+        }
+    }
+}
+
 impl Guard {
     /// Drives the stack, and takes what leaves.
     fn turn(&mut self) {
@@ -234,14 +244,6 @@ impl Guard {
         self.script.sleepers.retain(|sleeper| sleeper.thread != own);
         self.script.sleepers.push(Sleeper { thread: own, bell, deadline, is_asleep: true });
         None
-    }
-
-    /// It has been woken.
-    pub(crate) fn wake_up(&mut self) {
-        let own = thread();
-        for sleeper in self.script.sleepers.iter_mut().filter(|sleeper| sleeper.thread == own) {
-            sleeper.is_asleep = false;
-        }
     }
 }
 

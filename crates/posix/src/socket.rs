@@ -283,6 +283,14 @@ impl Socket {
         self.options.broadcast || !crate::attach::is_everybody(peer.ip())
     }
 
+    /// Datagrams to be read behind the first.
+    pub(crate) fn datagrams_behind(&self) -> usize {
+        match &self.kind {
+            Kind::Datagram(datagram) => datagram.queue.len().saturating_sub(1),
+            _ => 0,
+        }
+    }
+
     /// Takes the pending error, as `SO_ERROR` does.
     pub(crate) fn take_error(&mut self) -> c_int {
         std::mem::take(&mut self.error)

@@ -3,11 +3,13 @@
 
 use crate::bells::Bell;
 use crate::calls::signals::{begin_wait, wait_goes_on};
-use crate::lock::{Guard, lock, shared};
+use crate::lead::Thread;
+use crate::lock::{Guard, lock};
+use crate::socket::Socket;
 use libc::{c_int, pollfd, sigset_t, timespec};
 use qanat::Time;
+use std::cell::Cell;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 const BUDGET_MIN_NS: u64 = 2_000;
@@ -15,58 +17,47 @@ const BUDGET_MAX_NS: u64 = 200_000;
 /// Without a bell a thread looks so often.
 const WITHOUT_BELL: Duration = Duration::from_millis(1);
 
-/// How long to poll before sleeping; as the native runtime's: longer while sleeps turn out short.
-static BUDGET_NS: AtomicU64 = AtomicU64::new(BUDGET_MIN_NS);
+thread_local! {
+    /// How long this thread polls before it sleeps; as the native runtime's: longer while its sleeps turn out short.
+    static BUDGET_NS: Cell<u64> = const { Cell::new(BUDGET_MIN_NS) };
+}
 
 /// Polls of one wait.
 pub(crate) struct Spin {
     since: Option<Time>,
+    /// How long the last sleep was, if there was one and nothing has come of it yet.
+    slept: Option<Duration>,
 }
 
 impl Spin {
     pub(crate) fn new() -> Spin {
-        Spin { since: None }
+        Spin { since: None, slept: None }
     }
 
-    /// Whether to go on polling.
+    /// Whether to go on polling. Nothing has come for this thread so far.
     pub(crate) fn goes_on(&mut self, now: Time) -> bool {
         if crate::script::is_on() {
             return false;
         }
+        // Whatever it was that ended the sleep, it was not worth waking for.
+        if self.slept.take().is_some() {
+            BUDGET_NS.set((BUDGET_NS.get() / 2).max(BUDGET_MIN_NS));
+        }
         let since = *self.since.get_or_insert(now);
-        (now.since(since).as_nanos() as u64) < BUDGET_NS.load(Ordering::Relaxed)
+        (now.since(since).as_nanos() as u64) < BUDGET_NS.get()
     }
 
-    /// Learns from a sleep of `slept`.
+    /// A sleep is over.
     pub(crate) fn slept(&mut self, slept: Duration) {
-        let budget = BUDGET_NS.load(Ordering::Relaxed);
-        let short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
-        let budget = if short { (budget * 2).min(BUDGET_MAX_NS) } else { (budget / 2).max(BUDGET_MIN_NS) };
-        BUDGET_NS.store(budget, Ordering::Relaxed);
-        self.since = None;
-    }
-}
-
-/// A thread that waits, for as long as this lives: it counts as one that drives the stack.
-pub(crate) struct Waiting(());
-
-impl Waiting {
-    pub(crate) fn begin(guard: &mut Guard) -> Waiting {
-        guard.shared().waiting.fetch_add(1, Ordering::Relaxed);
-        if let Some(own) = guard.processes.own() {
-            own.waiting += 1;
-        }
-        Waiting(())
+        (self.since, self.slept) = (None, Some(slept));
     }
 
-    /// It waits no more.
-    pub(crate) fn end(self, guard: &mut Guard) {
-        if let Some(own) = guard.processes.own() {
-            own.waiting = own.waiting.saturating_sub(1);
-        }
-        guard.shared().waiting.fetch_sub(1, Ordering::Relaxed);
-        if crate::script::is_on() {
-            guard.wake_up();
+    /// There is something for this thread: had it polled a little longer, it need not have slept.
+    pub(crate) fn succeeded(&mut self) {
+        if let Some(slept) = self.slept.take() {
+            let budget = BUDGET_NS.get();
+            let is_short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
+            BUDGET_NS.set(if is_short { (budget * 2).min(BUDGET_MAX_NS) } else { (budget / 2).max(BUDGET_MIN_NS) });
         }
     }
 }
@@ -89,12 +80,18 @@ pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
     guard.bells.give_back(bell);
 }
 
-/// When a sleep must end: at `deadline`, or when the stack has something to do.
-pub(crate) fn sleep_time(guard: &mut Guard, now: Time, deadline: Option<Time>, bell: Option<Bell>) -> Option<Duration> {
+/// When a sleep must end: at `deadline`, or, for who leads, when the stack has something to do.
+pub(crate) fn sleep_time(
+    guard: &mut Guard,
+    now: Time,
+    deadline: Option<Time>,
+    (bell, leads): (Option<Bell>, bool),
+) -> Option<Duration> {
     if crate::script::is_on() {
         return guard.fall_asleep(deadline, bell);
     }
-    let until = [deadline, guard.stack.next_deadline()].into_iter().flatten().min();
+    let of_stack = guard.stack.next_deadline().filter(|_| leads);
+    let until = [deadline, of_stack].into_iter().flatten().min();
     let time = until.map(|until| until.since(now));
     if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
 }
@@ -164,18 +161,25 @@ fn block_on<T>(
 ) -> Result<T, i32> {
     begin_wait();
     let mut guard = lock()?;
+    let thread = Thread::this();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     loop {
         let now = guard.drive_now();
         if let Some(done) = attempt(&mut guard) {
+            spin.succeeded();
+            guard.leaves(thread, now);
+            guard.told = 1 + guard.sockets.get(socket).map_or(0, Socket::datagrams_behind) as u32;
             return done;
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         if deadline.is_some_and(|deadline| deadline <= now) {
+            guard.leaves(thread, now);
             return Err(libc::EAGAIN);
         }
-        if spin.goes_on(now) {
+        guard.hands_on(thread, now);
+        let leads = guard.leads(thread, now);
+        if spin.goes_on(now) && leads {
             drop(guard);
             std::hint::spin_loop();
             guard = lock()?;
@@ -185,13 +189,16 @@ fn block_on<T>(
         if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
             socket.waiters.push(bell);
         }
-        let time = sleep_time(&mut guard, now, deadline, bell);
-        let fds = [guard.doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
-        let waiting = Waiting::begin(&mut guard);
+        let time = sleep_time(&mut guard, now, deadline, (bell, leads));
+        let doorbell = if leads { guard.doorbell } else { -1 };
+        let fds = [doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
+        if !leads {
+            guard.follow(thread, bell);
+        }
         drop(guard);
         let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
         guard = lock()?;
-        waiting.end(&mut guard);
+        guard.follows_no_more(thread);
         if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
             socket.waiters.retain(|other| *other != bell);
         }
@@ -201,7 +208,8 @@ fn block_on<T>(
                 continue;
             }
             // What came meanwhile comes first.
-            guard.drive_now();
+            let now = guard.drive_now();
+            guard.leaves(thread, now);
             return attempt(&mut guard).unwrap_or(Err(error));
         }
         spin.slept(guard.clock_now().since(now));
@@ -212,9 +220,4 @@ impl Guard {
     pub(crate) fn clock_now(&self) -> Time {
         qanat::nic::Clock::now(&self.clock)
     }
-}
-
-/// Whether somebody, of whatever process, waits and so drives the stack.
-pub(crate) fn somebody_waits() -> bool {
-    shared().is_some_and(|shared| shared.waiting.load(Ordering::Relaxed) > 0)
 }

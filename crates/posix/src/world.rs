@@ -1,6 +1,7 @@
 //! Everything a program's processes share: the stack, the device, the sockets.
 
-use crate::bells::Bells;
+use crate::bells::{Bell, Bells};
+use crate::lead::Lead;
 use crate::lock::Guard;
 use crate::process::Processes;
 use crate::script::Script;
@@ -14,8 +15,13 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What is sent waits so long at most for more, as long as the program calls.
-const TOGETHER_MAX: Duration = Duration::from_micros(50);
+/// The stack is left alone for so long at most while the program has something to attend to and calls.
+const TOGETHER_MAX: Duration = Duration::from_micros(100);
+
+/// A program that waits so soon after it sends, on average, nanoseconds, need not have each frame leave alone.
+const SOON_NS: u64 = 20_000;
+/// A longer time counts as this: a single one is enough to have the next frames leave at once.
+const LATE_NS: u64 = 8 * SOON_NS;
 
 pub(crate) struct World {
     pub(crate) stack: Stack,
@@ -25,6 +31,9 @@ pub(crate) struct World {
     pub(crate) sockets: Sockets,
     pub(crate) bells: Bells,
     pub(crate) processes: Processes,
+    pub(crate) lead: Lead,
+    /// The bell that was rung last when the stack was driven last.
+    pub(crate) rung: Option<Bell>,
     /// Readable when frames can be received.
     pub(crate) doorbell: RawFd,
     /// Wakes the keeper.
@@ -33,7 +42,11 @@ pub(crate) struct World {
     pub(crate) addresses: Vec<(IpAddr, u8)>,
     /// When the stack was driven last; see [`World::sent`].
     driven_at: Time,
-    /// Ready sockets the last wait told of.
+    /// When something was sent last since then.
+    sent_at: Option<Time>,
+    /// How long the program takes from a send to its next wait, on average, nanoseconds.
+    until_wait_ns: u64,
+    /// What the program knows to be there for it: ready sockets the last wait told of, datagrams behind the one it has read.
     pub(crate) told: u32,
 }
 
@@ -104,7 +117,7 @@ impl World {
         let doorbell = vnic.doorbell();
         let script = Script::default();
         let sockets = Sockets::default();
-        let (driven_at, told) = (Time::ZERO, 0);
+        let (driven_at, told, sent_at, until_wait_ns) = (Time::ZERO, 0, None, LATE_NS);
         World {
             stack,
             vnic,
@@ -113,10 +126,14 @@ impl World {
             sockets,
             bells,
             processes,
+            lead: Lead::default(),
+            rung: None,
             doorbell,
             keeper_bell,
             addresses,
             driven_at,
+            sent_at,
+            until_wait_ns,
             told,
         }
     }
@@ -124,26 +141,51 @@ impl World {
     /// Has everything handled that waits, and who waits for it told.
     pub(crate) fn drive(&mut self) -> Time {
         let now = self.clock.now();
+        self.rung = None;
         self.sockets.drive(&mut self.stack, self.vnic.get(), now);
         self.driven_at = now;
+        self.leaves_now(now);
         self.ring();
         now
     }
 
     /// Wakes who has something.
     pub(crate) fn ring(&mut self) {
-        for bell in std::mem::take(&mut self.sockets.to_ring) {
+        // The list is kept: it has its memory.
+        for bell in self.sockets.to_ring.drain(..) {
             self.bells.ring(bell);
+            self.rung = Some(bell);
         }
     }
 
-    /// Something was given to the stack. It leaves at once if the last wait told of one ready socket, or has not been just
-    /// now; else the program has others to attend to, will wait again in a moment, and then everything leaves together.
+    /// Something was given to the stack. It leaves at once, unless the program has others to attend to, or is known to wait
+    /// right after it sends: then it will wait in a moment, and everything leaves together.
     pub(crate) fn sent(&mut self) {
         let now = self.clock.now();
-        if self.told <= 1 || now.since(self.driven_at) >= TOGETHER_MAX {
+        self.sent_at = Some(now);
+        let waits_soon = self.told > 1 || self.until_wait_ns < SOON_NS;
+        if !(waits_soon && self.is_driven(now)) {
             self.stack.transmit(now, self.vnic.get());
         }
+    }
+
+    /// The stack is driven: everything leaves. How long the program took from its last send to here tells what it will do.
+    fn leaves_now(&mut self, now: Time) {
+        if let Some(since) = self.sent_at.take() {
+            let took_ns = (now.since(since).as_nanos() as u64).min(LATE_NS);
+            self.until_wait_ns = (self.until_wait_ns * 7 + took_ns) / 8;
+        }
+    }
+
+    /// Whether the program knows of something else to attend to, and the stack was driven just now.
+    pub(crate) fn has_more(&self, now: Time) -> bool {
+        self.told > 1 && self.is_driven(now)
+    }
+
+    /// Whether the stack was driven just now.
+    pub(crate) fn is_driven(&self, now: Time) -> bool {
+        // A script's time stands still between its lines.
+        !crate::script::is_on() && now.since(self.driven_at) < TOGETHER_MAX
     }
 
     /// Whether `address` is one of the VNIC's.

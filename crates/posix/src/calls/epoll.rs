@@ -4,9 +4,11 @@ use super::give_int;
 use super::open::kernel_option;
 use crate::descriptor::{self, Entry};
 use crate::epoll::Epoll;
+use crate::lead::Thread;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::wait::{Spin, Waiting, sleep_time, timespec_of};
+use crate::socket::Socket;
+use crate::wait::{Spin, sleep_time, timespec_of};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
 use std::collections::HashMap;
@@ -94,9 +96,9 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
         let status = unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if status == 0 { Ok(()) } else { Err(real::errno()) }
     };
-    // One of those who sleep is woken by a packet, and wakes the others as need be.
+    // Armed by who leads, as it goes to sleep.
     if guard.doorbell >= 0 {
-        add(guard.doorbell, device_mark(), libc::EPOLLIN | libc::EPOLLEXCLUSIVE)?;
+        add(guard.doorbell, device_mark(), libc::EPOLLONESHOT)?;
     }
     let bell = guard.bells.take();
     if let Some(bell) = bell {
@@ -261,8 +263,8 @@ unsafe fn wait_kernel(
     }
     // SAFETY: the kernel wrote so many.
     let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
-    let (kept, was_own) = without_own(out);
-    if kept > 0 || !was_own {
+    let (kept, own) = without_own(out);
+    if kept > 0 || !own.any() {
         return kept as c_int;
     }
     // SAFETY: as the caller says.
@@ -284,10 +286,16 @@ pub(super) static NESTED: AtomicU32 = AtomicU32::new(0);
 fn nest(fd: c_int) {
     let Entry::Epoll(number) = descriptor::get(fd) else { return };
     let Ok(mut guard) = lock() else { return };
+    let doorbell = guard.doorbell;
     if let Some(epoll) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
         && !std::mem::replace(&mut epoll.is_nested, true)
     {
         NESTED.fetch_add(1, Ordering::Relaxed);
+        // Who sleeps on the other instance is woken by every packet: it takes no part in who leads.
+        epoll.is_armed = true;
+        let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: device_mark() };
+        // SAFETY: a valid event.
+        unsafe { real::epoll_ctl(fd, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
     }
 }
 
@@ -310,20 +318,35 @@ fn set_nested_bells() -> bool {
     true
 }
 
-/// Leaves out what is the library's own; how many are left, and whether there were such.
-fn without_own(out: &mut [epoll_event]) -> (usize, bool) {
-    let (mut kept, mut was_own) = (0, false);
+/// Which of the library's own descriptors an instance has told of.
+#[derive(Clone, Copy, Default)]
+struct Own {
+    device: bool,
+    bell: bool,
+}
+
+impl Own {
+    fn any(self) -> bool {
+        self.device || self.bell
+    }
+}
+
+/// Leaves out what is the library's own; how many are left, and what that was.
+fn without_own(out: &mut [epoll_event]) -> (usize, Own) {
+    let (mut kept, mut own) = (0, Own::default());
     for index in 0..out.len() {
         let event = out[index];
         let data = event.u64;
-        if data == device_mark() || data == bell_mark() {
-            was_own = true;
+        if data == device_mark() {
+            own.device = true;
+        } else if data == bell_mark() {
+            own.bell = true;
         } else {
             out[kept] = event;
             kept += 1;
         }
     }
-    (kept, was_own)
+    (kept, own)
 }
 
 /// # Safety
@@ -356,9 +379,15 @@ unsafe extern "C" fn epoll_pwait2(
 fn collect(guard: &mut Guard, number: u32, out: &mut [epoll_event]) -> usize {
     let sockets = &mut guard.sockets;
     let Some(mut epoll) = sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return 0 };
-    let count = epoll.collect(out, |socket| sockets.get(socket));
+    let mut behind = 0;
+    let count = epoll.collect(out, |number| {
+        let socket = sockets.get(number);
+        behind += socket.map_or(0, Socket::datagrams_behind);
+        socket
+    });
     epoll.waits = epoll.waits.wrapping_add(1);
     sockets.epolls[number as usize] = Some(epoll);
+    guard.told = (count + behind) as u32;
     count
 }
 
@@ -368,7 +397,7 @@ fn ask_kernel(
     out: &mut [epoll_event],
     time: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<(usize, bool), i32> {
+) -> Result<(usize, Own), i32> {
     let most = out.len() as c_int;
     let count = match time {
         // SAFETY: so many writable events.
@@ -403,17 +432,24 @@ fn wait(
     mask: *const sigset_t,
 ) -> Result<i32, i32> {
     let mut guard = lock()?;
+    let thread = Thread::this();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     loop {
-        let now = guard.drive_now();
-        let count = collect(&mut guard, number, out);
-        guard.told = count as u32;
+        // What is ready already is told first: the stack has its turn again soon enough.
+        let mut now = guard.clock_now();
+        let mut count = if guard.is_driven(now) { collect(&mut guard, number, out) } else { 0 };
+        if count == 0 {
+            now = guard.drive_now();
+            count = collect(&mut guard, number, out);
+        }
         let slot = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut);
         let instance = slot.ok_or(libc::EBADF)?;
         if count > 0 {
             // The kernel's have their turn too, but not a system call each time.
             let is_turn = instance.waits % KERNEL_EVERY == 0 || instance.kernels_had_some;
+            spin.succeeded();
+            guard.leaves(thread, now);
             drop(guard);
             let mut more = 0;
             if is_turn && count < out.len() {
@@ -425,54 +461,72 @@ fn wait(
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        if !is_over && spin.goes_on(now) {
-            drop(guard);
-            std::hint::spin_loop();
-            guard = lock()?;
-            continue;
-        }
-        instance.sleepers += 1;
         let bell = instance.bell;
-        let time = if is_over { Some(Duration::ZERO) } else { sleep_time(&mut guard, now, deadline, bell) };
-        let waiting = Waiting::begin(&mut guard);
+        let mut time = Some(Duration::ZERO);
+        if !is_over {
+            guard.hands_on(thread, now);
+            let leads = guard.leads(thread, now);
+            if spin.goes_on(now) && leads {
+                drop(guard);
+                std::hint::spin_loop();
+                guard = lock()?;
+                continue;
+            }
+            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            if leads {
+                arm(&mut guard, epoll, number);
+            } else {
+                guard.follow(thread, bell);
+            }
+        }
+        sleepers(&mut guard, number, true);
         drop(guard);
         set_nested_bells();
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
-        waiting.end(&mut guard);
-        if let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) {
-            instance.sleepers = instance.sleepers.saturating_sub(1);
-        }
-        match asked {
-            Ok((0, was_own)) => {
-                if was_own && let Some(bell) = bell {
-                    crate::bells::silence(guard.bells.descriptor(bell));
-                }
-                if is_over && !was_own {
-                    return Ok(0);
-                }
-                if is_over {
-                    guard.drive_now();
-                    let count = collect(&mut guard, number, out);
-                    guard.told = count as u32;
-                    return Ok(count as i32);
-                }
-            }
-            Ok((kernels, _)) => {
-                kernels_had(&mut guard, number, kernels);
-                guard.drive_now();
-                let count = collect(&mut guard, number, &mut out[kernels..]);
-                guard.told = (kernels + count) as u32;
-                return Ok((kernels + count) as i32);
-            }
-            Err(error) => {
-                guard.drive_now();
-                let count = collect(&mut guard, number, out);
-                return if count > 0 { Ok(count as i32) } else { Err(error) };
-            }
-        }
+        guard.follows_no_more(thread);
+        sleepers(&mut guard, number, false);
         spin.slept(guard.clock_now().since(now));
+        let (kernels, own) = asked.unwrap_or_default();
+        if own.bell
+            && let Some(bell) = bell
+        {
+            crate::bells::silence(guard.bells.descriptor(bell));
+        }
+        if own.device
+            && let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
+        {
+            instance.is_armed = instance.is_nested;
+        }
+        if kernels == 0 && asked.is_ok() && !is_over {
+            continue;
+        }
+        // What there is of ours meanwhile comes with it.
+        kernels_had(&mut guard, number, kernels);
+        let now = guard.drive_now();
+        let count = collect(&mut guard, number, &mut out[kernels..]);
+        guard.told += kernels as u32;
+        spin.succeeded();
+        guard.leaves(thread, now);
+        return if kernels + count > 0 { Ok((kernels + count) as i32) } else { asked.map(|_| 0) };
     }
+}
+
+/// Has the next packet wake who sleeps in the instance, unless it does so already.
+fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
+    let doorbell = guard.doorbell;
+    let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) else { return };
+    if doorbell >= 0 && !std::mem::replace(&mut instance.is_armed, true) {
+        let mut event = epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: device_mark() };
+        // SAFETY: a valid event.
+        unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
+    }
+}
+
+/// A thread begins, or ends, to sleep on an instance from without: by `poll`.
+pub(super) fn sleepers(guard: &mut Guard, number: u32, begins: bool) {
+    let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) else { return };
+    instance.sleepers = if begins { instance.sleepers + 1 } else { instance.sleepers.saturating_sub(1) };
 }
 
 /// Whether an instance has something to tell, for who polls it.

@@ -2,9 +2,10 @@
 
 use super::give_int;
 use crate::descriptor::{self, Entry};
+use crate::lead::Thread;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::wait::{Spin, Waiting, readable, return_bell, sleep, sleep_time, take_bell};
+use crate::wait::{Spin, readable, return_bell, sleep, sleep_time, take_bell};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use qanat::Time;
 use std::time::Duration;
@@ -121,20 +122,37 @@ fn is_kernels(guard: &Guard, fd: c_int) -> bool {
 
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
     let mut guard = lock()?;
+    let thread = Thread::this();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     let all = set.len();
     loop {
-        let now = guard.drive_now();
-        let ready = look(&guard, set);
+        // What has come already is told first: the stack has its turn again soon enough.
+        let mut now = guard.clock_now();
+        let mut ready = if guard.is_driven(now) { look(&guard, set) } else { 0 };
+        if !set.iter().any(|entry| entry.revents & libc::POLLIN != 0) || ready == 0 {
+            now = guard.drive_now();
+            ready = look(&guard, set);
+        }
         guard.told = ready as u32;
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         let is_over = ready > 0 || deadline.is_some_and(|deadline| deadline <= now);
-        if !is_over && spin.goes_on(now) {
-            drop(guard);
-            std::hint::spin_loop();
-            guard = lock()?;
-            continue;
+        let mut leads = false;
+        if is_over {
+            spin.succeeded();
+            guard.leaves(thread, now);
+            if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
+                return Ok(ready);
+            }
+        } else {
+            guard.hands_on(thread, now);
+            leads = guard.leads(thread, now);
+            if spin.goes_on(now) && leads {
+                drop(guard);
+                std::hint::spin_loop();
+                guard = lock()?;
+                continue;
+            }
         }
         // The kernel's in their places, ours as holes, then what wakes.
         let place = |entry: &pollfd| pollfd {
@@ -149,42 +167,47 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             fds
         };
         fds.extend(set.iter().map(place));
-        let mut waiting = None;
         let mut bell = None;
         let mut time = Some(Duration::ZERO);
         if !is_over {
             bell = take_bell(&mut guard);
             for entry in set.iter() {
-                if let (Some(bell), Entry::Socket(number)) = (bell, descriptor::get(entry.fd))
-                    && let Some(socket) = guard.sockets.get_mut(number)
-                {
-                    socket.waiters.push(bell);
+                match (bell, descriptor::get(entry.fd)) {
+                    (Some(bell), Entry::Socket(number)) => {
+                        if let Some(socket) = guard.sockets.get_mut(number) {
+                            socket.waiters.push(bell);
+                        }
+                    }
+                    (_, Entry::Epoll(number)) => super::epoll::sleepers(&mut guard, number, true),
+                    _ => {}
                 }
             }
-            fds.push(readable(guard.doorbell));
+            fds.push(readable(if leads { guard.doorbell } else { -1 }));
             fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
             // An instance of epoll's own kernel half.
             fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
-            time = sleep_time(&mut guard, now, deadline, bell);
-            waiting = Some(Waiting::begin(&mut guard));
+            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            if !leads {
+                guard.follow(thread, bell);
+            }
         }
         drop(guard);
         let slept = sleep(&mut fds, time, mask);
         guard = lock()?;
-        if let Some(waiting) = waiting {
-            waiting.end(&mut guard);
-        }
-        if let Some(bell) = bell {
+        if !is_over {
+            guard.follows_no_more(thread);
             for entry in set.iter() {
-                if let Entry::Socket(number) = descriptor::get(entry.fd)
-                    && let Some(socket) = guard.sockets.get_mut(number)
-                {
-                    socket.waiters.retain(|other| *other != bell);
+                match (bell, descriptor::get(entry.fd)) {
+                    (Some(bell), Entry::Socket(number)) => {
+                        if let Some(socket) = guard.sockets.get_mut(number) {
+                            socket.waiters.retain(|other| *other != bell);
+                        }
+                    }
+                    (_, Entry::Epoll(number)) => super::epoll::sleepers(&mut guard, number, false),
+                    _ => {}
                 }
             }
-        }
-        return_bell(&mut guard, bell);
-        if !is_over {
+            return_bell(&mut guard, bell);
             guard.drive_now();
             look(&guard, set);
         }
@@ -192,10 +215,12 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             entry.revents |= if kernel.fd >= 0 { kernel.revents } else { 0 };
         }
         let total = set.iter().filter(|entry| entry.revents != 0).count() as c_int;
-        if total > 0 || is_over {
-            return Ok(total);
+        if total > 0 || is_over || slept.is_err() {
+            spin.slept(guard.clock_now().since(now));
+            spin.succeeded();
+            guard.leaves(thread, now);
+            return if total > 0 || is_over { Ok(total) } else { slept };
         }
-        slept?;
         spin.slept(guard.clock_now().since(now));
     }
 }

@@ -197,7 +197,7 @@ pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c
     // SAFETY: as the caller says.
     let first = unsafe { take(&mut guard, number, vectors, flags) };
     let first = match first {
-        None => {
+        None if !guard.has_more(guard.clock_now()) => {
             guard.drive_now();
             // SAFETY: as the caller says.
             unsafe { take(&mut guard, number, vectors, flags) }
