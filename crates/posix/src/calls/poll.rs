@@ -1,6 +1,7 @@
 //! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
 
 use super::give_int;
+use crate::bells::Bell;
 use crate::descriptor::{self, Entry};
 use crate::lead::Thread;
 use crate::lock::{Guard, lock};
@@ -120,6 +121,21 @@ fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     }
 }
 
+/// Has ours ring `bell` when something comes, or no more.
+fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
+    for entry in set {
+        match (bell, descriptor::get(entry.fd)) {
+            (Some(bell), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
+                Some(socket) if begins => socket.waiters.push(bell),
+                Some(socket) => socket.waiters.retain(|other| *other != bell),
+                None => {}
+            },
+            (_, Entry::Epoll(number)) => super::epoll::sleepers(guard, number, begins),
+            _ => {}
+        }
+    }
+}
+
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
     let mut guard = lock()?;
     let thread = Thread::this();
@@ -171,17 +187,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         let mut time = Some(Duration::ZERO);
         if !is_over {
             bell = take_bell(&mut guard);
-            for entry in set.iter() {
-                match (bell, descriptor::get(entry.fd)) {
-                    (Some(bell), Entry::Socket(number)) => {
-                        if let Some(socket) = guard.sockets.get_mut(number) {
-                            socket.waiters.push(bell);
-                        }
-                    }
-                    (_, Entry::Epoll(number)) => super::epoll::sleepers(&mut guard, number, true),
-                    _ => {}
-                }
-            }
+            enlist(&mut guard, set, bell, true);
             fds.push(readable(if leads { guard.doorbell } else { -1 }));
             fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
             // An instance of epoll's own kernel half.
@@ -196,17 +202,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         guard = lock()?;
         if !is_over {
             guard.follows_no_more(thread);
-            for entry in set.iter() {
-                match (bell, descriptor::get(entry.fd)) {
-                    (Some(bell), Entry::Socket(number)) => {
-                        if let Some(socket) = guard.sockets.get_mut(number) {
-                            socket.waiters.retain(|other| *other != bell);
-                        }
-                    }
-                    (_, Entry::Epoll(number)) => super::epoll::sleepers(&mut guard, number, false),
-                    _ => {}
-                }
-            }
+            enlist(&mut guard, set, bell, false);
             return_bell(&mut guard, bell);
             guard.drive_now();
             look(&guard, set);
