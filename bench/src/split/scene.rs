@@ -339,7 +339,13 @@ fn net_core(opened: Opened, wire: Wire, socket: OwnedFd, stopped: &UnixStream) -
     let card = Card::new(opened.vnic, &files, wire.plan(), opened.config, "bench", "bench");
     let card = card.map_err(|error| error.to_string())?;
     let users = vec![rustix::process::geteuid().as_raw()];
-    let options = NetCoreOptions { spin: SpinPolicy::Always, users, confined: false, processor: None };
+    let options = NetCoreOptions {
+        spin: SpinPolicy::Always,
+        users,
+        confined: false,
+        processor: None,
+        ..NetCoreOptions::default()
+    };
     NetCore::listening(vec![card], socket, options).run(stopped.as_fd()).map_err(|error| error.to_string())
 }
 

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use qanat::Attachment;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
-use qanat::split::{Card, NetCore, NetCoreOptions, confine};
+use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, confine};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -33,7 +33,8 @@ Examples:
   qanat web ./site --net /run/qanat-net.sock         a service on it, without privileges
   sudo qanat net --card 10.77.0.3/24 --user 1000     two cards, for two services
   qanat status                                       net cores, their services, credits, queues, drops
-Each card serves one service at a time. A net core that dies is started again at once; its services attach to it again.
+  sudo qanat net --accept least-loaded               services of one user may share a card's listeners: with --share
+Each card serves one service at a time, or several that say --share. A net core that dies is started again at once; its services attach to it again.
 Once its cards are open it runs as nobody, confined by landlock and seccomp.")]
 pub struct Arguments {
     /// Listen here for services (default: /run/qanat-net.sock, or qanat-net.sock in the user's run-time directory)
@@ -51,6 +52,9 @@ pub struct Arguments {
     /// Run on this processor alone, by number
     #[arg(long, value_name = "PROCESSOR", value_parser = clap::value_parser!(u32).range(..1_024))]
     core: Option<u32>,
+    /// Which of the services that share a listener (--share) has the next connection
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    accept: Accept,
     /// What to take of an address shared with the kernel
     #[arg(long, value_name = "PROTOCOL:FIRST-LAST", hide = true)]
     service: Vec<PortArgument>,
@@ -62,6 +66,28 @@ pub struct Arguments {
     unconfined: bool,
     #[command(flatten)]
     attach: AttachArguments,
+}
+
+/// Which of the services that share a listener has the next connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Accept {
+    /// One after the other
+    #[default]
+    RoundRobin,
+    /// Who has the fewest connections
+    LeastLoaded,
+    /// By the flow, as a NIC would choose a queue (RSS)
+    Queue,
+}
+
+impl From<Accept> for AcceptPolicy {
+    fn from(accept: Accept) -> AcceptPolicy {
+        match accept {
+            Accept::RoundRobin => AcceptPolicy::RoundRobin,
+            Accept::LeastLoaded => AcceptPolicy::LeastLoaded,
+            Accept::Queue => AcceptPolicy::Queue,
+        }
+    }
 }
 
 /// What a net core's process gets from who starts it.
@@ -253,6 +279,7 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
         users,
         confined: !arguments.unconfined,
         processor: arguments.core,
+        accept: arguments.accept.into(),
     };
     let mut core = match (inherit, cards.pop()) {
         (Inherit::Director, _) => NetCore::directed(inherited, status, options),

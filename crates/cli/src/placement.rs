@@ -40,6 +40,10 @@ pub struct PlacementArguments {
     /// cores`, see qanatd(8)), and where there are none one is started for this service alone
     #[arg(long, value_name = "SOCKET")]
     pub net: Option<PathBuf>,
+    /// Share the net core's card, and listeners on it, with other services of this user that say so, too: each connection is
+    /// the one's or the other's, as `qanat net --accept` says
+    #[arg(long)]
+    pub share: bool,
 }
 
 /// A net core of this service's own. Dropped, it waits for it to go.
@@ -108,7 +112,7 @@ impl<'a> Request<'a> {
 impl PlacementArguments {
     /// On a net core.
     pub fn is_split(&self) -> bool {
-        self.placement == Placement::Split || self.net.is_some()
+        self.placement == Placement::Split || self.net.is_some() || self.share
     }
 
     /// Attaches to the net core named, or to one of this service's own, made as `attach` says.
@@ -129,7 +133,7 @@ impl PlacementArguments {
         };
         // A net core's first card is as good as another; its own has the addresses that were asked for.
         let address = self.net.as_ref().and(attach.address_given());
-        let options = SplitOptions { address, ..request.options.clone() };
+        let options = SplitOptions { address, share: self.share, ..request.options.clone() };
         let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
             // It has said why, on standard error.
             None if !is_daemons => format!("the net core did not start ({error})"),

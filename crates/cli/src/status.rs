@@ -6,7 +6,7 @@ use crate::net::SOCKET_NAME;
 use clap::Args;
 use qanat::control::filter::Rate;
 use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
-use qanat::split::{NetCoreStatus, ask_status};
+use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -109,10 +109,23 @@ fn net_core_text(path: &Path, status: &NetCoreStatus) -> String {
         let addresses: Vec<String> = card.addresses.iter().map(|(address, _)| address.to_string()).collect();
         // Writing to a String cannot fail.
         let _ = write!(text, "  card {} on {}: ", addresses.join(" "), card.interface);
-        let Some(service) = &card.service else {
+        if card.service.is_none() {
             text.push_str("no service\n");
-            continue;
-        };
+        }
+        for (number, service) in card.service.iter().chain(&card.sharing).enumerate() {
+            if number > 0 {
+                text.push_str("  shared with ");
+            }
+            text += &service_text(service);
+        }
+    }
+    text
+}
+
+fn service_text(service: &ServiceStatus) -> String {
+    let mut text = String::new();
+    {
+        // Writing to a String cannot fail.
         let _ = writeln!(
             text,
             "\"{}\" (process {}, user {}), {} connections\n    credits {} of {} used; events {} in its ring, {} waiting; {} \

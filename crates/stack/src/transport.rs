@@ -596,6 +596,18 @@ impl Stack {
         self.command(now, connection, |tcp, env| ((), tcp.abort(env)))
     }
 
+    /// Receives nothing more for a connection, as if memory were full (`true`), or again as usual: for who shares a stack out
+    /// among several, one of whom holds too much.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn starve(&mut self, now: Time, connection: ConnectionId, starved: bool) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| {
+            tcp.set_starved(starved);
+            ((), Disposition::Keep)
+        })
+    }
+
     /// Nagle's algorithm off (`true`) or on (RFC 9293 §3.7.4).
     ///
     /// # Errors

@@ -41,6 +41,9 @@ pub(super) struct Attach {
     /// First and last port that its connections to others start from.
     #[serde(default)]
     pub ephemeral_ports: Option<(u16, u16)>,
+    /// It shares its card and listeners with other services of its user that say so, too.
+    #[serde(default)]
+    pub share: bool,
 }
 
 impl Attach {
@@ -51,6 +54,7 @@ impl Attach {
             name: options.name.clone(),
             address: options.address,
             connections: u32::try_from(options.connections_max).unwrap_or(u32::MAX),
+            share: options.share,
             ephemeral_ports: options.ephemeral_ports.as_ref().map(|ports| (*ports.start(), *ports.end())),
         }
     }
@@ -97,6 +101,9 @@ pub(super) struct Attached {
     pub frame_size: u32,
     pub small_blocks: u32,
     pub large_blocks: u32,
+    /// Slots of connections there are, other services' included.
+    #[serde(default)]
+    pub connections: u32,
 }
 
 /// How a net core is, as `qanat status` shows it.
@@ -133,6 +140,9 @@ pub struct CardStatus {
     pub services: u64,
     /// The service, if there is one.
     pub service: Option<ServiceStatus>,
+    /// Further ones that share the card.
+    #[serde(default)]
+    pub sharing: Vec<ServiceStatus>,
 }
 
 /// An attached service.

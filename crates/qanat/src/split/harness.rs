@@ -1,9 +1,11 @@
 //! A service's side of a net core and the net core's side of it, in one thread and without a loop: for fuzzers, and for
 //! counting instructions. Not in a build without the feature `harness`.
 
+use super::accept::AcceptPolicy;
 use super::handshake::Attached;
 use super::link::Link;
 use super::runtime::{SplitOptions, SplitRuntime};
+use super::tenancy::Tenancy;
 use super::tenant::{Extent, Tenant};
 use crate::service::Service;
 use qanat_abi::ring::Words;
@@ -20,7 +22,7 @@ pub const TRANSMIT_BYTES: (u32, u32) = (8 * 2_048, 2 * 65_536);
 
 /// A tenant, and what its service holds.
 pub struct Harness {
-    tenant: Tenant,
+    tenancy: Tenancy,
     commands: Producer<ControlMemory>,
     events: Consumer<ControlMemory>,
     _socket: OwnedFd,
@@ -34,10 +36,11 @@ impl Harness {
     pub fn new(stack: Stack, receive_frames: u32) -> io::Result<Harness> {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames };
-        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), stack, extent)?;
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent)?;
+        let tenancy = occupied(stack, receive_frames, tenant);
         let rings = Rings::open(handed.control.as_fd()).map_err(io::Error::other)?;
         let (commands, events) = (Producer::new(rings.commands), Consumer::new(rings.events));
-        Ok(Harness { tenant, commands, events, _socket: ours })
+        Ok(Harness { tenancy, commands, events, _socket: ours })
     }
 
     /// The service says something, whatever it is; false: the ring is full.
@@ -57,7 +60,7 @@ impl Harness {
     /// # Errors
     /// The offence.
     pub fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
-        self.tenant.turn(now, vnic).map_err(|offence| offence.to_string())
+        turn(&mut self.tenancy, now, vnic)
     }
 
     /// What the service is told next.
@@ -72,23 +75,35 @@ impl Harness {
 
     /// Frames lent, and what the stack holds.
     pub fn usage(&self) -> (u32, Usage) {
-        self.tenant.usage()
+        self.tenancy.usage()
     }
 
     /// When there is something to do next.
     pub fn next_deadline(&self) -> Option<Time> {
-        self.tenant.next_deadline()
+        self.tenancy.next_deadline()
     }
 
     /// The service's end.
     pub fn end(self, now: Time, vnic: &mut dyn Vnic) {
-        self.tenant.end(now, vnic);
+        self.tenancy.end(now, vnic);
     }
+}
+
+fn occupied(stack: Stack, receive_frames: u32, tenant: Tenant) -> Tenancy {
+    let mut tenancy = Tenancy::new(stack, receive_frames, AcceptPolicy::default());
+    tenancy.enter(tenant);
+    tenancy
+}
+
+fn turn(tenancy: &mut Tenancy, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
+    let mut offences = Vec::new();
+    let busy = tenancy.turn(now, vnic, &mut offences);
+    offences.pop().map_or(Ok(busy), |offence| Err(offence.to_string()))
 }
 
 /// A tenant and the library of its service, each taking turns when told to.
 pub struct Placed {
-    tenant: Tenant,
+    tenancy: Tenancy,
     runtime: SplitRuntime,
 }
 
@@ -105,7 +120,8 @@ impl Placed {
     ) -> io::Result<Placed> {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent::usual(plan.receive_frames);
-        let (mut tenant, handed) = Tenant::new(its, (String::new(), 0, 0), stack, extent)?;
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent)?;
+        let mut tenancy = occupied(stack, plan.receive_frames, tenant);
         let attached = Attached {
             mtu: 1_500,
             receive_frames: plan.receive_frames,
@@ -118,9 +134,13 @@ impl Placed {
         let link = Link::open(ours, &attached, &files).map_err(io::Error::other)?;
         let mut runtime = SplitRuntime::over(link, attached, SplitOptions::new(""))?;
         // The service waits for the answer, in the thread that is to give it: so it is given before.
-        tenant.expect_listen(Time::ZERO, local).map_err(|offence| io::Error::other(offence.to_string()))?;
+        let nothing = MemoryPlan { frame_size: 2_048, receive_frames: 2, transmit_frames: 2, prepared_frames: 0 };
+        let mut unused = qanat_nic::pair(qanat_nic::PairConfig::default())?.0.open(nothing)?;
+        tenancy
+            .expect_listen(Time::ZERO, &mut unused, local)
+            .map_err(|offence| io::Error::other(offence.to_string()))?;
         runtime.with_context(|context| service.start(context)).map_err(io::Error::other)?;
-        Ok(Placed { tenant, runtime })
+        Ok(Placed { tenancy, runtime })
     }
 
     /// A turn of the net core's.
@@ -128,7 +148,7 @@ impl Placed {
     /// # Errors
     /// The offence.
     pub fn net_turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, String> {
-        self.tenant.turn(now, vnic).map_err(|offence| offence.to_string())
+        turn(&mut self.tenancy, now, vnic)
     }
 
     /// A turn of the service's.

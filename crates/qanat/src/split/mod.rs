@@ -7,12 +7,14 @@
 //!           received frames: mapped read-only ◀── the card writes them
 //!           transmit memory: mapped writable  ──▶ mapped read-only; headers are elsewhere, and not mapped
 //! ```
-//! * [`NetCore`] runs a loop over its cards; each card serves one attached service (`tenant.rs`), with a stack and received
+//! * [`NetCore`] runs a loop over its cards; each card serves one attached service (`tenant.rs`), or several
+//!   that share its listeners (`tenancy.rs`, `accept.rs`), with a stack and received
 //!   frames of its own, so that no service sees another's packets, or holds another's credits.
 //! * [`SplitRuntime`] runs a [`Service`](crate::Service) as [`Runtime`](crate::Runtime) does: `remote.rs` stands for the
 //!   stack, `streams.rs` keeps what a connection has been given to send.
 //! * What lies in shared memory is in `qanat-abi`.
 
+mod accept;
 mod bell;
 mod code;
 mod commands;
@@ -27,9 +29,11 @@ mod places;
 mod remote;
 mod runtime;
 mod streams;
+mod tenancy;
 mod tenant;
 mod timers;
 
+pub use accept::AcceptPolicy;
 pub use confine::{Confinement, confine};
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};

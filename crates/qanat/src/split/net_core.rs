@@ -1,11 +1,13 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
+use super::accept::AcceptPolicy;
 use super::director::Director;
 use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
-use super::tenant::{Extent, Tenant};
+use super::tenancy::Tenancy;
+use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
@@ -40,7 +42,12 @@ pub struct Card {
     /// Of the first service it had: its frames may still be mapped by that user's processes, so it serves no other's.
     user: Option<u32>,
     services: u64,
-    tenant: Option<Tenant>,
+    /// The present service, or services.
+    tenancy: Option<Tenancy>,
+    /// It shares the card with others that want it so.
+    is_shareable: bool,
+    /// Of the present stack.
+    connections_max: u32,
     handed: Option<Handed>,
 }
 
@@ -76,7 +83,9 @@ impl Card {
             driver: driver.to_owned(),
             user: None,
             services: 0,
-            tenant: None,
+            tenancy: None,
+            is_shareable: false,
+            connections_max: 0,
             handed: None,
         })
     }
@@ -90,7 +99,7 @@ impl Card {
     /// Whether it is of no use any more: a card made for a service that has gone, or never came.
     fn is_done(&self, now: Time) -> bool {
         let waits = |handed: &Handed| self.services == 0 && now.since(handed.since) < PENDING_PATIENCE;
-        self.tenant.is_none() && self.handed.as_ref().is_some_and(|handed| !waits(handed))
+        self.tenancy.is_none() && self.handed.as_ref().is_some_and(|handed| !waits(handed))
     }
 
     fn is_for(&self, introduced: Option<Introduced>) -> bool {
@@ -101,20 +110,65 @@ impl Card {
         address.is_none_or(|address| self.config.addresses.iter().any(|(own, _)| *own == address))
     }
 
-    /// The service's end, whatever it was. What still arrives for it is thrown away when the next one comes.
-    fn end_service(&mut self, now: Time) {
-        if let Some(tenant) = self.tenant.take() {
-            tenant.end(now, self.vnic.as_mut());
+    /// The end of its services, whatever it was. What still arrives for them is thrown away when the next one comes.
+    fn end_services(&mut self, now: Time) {
+        if let Some(tenancy) = self.tenancy.take() {
+            tenancy.end(now, self.vnic.as_mut());
         }
+    }
+
+    /// With its last service the stack goes, too.
+    fn end_if_empty(&mut self, now: Time) {
+        if self.tenancy.as_ref().is_some_and(Tenancy::is_empty) {
+            self.end_services(now);
+        }
+    }
+
+    /// A stack for a service that is the first.
+    fn open_stack(
+        &mut self,
+        wish: &Attach,
+        policy: AcceptPolicy,
+        scratch: &mut Vec<Frame>,
+        now: Time,
+    ) -> Result<(), String> {
+        // What came when nobody was there is nobody's.
+        for _ in 0..64 {
+            if self.vnic.receive(scratch, 256) == 0 {
+                break;
+            }
+            scratch.clear();
+        }
+        let mut config = self.config.clone();
+        config.connections_max = wish.connections.clamp(1, CONNECTIONS_MAX) as usize;
+        if let Some((first, last)) = wish.ephemeral_ports {
+            if first == 0 || first > last {
+                return Err(format!("no ports: {first} to {last}"));
+            }
+            config.ephemeral_ports = first..=last;
+        }
+        let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let shares_address = config.shared_address;
+        self.connections_max = config.connections_max as u32;
+        let mut stack = Stack::new(config, seed, self.vnic.as_ref(), now);
+        if !shares_address {
+            // Its peers may have asked before it was there, or know another by that address.
+            stack.announce(self.vnic.as_mut());
+        }
+        self.is_shareable = wish.share;
+        self.tenancy = Some(Tenancy::new(stack, self.plan.receive_frames, policy));
+        Ok(())
     }
 
     fn status(&mut self) -> CardStatus {
         let vnic = self.vnic.as_ref();
+        let mut services = self.tenancy.as_mut().map(|tenancy| tenancy.status(vnic)).unwrap_or_default().into_iter();
         CardStatus {
             addresses: self.config.addresses.clone(),
             interface: self.interface.clone(),
             services: self.services,
-            service: self.tenant.as_mut().map(|tenant| tenant.status(vnic)),
+            service: services.next(),
+            sharing: services.collect(),
         }
     }
 }
@@ -130,6 +184,8 @@ pub struct NetCoreOptions {
     pub confined: bool,
     /// The processor it is pinned to.
     pub processor: Option<u32>,
+    /// Which of the services that share a listener has the next connection.
+    pub accept: AcceptPolicy,
 }
 
 /// Whom the daemon has introduced.
@@ -232,7 +288,7 @@ impl NetCore {
             }
             let idle = now.since(*idle_since.get_or_insert(now));
             // Its doorbell is asked for last: to ask for it is to have it rung (memif unmasks its peer's interrupts).
-            let has_bell = |card: &Card| card.tenant.is_none() || card.vnic.doorbell().is_some();
+            let has_bell = |card: &Card| card.tenancy.is_none() || card.vnic.doorbell().is_some();
             if !spin.should_sleep(idle) || !self.cards.iter().all(has_bell) {
                 std::hint::spin_loop();
                 continue;
@@ -244,22 +300,22 @@ impl NetCore {
             idle_since = None;
         }
         let now = self.clock.now();
-        self.cards.iter_mut().for_each(|card| card.end_service(now));
+        self.cards.iter_mut().for_each(|card| card.end_services(now));
         Ok(())
     }
 
     /// A turn of every service's. Whether anything happened.
     fn turn(&mut self, now: Time) -> bool {
         let mut busy = false;
+        let mut offences: Vec<Offence> = Vec::new();
         for card in &mut self.cards {
-            let Some(tenant) = &mut card.tenant else { continue };
-            match tenant.turn(now, card.vnic.as_mut()) {
-                Ok(happened) => busy |= happened,
-                Err(offence) => {
-                    self.cut_off += 1;
-                    self.last_offence = offence.to_string();
-                    card.end_service(now);
-                }
+            let Some(tenancy) = &mut card.tenancy else { continue };
+            busy |= tenancy.turn(now, card.vnic.as_mut(), &mut offences);
+            if let Some(last) = offences.last() {
+                self.cut_off += offences.len() as u64;
+                self.last_offence = last.to_string();
+                offences.clear();
+                card.end_if_empty(now);
             }
         }
         busy
@@ -270,16 +326,16 @@ impl NetCore {
         let mut limit = SLEEP_MAX;
         let mut may_sleep = true;
         for card in &mut self.cards {
-            let Some(tenant) = &mut card.tenant else { continue };
-            may_sleep &= tenant.falls_asleep();
-            let until = match tenant.is_held_back() {
+            let Some(tenancy) = &mut card.tenancy else { continue };
+            may_sleep &= tenancy.falls_asleep();
+            let until = match tenancy.is_held_back() {
                 true => HELD_BACK_WAIT,
-                false => tenant.next_deadline().map_or(SLEEP_MAX, |deadline| deadline.since(now)),
+                false => tenancy.next_deadline().map_or(SLEEP_MAX, |deadline| deadline.since(now)),
             };
             limit = limit.min(until);
         }
         let outcome = if may_sleep { self.look(stop, limit) } else { Ok(true) };
-        self.cards.iter_mut().filter_map(|card| card.tenant.as_mut()).for_each(Tenant::wakes);
+        self.cards.iter_mut().filter_map(|card| card.tenancy.as_mut()).for_each(Tenancy::wakes);
         outcome
     }
 
@@ -294,11 +350,11 @@ impl NetCore {
         let first_pending = fds.len();
         fds.extend(self.pending.iter().map(|pending| PollFd::new(&pending.socket, PollFlags::IN)));
         let first_tenant = fds.len();
-        let tenants = self.cards.iter().filter_map(|card| card.tenant.as_ref());
+        let tenants = self.cards.iter().filter_map(|card| card.tenancy.as_ref()).flat_map(Tenancy::tenants);
         fds.extend(tenants.map(|tenant| PollFd::new(tenant.socket_fd(), PollFlags::IN)));
         let first_card = fds.len();
         // Who does not wait reads the cards anyway, and needs not have their bells rung.
-        let waiting = self.cards.iter().filter(|card| card.tenant.is_some() && !timeout.is_zero());
+        let waiting = self.cards.iter().filter(|card| card.tenancy.is_some() && !timeout.is_zero());
         let bells = waiting.filter_map(|card| card.vnic.doorbell());
         fds.extend(bells.map(|bell| PollFd::from_borrowed_fd(bell, PollFlags::IN)));
         let timeout = Timespec {
@@ -317,7 +373,7 @@ impl NetCore {
         }
         let now = self.clock.now();
         self.look_at_tenants(ready.get(first_tenant..first_card).unwrap_or(&[]), now);
-        if self.is_private && self.cards.iter().all(|card| card.tenant.is_none() && card.services > 0) {
+        if self.is_private && self.cards.iter().all(|card| card.tenancy.is_none() && card.services > 0) {
             return Ok(false);
         }
         let waiting = ready.get(first_pending..first_tenant).unwrap_or(&[]).to_vec();
@@ -330,15 +386,16 @@ impl NetCore {
             self.accept(now);
         }
         let owner_waits = self.pending.iter().any(|pending| pending.may_attach);
-        Ok(!(self.is_private && !owner_waits && self.cards.iter().all(|card| card.tenant.is_none())))
+        Ok(!(self.is_private && !owner_waits && self.cards.iter().all(|card| card.tenancy.is_none())))
     }
 
     fn look_at_tenants(&mut self, ready: &[bool], now: Time) {
-        let occupied = self.cards.iter_mut().filter(|card| card.tenant.is_some());
-        for (card, _) in occupied.zip(ready).filter(|(_, ready)| **ready) {
-            if card.tenant.as_mut().is_some_and(|tenant| !tenant.look_at_socket()) {
-                card.end_service(now);
+        let mut ready = ready.iter().copied();
+        for card in &mut self.cards {
+            if let Some(tenancy) = &mut card.tenancy {
+                tenancy.look_at_sockets(&mut ready, now);
             }
+            card.end_if_empty(now);
         }
     }
 
@@ -388,13 +445,8 @@ impl NetCore {
             }
             Err(fault) => Err(fault.to_string()),
         };
-        match outcome {
-            Ok((index, tenant)) => {
-                if let Some(card) = self.cards.get_mut(index) {
-                    card.tenant = Some(tenant);
-                }
-            }
-            Err(why) => drop(send(socket.as_fd(), Reply::Refused(why), &[])),
+        if let Err(why) = outcome {
+            drop(send(socket.as_fd(), Reply::Refused(why), &[]));
         }
     }
 
@@ -417,75 +469,39 @@ impl NetCore {
         wish: Attach,
         introduced: Option<Introduced>,
         now: Time,
-    ) -> Result<(usize, Tenant), String> {
+    ) -> Result<(), String> {
         if let Some(mismatch) = wish.mismatch() {
             return Err(mismatch);
         }
         let (user, process) = self.identify(socket, introduced)?;
-        let free = |card: &Card| card.tenant.is_none() && card.is_for(introduced) && card.has(wish.address);
-        let Some(index) = self.cards.iter().position(|card| free(card) && card.user.is_none_or(|own| own == user))
-        else {
-            return Err(match introduced {
-                Some(Introduced { card, .. }) => format!("there is no card {card} here ({})", self.last_offence),
-                None => self.why_no_card(wish.address, user),
-            });
-        };
+        let index = self.find_card(&wish, introduced, user)?;
         let card = self.cards.get_mut(index).ok_or("no such card")?;
-        // What came when nobody was there is nobody's.
-        for _ in 0..64 {
-            if card.vnic.receive(&mut self.scratch, 256) == 0 {
-                break;
-            }
-            self.scratch.clear();
-        }
-        let mut config = card.config.clone();
-        config.connections_max = wish.connections.clamp(1, CONNECTIONS_MAX) as usize;
-        if let Some((first, last)) = wish.ephemeral_ports {
-            if first == 0 || first > last {
-                return Err(format!("no ports: {first} to {last}"));
-            }
-            config.ephemeral_ports = first..=last;
-        }
-        let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let shares_address = config.shared_address;
-        let mut stack = Stack::new(config, seed, card.vnic.as_ref(), now);
-        if !shares_address {
-            // Its peers may have asked before it was there, or know another by that address.
-            stack.announce(card.vnic.as_mut());
+        if card.tenancy.is_none() {
+            card.open_stack(&wish, self.options.accept, &mut self.scratch, now)?;
         }
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
-        let who = (name, process, user);
-        let own = socket.try_clone().map_err(|error| error.to_string())?;
-        const USUAL: Extent = Extent::usual(0);
-        const _: () = assert!(
-            (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64
-                + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
-                < 1 << 32
-        );
-        let (tenant, handed) = Tenant::new(own, who, stack, Extent::usual(card.plan.receive_frames))
-            .map_err(|error| format!("memory for the service: {error}"))?;
-        let capabilities = card.vnic.capabilities();
-        let attached = Attached {
-            addresses: card.config.addresses.clone(),
-            mac: capabilities.mac.0,
-            mtu: capabilities.mtu,
-            interface: card.interface.clone(),
-            driver: card.driver.clone(),
-            receive_frames: card.plan.receive_frames,
-            frame_size: card.plan.frame_size,
-            small_blocks: USUAL.small_blocks,
-            large_blocks: USUAL.large_blocks,
-        };
-        let files = [handed.control.as_fd(), card.received.as_fd(), handed.small.as_fd(), handed.large.as_fd()];
-        send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
-        card.user = Some(user);
-        card.services += 1;
-        Ok((index, tenant))
+        let outcome = admit(card, socket, (name, process, user));
+        card.end_if_empty(now);
+        outcome
+    }
+
+    /// The card for a service: one it shares, or one that is free.
+    fn find_card(&self, wish: &Attach, introduced: Option<Introduced>, user: u32) -> Result<usize, String> {
+        let fits =
+            |card: &Card| card.is_for(introduced) && card.has(wish.address) && card.user.is_none_or(|own| own == user);
+        let has_room = |card: &Card| card.is_shareable && card.tenancy.as_ref().is_some_and(Tenancy::has_room);
+        let is_shared = |card: &Card| wish.share && has_room(card) && fits(card);
+        let shared = self.cards.iter().position(is_shared);
+        let free = || self.cards.iter().position(|card| card.tenancy.is_none() && fits(card));
+        shared.or_else(free).ok_or_else(|| match introduced {
+            Some(Introduced { card, .. }) => format!("there is no card {card} here ({})", self.last_offence),
+            None => self.why_no_card(wish.address, user),
+        })
     }
 
     fn why_no_card(&self, address: Option<IpAddr>, user: u32) -> String {
         let named: Vec<&Card> = self.cards.iter().filter(|card| card.has(address)).collect();
-        match (named.is_empty(), named.iter().find(|card| card.tenant.is_none())) {
+        match (named.is_empty(), named.iter().find(|card| card.tenancy.is_none())) {
             (true, _) => {
                 let own: Vec<String> =
                     self.cards.iter().flat_map(|card| &card.config.addresses).map(|(a, _)| a.to_string()).collect();
@@ -495,7 +511,7 @@ impl NetCore {
                 "the free card was another user's before, who may still read what it receives; user {user} needs one of \
                  its own"
             ),
-            (false, None) => "every such card has a service already".to_owned(),
+            (false, None) => "every such card has a service already, and they do not share it (--share)".to_owned(),
         }
     }
 
@@ -512,6 +528,39 @@ impl NetCore {
             cards: self.cards.iter_mut().map(Card::status).collect(),
         }
     }
+}
+
+/// Makes a service's memory, tells it, and lets it have its share of a card.
+fn admit(card: &mut Card, socket: &OwnedFd, who: (String, i32, u32)) -> Result<(), String> {
+    let (user, own) = (who.2, socket.try_clone().map_err(|error| error.to_string())?);
+    const USUAL: Extent = Extent::usual(0);
+    const _: () = assert!(
+        (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
+            < 1 << 32
+    );
+    let (tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames))
+        .map_err(|error| format!("memory for the service: {error}"))?;
+    let capabilities = card.vnic.capabilities();
+    let attached = Attached {
+        addresses: card.config.addresses.clone(),
+        mac: capabilities.mac.0,
+        mtu: capabilities.mtu,
+        interface: card.interface.clone(),
+        driver: card.driver.clone(),
+        receive_frames: card.plan.receive_frames,
+        frame_size: card.plan.frame_size,
+        small_blocks: USUAL.small_blocks,
+        large_blocks: USUAL.large_blocks,
+        connections: card.connections_max,
+    };
+    let files = [handed.control.as_fd(), card.received.as_fd(), handed.small.as_fd(), handed.large.as_fd()];
+    send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
+    card.user = Some(user);
+    card.services += 1;
+    if let Some(tenancy) = &mut card.tenancy {
+        tenancy.enter(tenant);
+    }
+    Ok(())
 }
 
 /// Connects to a net core's socket: a path, or with a leading `@` a name of Linux' abstract space.

@@ -124,6 +124,8 @@ impl Remote {
 
     /// The next net core: listeners and sockets are made anew there.
     pub(super) fn attach(&mut self, link: Link, attached: Attached) -> Result<(), CommandError> {
+        // Of a shared card's slots any may be ours.
+        self.connections_max = self.connections_max.max(attached.connections.min(CONNECTIONS_MAX) as usize);
         (self.link, self.attached) = (Some(link), attached);
         for (handle, local, backlog) in self.listeners.all() {
             let id = self.ask(|request| Command::Listen { request, local, backlog })?;

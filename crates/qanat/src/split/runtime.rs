@@ -46,12 +46,20 @@ pub struct SplitOptions {
     pub connections_max: usize,
     /// Ports that connections to others start from; `None`: the stack's usual ones.
     pub ephemeral_ports: Option<RangeInclusive<u16>>,
+    /// Share the card and its listeners with other services of this user that want it so.
+    pub share: bool,
 }
 
 impl SplitOptions {
     /// Any card, for 16,384 connections.
     pub fn new(name: &str) -> SplitOptions {
-        SplitOptions { name: name.to_owned(), address: None, connections_max: 16_384, ephemeral_ports: None }
+        SplitOptions {
+            name: name.to_owned(),
+            address: None,
+            connections_max: 16_384,
+            ephemeral_ports: None,
+            share: false,
+        }
     }
 }
 

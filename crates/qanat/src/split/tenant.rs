@@ -1,4 +1,4 @@
-//! A service attached to a net core, from the net core's side: its stack, what it is lent, what it may ask.
+//! A service attached to a net core, from the net core's side: what it is lent, what it may ask of its card's stack.
 //!
 //! The service is not trusted. Each command is copied out of the ring once, decoded, checked against what was lent, and
 //! done; one that cannot come from an honest client library is an [`Offence`], and its service is cut off. What it may keep
@@ -6,6 +6,7 @@
 //! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
 //! blocking, whatever it has set on it.
 
+use super::accept::Owners;
 use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
 use super::{bell, code};
 use bytes::Bytes;
@@ -28,9 +29,14 @@ use std::time::Duration;
 /// Commands of one service before the others' turn.
 const COMMANDS_PER_TURN: usize = 64;
 /// Events of one service before the others' turn.
-const EVENTS_PER_TURN: usize = 256;
+pub(super) const EVENTS_PER_TURN: usize = 256;
 /// Events that wait for room in the ring before its card is read no more.
-const EVENTS_WAITING_MAX: usize = 16_384;
+pub(super) const EVENTS_WAITING_MAX: usize = 16_384;
+/// Events of a shared stack that wait for one service: then it gets no more connections, if others can have them.
+const SLOW: usize = 1_024;
+/// And then it is cut off. An honest one never has so many: they are bounded by its connections, frames and blocks, but for
+/// acknowledgements of single bytes.
+const BACKLOG_MAX: usize = 262_144;
 /// Answers that wait for room; beyond it no commands are taken.
 const ANSWERS_WAITING_MAX: usize = 64;
 /// How much memory is shared with a service.
@@ -63,6 +69,8 @@ pub(super) enum Offence {
     Window(Window),
     /// A range beyond its transmit memory.
     Range(u32),
+    /// It takes no events, of a stack that others need.
+    Deaf,
 }
 
 impl fmt::Display for Offence {
@@ -72,6 +80,7 @@ impl fmt::Display for Offence {
             Offence::Message(bad) => bad.fmt(f),
             Offence::NotLent(frame) => write!(f, "frame {frame} given back, which it does not hold"),
             Offence::Window(window) => write!(f, "a window of frame {} beyond what was lent", window.frame),
+            Offence::Deaf => f.write_str("it takes no events, and shares a card"),
             Offence::Range(offset) => write!(f, "a range at {offset} beyond its transmit memory"),
         }
     }
@@ -107,6 +116,60 @@ struct Figures {
     turns_held_back: u64,
 }
 
+/// What a service's commands and events are about: its card's stack, of which it may have a share only.
+pub(super) struct House<'a> {
+    pub now: Time,
+    pub vnic: &'a mut dyn Vnic,
+    pub stack: &'a mut Stack,
+    pub owners: &'a mut Owners,
+    /// Whose turn it is.
+    pub seat: usize,
+    /// Others have a share, too.
+    pub is_shared: bool,
+}
+
+impl House<'_> {
+    /// A connection a service names; another's is as good as gone.
+    #[inline]
+    fn own(&self, id: Id) -> ConnectionId {
+        let connection = connection_id(id);
+        match !self.is_shared || self.owners.is_of(connection, self.seat) {
+            true => connection,
+            false => ConnectionId::new(u32::MAX, 0),
+        }
+    }
+
+    /// A listener, or a share in one of another's.
+    fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        let joined = self.is_shared.then(|| self.owners.join_listener(local, self.seat)).flatten();
+        if let Some(id) = joined {
+            return Ok(id);
+        }
+        let id = self.stack.listen(local, options)?;
+        self.owners.add_listener(id, local, self.seat);
+        Ok(id)
+    }
+
+    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        let joined = self.is_shared.then(|| self.owners.join_socket(local, self.seat)).flatten();
+        if let Some(id) = joined {
+            return Ok(id);
+        }
+        let id = self.stack.bind_udp(local)?;
+        self.owners.add_socket(id, local, self.seat);
+        Ok(id)
+    }
+
+    /// Of a stack that is one service's: others may come.
+    fn note_owner(&mut self, event: &Event) {
+        match event {
+            Event::Accepted { connection, .. } => self.owners.give(*connection, self.seat),
+            Event::Closed { connection, .. } => self.owners.forget(*connection),
+            _ => {}
+        }
+    }
+}
+
 /// Memory files on their way to the service.
 pub(super) struct Handed {
     pub control: OwnedFd,
@@ -120,11 +183,18 @@ pub(super) struct Tenant {
     name: String,
     process: i32,
     user: u32,
-    stack: Stack,
     events: Producer<ControlMemory>,
     commands: Consumer<ControlMemory>,
     /// Answers the ring had no room for.
     answers: VecDeque<Said>,
+    /// Events the ring had no room for, if the stack is shared: else they wait in the stack.
+    waiting: VecDeque<Said>,
+    /// Of the last event: most data acknowledges something.
+    acked: Option<(ConnectionId, u32)>,
+    /// Frames it may hold.
+    credits: u32,
+    /// It holds more, and nothing more is received for it.
+    is_starved: bool,
     /// Its transmit memory, read-only here. One handle each: a piece of it is a count more, not an allocation.
     small: Bytes,
     large: Bytes,
@@ -140,11 +210,10 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    /// Makes the memory shared with a service on `socket`, whose packets `stack` is to have.
+    /// Makes the memory shared with a service on `socket`.
     pub(super) fn new(
         socket: OwnedFd,
         (name, process, user): (String, i32, u32),
-        stack: Stack,
         extent: Extent,
     ) -> io::Result<(Tenant, Handed)> {
         let (rings, control) = Rings::create(extent.ring_messages)?;
@@ -161,10 +230,13 @@ impl Tenant {
             name,
             process,
             user,
-            stack,
             events: Producer::new(rings.events),
             commands: Consumer::new(rings.commands),
             answers: VecDeque::with_capacity(ANSWERS_WAITING_MAX),
+            waiting: VecDeque::new(),
+            acked: None,
+            credits: extent.receive_frames,
+            is_starved: false,
             small,
             large,
             lent: (0..extent.receive_frames).map(|_| None).collect(),
@@ -177,60 +249,56 @@ impl Tenant {
         Ok((tenant, Handed { control, small: small_file, large: large_file }))
     }
 
-    /// One turn: commands, packets, events, output. Whether anything happened.
-    pub(super) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic) -> Result<bool, Offence> {
-        let mut busy = false;
+    /// Takes and does the next command. Whether there was one.
+    #[inline]
+    pub(super) fn obey(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
+        if self.answers.len() >= ANSWERS_WAITING_MAX {
+            return Ok(false);
+        }
+        let Some(words) = self.commands.pop() else { return Ok(false) };
+        self.figures.commands += 1;
+        self.command(house, Command::decode(words)?)?;
+        Ok(true)
+    }
+
+    /// Its commands of this turn. Whether there were any.
+    pub(super) fn take_commands(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
         self.wake_service();
+        let mut busy = false;
         for _ in 0..COMMANDS_PER_TURN {
-            if self.answers.len() >= ANSWERS_WAITING_MAX {
+            if !self.obey(house)? {
                 break;
             }
-            let Some(words) = self.commands.pop() else { break };
             busy = true;
-            self.figures.commands += 1;
-            self.command(now, vnic, Command::decode(words)?)?;
         }
         self.commands.release();
-        if self.stack.event_count() < EVENTS_WAITING_MAX {
-            busy |= self.stack.receive(now, vnic) > 0;
-        } else {
-            self.figures.turns_held_back += 1;
-        }
-        busy |= self.tell(now)?;
-        self.stack.transmit(now, vnic);
         Ok(busy)
     }
 
     /// Moves answers and events into the ring, as far as there is room.
-    fn tell(&mut self, now: Time) -> Result<bool, Offence> {
-        let mut told = false;
-        while let Some(answer) = self.answers.front() {
-            if !self.events.push(answer.encode())? {
-                break;
-            }
-            self.answers.pop_front();
-            told = true;
-        }
+    pub(super) fn tell(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
+        let mut told = self.tell_answers()?;
         // Most data acknowledges something: told in one message, which is told before whatever else comes.
         let mut acked: Option<(ConnectionId, u32)> = None;
         for _ in 0..EVENTS_PER_TURN {
             if !self.events.has_room(2)? {
                 break;
             }
-            let Some(event) = self.stack.next_event() else { break };
+            let Some(event) = house.stack.next_event() else { break };
             told = true;
             if let Some((of, bytes)) = acked.take() {
                 if let Event::Data { connection, chunk } = event {
                     let bytes = if of == connection { bytes } else { self.say_acked(of, bytes)? };
-                    self.say_data(now, connection, chunk, bytes)?;
+                    self.say_data(house, connection, chunk, bytes)?;
                     continue;
                 }
                 self.say_acked(of, bytes)?;
             }
             match event {
                 Event::Acked { connection, bytes } => acked = Some((connection, bytes)),
-                Event::Data { connection, chunk } => self.say_data(now, connection, chunk, 0)?,
+                Event::Data { connection, chunk } => self.say_data(house, connection, chunk, 0)?,
                 event => {
+                    house.note_owner(&event);
                     if let Some(said) = self.event(event) {
                         self.say(said)?;
                     }
@@ -241,6 +309,95 @@ impl Tenant {
             self.say_acked(connection, bytes)?;
         }
         self.events.publish();
+        Ok(told)
+    }
+
+    /// Is told of an event of a shared stack: in the ring, or behind those that wait for room there.
+    pub(super) fn hear(&mut self, house: &mut House<'_>, event: Event) {
+        let acked = self.acked.take();
+        let said = match (event, acked) {
+            (Event::Acked { connection, bytes }, None) => return self.acked = Some((connection, bytes)),
+            (Event::Data { connection, chunk }, acked) => {
+                let own = acked.filter(|(of, _)| *of == connection).map_or(0, |(_, bytes)| bytes);
+                acked.filter(|(of, _)| *of != connection).into_iter().for_each(|acked| self.put_acked(acked));
+                match self.lend(chunk, Some(connection)) {
+                    Some(window) => Some(Said::Data { connection: id(connection), window, acked: own }),
+                    // As in `say_data`.
+                    None => {
+                        _ = house.stack.abort(house.now, connection);
+                        return;
+                    }
+                }
+            }
+            (event, acked) => {
+                acked.into_iter().for_each(|acked| self.put_acked(acked));
+                match event {
+                    Event::Acked { connection, bytes } => return self.acked = Some((connection, bytes)),
+                    event => self.event(event),
+                }
+            }
+        };
+        said.into_iter().for_each(|said| self.put(said));
+    }
+
+    fn put_acked(&mut self, (connection, bytes): (ConnectionId, u32)) {
+        self.put(Said::Acked { connection: id(connection), bytes });
+    }
+
+    fn put(&mut self, said: Said) {
+        self.figures.events += 1;
+        let is_first = self.answers.is_empty() && self.waiting.is_empty();
+        // A ring that is out of order is an offence when it is told next.
+        if !is_first || !matches!(self.events.push(said.encode()), Ok(true)) {
+            self.waiting.push_back(said);
+        }
+    }
+
+    /// What it was told of a shared stack is to be seen.
+    pub(super) fn has_heard(&mut self) -> Result<(), Offence> {
+        self.acked.take().into_iter().for_each(|acked| self.put_acked(acked));
+        self.tell_answers()?;
+        self.events.publish();
+        if self.waiting.len() > BACKLOG_MAX { Err(Offence::Deaf) } else { Ok(()) }
+    }
+
+    /// It takes fewer events than it has.
+    pub(super) fn is_slow(&self) -> bool {
+        self.waiting.len() > SLOW
+    }
+
+    /// It may hold so many frames from now on.
+    pub(super) fn set_credits(&mut self, credits: u32) {
+        self.credits = credits;
+    }
+
+    /// Whether it has just begun, or ceased, to hold more frames than it may.
+    pub(super) fn starves(&mut self) -> Option<bool> {
+        let is_over = match self.is_starved {
+            false => self.lent_count > self.credits,
+            true => self.lent_count > self.credits / 4 * 3,
+        };
+        (is_over != self.is_starved).then(|| {
+            self.is_starved = is_over;
+            is_over
+        })
+    }
+
+    pub(super) fn is_starved(&self) -> bool {
+        self.is_starved
+    }
+
+    fn tell_answers(&mut self) -> Result<bool, Offence> {
+        let mut told = false;
+        for queue in [&mut self.answers, &mut self.waiting] {
+            while let Some(said) = queue.front() {
+                if !self.events.push(said.encode())? {
+                    return Ok(told);
+                }
+                queue.pop_front();
+                told = true;
+            }
+        }
         Ok(told)
     }
 
@@ -259,12 +416,18 @@ impl Tenant {
     }
 
     #[inline]
-    fn say_data(&mut self, now: Time, connection: ConnectionId, chunk: Chunk, acked: u32) -> Result<(), Offence> {
+    fn say_data(
+        &mut self,
+        house: &mut House<'_>,
+        connection: ConnectionId,
+        chunk: Chunk,
+        acked: u32,
+    ) -> Result<(), Offence> {
         match self.lend(chunk, Some(connection)) {
             Some(window) => self.say(Said::Data { connection: id(connection), window, acked }),
             None => {
                 // Never: received data is in received frames. But bytes must not be left out of a stream.
-                _ = self.stack.abort(now, connection);
+                _ = house.stack.abort(house.now, connection);
                 Ok(())
             }
         }
@@ -272,7 +435,7 @@ impl Tenant {
 
     /// Whether events wait for room in the ring: nobody rings when there is some again.
     pub(super) fn is_held_back(&self) -> bool {
-        !self.answers.is_empty() || self.stack.event_count() > 0
+        !self.answers.is_empty() || !self.waiting.is_empty()
     }
 
     /// What is said of an event; `None`: nothing, the event is lost and counted.
@@ -287,7 +450,7 @@ impl Tenant {
             Event::AddressConflict { address } => Said::AddressConflict { address },
             Event::Datagram { socket, peer, chunk } => {
                 // The rest keeps streams going, whatever of datagrams the service keeps.
-                if self.datagrams_lent as usize >= self.lent.len() / 2 {
+                if self.datagrams_lent >= self.credits / 2 {
                     self.figures.datagrams_without_credit += 1;
                     return None;
                 }
@@ -318,29 +481,29 @@ impl Tenant {
         Ok(lent)
     }
 
-    fn command(&mut self, now: Time, vnic: &mut dyn Vnic, command: Command) -> Result<(), Offence> {
+    fn command(&mut self, house: &mut House<'_>, command: Command) -> Result<(), Offence> {
         // A handle that is gone is no offence: its end may have crossed the command on the way.
         match command {
             Command::SendChunkTo { socket, peer, window } => {
-                return self.send_chunk_to(now, vnic, socket, peer, window);
+                return self.send_chunk_to(house, socket, peer, window);
             }
-            Command::Consume { connection, frame } => self.consume(now, connection_id(connection), frame)?,
+            Command::Consume { connection, frame } => self.consume(house, connection_id(connection), frame)?,
             Command::Send { connection, range, consumed } => {
-                let connection = connection_id(connection);
                 if let Some(frame) = consumed {
-                    self.consume(now, connection, frame)?;
+                    self.consume(house, connection_id(connection), frame)?;
                 }
+                let connection = house.own(connection);
                 let bytes = self.transmit_memory(range.offset, range.length)?;
-                match self.stack.send(now, connection, bytes) {
+                match house.stack.send(house.now, connection, bytes) {
                     Ok(()) | Err(CommandError::Stale) => {}
                     // Bytes that cannot be queued must not be left out of the middle of a stream.
-                    Err(_) => _ = self.stack.abort(now, connection),
+                    Err(_) => _ = house.stack.abort(house.now, connection),
                 }
             }
             Command::SendTo { socket, peer, offset, length } => {
                 let bytes = self.transmit_memory(offset, length.into())?;
                 let sent = match self.socket(socket) {
-                    Some(socket) => self.stack.send_to(now, vnic, socket, peer, &bytes),
+                    Some(socket) => house.stack.send_to(house.now, house.vnic, socket, peer, &bytes),
                     None => Err(CommandError::Stale),
                 };
                 self.figures.datagrams_refused += u64::from(sent.is_err());
@@ -350,37 +513,46 @@ impl Tenant {
                     self.take_back(frame)?;
                 }
             }
-            Command::Listen { .. } | Command::BindUdp { .. } | Command::Connect { .. } => self.open(now, command),
+            Command::Listen { .. } | Command::BindUdp { .. } | Command::Connect { .. } => self.open(house, command),
             Command::ConnectFrom { local } => self.connect_from = Some(local),
             Command::CloseListener { listener } => {
-                _ = self.stack.close_listener(ListenerId::new(listener.slot, listener.generation));
+                let listener = ListenerId::new(listener.slot, listener.generation);
+                if house.owners.leave_listener(listener, house.seat) {
+                    _ = house.stack.close_listener(listener);
+                }
             }
             Command::CloseUdp { socket } => {
-                _ = self.stack.close_udp(UdpSocketId::new(socket.slot, socket.generation));
+                let socket = UdpSocketId::new(socket.slot, socket.generation);
+                if let Some(own) = self.sockets.get_mut(socket.index()).filter(|own| **own == Some(socket)) {
+                    *own = None;
+                }
+                if house.owners.leave_socket(socket, house.seat) {
+                    _ = house.stack.close_udp(socket);
+                }
             }
-            command => self.adjust(now, command),
+            command => adjust(house, command),
         }
         Ok(())
     }
 
-    fn consume(&mut self, now: Time, connection: ConnectionId, frame: u32) -> Result<(), Offence> {
+    fn consume(&mut self, house: &mut House<'_>, connection: ConnectionId, frame: u32) -> Result<(), Offence> {
         let lent = self.take_back(frame)?;
         if lent.stream != Some(connection) {
             return Err(Offence::NotLent(frame));
         }
-        self.stack.consume(now, connection, lent.chunk);
+        house.stack.consume(house.now, connection, lent.chunk);
         Ok(())
     }
 
     /// Commands that make something, and are answered.
-    fn open(&mut self, now: Time, command: Command) {
+    fn open(&mut self, house: &mut House<'_>, command: Command) {
         let (request, outcome) = match command {
             Command::Listen { request, local, backlog } => {
-                let outcome = self.stack.listen(local, ListenOptions { backlog: backlog as usize });
+                let outcome = house.listen(local, ListenOptions { backlog: backlog as usize });
                 (request, outcome.map(|id| (id.index(), id.generation())))
             }
             Command::BindUdp { request, local } => {
-                let outcome = self.stack.bind_udp(local);
+                let outcome = house.bind_udp(local);
                 if let Ok(id) = outcome {
                     if self.sockets.len() <= id.index() {
                         self.sockets.resize(id.index() + 1, None);
@@ -391,7 +563,10 @@ impl Tenant {
             }
             Command::Connect { request, peer } => {
                 let options = ConnectOptions { local: self.connect_from.take() };
-                let outcome = self.stack.connect(now, peer, options);
+                let outcome = house.stack.connect(house.now, peer, options);
+                if let Ok(connection) = outcome {
+                    house.owners.give(connection, house.seat);
+                }
                 (request, outcome.map(|id| (id.index(), id.generation())))
             }
             _ => return,
@@ -402,39 +577,9 @@ impl Tenant {
         });
     }
 
-    /// Commands that change a connection.
-    fn adjust(&mut self, now: Time, command: Command) {
-        let stack = &mut self.stack;
-        // Refused by the stack as it would be to a linked service, which is told at once; here its end is on the way.
-        let _ = match command {
-            Command::Shutdown { connection } => stack.shutdown(now, connection_id(connection)),
-            Command::Close { connection } => stack.close(now, connection_id(connection)),
-            Command::Abort { connection } => stack.abort(now, connection_id(connection)),
-            Command::SetNoDelay { connection, on } => stack.set_no_delay(now, connection_id(connection), on),
-            Command::SetCork { connection, on } => stack.set_cork(now, connection_id(connection), on),
-            Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max } => {
-                let (idle, interval) =
-                    (Duration::from_millis(idle_ms.into()), Duration::from_millis(interval_ms.max(1).into()));
-                let keepalive = (idle_ms > 0).then_some(Keepalive { idle, interval, probes_max });
-                stack.set_keepalive(now, connection_id(connection), keepalive)
-            }
-            Command::SetUserTimeout { connection, timeout } => {
-                stack.set_user_timeout(now, connection_id(connection), timeout)
-            }
-            Command::AdvertiseUserTimeout { connection, timeout } => {
-                stack.advertise_user_timeout(now, connection_id(connection), timeout)
-            }
-            Command::SetPacingRate { connection, bytes_per_second } => {
-                stack.set_pacing_rate(now, connection_id(connection), bytes_per_second)
-            }
-            _ => Ok(()),
-        };
-    }
-
     fn send_chunk_to(
         &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
+        house: &mut House<'_>,
         socket: u16,
         peer: SocketAddr,
         window: Window,
@@ -452,7 +597,7 @@ impl Tenant {
             chunk.truncate(window.length.into());
         }
         let sent = match self.socket(socket) {
-            Some(socket) => self.stack.send_chunk_to(now, vnic, socket, peer, chunk),
+            Some(socket) => house.stack.send_chunk_to(house.now, house.vnic, socket, peer, chunk),
             None => Err(CommandError::Stale),
         };
         self.figures.datagrams_refused += u64::from(sent.is_err());
@@ -503,49 +648,34 @@ impl Tenant {
         &self.socket
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
-        self.stack.next_deadline()
-    }
-
     /// Answers the service's first command, which is to be this, before it comes.
     #[cfg(feature = "harness")]
-    pub(super) fn expect_listen(&mut self, now: Time, local: SocketAddr) -> Result<bool, Offence> {
-        self.open(now, Command::Listen { request: 1, local, backlog: 0 });
-        self.tell(now)
+    pub(super) fn expect_listen(&mut self, house: &mut House<'_>, local: SocketAddr) -> Result<bool, Offence> {
+        self.open(house, Command::Listen { request: 1, local, backlog: 0 });
+        self.tell(house)
     }
 
-    /// Frames lent, and what the stack holds.
-    #[cfg(feature = "harness")]
-    pub(super) fn usage(&self) -> (u32, qanat_stack::Usage) {
-        (self.lent_count, self.stack.usage())
+    /// Received frames it holds.
+    pub(super) fn lent_count(&self) -> u32 {
+        self.lent_count
     }
 
-    /// The service is gone: what it was lent comes home, and its connections are reset.
-    pub(super) fn end(mut self, now: Time, vnic: &mut dyn Vnic) {
-        for place in &mut self.lent {
-            *place = None;
-        }
-        let connections: Vec<ConnectionId> = self.stack.connections().collect();
-        for connection in connections {
-            _ = self.stack.abort(now, connection);
-        }
-        // Bounded: each round sends what the device has room for; what is left after them is lost, as packets may be.
-        for _ in 0..64 {
-            while self.stack.next_event().is_some() {}
-            self.stack.transmit(now, vnic);
-        }
+    /// Nothing was received for it, because it takes no events.
+    pub(super) fn note_held_back(&mut self) {
+        self.figures.turns_held_back += 1;
     }
 
-    pub(super) fn status(&mut self, vnic: &dyn Vnic) -> ServiceStatus {
+    /// How it is; with so many connections, and so many events waiting in the stack.
+    pub(super) fn status(&mut self, vnic: &dyn Vnic, connections: u64, waiting: u64) -> ServiceStatus {
         let statistics = vnic.statistics();
         ServiceStatus {
             name: self.name.clone(),
             process: self.process,
             user: self.user,
             credits_used: self.lent_count,
-            credits: self.lent.len() as u32,
-            events_waiting: (self.events.depth().unwrap_or(u32::MAX), self.stack.event_count() as u64),
-            connections: self.stack.usage().connections as u64,
+            credits: self.credits,
+            events_waiting: (self.events.depth().unwrap_or(u32::MAX), waiting + self.waiting.len() as u64),
+            connections,
             events: self.figures.events,
             event_batches: self.events.batches(),
             commands: self.figures.commands,
@@ -556,6 +686,35 @@ impl Tenant {
             receive_no_buffer: statistics.receive_no_buffer,
         }
     }
+}
+
+/// Commands that change a connection.
+fn adjust(house: &mut House<'_>, command: Command) {
+    let now = house.now;
+    // Refused by the stack as it would be to a linked service, which is told at once; here its end is on the way.
+    let _ = match command {
+        Command::Shutdown { connection } => house.stack.shutdown(now, house.own(connection)),
+        Command::Close { connection } => house.stack.close(now, house.own(connection)),
+        Command::Abort { connection } => house.stack.abort(now, house.own(connection)),
+        Command::SetNoDelay { connection, on } => house.stack.set_no_delay(now, house.own(connection), on),
+        Command::SetCork { connection, on } => house.stack.set_cork(now, house.own(connection), on),
+        Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max } => {
+            let (idle, interval) =
+                (Duration::from_millis(idle_ms.into()), Duration::from_millis(interval_ms.max(1).into()));
+            let keepalive = (idle_ms > 0).then_some(Keepalive { idle, interval, probes_max });
+            house.stack.set_keepalive(now, house.own(connection), keepalive)
+        }
+        Command::SetUserTimeout { connection, timeout } => {
+            house.stack.set_user_timeout(now, house.own(connection), timeout)
+        }
+        Command::AdvertiseUserTimeout { connection, timeout } => {
+            house.stack.advertise_user_timeout(now, house.own(connection), timeout)
+        }
+        Command::SetPacingRate { connection, bytes_per_second } => {
+            house.stack.set_pacing_rate(now, house.own(connection), bytes_per_second)
+        }
+        _ => Ok(()),
+    };
 }
 
 fn id(connection: ConnectionId) -> Id {

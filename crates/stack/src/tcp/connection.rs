@@ -54,6 +54,8 @@ pub struct OpenParameters {
 pub(super) struct Conditions {
     /// Timestamps were negotiated.
     pub timestamps: bool,
+    /// Nothing is received for its service, which holds too much already.
+    pub starved: bool,
     /// SACK was negotiated.
     pub sack: bool,
     /// ECN was negotiated.
@@ -353,6 +355,11 @@ impl Connection {
     /// Own port and the peer's.
     pub fn ports(&self) -> (u16, u16) {
         (self.local_port, self.peer_port)
+    }
+
+    /// Receives nothing more, or again as usual.
+    pub fn set_starved(&mut self, starved: bool) {
+        self.is.starved = starved;
     }
 
     /// Whether [`output`](Connection::output) has something to do.

@@ -122,7 +122,8 @@ impl Connection {
             env.counters.reassembly_pruned += 1;
             self.drop_reassembly(env);
         }
-        if self.frames_lent as usize >= env.config.receive_frames_max || env.memory.room(self.frames_lent) == 0 {
+        let is_full = self.is.starved || self.frames_lent as usize >= env.config.receive_frames_max;
+        if is_full || env.memory.room(self.frames_lent) == 0 {
             env.counters.receive_frames_full += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;

@@ -43,9 +43,20 @@ pub fn wish(card: u8) -> Value {
 
 impl Attacker {
     pub fn new(path: &Path, card: u8) -> Attacker {
+        Attacker::wishing(path, &wish(card))
+    }
+
+    /// Beside an honest one, on its card.
+    pub fn sharing(path: &Path, card: u8) -> Attacker {
+        let mut wish = wish(card);
+        wish["Attach"]["share"] = true.into();
+        Attacker::wishing(path, &wish)
+    }
+
+    fn wishing(path: &Path, wish: &Value) -> Attacker {
         loop {
             let socket = dial(path);
-            let (reply, files) = ask(&socket, &wish(card));
+            let (reply, files) = ask(&socket, wish);
             // The one before may not be seen to have left yet.
             let Some(attached) = reply.get("Attached").cloned() else {
                 std::thread::yield_now();

@@ -7,5 +7,6 @@ mod hostile;
 mod lying;
 mod memory;
 mod placement;
+mod sharing;
 mod support;
 mod under_load;

@@ -2,7 +2,7 @@
 
 use qanat::nic::memif::{self, MemifListener};
 use qanat::nic::{MemifConfig, MemoryPlan};
-use qanat::split::{Card, NetCore, NetCoreOptions, NetCoreStatus, SplitRuntime, ask_status};
+use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, NetCoreStatus, SplitRuntime, ask_status};
 use qanat::wire::ethernet::MacAddress;
 use qanat::{
     CloseReason, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, RuntimeOptions, Service, StopHandle,
@@ -50,6 +50,11 @@ fn link(directory: &std::path::Path, card: u8, mac: u8) -> MemifConfig {
 impl Core {
     /// With so many cards, at [`server`]'s addresses. Serves once every card's client has been made ([`Core::client`]).
     pub fn start(cards: u8) -> Core {
+        Core::accepting(cards, AcceptPolicy::default())
+    }
+
+    /// As [`start`](Core::start), with a policy for services that share a card.
+    pub fn accepting(cards: u8, accept: AcceptPolicy) -> Core {
         let directory = tempfile::tempdir().expect("a directory");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = PathBuf::from(format!("@qanat-test-{}-{number}", std::process::id()));
@@ -60,7 +65,8 @@ impl Core {
             let listeners: Vec<_> =
                 links.into_iter().map(|link| MemifListener::bind(link).expect("listening")).collect();
             let cards = (0u8..).zip(&listeners).map(|(card, listener)| open_card(listener, card)).collect();
-            let options = NetCoreOptions { users: vec![rustix::process::geteuid().as_raw()], ..Default::default() };
+            let users = vec![rustix::process::geteuid().as_raw()];
+            let options = NetCoreOptions { users, accept, ..Default::default() };
             NetCore::listening(cards, listener, options).run(stopped.as_fd()).expect("a net core's end");
         });
         Core { path, directory, stop: Some(stop), thread: Some(thread) }

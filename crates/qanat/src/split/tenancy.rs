@@ -1,0 +1,293 @@
+//! A card's stack and the services it is for: one, or several of one user's that share its listeners, each with rings,
+//! transmit memory and credits of its own.
+//!
+//! A stack of one service leaves its events in the stack until there is room in the service's ring, and then does not read
+//! its card: nobody else is concerned. Of a shared one each event is its owner's at once, and waits with it if it must; who
+//! holds more than its share of the frames has nothing more received for its connections, which its peers then send again.
+
+use super::accept::{AcceptPolicy, Owners, SEATS_MAX};
+use super::handshake::ServiceStatus;
+use super::tenant::{EVENTS_PER_TURN, EVENTS_WAITING_MAX, House, Offence, Tenant};
+use qanat_nic::{Time, Vnic};
+use qanat_stack::{ConnectionId, Event, Stack};
+
+/// Events given out before other cards' turn.
+const EVENTS_OF_ALL_PER_TURN: usize = 4 * EVENTS_PER_TURN;
+
+/// The stack and who it is for.
+pub(super) struct Tenancy {
+    stack: Stack,
+    seats: Vec<Option<Tenant>>,
+    owners: Owners,
+    /// It is, or has been, several services'.
+    is_shared: bool,
+    receive_frames: u32,
+}
+
+impl Tenancy {
+    pub(super) fn new(stack: Stack, receive_frames: u32, policy: AcceptPolicy) -> Tenancy {
+        Tenancy { stack, seats: Vec::new(), owners: Owners::new(policy), is_shared: false, receive_frames }
+    }
+
+    /// Whether another may come.
+    pub(super) fn has_room(&self) -> bool {
+        self.tenants().count() < SEATS_MAX
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.tenants().next().is_none()
+    }
+
+    pub(super) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+        self.seats.iter().flatten()
+    }
+
+    /// A service comes.
+    pub(super) fn enter(&mut self, tenant: Tenant) {
+        let free = self.seats.iter().position(Option::is_none);
+        let seat = free.unwrap_or(self.seats.len());
+        if free.is_none() {
+            self.seats.push(None);
+        }
+        if let Some(place) = self.seats.get_mut(seat) {
+            *place = Some(tenant);
+        }
+        self.is_shared |= self.tenants().count() > 1;
+        self.share_out();
+    }
+
+    /// Each may hold as many frames as the others.
+    fn share_out(&mut self) {
+        let count = self.tenants().count().max(1) as u32;
+        let credits = self.receive_frames / count;
+        self.seats.iter_mut().flatten().for_each(|tenant| tenant.set_credits(credits));
+    }
+
+    /// A service is gone: what it was lent comes home, its connections are reset, its share of listeners is the others'.
+    fn leave(&mut self, seat: usize, now: Time) {
+        let Some(tenant) = self.seats.get_mut(seat).and_then(Option::take) else { return };
+        // With it the frames it was lent.
+        drop(tenant);
+        let (listeners, sockets) = self.owners.leave_all(seat);
+        for listener in listeners {
+            _ = self.stack.close_listener(listener);
+        }
+        for socket in sockets {
+            _ = self.stack.close_udp(socket);
+        }
+        for connection in self.connections_of(seat) {
+            self.owners.forget(connection);
+            _ = self.stack.abort(now, connection);
+        }
+        if let Some(slow) = self.owners.slow.get_mut(seat) {
+            *slow = false;
+        }
+        self.share_out();
+    }
+
+    fn connections_of(&self, seat: usize) -> Vec<ConnectionId> {
+        self.stack.connections().filter(|connection| self.owners.is_of(*connection, seat)).collect()
+    }
+
+    /// One turn: commands, packets, events, output. Whether anything happened; why services were cut off goes to `offences`.
+    pub(super) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic, offences: &mut Vec<Offence>) -> bool {
+        let mut busy = false;
+        for seat in 0..self.seats.len() {
+            match self.commands(seat, now, vnic) {
+                Ok(happened) => busy |= happened,
+                Err(offence) => {
+                    offences.push(offence);
+                    self.leave(seat, now);
+                }
+            }
+        }
+        if self.stack.event_count() < EVENTS_WAITING_MAX {
+            busy |= self.stack.receive(now, vnic) > 0;
+        } else {
+            self.seats.iter_mut().flatten().for_each(Tenant::note_held_back);
+        }
+        busy |= match self.is_shared {
+            false => self.tell(now, vnic, offences),
+            true => self.dispatch(now, vnic) | self.give_out(now, offences),
+        };
+        self.stack.transmit(now, vnic);
+        busy
+    }
+
+    fn commands(&mut self, seat: usize, now: Time, vnic: &mut dyn Vnic) -> Result<bool, Offence> {
+        let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { return Ok(false) };
+        let (stack, owners, is_shared) = (&mut self.stack, &mut self.owners, self.is_shared);
+        tenant.take_commands(&mut House { now, vnic, stack, owners, seat, is_shared })
+    }
+
+    /// Tells the only service of its events.
+    fn tell(&mut self, now: Time, vnic: &mut dyn Vnic, offences: &mut Vec<Offence>) -> bool {
+        let Some((seat, tenant)) = self.seats.iter_mut().enumerate().find_map(|(seat, t)| Some((seat, t.as_mut()?)))
+        else {
+            return false;
+        };
+        let (stack, owners) = (&mut self.stack, &mut self.owners);
+        let told = tenant.tell(&mut House { now, vnic, stack, owners, seat, is_shared: false });
+        told.unwrap_or_else(|offence| {
+            offences.push(offence);
+            self.leave(seat, now);
+            true
+        })
+    }
+
+    /// Gives each event of a shared stack to its owner.
+    fn dispatch(&mut self, now: Time, vnic: &mut dyn Vnic) -> bool {
+        let mut busy = false;
+        for _ in 0..EVENTS_OF_ALL_PER_TURN {
+            let Some(event) = self.stack.next_event() else { break };
+            busy = true;
+            let seat = match &event {
+                Event::Accepted { connection, listener, peer } => {
+                    let is_by_flow = self.owners.is_by_flow();
+                    let local = is_by_flow.then(|| self.stack.connection_info(*connection)).flatten();
+                    let seat = self.owners.choose(*listener, local.map(|(local, ..)| local), *peer);
+                    self.pin(*connection, seat, now)
+                }
+                Event::Closed { connection, .. } => {
+                    let seat = self.owners.of(*connection);
+                    self.owners.forget(*connection);
+                    seat
+                }
+                Event::Connected { connection }
+                | Event::Data { connection, .. }
+                | Event::Acked { connection, .. }
+                | Event::PeerClosed { connection } => self.owners.of(*connection),
+                Event::Datagram { socket, peer, .. } => self.owners.choose_for_datagram(*socket, *peer),
+                Event::AddressConflict { address } => {
+                    let address = *address;
+                    (0..self.seats.len())
+                        .for_each(|seat| self.hear(seat, Event::AddressConflict { address }, now, vnic));
+                    continue;
+                }
+                Event::Timer { .. } => continue,
+            };
+            // Nobody's: of a service that has gone. Its frames go back with it.
+            if let Some(seat) = seat {
+                self.hear(seat, event, now, vnic);
+            }
+        }
+        busy
+    }
+
+    /// A connection is a service's from now on; nobody's is reset.
+    fn pin(&mut self, connection: ConnectionId, seat: Option<usize>, now: Time) -> Option<usize> {
+        match seat {
+            Some(seat) => {
+                self.owners.give(connection, seat);
+                let is_starved = self.seats.get(seat)?.as_ref()?.is_starved();
+                if is_starved {
+                    _ = self.stack.starve(now, connection, true);
+                }
+            }
+            None => _ = self.stack.abort(now, connection),
+        }
+        seat
+    }
+
+    fn hear(&mut self, seat: usize, event: Event, now: Time, vnic: &mut dyn Vnic) {
+        let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { return };
+        let (stack, owners) = (&mut self.stack, &mut self.owners);
+        tenant.hear(&mut House { now, vnic, stack, owners, seat, is_shared: true }, event);
+    }
+
+    /// What was given to each is to be seen by it; who has too much has nothing more received.
+    fn give_out(&mut self, now: Time, offences: &mut Vec<Offence>) -> bool {
+        for seat in 0..self.seats.len() {
+            let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { continue };
+            if let Err(offence) = tenant.has_heard() {
+                offences.push(offence);
+                self.leave(seat, now);
+                continue;
+            }
+            let starves = tenant.starves();
+            if let Some(slow) = self.owners.slow.get_mut(seat) {
+                *slow = tenant.is_slow() || tenant.is_starved();
+            }
+            if let Some(starves) = starves {
+                for connection in self.connections_of(seat) {
+                    _ = self.stack.starve(now, connection, starves);
+                }
+            }
+        }
+        false
+    }
+
+    /// Silences the bells of those that `ready` says rang, in order; whoever is gone leaves.
+    pub(super) fn look_at_sockets(&mut self, ready: &mut impl Iterator<Item = bool>, now: Time) {
+        for seat in 0..self.seats.len() {
+            let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { continue };
+            if ready.next() == Some(true) && !tenant.look_at_socket() {
+                self.leave(seat, now);
+            }
+        }
+    }
+
+    pub(super) fn falls_asleep(&mut self) -> bool {
+        self.seats.iter_mut().flatten().fold(true, |all, tenant| tenant.falls_asleep() && all)
+    }
+
+    pub(super) fn wakes(&mut self) {
+        self.seats.iter_mut().flatten().for_each(Tenant::wakes);
+    }
+
+    /// Whether events wait for room in a ring: nobody rings when there is some again.
+    pub(super) fn is_held_back(&self) -> bool {
+        self.stack.event_count() > 0 || self.tenants().any(Tenant::is_held_back)
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Time> {
+        self.stack.next_deadline()
+    }
+
+    /// All services are gone, and what the stack holds goes.
+    pub(super) fn end(mut self, now: Time, vnic: &mut dyn Vnic) {
+        for seat in 0..self.seats.len() {
+            self.leave(seat, now);
+        }
+        let rest: Vec<ConnectionId> = self.stack.connections().collect();
+        for connection in rest {
+            _ = self.stack.abort(now, connection);
+        }
+        // Bounded: each round sends what the device has room for; what is left after them is lost, as packets may be.
+        for _ in 0..64 {
+            while self.stack.next_event().is_some() {}
+            self.stack.transmit(now, vnic);
+        }
+    }
+
+    pub(super) fn status(&mut self, vnic: &dyn Vnic) -> Vec<ServiceStatus> {
+        let waiting = self.stack.event_count() as u64;
+        let all = self.stack.usage().connections as u64;
+        let (is_shared, owners) = (self.is_shared, &self.owners);
+        let tenants = self.seats.iter_mut().enumerate().filter_map(|(seat, tenant)| Some((seat, tenant.as_mut()?)));
+        let status = |(seat, tenant): (usize, &mut Tenant)| match is_shared {
+            false => tenant.status(vnic, all, waiting),
+            true => tenant.status(vnic, owners.load(seat).into(), 0),
+        };
+        tenants.map(status).collect()
+    }
+
+    /// Frames lent, and what the stack holds.
+    #[cfg(feature = "harness")]
+    pub(super) fn usage(&self) -> (u32, qanat_stack::Usage) {
+        (self.tenants().map(Tenant::lent_count).sum(), self.stack.usage())
+    }
+
+    /// As [`Tenant::expect_listen`], of the only one.
+    #[cfg(feature = "harness")]
+    pub(super) fn expect_listen(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        local: std::net::SocketAddr,
+    ) -> Result<bool, Offence> {
+        let (stack, owners) = (&mut self.stack, &mut self.owners);
+        let tenant = self.seats.iter_mut().flatten().next().ok_or(Offence::Deaf)?;
+        tenant.expect_listen(&mut House { now, vnic, stack, owners, seat: 0, is_shared: false }, local)
+    }
+}
