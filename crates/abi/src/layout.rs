@@ -48,8 +48,8 @@ pub const LAYOUT_HASH: u64 = {
         crate::message::RELEASES_MAX as u64,
         crate::ring::LAP,
         // Kinds of events and of commands.
-        9,
-        20,
+        10,
+        21,
     ];
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     let mut index = 0;

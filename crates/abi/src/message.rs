@@ -111,6 +111,14 @@ pub enum Event {
         /// The new object.
         id: Id,
     },
+    /// The connection just accepted was another service's, which gave it up: so many bytes of that one's are still to be
+    /// acknowledged. Of no connection (all ones): how many others share a listener.
+    Moved {
+        /// Which.
+        connection: Id,
+        /// Bytes, or services.
+        unacknowledged: u32,
+    },
 }
 
 /// Service to net core.
@@ -258,6 +266,17 @@ pub enum Command {
         /// Payload.
         bytes_per_second: Option<u64>,
     },
+    /// Give a connection up to another service that shares its listener, with what was received and not yet looked at. Of no
+    /// connection (all ones): ask how many others there are.
+    Yield {
+        /// Which.
+        connection: Id,
+    },
+}
+
+impl Id {
+    /// Of nothing.
+    pub const NONE: Id = Id { slot: u32::MAX, generation: u32::MAX };
 }
 
 /// What is not a message.
@@ -411,6 +430,9 @@ impl Message for Event {
             Event::Answer { request, error, id } => {
                 Raw { word: request, short: error.into(), ..Raw::of(9).with_id(id) }
             }
+            Event::Moved { connection, unacknowledged } => {
+                Raw { word: unacknowledged, ..Raw::of(10).with_id(connection) }
+            }
         }
         .words()
     }
@@ -442,6 +464,7 @@ impl Message for Event {
                 window: raw.window(),
             },
             9 => Event::Answer { request: raw.word, error: small(raw.short)?, id: connection },
+            10 => Event::Moved { connection, unacknowledged: raw.word },
             _ => return Err(raw.bad()),
         })
     }
@@ -493,6 +516,7 @@ impl Message for Command {
                 optional(19, connection, Some(nanoseconds(timeout)))
             }
             Command::SetPacingRate { connection, bytes_per_second } => optional(20, connection, bytes_per_second),
+            Command::Yield { connection } => Raw::of(21).with_id(connection),
         }
         .words()
     }
@@ -548,6 +572,7 @@ impl Message for Command {
                 Command::AdvertiseUserTimeout { connection, timeout }
             }
             20 => Command::SetPacingRate { connection, bytes_per_second: raw.optional()? },
+            21 => Command::Yield { connection },
             _ => return Err(raw.bad()),
         })
     }

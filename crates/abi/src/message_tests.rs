@@ -21,6 +21,7 @@ fn events() -> Vec<Event> {
         Event::Datagram { socket: 0xFEDC, peer: six, window },
         Event::Datagram { socket: 3, peer: four, window },
         Event::Answer { request: 77, error: 255, id: connection },
+        Event::Moved { connection, unacknowledged: u32::MAX },
     ]
 }
 
@@ -52,6 +53,7 @@ fn commands() -> Vec<Command> {
         Command::SetUserTimeout { connection, timeout: Some(Duration::from_millis(7)) },
         Command::AdvertiseUserTimeout { connection, timeout: Duration::from_secs(60) },
         Command::SetPacingRate { connection, bytes_per_second: Some(u64::MAX) },
+        Command::Yield { connection: Id::NONE },
     ]
 }
 

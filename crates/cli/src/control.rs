@@ -6,7 +6,7 @@ use qanat::control::protocol::{Answer, Request};
 use std::path::PathBuf;
 
 /// Which daemon.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct DaemonArguments {
     /// The daemon's socket (default: $QANAT_SOCKET, or /run/qanat/control.sock)
     #[arg(long, value_name = "PATH", global = true)]

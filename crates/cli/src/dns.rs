@@ -4,6 +4,7 @@ mod instances;
 mod split;
 
 use crate::addresses::AddressWatch;
+use crate::app_cores;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::placement::PlacementArguments;
@@ -385,6 +386,9 @@ impl Prepared {
 
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let mut prepared = Prepared::new(arguments)?;
+    if arguments.placement.app_cores > 1 {
+        return app_cores::run(&arguments.placement, &arguments.attach, &prepared.services);
+    }
     if arguments.placement.is_split() {
         return split::serve(arguments, prepared);
     }

@@ -1,6 +1,7 @@
 //! `qanat echo`: what comes in goes back, four ways.
 
 use crate::addresses::AddressWatch;
+use crate::app_cores;
 use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
@@ -167,6 +168,11 @@ impl Arguments {
         EchoConfig { port: self.port, udp: !self.tcp, tcp: !self.udp, copies: self.copies }
     }
 
+    /// Of an address shared with the kernel.
+    fn services(&self) -> [PortRange; 2] {
+        [PROTOCOL_UDP, PROTOCOL_TCP].map(|protocol| PortRange { protocol, first: self.port, last: self.port })
+    }
+
     fn what(&self) -> &'static str {
         match (self.raw, self.udp, self.tcp) {
             (true, ..) => "everything",
@@ -225,6 +231,9 @@ impl Arguments {
 
 /// Runs the echo until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    if arguments.placement.app_cores > 1 {
+        return app_cores::run(&arguments.placement, &arguments.attach, &arguments.services());
+    }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     stop_on_signals(stop.clone())?;
     flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
@@ -288,8 +297,7 @@ fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Resul
     if arguments.raw || arguments.kernel.is_some() || arguments.link != LinkChoice::Veth {
         return Err("the split placement is for the stack over veth: without --raw, --kernel and --link".to_owned());
     }
-    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
-    let services = [range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
+    let services = arguments.services();
     let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("echo", &services, 16_384))?;
     let address = placed.runtime.addresses().first().map_or_else(String::new, |address| address.to_string());
     show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod addresses;
+mod app_cores;
 mod attach;
 mod bench;
 mod control;

@@ -2,10 +2,13 @@
 
 use crate::attach::{AttachArguments, Prefixed};
 use clap::{Args, ValueEnum};
-use qanat::Attachment;
+use qanat::control::policy::NetPolicy;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, confine};
+use qanat::{Attachment, Config};
+use qanat_echo::{LinkChoice, OpenLink, own_mac};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -22,6 +25,10 @@ use std::time::{Duration, Instant};
 
 /// Start of the names of sockets that `qanat status` finds.
 pub const SOCKET_NAME: &str = "qanat-net";
+/// How often a net core that waits for a memif peer looks whether it is to end.
+const MEMIF_INTERVAL: Duration = Duration::from_millis(100);
+/// Exit code of a net core whose link is gone: the next one waits for another peer.
+const LINK_GONE: i32 = 75;
 /// A net core that dies sooner than this after its start is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_millis(500);
 
@@ -32,6 +39,7 @@ Examples:
   sudo qanat net                                     a net core with a virtual card at 10.77.0.2
   qanat web ./site --net /run/qanat-net.sock         a service on it, without privileges
   sudo qanat net --card 10.77.0.3/24 --user 1000     two cards, for two services
+  qanat net --link memif:/tmp/net.sock --socket /tmp/net     a card over shared memory with another process: no root
   qanat status                                       net cores, their services, credits, queues, drops
   sudo qanat net --accept least-loaded               services of one user may share a card's listeners: with --share
 Each card serves one service at a time, or several that say --share. A net core that dies is started again at once; its services attach to it again.
@@ -43,6 +51,10 @@ pub struct Arguments {
     /// A further card, for a further service; may be repeated
     #[arg(long, value_name = "ADDRESS/LENGTH")]
     card: Vec<Prefixed>,
+    /// The card's link: veth, memif:SOCKET (this end listens, and the net core waits for its peer), memif-slave:SOCKET (it
+    /// connects)
+    #[arg(long, value_name = "LINK", default_value = "veth", conflicts_with_all = ["card", "interface"])]
+    link: LinkChoice,
     /// Serve this user's programs, by number, besides one's own; may be repeated
     #[arg(long, value_name = "UID")]
     user: Vec<u32>,
@@ -64,6 +76,9 @@ pub struct Arguments {
     /// Not confined: to debug, and to compare with
     #[arg(long, hide = true)]
     unconfined: bool,
+    /// End with whoever started this
+    #[arg(long, hide = true)]
+    with_parent: bool,
     #[command(flatten)]
     attach: AttachArguments,
 }
@@ -134,9 +149,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 }
 
 /// A net core of the daemon's, which tells it by `orders` what to do.
-pub fn start_directed(processor: u32, orders: OwnedFd, spin: &str) -> std::io::Result<Child> {
+pub fn start_directed(processor: u32, orders: OwnedFd, net: &NetPolicy) -> std::io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["net", "--inherit", "director", "--core", &processor.to_string(), "--spin", spin]);
+    command.args(["net", "--inherit", "director", "--core", &processor.to_string(), "--spin", &net.spin]);
+    command.args(["--accept", &net.accept]);
     // A terminal's Ctrl-C is for the daemon.
     command.process_group(0);
     command.stdin(Stdio::from(orders)).stdout(Stdio::null()).spawn()
@@ -151,7 +167,7 @@ fn pin(processor: u32) -> Result<(), String> {
 }
 
 /// Readable when told to stop.
-fn stop_signals() -> Result<UnixStream, String> {
+pub fn stop_signals() -> Result<UnixStream, String> {
     let failed = |error: std::io::Error| format!("handling signals: {error}");
     let (read, write) = UnixStream::pair().map_err(failed)?;
     for signal in [SIGINT, SIGTERM] {
@@ -162,6 +178,9 @@ fn stop_signals() -> Result<UnixStream, String> {
 
 /// The parent: holds the listening socket, and starts the net core again when it dies. Services that come meanwhile wait.
 fn supervise(arguments: &Arguments) -> Result<(), String> {
+    if arguments.with_parent {
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
     let path = arguments.socket.clone().unwrap_or_else(default_socket);
     let listener = listen_at(&path)?;
     let stop = stop_signals()?;
@@ -202,7 +221,6 @@ enum Ended {
 }
 
 fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let pid = rustix::process::Pid::from_child(child);
     let pidfd = rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty());
     loop {
@@ -217,6 +235,9 @@ fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
         match child.try_wait() {
             Ok(None) => {}
             Ok(Some(status)) if status.success() => return Ended::Told,
+            Ok(Some(status)) if status.code() == Some(LINK_GONE) => {
+                return Ended::Died("its link's peer has left".to_owned());
+            }
             Ok(Some(status)) if status.code().is_some() => return Ended::Failed(status.to_string()),
             Ok(Some(status)) => return Ended::Died(status.to_string()),
             Err(error) => return Ended::Failed(error.to_string()),
@@ -228,7 +249,12 @@ fn listen_at(path: &Path) -> Result<OwnedFd, String> {
     let say = |error: rustix::io::Errno| format!("socket {}: {error}; name another with --socket", path.display());
     let new =
         || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None);
-    let address = SocketAddrUnix::new(path).map_err(say)?;
+    let is_file = !path.to_string_lossy().starts_with('@');
+    let address = match path.to_str().and_then(|text| text.strip_prefix('@')) {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes()),
+        None => SocketAddrUnix::new(path),
+    };
+    let address = address.map_err(say)?;
     let mut socket = new().map_err(say)?;
     let mut bound = bind(&socket, &address);
     if bound == Err(rustix::io::Errno::ADDRINUSE) && qanat::split::ask_status(path).is_err() {
@@ -239,8 +265,10 @@ fn listen_at(path: &Path) -> Result<OwnedFd, String> {
     }
     bound.map_err(say)?;
     // Who may come is decided by who they are, when they do.
-    std::fs::set_permissions(path, Permissions::from_mode(0o666))
-        .map_err(|error| format!("socket {}: {error}", path.display()))?;
+    if is_file {
+        std::fs::set_permissions(path, Permissions::from_mode(0o666))
+            .map_err(|error| format!("socket {}: {error}", path.display()))?;
+    }
     listen(&socket, 16).map_err(say)?;
     Ok(socket)
 }
@@ -253,8 +281,15 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     arguments.core.map_or(Ok(()), pin)?;
     let mut attachments = Vec::new();
     let mut cards = Vec::new();
+    if let (LinkChoice::Memif { socket, master }, Inherit::Listener | Inherit::Service) = (&arguments.link, inherit) {
+        match open_memif(arguments, socket, *master, &stop)? {
+            Some(card) => cards.push(card),
+            None => return Ok(()),
+        }
+    }
+    let is_made = inherit == Inherit::Director || !cards.is_empty();
     let own = std::iter::once(None).chain(arguments.card.iter().copied().map(Some));
-    for address in own.filter(|_| inherit != Inherit::Director) {
+    for address in own.filter(|_| !is_made) {
         let (attachment, card) = open_card(arguments, address)?;
         attachments.push(attachment);
         cards.push(card);
@@ -265,7 +300,7 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     users.extend(std::env::var("SUDO_UID").ok().and_then(|user| user.parse::<u32>().ok()));
     let status = (inherit != Inherit::Listener).then(status_socket).flatten();
     if inherit == Inherit::Listener {
-        announce(&attachments);
+        announce(arguments, &attachments);
     }
     if !arguments.unconfined {
         confine()?;
@@ -289,7 +324,47 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
             NetCore::listening(cards, inherited, options)
         }
     };
-    core.run(stop.as_fd()).map_err(|error| format!("waiting: {error}"))
+    match core.run(stop.as_fd()) {
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => std::process::exit(LINK_GONE),
+        outcome => outcome.map_err(|error| format!("waiting: {error}")),
+    }
+}
+
+/// Waits for a memif link's peer: a card over shared memory with it.
+fn open_memif(
+    arguments: &Arguments,
+    socket: &Path,
+    is_master: bool,
+    stop: &UnixStream,
+) -> Result<Option<Card>, String> {
+    let (own, receive_frames) = (arguments.attach.address, arguments.frames.next_multiple_of(2));
+    let frame_size = if arguments.attach.mtu > 1_700 { 4_096 } else { 2_048 };
+    let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
+    let mtu = u16::try_from(arguments.attach.mtu).map_err(|error| error.to_string())?;
+    let link = OpenLink::memif(socket.to_owned(), is_master, own_mac(true), mtu, 10, plan)?;
+    let device = loop {
+        let mut told = [PollFd::new(stop, PollFlags::IN)];
+        let _ = poll(&mut told, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        if !told.iter().all(|fd| fd.revents().is_empty()) {
+            return Ok(None);
+        }
+        match link.next(MEMIF_INTERVAL, &mut |text| eprintln!("qanat: {text}"))? {
+            Some(device) => break device,
+            None => continue,
+        }
+    };
+    let fate = device.link().clone();
+    let (memory, files) = plan.allocate_lendable().map_err(|error| format!("memory for frames: {error}"))?;
+    let opener = device.into_openers().into_iter().next().ok_or("a memif link without a queue")?;
+    let vnic = opener.open_over(Some(memory)).map_err(|error| error.to_string())?;
+    let mut config = Config::new(own.address, own.length);
+    config.gateways.extend(arguments.attach.gateway);
+    config.tcp.maximum_segment = arguments.attach.mss;
+    let card = Card::new(Box::new(vnic), &files, plan, config, &socket.display().to_string(), "memif");
+    let card = card.map_err(|error| format!("sealing received frames: {error}"))?;
+    // Who comes next finds the socket: it is not removed with this.
+    std::mem::forget(link);
+    Ok(Some(card.while_up(move || fate.is_up())))
 }
 
 fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attachment, Card), String> {
@@ -308,9 +383,12 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     Ok((attachment, card.map_err(|error| format!("sealing received frames: {error}"))?))
 }
 
-fn announce(attachments: &[Attachment]) {
-    let addresses: Vec<String> =
+fn announce(arguments: &Arguments, attachments: &[Attachment]) {
+    let mut addresses: Vec<String> =
         attachments.iter().flat_map(Attachment::addresses).map(|address| address.to_string()).collect();
+    if let LinkChoice::Memif { socket, .. } = &arguments.link {
+        addresses.push(format!("{} over {}", arguments.attach.address.address, socket.display()));
+    }
     println!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
 }
 

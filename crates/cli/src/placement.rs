@@ -1,12 +1,14 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
+use crate::net::Accept;
 use clap::{Args, ValueEnum};
 use qanat::control::client::{ClientError, Session, default_socket};
 use qanat::control::net_core::StackWish;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::process::{Signal, set_parent_process_death_signal};
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -44,6 +46,15 @@ pub struct PlacementArguments {
     /// the one's or the other's, as `qanat net --accept` says
     #[arg(long)]
     pub share: bool,
+    /// So many processes of this service, each on a processor's time of its own, that share its net core and its listeners
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub app_cores: u32,
+    /// With several app cores: which of them has the next connection
+    #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
+    pub accept: Accept,
+    /// One of several; it ends with who started it
+    #[arg(long, hide = true)]
+    pub app_core: bool,
 }
 
 /// A net core of this service's own. Dropped, it waits for it to go.
@@ -112,13 +123,24 @@ impl<'a> Request<'a> {
 impl PlacementArguments {
     /// On a net core.
     pub fn is_split(&self) -> bool {
-        self.placement == Placement::Split || self.net.is_some() || self.share
+        self.placement == Placement::Split || self.net.is_some() || self.shares()
+    }
+
+    /// With others.
+    pub fn shares(&self) -> bool {
+        self.share || self.app_core || self.app_cores > 1
     }
 
     /// Attaches to the net core named, or to one of this service's own, made as `attach` says.
     pub fn attach(&self, attach: &AttachArguments, request: &Request<'_>) -> Result<Placed, String> {
         let own = OwnNetCore::default();
-        let by_daemon = if self.net.is_none() { daemons_net_core(attach, request)? } else { None };
+        if self.app_core {
+            let _ = set_parent_process_death_signal(Some(Signal::TERM));
+        }
+        let by_daemon = match self.net {
+            None => daemons_net_core(attach, request, self.shares())?,
+            Some(_) => None,
+        };
         let is_daemons = by_daemon.is_some();
         let connector: Connector = match (&self.net, by_daemon) {
             (Some(path), _) => SplitRuntime::at(path.clone()),
@@ -133,7 +155,7 @@ impl PlacementArguments {
         };
         // A net core's first card is as good as another; its own has the addresses that were asked for.
         let address = self.net.as_ref().and(attach.address_given());
-        let options = SplitOptions { address, share: self.share, ..request.options.clone() };
+        let options = SplitOptions { address, share: self.shares(), ..request.options.clone() };
         let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
             // It has said why, on standard error.
             None if !is_daemons => format!("the net core did not start ({error})"),
@@ -144,12 +166,12 @@ impl PlacementArguments {
 }
 
 /// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores.
-fn daemons_net_core(attach: &AttachArguments, request: &Request<'_>) -> Result<Option<Connector>, String> {
+fn daemons_net_core(attach: &AttachArguments, request: &Request<'_>, share: bool) -> Result<Option<Connector>, String> {
     if !attach.suits_a_daemons_net_core() {
         return Ok(None);
     }
     let wish = attach.options(request.services.to_vec(), 1)?.vnic_wish();
-    let stack = StackWish { gateway: attach.gateway, maximum_segment: attach.mss };
+    let stack = StackWish { gateway: attach.gateway, maximum_segment: attach.mss, share };
     let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack);
     let mut first = match ask() {
         Ok(Some(socket)) => Some(socket),
@@ -161,12 +183,12 @@ fn daemons_net_core(attach: &AttachArguments, request: &Request<'_>) -> Result<O
     Ok(Some(Box::new(move || first.take().map_or_else(&again, Ok))))
 }
 
-fn service_argument(range: PortRange) -> String {
+pub fn service_argument(range: PortRange) -> String {
     format!("--service={}:{}-{}", range.protocol, range.first, range.last)
 }
 
 /// The arguments by which another process attaches as this one would.
-fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
+pub fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
     let name = |value: &dyn ValueName| value.name();
     let mut arguments = vec![format!("--address={}/{}", attach.address.address, attach.address.length)];
     arguments.extend(attach.also.iter().map(|also| format!("--also={}/{}", also.address, also.length)));
@@ -191,7 +213,7 @@ fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
 }
 
 /// A value as it is written on the command line.
-trait ValueName {
+pub trait ValueName {
     fn name(&self) -> String;
 }
 
@@ -204,4 +226,4 @@ macro_rules! value_name {
         }
     )*};
 }
-value_name!(Ipv6, Spin, Trial);
+value_name!(Accept, Ipv6, Spin, Trial);

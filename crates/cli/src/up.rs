@@ -1,6 +1,6 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
-use crate::net;
+use crate::net::start_directed;
 use clap::{Args, ValueEnum};
 use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
 use qanat::control::policy::{Policy, parse_processors};
@@ -99,10 +99,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     // As it is called now: it may be another program by then.
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
-    let spin = policy.net.spin.clone();
+    let net = policy.net.clone();
     let mut daemon = Daemon::start(policy, stop_descriptor()?.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
-    daemon.start_net_cores(Box::new(move |processor, orders| net::start_directed(processor, orders, &spin)))?;
+    daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
     if arguments.until_unused {
         daemon.end_when_unused();
     }

@@ -1,6 +1,7 @@
 //! `qanat web`: a directory, served from our own TCP.
 
 use crate::addresses::AddressWatch;
+use crate::app_cores;
 use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
 use crate::placement::{PlacementArguments, Request};
@@ -141,6 +142,9 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
         format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
     })?;
     let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
+    if arguments.placement.app_cores > 1 {
+        return app_cores::run(&arguments.placement, &arguments.attach, &services);
+    }
     if arguments.placement.is_split() {
         return run_split(&arguments, &services);
     }

@@ -27,6 +27,8 @@ pub struct StackWish {
     pub gateway: Option<IpAddr>,
     /// Longest TCP segment announced and sent.
     pub maximum_segment: Option<u16>,
+    /// The card of another service of this user's with the same first address is good, too, if that one says so as well.
+    pub share: bool,
 }
 
 /// An order.

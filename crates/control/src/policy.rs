@@ -54,11 +54,13 @@ pub struct NetPolicy {
     pub frames: u32,
     /// When they sleep: `adaptive`, `always` (they never sleep) or `never` (at once).
     pub spin: String,
+    /// Which of the services that share a listener has the next connection: `round-robin`, `least-loaded` or `queue`.
+    pub accept: String,
 }
 
 impl Default for NetPolicy {
     fn default() -> NetPolicy {
-        NetPolicy { cores: Vec::new(), frames: 8_192, spin: "adaptive".to_owned() }
+        NetPolicy { cores: Vec::new(), frames: 8_192, spin: "adaptive".to_owned(), accept: "round-robin".to_owned() }
     }
 }
 
@@ -254,6 +256,9 @@ impl Policy {
         }
         if !["adaptive", "always", "never"].contains(&policy.net.spin.as_str()) {
             return Err("net: spin must be \"adaptive\", \"always\" or \"never\"".to_owned());
+        }
+        if !["round-robin", "least-loaded", "queue"].contains(&policy.net.accept.as_str()) {
+            return Err("net: accept must be \"round-robin\", \"least-loaded\" or \"queue\"".to_owned());
         }
         if policy.host.is_empty() {
             return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());

@@ -37,6 +37,13 @@ pub trait Service {
     /// Called when a doorbell the service registered ([`Runtime::watch`](crate::Runtime::watch)) is readable.
     fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
+    /// Called when the service is to stop and others share its listeners (`--share`): gives a connection up, if nothing of it
+    /// is under way, by giving back everything received of it ([`Context::consume`]) and forgetting it, and says so. Another
+    /// service has it then, as one newly accepted; what was sent on it is delivered. Called again later otherwise.
+    fn leave(&mut self, _connection: ConnectionId, _context: &mut Context<'_>) -> bool {
+        false
+    }
+
     /// Called once when the runtime is asked to stop: finish what is under way. The runtime goes on until
     /// [`is_finished`](Service::is_finished) or the grace period ends.
     fn stop(&mut self, _context: &mut Context<'_>) {}

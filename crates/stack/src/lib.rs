@@ -52,4 +52,5 @@ pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
 pub use tcp::Keepalive;
 pub use udp::UdpError;
+pub use transport::Handover;
 pub use wheel::{Wheel, WheelHandle};

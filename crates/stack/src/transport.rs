@@ -185,6 +185,19 @@ macro_rules! env {
 }
 pub(crate) use env;
 
+/// What who takes a connection over must know of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Handover {
+    /// Its own end.
+    pub local: SocketAddr,
+    /// Its peer.
+    pub peer: SocketAddr,
+    /// Bytes given to it and not yet acknowledged.
+    pub unacknowledged: u64,
+    /// The peer sends no more.
+    pub has_peer_closed: bool,
+}
+
 impl Stack {
     /// Makes a connection just put into its slot known: gives it queues and its flow, in place of its `predecessor` there.
     /// Whether the flow found a place; if not, the connection is gone again.
@@ -681,6 +694,18 @@ impl Stack {
     pub fn connection_info(&self, connection: ConnectionId) -> Option<(SocketAddr, SocketAddr, ConnectionInfo)> {
         let slot = self.transport.connections.get(connection.index(), connection.generation())?;
         Some((slot.key.local(), slot.key.remote(), slot.tcp.info()))
+    }
+
+    /// What who takes a connection over must know of it; `None`: it is gone, or about to be.
+    pub fn handover(&self, connection: ConnectionId) -> Option<Handover> {
+        let slot = self.transport.connections.get(connection.index(), connection.generation())?;
+        let has_peer_closed = match slot.tcp.state() {
+            State::Established => false,
+            State::CloseWait => true,
+            _ => return None,
+        };
+        let (local, peer) = (slot.key.local(), slot.key.remote());
+        Some(Handover { local, peer, unacknowledged: slot.tcp.queued_bytes(), has_peer_closed })
     }
 
     /// The memory received data holds, and its limits.

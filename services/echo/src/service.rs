@@ -109,6 +109,15 @@ impl Service for EchoService {
         Ok(())
     }
 
+    fn leave(&mut self, connection: ConnectionId, context: &mut Context<'_>) -> bool {
+        let Some(stream) = self.stream(connection) else { return false };
+        // All of it is on its way back.
+        let stream = std::mem::take(stream);
+        stream.waiting.into_iter().for_each(|chunk| context.consume(connection, chunk));
+        self.figures.connections -= 1;
+        true
+    }
+
     // Always: an event that meets its handler where it is made needs no place in memory.
     #[inline(always)]
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {

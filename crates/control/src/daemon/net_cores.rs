@@ -31,6 +31,8 @@ struct NetCore {
     restarts: u64,
     /// VNICs it serves.
     cards: Vec<u32>,
+    /// Of these, those whose services share them.
+    shared: Vec<u32>,
 }
 
 /// All of them.
@@ -43,7 +45,10 @@ pub(super) struct NetCores {
 impl NetCores {
     /// A VNIC is gone.
     pub(super) fn forget(&mut self, slot: u32) {
-        self.cores.iter_mut().for_each(|core| core.cards.retain(|card| *card != slot));
+        self.cores.iter_mut().for_each(|core| {
+            core.cards.retain(|card| *card != slot);
+            core.shared.retain(|card| *card != slot);
+        });
     }
 
     /// Whether one is to be started again.
@@ -82,7 +87,14 @@ impl Daemon {
     pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), String> {
         self.net_cores.starter = Some(starter);
         for processor in self.policy.net.cores.clone() {
-            let core = NetCore { processor, running: None, started: Instant::now(), restarts: 0, cards: Vec::new() };
+            let core = NetCore {
+                processor,
+                running: None,
+                started: Instant::now(),
+                restarts: 0,
+                cards: Vec::new(),
+                shared: Vec::new(),
+            };
             self.net_cores.cores.push(core);
             self.start_net_core(self.net_cores.cores.len() - 1)?;
         }
@@ -118,6 +130,7 @@ impl Daemon {
         let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         core.restarts += 1;
         core.cards.clear();
+        core.shared.clear();
         let text = format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts);
         (self.log)(&Event::new("net-core-end", "failed", text));
         self.look_after_net_cores();
@@ -148,6 +161,10 @@ impl Daemon {
         if self.net_cores.cores.is_empty() {
             return Ok((Answer::Done, Vec::new()));
         }
+        if let Some((index, slot)) = stack.share.then(|| self.card_to_share(peer, &card)).flatten() {
+            let socket = self.hand_service(index, slot, peer)?;
+            return Ok((Answer::Done, vec![socket]));
+        }
         let running = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.running.is_some());
         let (index, _) = running
             .min_by_key(|(_, core)| core.cards.len())
@@ -160,9 +177,22 @@ impl Daemon {
         self.hand_card(index, &status, handle, stack)?;
         if let Some(core) = self.net_cores.cores.get_mut(index) {
             core.cards.push(status.vnic);
+            core.shared.extend(stack.share.then_some(status.vnic));
         }
         let socket = self.hand_service(index, status.vnic, peer)?;
         Ok((Answer::Done, vec![socket]))
+    }
+
+    /// The net core and the number of a card that this one may share.
+    fn card_to_share(&self, peer: Peer, wish: &VnicWish) -> Option<(usize, u32)> {
+        let is_it = |slot: &&u32| {
+            let vnic = self.vnics.get(*slot).filter(|vnic| vnic.user == peer.user);
+            vnic.is_some_and(|vnic| {
+                vnic.wish.addresses.first() == wish.addresses.first() && vnic.wish.services == wish.services
+            })
+        };
+        let cores = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.running.is_some());
+        cores.into_iter().find_map(|(index, core)| Some((index, *core.shared.iter().find(is_it)?)))
     }
 
     /// Makes memory for a card, opens its queue over it, and gives both to a net core.

@@ -173,6 +173,14 @@ impl Owners {
         choose(shared, self.policy, &self.loads, &self.slow, || rss_hash(peer, local))
     }
 
+    /// How many others have a share in some listener.
+    pub(super) fn others(&self, seat: usize) -> u32 {
+        let is_other = |other: &usize| {
+            *other != seat && self.listeners.iter().any(|shared| shared.seats.contains(&(*other as u8)))
+        };
+        (0..SEATS_MAX).filter(is_other).count() as u32
+    }
+
     /// Who else could have a connection accepted at `local`, now that `seat` is to have it no more.
     pub(super) fn choose_other(
         &mut self,

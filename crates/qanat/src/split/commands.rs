@@ -120,6 +120,7 @@ impl Remote {
             && stream.generation == connection.generation()
             && let Some(frame) = link.lent.give_back(chunk.into_frame())
         {
+            stream.held = stream.held.saturating_sub(1);
             let before = stream.consumed.replace(frame);
             self.queue(connection);
             if let Some(frame) = before {

@@ -177,6 +177,9 @@ pub struct ServiceStatus {
     pub datagrams_refused: u64,
     /// Turns in which nothing was received for it, because it takes no events.
     pub turns_held_back: u64,
+    /// Connections that it has from others, which gave them up.
+    #[serde(default)]
+    pub connections_moved: u64,
     /// Frames lost because no buffer was free to receive into.
     pub receive_no_buffer: u64,
 }

@@ -93,6 +93,12 @@ impl Link {
         self.commands.batches()
     }
 
+    /// Whether the net core has taken all it was told.
+    pub(super) fn is_heard(&mut self) -> bool {
+        self.waiting.is_empty()
+            && self.commands.consumed(true).is_ok_and(|consumed| consumed == self.commands.position())
+    }
+
     /// Frees blocks of datagrams that have been sent.
     pub(super) fn reclaim(&mut self, fresh: bool) -> Result<(), Lost> {
         if self.datagrams.is_empty() {

@@ -23,6 +23,7 @@ mod director;
 mod handshake;
 #[cfg(feature = "harness")]
 pub mod harness;
+mod leave;
 mod link;
 mod net_core;
 mod places;

@@ -46,6 +46,8 @@ pub struct Card {
     tenancy: Option<Tenancy>,
     /// It shares the card with others that want it so.
     is_shareable: bool,
+    /// Whether its link is there.
+    is_up: Option<Box<dyn Fn() -> bool>>,
     /// Of the present stack.
     connections_max: u32,
     handed: Option<Handed>,
@@ -85,9 +87,16 @@ impl Card {
             services: 0,
             tenancy: None,
             is_shareable: false,
+            is_up: None,
             connections_max: 0,
             handed: None,
         })
+    }
+
+    /// The net core ends when `is_up` says that the card's link is gone.
+    pub fn while_up(mut self, is_up: impl Fn() -> bool + 'static) -> Card {
+        self.is_up = Some(Box::new(is_up));
+        self
     }
 
     /// It is the daemon's, by that number, until `handle` is closed.
@@ -265,7 +274,7 @@ impl NetCore {
     /// Serves until `stop` is readable or, private, until its service is gone.
     ///
     /// # Errors
-    /// A failing wait.
+    /// A failing wait; `ConnectionReset`: a card's link is gone.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let mut spin = Spin::new(self.options.spin);
         let mut idle_since: Option<Time> = None;
@@ -370,6 +379,9 @@ impl NetCore {
         let is_ready = |index: usize| ready.get(index).copied().unwrap_or(false);
         if is_ready(0) {
             return Ok(false);
+        }
+        if self.cards.iter().any(|card| card.is_up.as_ref().is_some_and(|is_up| !is_up())) {
+            return Err(io::ErrorKind::ConnectionReset.into());
         }
         let now = self.clock.now();
         self.look_at_tenants(ready.get(first_tenant..first_card).unwrap_or(&[]), now);

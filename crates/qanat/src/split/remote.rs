@@ -3,7 +3,7 @@
 use super::handshake::{Attached, CONNECTIONS_MAX, SMALL_BLOCK_BYTES};
 use super::link::{Link, Lost, WAITING_MAX};
 use super::places::Places;
-use super::streams::{Finish, Stream};
+use super::streams::{Finish, Lent, Stream};
 use super::timers::Timers;
 use super::{bell, code};
 use qanat_abi::message::{Range, Window};
@@ -53,9 +53,13 @@ pub struct Remote {
     pub(super) sockets: Places<UdpSocketId>,
     pub(super) timers: Timers,
     /// Events not yet passed on: taken while an answer was waited for, or the ends that a lost net core means.
-    early: VecDeque<Event>,
+    pub(super) early: VecDeque<Event>,
+    /// Memory of connections given up to others, from which the net core may still send.
+    pub(super) kept: Vec<Lent>,
+    /// How many others share a listener, as far as asked for.
+    pub(super) others: Option<u32>,
     /// What the last message said besides.
-    second: Option<Event>,
+    pub(super) second: Option<Event>,
     /// The net core broke the rules while an answer was waited for.
     pub(super) broken: bool,
     requests: u32,
@@ -78,6 +82,8 @@ impl Remote {
             sockets: Places::default(),
             timers: Timers::default(),
             early: VecDeque::new(),
+            kept: Vec::new(),
+            others: None,
             second: None,
             broken: false,
             requests: 0,
@@ -109,6 +115,7 @@ impl Remote {
             return;
         }
         self.second = None;
+        self.kept.clear();
         self.figures.net_cores_lost += 1;
         self.broken = false;
         self.queued.clear();
@@ -235,6 +242,9 @@ impl Remote {
     }
 
     fn understand(&mut self, said: Said) -> Result<Option<Event>, Lost> {
+        if self.is_of_yielded(&said) {
+            return Ok(None);
+        }
         Ok(Some(match said {
             Said::Accepted { connection, listener, peer } => {
                 let connection = self.local_id(connection);
@@ -257,7 +267,10 @@ impl Remote {
             }
             Said::Data { connection, window, acked } => {
                 let (connection, chunk) = (self.local_id(connection), self.take(window)?);
-                let is_deaf = self.stream(connection).is_ok_and(|stream| stream.deaf);
+                let is_deaf = self.stream(connection).is_ok_and(|stream| {
+                    stream.held += u32::from(!stream.deaf);
+                    stream.deaf
+                });
                 let data = (!is_deaf).then_some(Event::Data { connection, chunk });
                 if acked == 0 {
                     return Ok(data);
@@ -282,6 +295,10 @@ impl Remote {
                 }
                 Event::Closed { connection, why: code::to_reason(why) }
             }
+            Said::Moved { connection, unacknowledged } => {
+                self.moved(connection, unacknowledged);
+                return Ok(None);
+            }
             Said::AddressConflict { address } => Event::AddressConflict { address },
             Said::Datagram { socket, peer, window } => {
                 let chunk = self.take(window)?;
@@ -295,8 +312,9 @@ impl Remote {
 
     /// Blocks come home, which what waits may have.
     fn acknowledged(&mut self, connection: ConnectionId, bytes: u32) -> Event {
+        let mut bytes = bytes;
         if let Ok(stream) = self.stream(connection) {
-            stream.acknowledged(bytes as usize);
+            bytes = stream.acknowledged(bytes as usize) as u32;
             if stream.has_waiting() {
                 self.queue(connection);
             }

@@ -29,6 +29,10 @@ const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 /// Between attempts to find a net core again.
 const RETRY_AFTER: Duration = Duration::from_millis(20);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
+/// How long giving connections up may take.
+const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
+/// Between two looks while they are.
+const LEAVE_INTERVAL: Duration = Duration::from_micros(100);
 /// Something waits for room, of which nobody tells.
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
 
@@ -48,6 +52,9 @@ pub struct SplitOptions {
     pub ephemeral_ports: Option<RangeInclusive<u16>>,
     /// Share the card and its listeners with other services of this user that want it so.
     pub share: bool,
+    /// A service that shares a card and is to stop gives its connections up to the others: how long that may take. Zero: they
+    /// are reset.
+    pub leave_patience: Duration,
 }
 
 impl SplitOptions {
@@ -59,6 +66,7 @@ impl SplitOptions {
             connections_max: 16_384,
             ephemeral_ports: None,
             share: false,
+            leave_patience: LEAVE_PATIENCE,
         }
     }
 }
@@ -275,6 +283,7 @@ impl SplitRuntime {
                 observe(service, self);
             }
             if lifetime.stops(now, stop) {
+                self.leave(service);
                 self.with_context(|context| service.stop(context));
             }
             if lifetime.is_over(now, service) {
@@ -312,6 +321,26 @@ impl SplitRuntime {
             self.remote.wakes();
             spin.slept(self.clock.now().since(now));
             idle_since = None;
+        }
+    }
+
+    /// Gives the connections of a service that is to stop up to others that share its listeners, if there are any.
+    fn leave(&mut self, service: &mut dyn Service) {
+        if !self.options.share || self.options.leave_patience.is_zero() {
+            return;
+        }
+        let until = self.clock.now() + self.options.leave_patience;
+        self.remote.ask_for_others();
+        while self.remote.is_leaving() && self.clock.now() < until {
+            self.turn(service);
+            for connection in self.remote.movable() {
+                let now = self.clock.now();
+                if service.leave(connection, &mut Context::of_remote(&mut self.remote, now)) {
+                    self.remote.yield_up(connection);
+                }
+            }
+            self.with_context(|_| ());
+            std::thread::sleep(LEAVE_INTERVAL);
         }
     }
 

@@ -58,7 +58,7 @@ impl Piece {
 }
 
 /// Memory lent to the net core until the peer has acknowledged what is in it.
-enum Lent {
+pub(super) enum Lent {
     Block(Frame),
     /// The service holds it, too, or did.
     Shared(Rc<Frame>),
@@ -95,6 +95,12 @@ pub(super) struct Stream {
     pub queued: bool,
     /// The last frame consumed, of which the net core is yet to be told: what is sent next may tell it, too.
     pub consumed: Option<u32>,
+    /// Received pieces the service has.
+    pub held: u32,
+    /// It is given up to another service: what still comes of it is not looked at.
+    pub yielded: bool,
+    /// Bytes to be acknowledged that another service sent before it gave the connection up.
+    pub foreign: usize,
     pieces: VecDeque<Piece>,
     waiting_bytes: u64,
     lent: VecDeque<Lent>,
@@ -107,11 +113,20 @@ impl Stream {
     /// A new connection in this slot; buffers are kept.
     pub(super) fn begin(&mut self, generation: u32, connected: bool) {
         self.end();
+        self.yielded = false;
         (self.generation, self.open, self.connected) = (generation, true, connected);
+    }
+
+    /// It is another's. The net core still sends from the memory lent to it, which is kept until all ends.
+    pub(super) fn give_up(&mut self, kept: &mut Vec<Lent>) {
+        kept.extend(self.lent.drain(..));
+        self.end();
+        self.yielded = true;
     }
 
     /// The connection is gone.
     pub(super) fn end(&mut self) {
+        (self.held, self.foreign) = (0, 0);
         self.pieces.clear();
         self.lent.clear();
         (self.waiting_bytes, self.lent_bytes, self.acknowledged, self.consumed) = (0, 0, 0, None);
@@ -174,8 +189,11 @@ impl Stream {
         place
     }
 
-    /// The peer has acknowledged so many more bytes: whole blocks are free again.
-    pub(super) fn acknowledged(&mut self, bytes: usize) {
+    /// The peer has acknowledged so many more bytes: whole blocks are free again. How many were this service's.
+    pub(super) fn acknowledged(&mut self, bytes: usize) -> usize {
+        let foreign = bytes.min(self.foreign);
+        self.foreign -= foreign;
+        let bytes = bytes - foreign;
         self.acknowledged += bytes;
         while let Some(first) = self.lent.front().map(Lent::frame)
             && self.acknowledged >= first.len()
@@ -185,6 +203,7 @@ impl Stream {
             self.lent_bytes -= length;
             self.lent.pop_front();
         }
+        bytes
     }
 }
 

@@ -14,6 +14,11 @@ use qanat_stack::{ConnectionId, Event, Stack};
 /// Events given out before other cards' turn.
 const EVENTS_OF_ALL_PER_TURN: usize = 4 * EVENTS_PER_TURN;
 
+/// Rounds of giving out events before a connection is moved: more than a stack can hold at once.
+const DISPATCHES_MAX: usize = 64;
+/// As the message has it.
+const NO_CONNECTION: ConnectionId = ConnectionId::new(u32::MAX, u32::MAX);
+
 /// The stack and who it is for.
 pub(super) struct Tenancy {
     stack: Stack,
@@ -117,7 +122,43 @@ impl Tenancy {
     fn commands(&mut self, seat: usize, now: Time, vnic: &mut dyn Vnic) -> Result<bool, Offence> {
         let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { return Ok(false) };
         let (stack, owners, is_shared) = (&mut self.stack, &mut self.owners, self.is_shared);
-        tenant.take_commands(&mut House { now, vnic, stack, owners, seat, is_shared })
+        let mut yielded = Vec::new();
+        let happened =
+            tenant.take_commands(&mut House { now, vnic, stack, owners, seat, is_shared, yielded: &mut yielded })?;
+        for connection in yielded {
+            self.move_connection(connection, seat, now, vnic);
+        }
+        Ok(happened)
+    }
+
+    /// A service gives a connection up: another has it, with what was received and not looked at, in order.
+    fn move_connection(&mut self, connection: ConnectionId, seat: usize, now: Time, vnic: &mut dyn Vnic) {
+        let others = self.owners.others(seat);
+        if connection == NO_CONNECTION {
+            if let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) {
+                tenant.tell_others(others);
+            }
+            return;
+        }
+        // What has happened so far was told to its old owner, or is among what that has not looked at.
+        for _ in 0..DISPATCHES_MAX {
+            if !self.is_shared || !self.dispatch(now, vnic) {
+                break;
+            }
+        }
+        let Some(old) = self.seats.get_mut(seat).and_then(Option::as_mut) else { return };
+        let rest = old.reclaim(connection);
+        if !self.owners.is_of(connection, seat) {
+            // Its end crossed this on the way.
+            return;
+        }
+        let Some(it) = self.stack.handover(connection) else { return };
+        let chosen = self.owners.choose_other(it.local, it.peer, seat);
+        self.pin(connection, chosen.map(|(_, seat)| seat), now);
+        let Some((listener, new)) = chosen else { return };
+        if let Some(tenant) = self.seats.get_mut(new).and_then(Option::as_mut) {
+            tenant.adopt(connection, listener, &it, rest);
+        }
     }
 
     /// Tells the only service of its events.
@@ -127,7 +168,8 @@ impl Tenancy {
             return false;
         };
         let (stack, owners) = (&mut self.stack, &mut self.owners);
-        let told = tenant.tell(&mut House { now, vnic, stack, owners, seat, is_shared: false });
+        let told =
+            tenant.tell(&mut House { now, vnic, stack, owners, seat, is_shared: false, yielded: &mut Vec::new() });
         told.unwrap_or_else(|offence| {
             offences.push(offence);
             self.leave(seat, now);
@@ -180,9 +222,7 @@ impl Tenancy {
             Some(seat) => {
                 self.owners.give(connection, seat);
                 let is_starved = self.seats.get(seat)?.as_ref()?.is_starved();
-                if is_starved {
-                    _ = self.stack.starve(now, connection, true);
-                }
+                _ = self.stack.starve(now, connection, is_starved);
             }
             None => _ = self.stack.abort(now, connection),
         }
@@ -192,7 +232,7 @@ impl Tenancy {
     fn hear(&mut self, seat: usize, event: Event, now: Time, vnic: &mut dyn Vnic) {
         let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { return };
         let (stack, owners) = (&mut self.stack, &mut self.owners);
-        tenant.hear(&mut House { now, vnic, stack, owners, seat, is_shared: true }, event);
+        tenant.hear(&mut House { now, vnic, stack, owners, seat, is_shared: true, yielded: &mut Vec::new() }, event);
     }
 
     /// What was given to each is to be seen by it; who has too much has nothing more received.
@@ -288,6 +328,9 @@ impl Tenancy {
     ) -> Result<bool, Offence> {
         let (stack, owners) = (&mut self.stack, &mut self.owners);
         let tenant = self.seats.iter_mut().flatten().next().ok_or(Offence::Deaf)?;
-        tenant.expect_listen(&mut House { now, vnic, stack, owners, seat: 0, is_shared: false }, local)
+        tenant.expect_listen(
+            &mut House { now, vnic, stack, owners, seat: 0, is_shared: false, yielded: &mut Vec::new() },
+            local,
+        )
     }
 }

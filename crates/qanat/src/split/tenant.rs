@@ -17,7 +17,8 @@ use qanat_abi::{
 };
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{
-    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Stack, UdpSocketId,
+    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Handover, Keepalive, ListenOptions, ListenerId, Stack,
+    UdpSocketId,
 };
 use std::collections::VecDeque;
 use std::fmt;
@@ -101,6 +102,8 @@ impl From<BadMessage> for Offence {
 /// Received bytes the service has.
 struct Lent {
     chunk: Chunk,
+    /// Which of all that were lent.
+    number: u64,
     /// Of a stream; else a datagram.
     stream: Option<ConnectionId>,
 }
@@ -114,6 +117,7 @@ struct Figures {
     datagrams_without_credit: u64,
     datagrams_refused: u64,
     turns_held_back: u64,
+    connections_moved: u64,
 }
 
 /// What a service's commands and events are about: its card's stack, of which it may have a share only.
@@ -126,6 +130,8 @@ pub(super) struct House<'a> {
     pub seat: usize,
     /// Others have a share, too.
     pub is_shared: bool,
+    /// Connections it gives up.
+    pub yielded: &'a mut Vec<ConnectionId>,
 }
 
 impl House<'_> {
@@ -201,6 +207,7 @@ pub(super) struct Tenant {
     /// By frame.
     lent: Vec<Option<Lent>>,
     lent_count: u32,
+    lent_ever: u64,
     datagrams_lent: u32,
     /// By slot.
     sockets: Vec<Option<UdpSocketId>>,
@@ -241,6 +248,7 @@ impl Tenant {
             large,
             lent: (0..extent.receive_frames).map(|_| None).collect(),
             lent_count: 0,
+            lent_ever: 0,
             datagrams_lent: 0,
             sockets: Vec::new(),
             connect_from: None,
@@ -351,6 +359,48 @@ impl Tenant {
         if !is_first || !matches!(self.events.push(said.encode()), Ok(true)) {
             self.waiting.push_back(said);
         }
+    }
+
+    /// Takes back what was lent of a connection that it gives up, in order: it has not looked at any of it. What is to be told
+    /// of it is told no more.
+    pub(super) fn reclaim(&mut self, connection: ConnectionId) -> Vec<Chunk> {
+        let of = id(connection);
+        self.acked = self.acked.filter(|(acked, _)| *acked != connection);
+        self.waiting.retain(|said| match said {
+            Said::Data { connection, .. } | Said::Acked { connection, .. } | Said::PeerClosed { connection } => {
+                *connection != of
+            }
+            _ => true,
+        });
+        let is_its = |place: &Option<Lent>| place.as_ref().is_some_and(|lent| lent.stream == Some(connection));
+        let mut lent: Vec<Lent> = self.lent.iter_mut().filter(|place| is_its(place)).filter_map(Option::take).collect();
+        self.lent_count -= lent.len() as u32;
+        lent.sort_unstable_by_key(|lent| lent.number);
+        lent.into_iter().map(|lent| lent.chunk).collect()
+    }
+
+    /// Has a connection that another gave up, with what that one did not look at.
+    pub(super) fn adopt(&mut self, connection: ConnectionId, listener: ListenerId, it: &Handover, rest: Vec<Chunk>) {
+        self.figures.connections_moved += 1;
+        let own = id(connection);
+        self.acked.take().into_iter().for_each(|acked| self.put_acked(acked));
+        self.put(Said::Accepted { connection: own, listener: listener.index() as u16, peer: it.peer });
+        let unacknowledged = u32::try_from(it.unacknowledged).unwrap_or(u32::MAX);
+        self.put(Said::Moved { connection: own, unacknowledged });
+        for chunk in rest {
+            // In the same frames, which are nobody's now: there is a place for each.
+            if let Some(window) = self.lend(chunk, Some(connection)) {
+                self.put(Said::Data { connection: own, window, acked: 0 });
+            }
+        }
+        if it.has_peer_closed {
+            self.put(Said::PeerClosed { connection: own });
+        }
+    }
+
+    /// Is told how many others share a listener with it.
+    pub(super) fn tell_others(&mut self, count: u32) {
+        self.answers.push_back(Said::Moved { connection: Id::NONE, unacknowledged: count });
     }
 
     /// What it was told of a shared stack is to be seen.
@@ -469,7 +519,8 @@ impl Tenant {
         let window = Window { frame: frame.index(), start, length };
         // Received data is in received frames, each of which is somewhere once: the place is free.
         let place = self.lent.get_mut(window.frame as usize).filter(|place| place.is_none())?;
-        *place = Some(Lent { chunk, stream });
+        *place = Some(Lent { chunk, number: self.lent_ever, stream });
+        self.lent_ever += 1;
         self.lent_count += 1;
         Some(window)
     }
@@ -515,6 +566,7 @@ impl Tenant {
             }
             Command::Listen { .. } | Command::BindUdp { .. } | Command::Connect { .. } => self.open(house, command),
             Command::ConnectFrom { local } => self.connect_from = Some(local),
+            Command::Yield { connection } => house.yielded.push(connection_id(connection)),
             Command::CloseListener { listener } => {
                 let listener = ListenerId::new(listener.slot, listener.generation);
                 if house.owners.leave_listener(listener, house.seat) {
@@ -656,6 +708,7 @@ impl Tenant {
     }
 
     /// Received frames it holds.
+    #[cfg(feature = "harness")]
     pub(super) fn lent_count(&self) -> u32 {
         self.lent_count
     }
@@ -683,6 +736,7 @@ impl Tenant {
             datagrams_without_credit: self.figures.datagrams_without_credit,
             datagrams_refused: self.figures.datagrams_refused,
             turns_held_back: self.figures.turns_held_back,
+            connections_moved: self.figures.connections_moved,
             receive_no_buffer: statistics.receive_no_buffer,
         }
     }

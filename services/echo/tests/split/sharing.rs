@@ -14,15 +14,21 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn attach(path: PathBuf) -> impl FnOnce() -> SplitRuntime + Send {
+fn attach(path: PathBuf, leave_patience: Duration) -> impl FnOnce() -> SplitRuntime + Send {
     move || {
-        let options = SplitOptions { share: true, ..SplitOptions::new("echo") };
+        let options = SplitOptions { share: true, leave_patience, ..SplitOptions::new("echo") };
         SplitRuntime::attach(SplitRuntime::at(path), options).expect("a share of a card")
     }
 }
 
-pub fn sharer(core: &Core) -> Serving {
-    Serving::start(attach(core.path.clone()), || EchoService::new(EchoConfig::default()))
+/// One that ends as if it were killed.
+fn sharer(core: &Core) -> Serving {
+    Serving::start(attach(core.path.clone(), Duration::ZERO), || EchoService::new(EchoConfig::default()))
+}
+
+/// One that gives its connections up.
+fn leaver(core: &Core) -> Serving {
+    Serving::start(attach(core.path.clone(), PATIENCE), || EchoService::new(EchoConfig::default()))
 }
 
 /// The services on the first card.
@@ -258,4 +264,39 @@ fn a_sharer_that_hoards_loses_alone() {
     many.say(&mut runtime, 60_000);
     many.run(&mut runtime, "all comes home", Many::is_even);
     honest.end();
+}
+
+#[test]
+fn connections_move_under_load_and_every_byte_comes_back() {
+    for policy in [AcceptPolicy::RoundRobin, AcceptPolicy::LeastLoaded, AcceptPolicy::Queue] {
+        let core = Core::accepting(1, policy);
+        let mut runtime = core.client(0);
+        let mut many = Many { ahead: 30_000, ..Many::default() };
+        let mut serving = vec![leaver(&core), leaver(&core)];
+        many.open(&mut runtime, 16);
+        many.run(&mut runtime, "connections", |many| many.open_count() == 16);
+        many.say(&mut runtime, 30_000);
+        let mut moved = 0;
+        // One comes, the oldest leaves, and nobody's stream stops: each connection moves more than once.
+        for _ in 0..4 {
+            let before = services(&core)[0].connections;
+            serving.push(leaver(&core));
+            let goal = many.streams.values().map(|stream| stream.received).sum::<usize>() + 2_000_000;
+            let leaves = serving.remove(0);
+            let left = std::thread::spawn(move || leaves.end());
+            let total = |many: &Many| many.streams.values().map(|stream| stream.received).sum::<usize>();
+            many.run(&mut runtime, "streams go on", |many| total(many) >= goal && left.is_finished());
+            left.join().expect("who leaves");
+            moved += before;
+            assert_eq!((many.open_count(), services(&core).len()), (16, 2), "{policy:?}: nobody's is reset");
+        }
+        assert!(moved >= 16, "{policy:?}: {moved} moves");
+        many.ahead = 0;
+        many.run(&mut runtime, "all is even", Many::is_even);
+        let (all, status) = (services(&core), core.status());
+        assert_eq!((all.iter().map(|service| service.connections).sum::<u64>(), status.cut_off), (16, 0), "{all:?}");
+        // The last leaves nobody behind who could have them: they are reset, as when there is no other from the start.
+        serving.into_iter().for_each(Serving::end);
+        many.run(&mut runtime, "resets", |many| many.open_count() == 0);
+    }
 }

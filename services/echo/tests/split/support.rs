@@ -177,6 +177,10 @@ impl<S: Service> Service for Started<S> {
         self.service.turn_ended(context);
     }
 
+    fn leave(&mut self, connection: ConnectionId, context: &mut Context<'_>) -> bool {
+        self.service.leave(connection, context)
+    }
+
     fn doorbell(&mut self, token: u64, context: &mut Context<'_>) {
         self.service.doorbell(token, context);
     }

@@ -1,0 +1,152 @@
+//! `--app-cores`: several processes of one service that share a net core, its card and its listeners.
+//!
+//! This process runs none of the service: it starts the app cores, passes signals on, and starts one again that dies. Its
+//! connections are reset, its share of the listeners is the others' until then.
+
+use crate::attach::AttachArguments;
+use crate::control::DaemonArguments;
+use crate::net::{SOCKET_NAME, stop_signals};
+use crate::placement::{PlacementArguments, ValueName, forwarded, service_argument};
+use qanat::nic::af_xdp::PortRange;
+use qanat::split::ask_status;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// An app core that ends sooner than this after its start is not started again at once.
+const SHORT_LIFE: Duration = Duration::from_millis(500);
+/// How often children are looked at.
+const LOOK_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
+/// How long a net core may take to listen.
+const NET_CORE_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Whether the daemon has net cores for these arguments.
+fn has_daemon(attach: &AttachArguments) -> bool {
+    let status = || DaemonArguments::default().session().ok()?.status().ok();
+    attach.suits_a_daemons_net_core() && status().is_some_and(|status| !status.net_cores_started.is_empty())
+}
+
+/// A net core for all of them, which is started again if it dies.
+fn start_net_core(
+    placement: &PlacementArguments,
+    attach: &AttachArguments,
+    services: &[PortRange],
+) -> Result<(Child, String), String> {
+    let name = format!("@{SOCKET_NAME}-of-{}", std::process::id());
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["net", "--with-parent", "--socket", &name, "--accept", &placement.accept.name()]);
+    command.args(forwarded(attach)?).args(services.iter().map(|range| service_argument(*range)));
+    // A terminal's Ctrl-C is for the app cores, which finish what is under way by the net core.
+    command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = command.spawn().map_err(|error| format!("starting a net core: {error}"))?;
+    let began = Instant::now();
+    while ask_status(Path::new(&name)).is_err() {
+        if !matches!(child.try_wait(), Ok(None)) || began.elapsed() > NET_CORE_PATIENCE {
+            let _ = child.kill();
+            let _ = child.wait();
+            // It has said why, on standard error.
+            return Err("the net core did not start".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok((child, name))
+}
+
+/// One of several.
+struct AppCore {
+    child: Child,
+    started: Instant,
+}
+
+/// This program's arguments without the number of app cores.
+fn own_arguments() -> Vec<String> {
+    let mut kept = Vec::new();
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--app-cores" => drop(arguments.next()),
+            given if given.starts_with("--app-cores=") => {}
+            _ => kept.push(argument),
+        }
+    }
+    kept
+}
+
+fn start(arguments: &[String]) -> Result<AppCore, String> {
+    let mut command = Command::new("/proc/self/exe");
+    // Signals come to it once, from here.
+    command.args(arguments).arg("--app-core").process_group(0);
+    let child = command.spawn().map_err(|error| format!("starting an app core: {error}"))?;
+    Ok(AppCore { child, started: Instant::now() })
+}
+
+fn tell(child: &Child, signal: Signal) {
+    let _ = kill_process(Pid::from_child(child), signal);
+}
+
+/// Runs them until told to stop.
+pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &[PortRange]) -> Result<(), String> {
+    let stop = stop_signals()?;
+    let mut arguments = own_arguments();
+    let mut own = None;
+    if placement.net.is_none() && !has_daemon(attach) {
+        let (child, name) = start_net_core(placement, attach, services)?;
+        arguments.push(format!("--net={name}"));
+        own = Some(child);
+    }
+    let mut cores = Vec::new();
+    let mut outcome = Ok(());
+    for _ in 0..placement.app_cores {
+        match start(&arguments) {
+            Ok(core) => cores.push(core),
+            Err(error) => outcome = Err(error),
+        }
+    }
+    if outcome.is_ok() {
+        outcome = watch(&stop, &arguments, &mut cores);
+    }
+    for core in &cores {
+        tell(&core.child, Signal::INT);
+    }
+    for core in &mut cores {
+        let _ = core.child.wait();
+    }
+    if let Some(mut child) = own {
+        tell(&child, Signal::TERM);
+        let _ = child.wait();
+    }
+    outcome
+}
+
+/// Until told to stop, or one of them says that it cannot go on.
+fn watch(stop: &std::os::unix::net::UnixStream, arguments: &[String], cores: &mut Vec<AppCore>) -> Result<(), String> {
+    loop {
+        let mut fds = [PollFd::new(stop, PollFlags::IN)];
+        let _ = poll(&mut fds, Some(&LOOK_INTERVAL));
+        if fds.iter().any(|fd| !fd.revents().is_empty()) {
+            return Ok(());
+        }
+        for core in cores.iter_mut() {
+            match core.child.try_wait() {
+                Ok(Some(status)) if status.code().is_some_and(|code| code != 0) => {
+                    return Err(format!("an app core ended with {status}"));
+                }
+                // Told to by somebody: the others have its connections.
+                Ok(Some(status)) if status.success() => core.started = Instant::now(),
+                Ok(Some(_)) if core.started.elapsed() < SHORT_LIFE => {}
+                Ok(Some(status)) => {
+                    eprintln!("qanat: an app core died ({status}): started again");
+                    *core = start(arguments)?;
+                }
+                _ => {}
+            }
+        }
+        cores.retain_mut(|core| !matches!(core.child.try_wait(), Ok(Some(status)) if status.success()));
+        if cores.is_empty() {
+            return Ok(());
+        }
+    }
+}
