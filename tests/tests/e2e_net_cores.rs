@@ -191,3 +191,113 @@ fn net_cores_are_the_daemons_and_take_nobody_else() {
         house.end();
     });
 }
+
+/// The services on the card of a net core, as the daemon's status has them: name, process, connections.
+fn services_of(core: &Value) -> Vec<(u64, u64)> {
+    let card = core["cards"].as_array().and_then(|cards| cards.first()).cloned().unwrap_or_default();
+    let sharing = card["sharing"].as_array().cloned().unwrap_or_default();
+    let all = std::iter::once(card["service"].clone()).chain(sharing).filter(|service| !service.is_null());
+    all.map(|service| (service["process"].as_u64().unwrap_or(0), service["connections"].as_u64().unwrap_or(0)))
+        .collect()
+}
+
+fn has_ended(stream: &mut TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
+    match stream.read(&mut [0; 16]) {
+        Ok(count) => count == 0,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+#[test]
+fn app_cores_share_a_listener_and_one_that_dies_is_started_again() {
+    scenario(|| {
+        let house = House::new("0");
+        let echo = house.start(&["echo", "--placement", "split", "--app-cores", "2"]);
+        eventually("both are there", GRACE, || services_of(&house.net_core_of("echo")).len() == 2);
+        let mut streams = Vec::new();
+        eventually("both have connections", GRACE, || {
+            streams.extend(connect("10.77.0.2:7"));
+            let all = services_of(&house.net_core_of("echo"));
+            streams.len() >= 4 && all.len() == 2 && all.iter().all(|(_, connections)| *connections >= 2)
+        });
+        assert!(streams.iter_mut().all(|stream| echoes(stream, 10_000)));
+        let (victim, its) = services_of(&house.net_core_of("echo"))[0];
+        kill_process(process(victim), Signal::KILL).expect("an app core to kill");
+        eventually("another is in its place", GRACE, || {
+            let all = services_of(&house.net_core_of("echo"));
+            all.len() == 2 && all.iter().all(|(process, _)| *process != victim)
+        });
+        // Its connections are reset, the other's go on.
+        let ended = streams.iter_mut().filter_map(|stream| has_ended(stream).then_some(())).count() as u64;
+        assert_eq!(ended, its, "its connections, and no others, are reset");
+        kill_process(process(echo.id().into()), Signal::INT).expect("Ctrl-C");
+        let outcome = echo.wait(GRACE);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
+        house.end();
+    });
+}
+
+#[test]
+fn app_cores_come_and_go_on_a_net_core_of_their_own_and_no_connection_notices() {
+    scenario(|| {
+        let start = |words: &[&str]| Program::new(qanat()).arguments(words).start();
+        let net = start(&["net", "--direct", "--socket", "@qanat-net-shared", "--accept", "least-loaded"]);
+        let share = ["echo", "--net", "@qanat-net-shared", "--share"];
+        let first = start(&share);
+        let status = || {
+            let asked = Program::new(qanat()).arguments(["status", "--json", "--net", "@qanat-net-shared"]).run();
+            serde_json::from_str::<Value>(asked.text().trim()).unwrap_or_default()["net_cores"][0].clone()
+        };
+        let mut streams = Vec::new();
+        eventually("echo answers", GRACE, || {
+            streams.extend(connect("10.77.0.2:7"));
+            streams.len() == 4
+        });
+        let second = start(&share);
+        eventually("both are there", GRACE, || services_of(&status()).len() == 2);
+        while streams.len() < 8 {
+            streams.extend(connect("10.77.0.2:7"));
+        }
+        eventually("the one with fewer has the new ones", GRACE, || {
+            services_of(&status()).iter().all(|(_, connections)| *connections == 4)
+        });
+        // Under load one leaves: all streams go on, on the other.
+        let under_load: Vec<_> = streams
+            .into_iter()
+            .map(|mut stream| {
+                std::thread::spawn(move || (0..60).all(|_| echoes(&mut stream, 30_000)).then_some(stream))
+            })
+            .collect();
+        kill_process(process(first.id().into()), Signal::INT).expect("Ctrl-C");
+        let outcome = first.wait(GRACE);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let streams: Vec<_> = under_load.into_iter().map(|thread| thread.join().expect("a stream")).collect();
+        assert!(streams.iter().all(Option::is_some), "every byte came back");
+        let all = services_of(&status());
+        assert_eq!(all, [(second.id().into(), 8)], "the other has them all");
+        drop((second, net));
+    });
+}
+
+#[test]
+fn a_net_core_serves_over_memif_one_peer_after_the_other() {
+    let place = tempfile::tempdir().expect("a directory");
+    let name = |file: &str| place.path().join(file).to_str().expect("a name").to_owned();
+    let (memif, socket) = (format!("memif:{}", name("link")), name("net"));
+    let mut net = Program::new(qanat()).arguments(["net", "--link", &memif, "--socket", &socket]).start();
+    eventually("it waits for its peer", GRACE, || Path::new(&name("link")).exists());
+    let mut echo = Program::new(qanat()).arguments(["echo", "--net", &socket]).start();
+    let slave = format!("memif-slave:{}", name("link"));
+    for round in 0..2 {
+        eventually("datagrams come back", GRACE, || {
+            let load = ["load", "udp", "10.77.0.2:7", "--link", &slave, "--window", "8", "--duration", "300ms"];
+            let outcome = Program::new(qanat()).arguments(load).run();
+            outcome.code == Some(0)
+        });
+        println!("round {round} was served");
+        // The peer has left: the net core is started again, and the service finds it.
+        assert!(net.is_running() && echo.is_running());
+    }
+}

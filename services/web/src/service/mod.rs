@@ -407,6 +407,14 @@ impl Service for WebService {
         self.on_doorbell(context);
     }
 
+    fn leave(&mut self, id: ConnectionId, _context: &mut Context<'_>) -> bool {
+        let Some(connection) = self.connections.get(id) else { return false };
+        connection.tidy();
+        // Between two requests there is nothing that the next owner would have to know.
+        let is_idle = connection.phase == Phase::Idle && connection.extra.is_none() && !connection.peer_closed;
+        is_idle && connection.blank_bytes == 0 && self.connections.remove(id)
+    }
+
     fn stop(&mut self, context: &mut Context<'_>) {
         self.on_stop(context);
     }
