@@ -126,6 +126,8 @@ impl Bench {
                         self.held.remove(frame);
                     });
                 }
+                // What was lent of it is taken back.
+                Ok(Command::Yield { connection }) => self.held.retain(|_, (_, of)| *of != Some(connection)),
                 _ => {}
             }
         }
@@ -194,7 +196,7 @@ impl Bench {
         let (mut window, lent_of) = held.unwrap_or((Window { frame: 0, start: 0, length: 1 }, None));
         let (offset, length) = (values.u32() % 150_000, u32::from(values.u16()));
         let duration = Duration::from_millis(length.into());
-        match choice % 21 {
+        match choice % 22 {
             0 => Command::Listen { request: 1, local: Self::address(values), backlog: values.u8().into() },
             1 => Command::BindUdp { request: 2, local: Self::address(values) },
             2 => Command::ConnectFrom { local: Self::address(values) },
@@ -228,6 +230,7 @@ impl Bench {
             17 => Command::SetCork { connection, on: pick & 1 == 0 },
             18 => Command::SetKeepalive { connection, idle_ms: offset, interval_ms: length, probes_max: pick as u8 },
             19 => Command::SetUserTimeout { connection, timeout: (pick & 1 == 0).then_some(duration) },
+            20 => Command::Yield { connection },
             _ => Command::SetPacingRate { connection, bytes_per_second: (pick & 1 == 0).then_some(offset.into()) },
         }
     }

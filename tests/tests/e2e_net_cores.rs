@@ -30,7 +30,7 @@ impl House {
         std::fs::write(place.path().join("small"), "It flows.").expect("a file");
         let policy = format!(
             "socket = \"{}\"\ngroup = \"nogroup\"\n[net]\ncores = \"{cores}\"\nframes = 1024\n[[rule]]\nusers = [\"root\", \
-             \"65534\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\n",
+             \"65534\", \"65533\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\n",
             place.path().join("control.sock").display()
         );
         std::fs::write(place.path().join("policy"), policy).expect("a policy");
@@ -179,6 +179,15 @@ fn net_cores_are_the_daemons_and_take_nobody_else() {
         for (address, why) in [("10.99.0.2/24", "does not allow"), ("10.77.0.2/24", "is taken")] {
             let refused = house.start(&["echo", "--placement", "split", "--address", address]).wait(GRACE);
             assert!(refused.code == Some(1) && refused.stderr.contains(why), "{}", refused.stderr);
+        }
+        // Nor does another user get a share of it, whatever it says; the same user does not unless both say so.
+        let stranger = Program::new("setpriv")
+            .arguments(["--reuid=65533", "--regid=65534", "--clear-groups"])
+            .arguments([house.command.as_os_str(), "web".as_ref(), house.place.path().as_os_str(), "--share".as_ref()])
+            .environment("QANAT_SOCKET", house.socket());
+        let own = house.start(&["web", house.root(), "--share"]);
+        for refused in [stranger.run(), own.wait(GRACE)] {
+            assert!(refused.code == Some(1) && refused.stderr.contains("is taken"), "{}", refused.stderr);
         }
         // A daemon started anew has net cores anew; the service finds them.
         let before = house.net_core_of("web")["process"].clone();

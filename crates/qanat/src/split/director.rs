@@ -11,6 +11,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Orders taken at one look.
 const ORDERS_PER_LOOK: usize = 16;
 
+/// Services introduced that have not said what they want.
+const INTRODUCED_MAX: usize = 256;
+
 /// Who gives the orders, and what has come of an order in several parts.
 pub(super) struct Director {
     pub(super) socket: OwnedFd,
@@ -62,8 +65,10 @@ impl NetCore {
             }
             Order::Service { card, user, process } => {
                 let Some(socket) = beside.next() else { return };
-                // Those who never say what they want go after a while; the daemon introduces nobody faster than it makes
-                // cards.
+                // Those who never say what they want go after a while, or when there are too many: the oldest first.
+                if self.pending.len() >= INTRODUCED_MAX {
+                    self.pending.remove(0);
+                }
                 let introduced = Some(Introduced { card, user, process });
                 self.pending.push(Pending { socket, since: now, may_attach: true, introduced });
             }

@@ -29,6 +29,8 @@ use std::time::Duration;
 
 /// Commands of one service before the others' turn.
 const COMMANDS_PER_TURN: usize = 64;
+/// Connections one service gives up before the others' turn: all its frames are looked through for each.
+const YIELDS_PER_TURN: usize = 4;
 /// Events of one service before the others' turn.
 pub(super) const EVENTS_PER_TURN: usize = 256;
 /// Events that wait for room in the ring before its card is read no more.
@@ -278,6 +280,9 @@ impl Tenant {
                 break;
             }
             busy = true;
+            if house.yielded.len() >= YIELDS_PER_TURN {
+                break;
+            }
         }
         self.commands.release();
         Ok(busy)
