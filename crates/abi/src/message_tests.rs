@@ -70,7 +70,7 @@ fn all_come_back() {
 #[test]
 fn nonsense_is_told_apart() {
     assert_eq!(Event::decode([0; 4]), Err(BadMessage { kind: 0 }));
-    assert_eq!(Command::decode([21, 0, 0, 0]), Err(BadMessage { kind: 21 }));
+    assert_eq!(Command::decode([22, 0, 0, 0]), Err(BadMessage { kind: 22 }));
     // Seven frames to release.
     assert_eq!(Command::decode([11 | 7 << 16, 0, 0, 0]), Err(BadMessage { kind: 11 }));
     // A flag of 2.
