@@ -51,6 +51,6 @@ pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
 pub use tcp::Keepalive;
-pub use udp::UdpError;
 pub use transport::Handover;
+pub use udp::UdpError;
 pub use wheel::{Wheel, WheelHandle};

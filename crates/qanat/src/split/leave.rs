@@ -31,7 +31,7 @@ impl Remote {
 
     /// Connections that may be given up now, as far as can be seen from here.
     pub(super) fn movable(&self) -> Vec<ConnectionId> {
-        if !self.early.is_empty() || self.second.is_some() || !self.others.is_some_and(|others| others > 0) {
+        if !self.early.is_empty() || self.second.is_some() || self.others.is_none_or(|others| others == 0) {
             return Vec::new();
         }
         let may = self.streams.iter().enumerate().filter(|(_, stream)| {

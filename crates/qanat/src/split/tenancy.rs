@@ -268,7 +268,7 @@ impl Tenancy {
     }
 
     pub(super) fn falls_asleep(&mut self) -> bool {
-        self.seats.iter_mut().flatten().fold(true, |all, tenant| tenant.falls_asleep() && all)
+        self.seats.iter_mut().flatten().all(Tenant::falls_asleep)
     }
 
     pub(super) fn wakes(&mut self) {
