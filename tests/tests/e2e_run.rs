@@ -190,6 +190,29 @@ fn a_killed_program_has_its_connections_ended() {
 }
 
 #[test]
+fn a_stopped_programs_peers_are_answered() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = format!(
+            "import socket\ns = socket.create_server(('{OURS}', 7000))\nwhile True: s.accept()[0].sendall(b'hello')"
+        );
+        let server = run(directory.path(), &["python3", "-c", &script]).start();
+        eventually("it answers", PATIENCE, || ask(7000, "", 5).as_deref() == Some("hello"));
+        sleeps(&server);
+        signal(&server, Signal::STOP);
+        // As on Linux: the program does nothing, its sockets do.
+        let address = format!("{OURS}:7000").parse().expect("an address");
+        let mut stream = TcpStream::connect_timeout(&address, PATIENCE).expect("a connection to a stopped program");
+        signal(&server, Signal::CONT);
+        stream.set_read_timeout(Some(PATIENCE)).expect("a time limit");
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer).expect("an answer, once it goes on");
+        assert_eq!(&answer, b"hello");
+        ends(server, Signal::TERM, directory.path());
+    });
+}
+
+#[test]
 fn an_ordinary_users_client_asks_the_kernels_server() {
     scenario(|| {
         let site = Pages::new().with("index.html", "It flows.");

@@ -2,7 +2,7 @@
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
@@ -21,6 +21,8 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_millis(4);
 /// Looks that found everything as it should be before it goes to sleep.
 const LOOKS: u32 = 8;
+/// A leader that leaves packets or timers alone for so long has been stopped: by a signal, or a debugger.
+const STANDSTILL: Duration = Duration::from_secs(1);
 /// How long connections may take to end after the program has.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -86,6 +88,10 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         let now = guard.clock_now();
         let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
         let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
+        if stands_still(&guard, now, Time::from_nanos(driven_at)) {
+            guard.lead.depose();
+            looks = 0;
+        }
         let is_watched = guard.lead.is_watching();
         let drives = !is_watched && is_left_alone;
         if drives {
@@ -104,7 +110,11 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         let rests = looks >= LOOKS;
         let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
         let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
-        let time = (!rests).then_some(awake);
+        let time = match (rests, is_watched) {
+            (false, _) => Some(awake),
+            (true, true) => Some(STANDSTILL),
+            (true, false) => None,
+        };
         let doorbell = guard.doorbell;
         if rests {
             guard.release_to_sleep();
@@ -149,6 +159,16 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
             lives.extend(hear(registry));
         }
     }
+}
+
+/// Whether who watches the device does nothing about what is there.
+fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
+    if !guard.lead.is_watching() || now.since(driven_at) < STANDSTILL {
+        return false;
+    }
+    let is_overdue = guard.stack.next_deadline().is_some_and(|deadline| now.since(deadline) >= STANDSTILL);
+    is_overdue
+        || sleep(&mut [readable(guard.doorbell)], Some(Duration::ZERO), std::ptr::null()).is_ok_and(|count| count > 0)
 }
 
 /// The name of the socket at which the keeper of `address` hears of a program that wants it.

@@ -64,6 +64,11 @@ impl Lead {
         self.leader.is_some() && self.is_watching
     }
 
+    /// Who leads has been stopped: nobody leads.
+    pub(crate) fn depose(&mut self) {
+        (self.leader, self.is_watching) = (None, false);
+    }
+
     /// What belonged to a process that has ended.
     pub(crate) fn process_ended(&mut self, process: u32) {
         self.followers.retain(|(thread, _)| thread.process != process);

@@ -2,8 +2,9 @@
 //! their death.
 
 use crate::arena::{is_inside, set_inside};
+use crate::calls::signals::lock_given_back;
 use crate::world::World;
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -62,6 +63,16 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
     outcome
 }
 
+thread_local! {
+    /// This thread holds the lock.
+    static IS_HELD: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread holds the lock.
+pub(crate) fn is_held() -> bool {
+    IS_HELD.get()
+}
+
 /// The lock, held.
 pub(crate) struct Guard {
     shared: &'static Shared,
@@ -74,9 +85,21 @@ pub(crate) struct Guard {
 #[inline]
 pub(crate) fn lock() -> Result<Guard, i32> {
     let shared = shared().ok_or(libc::ENETDOWN)?;
-    if is_inside() {
+    if is_inside() || is_held() {
         return Err(libc::EAGAIN);
     }
+    // From here on: a signal that comes while it is being taken waits, too.
+    IS_HELD.set(true);
+    let guard = take(shared);
+    if guard.is_err() {
+        IS_HELD.set(false);
+        lock_given_back();
+    }
+    guard
+}
+
+#[inline]
+fn take(shared: &'static Shared) -> Result<Guard, i32> {
     let mut status = libc::EBUSY;
     for _ in 0..TRIES {
         // SAFETY: initialised.
@@ -145,6 +168,8 @@ impl Guard {
         set_inside(false);
         // SAFETY: held by this thread.
         unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+        IS_HELD.set(false);
+        lock_given_back();
     }
 }
 

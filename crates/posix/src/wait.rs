@@ -2,7 +2,7 @@
 //! timer wakes it.
 
 use crate::bells::Bell;
-use crate::calls::signals::{begin_wait, wait_goes_on};
+use crate::calls::signals::{begin_wait, handlers_called, wait_goes_on};
 use crate::lead::Thread;
 use crate::lock::{Guard, lock};
 use crate::socket::Socket;
@@ -162,6 +162,7 @@ fn block_on<T>(
     begin_wait();
     let mut guard = lock()?;
     let thread = Thread::this();
+    let handlers = handlers_called();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     loop {
@@ -176,6 +177,10 @@ fn block_on<T>(
         if deadline.is_some_and(|deadline| deadline <= now) {
             guard.leaves(thread, now);
             return Err(libc::EAGAIN);
+        }
+        if handlers_called() != handlers && !(may_go_on && wait_goes_on()) {
+            guard.leaves(thread, now);
+            return Err(libc::EINTR);
         }
         guard.hands_on(thread, now);
         let leads = guard.leads(thread, now);
@@ -195,7 +200,9 @@ fn block_on<T>(
         if !leads {
             guard.follow(thread, bell);
         }
+        let handlers_so_far = handlers_called();
         drop(guard);
+        let time = if handlers_called() == handlers_so_far { time } else { Some(Duration::ZERO) };
         let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
         guard = lock()?;
         guard.follows_no_more(thread);

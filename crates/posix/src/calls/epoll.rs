@@ -2,6 +2,7 @@
 
 use super::give_int;
 use super::open::kernel_option;
+use super::signals::handlers_called;
 use crate::descriptor::{self, Entry};
 use crate::epoll::Epoll;
 use crate::lead::Thread;
@@ -433,6 +434,7 @@ fn wait(
 ) -> Result<i32, i32> {
     let mut guard = lock()?;
     let thread = Thread::this();
+    let handlers = handlers_called();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     loop {
@@ -463,6 +465,10 @@ fn wait(
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
         let bell = instance.bell;
         let mut time = Some(Duration::ZERO);
+        if !is_over && handlers_called() != handlers {
+            guard.leaves(thread, now);
+            return Err(libc::EINTR);
+        }
         if !is_over {
             guard.hands_on(thread, now);
             let leads = guard.leads(thread, now);
@@ -482,6 +488,7 @@ fn wait(
         sleepers(&mut guard, number, true);
         drop(guard);
         set_nested_bells();
+        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
         guard.follows_no_more(thread);

@@ -1,6 +1,7 @@
 //! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
 
 use super::give_int;
+use super::signals::handlers_called;
 use crate::bells::Bell;
 use crate::descriptor::{self, Entry};
 use crate::lead::Thread;
@@ -139,6 +140,7 @@ fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
     let mut guard = lock()?;
     let thread = Thread::this();
+    let handlers = handlers_called();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
     let all = set.len();
@@ -160,6 +162,9 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
                 return Ok(ready);
             }
+        } else if handlers_called() != handlers {
+            guard.leaves(thread, now);
+            return Err(libc::EINTR);
         } else {
             guard.hands_on(thread, now);
             leads = guard.leads(thread, now);
@@ -198,6 +203,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             }
         }
         drop(guard);
+        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
         let slept = sleep(&mut fds, time, mask);
         guard = lock()?;
         if !is_over {

@@ -16,6 +16,10 @@ static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 thread_local! {
     /// A handler has been called in this thread after which calls do not go on.
     static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
+    /// Handlers called in this thread.
+    static CALLED: Cell<u32> = const { Cell::new(0) };
+    /// Signals, a bit each, that came while this thread held the lock: they are blocked, and come again when it is given back.
+    static HELD_BACK: Cell<u64> = const { Cell::new(0) };
 }
 
 fn slot(signal: c_int) -> Option<usize> {
@@ -32,10 +36,68 @@ pub(crate) fn wait_goes_on() -> bool {
     !INTERRUPTED.get()
 }
 
+/// How many handlers have been called in this thread: a wait during which one was ends as one that is interrupted.
+pub(crate) fn handlers_called() -> u32 {
+    CALLED.get()
+}
+
+/// Whether `signal` tells of what this thread has done itself: it can't wait.
+fn is_own_fault(signal: c_int) -> bool {
+    matches!(
+        signal,
+        libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE | libc::SIGTRAP | libc::SIGABRT | libc::SIGSYS
+    )
+}
+
+/// Has the signal come again when the lock is given back: its handler may fork, or use sockets, and both take the lock. `false`:
+/// it can't.
+///
+/// # Safety
+/// As a handler with `SA_SIGINFO` is called.
+unsafe fn hold_back(signal: c_int, information: *mut siginfo_t, context: *mut c_void) -> bool {
+    let context = context.cast::<libc::ucontext_t>();
+    // SAFETY: as the caller says; blocked from the handler's return on, it stays pending when it is sent again.
+    let sent = unsafe {
+        let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
+        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, information) == 0
+            && libc::sigaddset(&raw mut (*context).uc_sigmask, signal) == 0
+    };
+    if sent {
+        HELD_BACK.set(HELD_BACK.get() | 1 << (signal - 1));
+    }
+    sent
+}
+
+/// This thread has given the lock back: what was held back comes now.
+#[inline]
+pub(crate) fn lock_given_back() {
+    if HELD_BACK.get() != 0 {
+        unblock(HELD_BACK.take());
+    }
+}
+
+#[cold]
+fn unblock(held_back: u64) {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is made empty before it is used.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        for signal in (1..SIGNALS as c_int).filter(|signal| held_back & 1 << (signal - 1) != 0) {
+            libc::sigaddset(set.as_mut_ptr(), signal);
+        }
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Calls the program's handler.
 extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let Some(slot) = slot(signal) else { return };
     let (handler, flags) = (HANDLERS[slot].load(Ordering::Acquire), FLAGS[slot].load(Ordering::Acquire) as c_int);
+    let can_wait = flags & libc::SA_RESETHAND == 0 && !is_own_fault(signal);
+    // SAFETY: called as such a handler.
+    if can_wait && crate::lock::is_held() && unsafe { hold_back(signal, information, context) } {
+        return;
+    }
     if flags & libc::SA_RESETHAND != 0 {
         // The kernel has done the same.
         HANDLERS[slot].store(libc::SIG_DFL, Ordering::Relaxed);
@@ -52,6 +114,7 @@ extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c
         let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
         handler(signal);
     }
+    CALLED.set(CALLED.get().wrapping_add(1));
     // Behind it: it may have waited itself.
     if flags & libc::SA_RESTART == 0 {
         INTERRUPTED.set(true);
