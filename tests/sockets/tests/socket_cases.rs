@@ -57,6 +57,9 @@ impl Peer {
     }
 }
 
+/// Cases that are tried again if they differ, at most.
+const AGAIN_MAX: usize = 5;
+
 type Outcomes = BTreeMap<String, String>;
 
 fn pairs(text: &str) -> Outcomes {
@@ -94,6 +97,11 @@ fn differences(found: &Outcomes, known: &[Known<'_>]) -> Vec<String> {
         }
     }
     wrong
+}
+
+/// Whether nobody knows of this case's difference.
+fn differs(found: &Outcomes, name: &str) -> bool {
+    differences(found, known::KNOWN).iter().any(|text| text.starts_with(&format!("{name}\n")))
 }
 
 fn hold(found: &Outcomes, known: &[Known<'_>]) {
@@ -134,8 +142,8 @@ fn every_case_passes_on_linux() {
     });
 }
 
-/// One part of the cases, in a namespace with a daemon and a peer of its own.
-fn part_of_qanat_run(part: usize, hanging: &Path) -> Outcomes {
+/// The cases that `which` names, in a namespace with a daemon and a peer of its own.
+fn under_qanat_run(which: &[&str], hanging: &Path) -> Outcomes {
     let namespace = Namespace::anonymous().expect("a namespace for a part of the cases");
     let all = || {
         ip("link set lo up");
@@ -147,7 +155,7 @@ fn part_of_qanat_run(part: usize, hanging: &Path) -> Outcomes {
         let command = qanat();
         let hanging = hanging.to_str().expect("a path");
         // Nothing is wrong with what takes long on a busy machine; what is known to hang is given up sooner.
-        let options = ["--part", &format!("{part}/{PARTS}"), "--limit", "20", "--hanging", hanging, "--"];
+        let options = [which, &["--limit", "20", "--hanging", hanging, "--"]].concat();
         let peer = Peer::start();
         let drive = peer.drive(&sides, &options).arguments([&command]);
         let words = ["run", "--address", "10.77.0.2/24", "--address", "fd77::2/64", "--"];
@@ -164,10 +172,17 @@ fn under_qanat_run_the_cases_see_what_they_see_on_linux() {
         let hang = known::KNOWN.iter().filter(|known| known.how == How::Hangs).flat_map(|known| known.cases);
         std::fs::write(&hanging, hang.map(|case| format!("{case}\n")).collect::<String>()).expect("a file");
         let hanging = &hanging;
-        let found: Outcomes = std::thread::scope(|scope| {
-            let parts: Vec<_> = (0..PARTS).map(|part| scope.spawn(move || part_of_qanat_run(part, hanging))).collect();
+        let part = |part: usize| under_qanat_run(&["--part", &format!("{part}/{PARTS}")], hanging);
+        let mut found: Outcomes = std::thread::scope(|scope| {
+            let parts: Vec<_> = (0..PARTS).map(|number| scope.spawn(move || part(number))).collect();
             parts.into_iter().flat_map(|part| part.join().expect("a part of the cases")).collect()
         });
+        // On a busy machine a card may not be there in time for a case: a difference counts if it is there twice.
+        let once: Vec<String> = found.keys().filter(|name| differs(&found, name)).take(AGAIN_MAX).cloned().collect();
+        for name in once {
+            println!("{name} differs, and is tried again: {}", found[&name]);
+            found.extend(under_qanat_run(&["--filter", &name], hanging));
+        }
         hold(&found, known::KNOWN);
     });
 }
