@@ -83,8 +83,9 @@ impl Lead {
 }
 
 impl World {
-    /// A thread has nothing to do but to wait: whether it leads from now on.
+    /// A thread has driven the stack just now and found nothing for itself, so it waits: whether it leads from now on.
     pub(crate) fn leads(&mut self, thread: Thread, now: Time) -> bool {
+        self.hands_on(thread, now);
         if let Some(left_at) = LEFT_AT.take() {
             let away_ns = (now.since(left_at).as_nanos() as u64).min(AWAY_COUNTED_NS);
             AWAY_NS.set((AWAY_NS.get() * (WEIGHT - 1) + away_ns) / WEIGHT);
@@ -132,8 +133,8 @@ impl World {
         self.bells.ring(bell);
     }
 
-    /// `leader` has driven the stack just now and found nothing for itself; if it has woken another, that one leads.
-    pub(crate) fn hands_on(&mut self, leader: Thread, now: Time) {
+    /// If `leader`, which has driven the stack for itself in vain, has woken another by that, the other one leads.
+    fn hands_on(&mut self, leader: Thread, now: Time) {
         if self.lead.leader != Some(leader) {
             return;
         }

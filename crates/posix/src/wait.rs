@@ -182,7 +182,6 @@ fn block_on<T>(
             guard.leaves(thread, now);
             return Err(libc::EINTR);
         }
-        guard.hands_on(thread, now);
         let leads = guard.leads(thread, now);
         if spin.goes_on(now) && leads {
             drop(guard);

@@ -470,7 +470,6 @@ fn wait(
             return Err(libc::EINTR);
         }
         if !is_over {
-            guard.hands_on(thread, now);
             let leads = guard.leads(thread, now);
             if spin.goes_on(now) && leads {
                 drop(guard);

@@ -166,7 +166,6 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             guard.leaves(thread, now);
             return Err(libc::EINTR);
         } else {
-            guard.hands_on(thread, now);
             leads = guard.leads(thread, now);
             if spin.goes_on(now) && leads {
                 drop(guard);
