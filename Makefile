@@ -38,7 +38,7 @@ test-unit: deps ## unit and property tests: no root needed
 
 test-system: build test-deps ## simulator, segment scripts, end to end over veth with real programs: as root
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
-		cargo test --package qanat-nic --package qanat-tests --package qanat-socket-cases -- --test-threads=1
+		cargo test --no-fail-fast --package qanat-nic --package qanat-tests --package qanat-socket-cases -- --test-threads=1
 
 posix-table: build ## the table of what `qanat run` supports, in docs/posix.md
 	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support

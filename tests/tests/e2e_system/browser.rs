@@ -20,6 +20,8 @@ fn chromium(url: &str, profile: &Pages, extra: &[&str]) -> Program {
             "--disable-extensions",
             "--autoplay-policy=no-user-gesture-required",
             "--hide-scrollbars",
+            // Which network error a failed request met, in what a failing test shows.
+            "--enable-logging=stderr",
             "--window-size=900,1200",
             &data,
         ])
@@ -27,6 +29,12 @@ fn chromium(url: &str, profile: &Pages, extra: &[&str]) -> Program {
         .arguments([url])
         .environment("HOME", profile.path())
         .patience(Duration::from_secs(60))
+}
+
+/// The address IPv6 gives the client's interface by itself is there at once. Otherwise it joins a second or two later
+/// (RFC 4862 §5.4), and a browser gives up every request under way when an address comes: `ERR_NETWORK_CHANGED`.
+fn no_address_comes_later() {
+    std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0").expect("this namespace's own setting");
 }
 
 /// Seconds of sound, PCM in stereo: 176,400 bytes each.
@@ -103,6 +111,7 @@ const once = (target, name) => new Promise((done, fail) => {
 #[test]
 fn chromium_draws_the_page_and_seeks_in_the_film() {
     scenario(|| {
+        no_address_comes_later();
         let pages = Pages::new().with("test.html", PAGE).with("sound.wav", sound(180));
         for number in 0..40 {
             pages.write(&format!("many/{number}"), "x".repeat(1_000 + number));
@@ -157,6 +166,7 @@ fn chromium_draws_the_page_and_seeks_in_the_film() {
 #[test]
 fn chromium_photographs_the_sample_site() {
     scenario(|| {
+        no_address_comes_later();
         let server = Server::start(&["site"]);
         let (profile, pictures) = (Pages::new(), Pages::new());
         let picture = pictures.file("page.png");
