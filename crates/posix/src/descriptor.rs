@@ -41,6 +41,11 @@ pub(crate) fn use_table(table: &Table) {
     TABLE.store(table.as_ptr().cast_mut(), Ordering::Release);
 }
 
+/// This process is none of the program's: its descriptors are the kernel's, whatever the program has under the same numbers.
+pub(crate) fn use_none() {
+    TABLE.store(std::ptr::null_mut(), Ordering::Release);
+}
+
 #[inline]
 fn cell(fd: RawFd) -> Option<&'static AtomicU32> {
     let table = TABLE.load(Ordering::Relaxed);

@@ -67,6 +67,8 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first
         crate::real::close_range(0, first_own as u32 - 1, 0);
         libc::chdir(c"/".as_ptr());
     }
+    // What it closes itself, such as a process's line, may have the number of a socket in the program.
+    crate::descriptor::use_none();
     keep(registry, keeper_bell, successor);
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }

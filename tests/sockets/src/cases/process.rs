@@ -207,6 +207,28 @@ fn listeners(suite: &mut Suite) {
         }
         t.see("then", t.peer_tries(port));
     });
+    suite.add(BOTH, "listener_outlives_many_children", |t| {
+        let (listener, port) = t.listener();
+        let (reading, writing) = sys::pipe(0);
+        // All at once, and more than there are descriptors open.
+        let children: Vec<Ret> = (0..24)
+            .map(|_| {
+                sys::fork(|| {
+                    sys::close(writing);
+                    code(sys::read(reading, &mut [0; 1]))
+                })
+            })
+            .collect();
+        sys::close(writing);
+        for child in children {
+            ended(t, child);
+        }
+        let peer = t.peer_connects(port);
+        let fd = sys::accept(listener);
+        t.see("accept", fd.done());
+        t.see("send", sys::send(fd.fd(), b"still there", 0));
+        t.see("peer", peer.hear(11));
+    });
     suite.add(BOTH, "listener_outlives_its_maker", |t| {
         let (ours, theirs) = {
             let (_, one, two) = sys::socketpair(libc::SOCK_STREAM);
