@@ -2,8 +2,8 @@
 //! what becomes of their connections when they are killed.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{NOBODY, Pages, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
-use rustix::process::{Pid, Signal, kill_process};
+use qanat_tests::e2e::{NOBODY, Pages, Program, Running, Wire, eventually, qanat, qanat_for_anybody, scenario};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -54,10 +54,10 @@ fn cards(directory: &Path) -> usize {
 }
 
 /// Waits until a program sleeps, and has for a while.
-fn sleeps(process: &Running) {
+fn sleeps(process: u32) {
     let mut looks = 0;
     eventually("it sleeps", PATIENCE, || {
-        let state = std::fs::read_to_string(format!("/proc/{}/stat", process.id())).unwrap_or_default();
+        let state = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         looks = if state.contains(") S ") { looks + 1 } else { 0 };
         looks > 3
     });
@@ -176,7 +176,7 @@ fn a_killed_program_has_its_connections_ended() {
             let mut answer = [0; 7];
             stream.read_exact(&mut answer).expect("an answer");
             // Killed in the middle of the stack's work a program leaves the stack as no one can go on with (docs/posix.md).
-            sleeps(&server);
+            sleeps(server.id());
             signal(&server, by);
             let ended = stream.read(&mut answer);
             assert!(
@@ -198,7 +198,7 @@ fn a_stopped_programs_peers_are_answered() {
         );
         let server = run(directory.path(), &["python3", "-c", &script]).start();
         eventually("it answers", PATIENCE, || ask(7000, "", 5).as_deref() == Some("hello"));
-        sleeps(&server);
+        sleeps(server.id());
         signal(&server, Signal::STOP);
         // As on Linux: the program does nothing, its sockets do.
         let address = format!("{OURS}:7000").parse().expect("an address");
@@ -208,7 +208,54 @@ fn a_stopped_programs_peers_are_answered() {
         let mut answer = [0; 5];
         stream.read_exact(&mut answer).expect("an answer, once it goes on");
         assert_eq!(&answer, b"hello");
+        // A connection that only one side has closed outlives its program, as on Linux.
+        drop(stream);
         ends(server, Signal::TERM, directory.path());
+    });
+}
+
+/// Without a daemon, too, a program's processes share the frames they receive: a worker and the keeper have what the first
+/// process would have had.
+#[test]
+fn on_a_given_interface_workers_serve_and_a_stopped_program_is_stood_in_for() {
+    scenario(|| {
+        let wire = Wire::new();
+        let directory = tempfile::tempdir().expect("a directory");
+        let script = "import os, socket\nos.setpgid(0, 0)\n\
+            s = socket.create_server(('10.78.9.3', 7000))\n\
+            if (worker := os.fork()) == 0:\n    \
+                while True: s.accept()[0].sendall(b'hello')\n\
+            print(worker, file=open('worker', 'w'))\n\
+            os.wait()";
+        let worker = directory.path().join("worker.py");
+        std::fs::write(&worker, script).expect("a file");
+        let server = Program::new(qanat())
+            .arguments(["run", "--interface", Wire::NEAR, "--address", "10.78.9.3/24", "--", "python3"])
+            .arguments([&worker])
+            .directory(directory.path())
+            .start();
+        let hello = |stream: &mut TcpStream| {
+            let mut answer = [0; 5];
+            stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a time limit");
+            stream.read_exact(&mut answer).is_ok_and(|()| &answer == b"hello")
+        };
+        let connect = || {
+            let address = "10.78.9.3:7000".parse().expect("an address");
+            wire.far(|| TcpStream::connect_timeout(&address, PATIENCE)).ok()
+        };
+        eventually("the worker answers", PATIENCE, || connect().is_some_and(|mut stream| hello(&mut stream)));
+        let all = |by| {
+            let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process");
+            kill_process_group(group, by).expect("a signal to all of them");
+        };
+        let id = std::fs::read_to_string(directory.path().join("worker")).expect("its number");
+        sleeps(id.trim().parse().expect("a number"));
+        all(Signal::STOP);
+        let mut stream = connect().expect("a connection to a stopped program");
+        all(Signal::CONT);
+        assert!(hello(&mut stream), "it goes on");
+        all(Signal::TERM);
+        server.wait(PATIENCE);
     });
 }
 

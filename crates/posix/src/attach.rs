@@ -299,7 +299,7 @@ fn make_here(
     let mut reader = -1;
     install(|| -> Result<World, String> {
         let attachment = open(&options)?;
-        let vnic = attachment.open_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
+        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;

@@ -10,7 +10,7 @@
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::{Addresses, Ports, Service};
 use qanat_control::protocol::{Provider, VnicWish};
-use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, Rule, Verdicts};
+use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, QueueOpener, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace};
 use qanat_nic::veth::{self, Veth, VethConfig};
 use qanat_nic::{AfXdp, DeviceError, LendableFiles, MemoryPlan};
@@ -492,9 +492,18 @@ impl Attachment {
             Device::Own(interface, _) => interface,
             Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?),
         };
-        let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
-        let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
-        Ok(opener.open(plan)?)
+        Ok(opener(interface, queue)?.open(plan)?)
+    }
+
+    /// As [`open_queue`](Attachment::open_queue), over memory that the processes forked from this one share with it. (Of a
+    /// daemon's VNIC it always is.)
+    ///
+    /// # Errors
+    /// [`AttachError::Device`].
+    pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
+        let Device::Own(interface, _) = &self.device else { return self.open_queue(queue, plan) };
+        let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
+        Ok(opener(interface, queue)?.open_over(plan, memory)?)
     }
 
     /// As [`open_queue`](Attachment::open_queue), with received frames that can be lent to another process.
@@ -506,12 +515,8 @@ impl Attachment {
             Device::Own(interface, _) => interface,
             Device::Handed(vnic) => return Ok(vnic.open_lendable_queue(queue, plan)?),
         };
-        let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
-        let opener = opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })?;
-        let memory = plan.allocate_lendable();
-        let (memory, files) =
-            memory.map_err(|error| DeviceError::Invalid { reason: format!("memory for frames: {error}") })?;
-        Ok((opener.open_over(plan, memory)?, files))
+        let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
+        Ok((opener(interface, queue)?.open_over(plan, memory)?, files))
     }
 
     /// The interface's name; of a daemon's VNIC, that of the kernel's end.
@@ -554,6 +559,15 @@ impl Attachment {
     pub fn addresses(&self) -> Vec<IpAddr> {
         self.config.addresses.iter().map(|(address, _)| *address).collect()
     }
+}
+
+fn opener(interface: &Interface, queue: u32) -> Result<QueueOpener, DeviceError> {
+    let opener = interface.openers().into_iter().find(|opener| opener.queue() == queue);
+    opener.ok_or_else(|| DeviceError::Invalid { reason: format!("there is no queue {queue}") })
+}
+
+fn no_memory(error: io::Error) -> DeviceError {
+    DeviceError::Invalid { reason: format!("memory for frames: {error}") }
 }
 
 /// A copy of the descriptor.
