@@ -336,12 +336,16 @@ impl Sockets {
         }
     }
 
-    /// Has the stack, and the device, handle what waits.
-    pub(crate) fn drive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
+    /// Has the stack handle what has come.
+    pub(crate) fn receive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
         stack.receive_with(now, vnic, self);
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);
         }
+    }
+
+    /// Has everything leave, and timers run out.
+    pub(crate) fn transmit(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
         stack.transmit(now, vnic);
         // Timers may have ended connections.
         while let Some(event) = stack.next_event() {

@@ -15,8 +15,12 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// The stack is left alone for so long at most while the program has something to attend to and calls.
+/// For so long at most the stack is left alone, and frames wait to leave together, while the program has something to attend to.
 const TOGETHER_MAX: Duration = Duration::from_micros(100);
+
+/// So many frames leave together at most: what they are worth to the device, it has been given by then, and who waits for the
+/// first of them has something to do meanwhile.
+const TOGETHER_FRAMES_MAX: u32 = 32;
 
 /// A program that waits so soon after it sends, on average, nanoseconds, need not have each frame leave alone.
 const SOON_NS: u64 = 20_000;
@@ -40,9 +44,13 @@ pub(crate) struct World {
     pub(crate) keeper_bell: RawFd,
     /// Own addresses and prefix lengths.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// When the stack was driven last; see [`World::sent`].
+    /// When the stack was driven last.
     driven_at: Time,
-    /// When something was sent last since then.
+    /// Since when frames wait to leave together with those the program is about to send.
+    held_since: Option<Time>,
+    /// How often something was sent since then.
+    held: u32,
+    /// When something was sent last since the stack was driven.
     sent_at: Option<Time>,
     /// How long the program takes from a send to its next wait, on average, nanoseconds.
     until_wait_ns: u64,
@@ -117,7 +125,6 @@ impl World {
         let doorbell = vnic.doorbell();
         let script = Script::default();
         let sockets = Sockets::default();
-        let (driven_at, told, sent_at, until_wait_ns) = (Time::ZERO, 0, None, LATE_NS);
         World {
             stack,
             vnic,
@@ -131,22 +138,51 @@ impl World {
             doorbell,
             keeper_bell,
             addresses,
-            driven_at,
-            sent_at,
-            until_wait_ns,
-            told,
+            driven_at: Time::ZERO,
+            held_since: None,
+            held: 0,
+            sent_at: None,
+            until_wait_ns: LATE_NS,
+            told: 0,
         }
     }
 
     /// Has everything handled that waits, and who waits for it told.
     pub(crate) fn drive(&mut self) -> Time {
+        let now = self.look();
+        self.leave(now);
+        now
+    }
+
+    /// As [`drive`](World::drive), but for what the stack has to send: [`leave`](World::leave) or
+    /// [`leave_together`](World::leave_together) is called next.
+    fn look(&mut self) -> Time {
         let now = self.clock.now();
         self.rung = None;
-        self.sockets.drive(&mut self.stack, self.vnic.get(), now);
+        self.sockets.receive(&mut self.stack, self.vnic.get(), now);
         self.driven_at = now;
-        self.leaves_now(now);
+        self.learn(now);
         self.ring();
         now
+    }
+
+    /// Everything leaves that waits to.
+    pub(crate) fn leave(&mut self, now: Time) {
+        (self.held_since, self.held) = (None, 0);
+        self.sockets.transmit(&mut self.stack, self.vnic.get(), now);
+        self.ring();
+    }
+
+    /// Everything leaves, or waits a moment if the program has others to attend to, or is known to wait right after it sends:
+    /// acknowledgements leave with answers, and the device is asked once for many frames.
+    pub(crate) fn leave_together(&mut self, now: Time) {
+        let since = *self.held_since.get_or_insert(now);
+        let waits_soon = self.told > 1 || self.until_wait_ns < SOON_NS;
+        // A script's time stands still between its lines.
+        if !waits_soon || crate::script::is_on() || self.held >= TOGETHER_FRAMES_MAX || now.since(since) >= TOGETHER_MAX
+        {
+            self.leave(now);
+        }
     }
 
     /// Wakes who has something.
@@ -158,19 +194,15 @@ impl World {
         }
     }
 
-    /// Something was given to the stack. It leaves at once, unless the program has others to attend to, or is known to wait
-    /// right after it sends: then it will wait in a moment, and everything leaves together.
-    pub(crate) fn sent(&mut self) {
-        let now = self.clock.now();
+    /// Something was given to the stack.
+    pub(crate) fn sent(&mut self, now: Time) {
         self.sent_at = Some(now);
-        let waits_soon = self.told > 1 || self.until_wait_ns < SOON_NS;
-        if !(waits_soon && self.is_driven(now)) {
-            self.stack.transmit(now, self.vnic.get());
-        }
+        self.held += 1;
+        self.leave_together(now);
     }
 
-    /// The stack is driven: everything leaves. How long the program took from its last send to here tells what it will do.
-    fn leaves_now(&mut self, now: Time) {
+    /// How long the program took from its last send to here tells what it will do.
+    fn learn(&mut self, now: Time) {
         if let Some(since) = self.sent_at.take() {
             let took_ns = (now.since(since).as_nanos() as u64).min(LATE_NS);
             self.until_wait_ns = (self.until_wait_ns * 7 + took_ns) / 8;
@@ -197,7 +229,15 @@ impl World {
 impl Guard {
     /// As [`World::drive`], and the keeper knows of it.
     pub(crate) fn drive_now(&mut self) -> Time {
-        let now = self.drive();
+        let now = self.look_now();
+        self.leave(now);
+        now
+    }
+
+    /// As [`drive_now`](Guard::drive_now), but for what the stack has to send: [`World::leave_together`] is called next, when
+    /// it is known what the program is told.
+    pub(crate) fn look_now(&mut self) -> Time {
+        let now = self.look();
         self.shared().driven_at.store(now.as_nanos(), Ordering::Relaxed);
         now
     }

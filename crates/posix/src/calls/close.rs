@@ -7,6 +7,7 @@ use crate::real;
 use crate::socket::{Kind, Socket};
 use crate::wait::block;
 use libc::{c_int, c_uint};
+use qanat::Time;
 use std::time::Duration;
 
 impl Guard {
@@ -29,12 +30,12 @@ impl Guard {
         }
         // Rung when the number is gone in the kernel too, or they find it there still.
         self.sockets.to_ring.extend_from_slice(&socket.waiters);
-        self.dispose(number, socket);
-        self.sent();
+        let now = self.clock_now();
+        self.dispose(now, number, socket);
+        self.sent(now);
     }
 
-    fn dispose(&mut self, number: u32, socket: Socket) {
-        let now = self.clock_now();
+    fn dispose(&mut self, now: Time, number: u32, socket: Socket) {
         match socket.kind {
             Kind::Bound => {}
             Kind::Listener(listener) => {
@@ -258,7 +259,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             if writes && !stream.write_shut {
                 stream.write_shut = true;
                 world.stack.shutdown(now, connection).map_err(open::errno_of_command)?;
-                world.sent();
+                world.sent(now);
             }
         }
         Kind::Datagram(datagram) => {

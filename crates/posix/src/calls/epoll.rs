@@ -442,8 +442,13 @@ fn wait(
         let mut now = guard.clock_now();
         let mut count = if guard.is_driven(now) { collect(&mut guard, number, out) } else { 0 };
         if count == 0 {
-            now = guard.drive_now();
+            now = guard.look_now();
             count = collect(&mut guard, number, out);
+            if count > 0 {
+                guard.leave_together(now);
+            } else {
+                guard.leave(now);
+            }
         }
         let slot = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut);
         let instance = slot.ok_or(libc::EBADF)?;

@@ -438,7 +438,7 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             if let Some(connection) = connection {
                 guard.sockets.disown_connection(connection);
                 let _ = guard.stack.abort(now, connection);
-                guard.sent();
+                guard.sent(now);
             }
             Ok(0)
         }

@@ -266,7 +266,7 @@ fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
         }
         _ => return Ok(0),
     };
-    world.sent();
+    world.sent(now);
     Ok(0)
 }
 

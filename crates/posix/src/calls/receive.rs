@@ -198,7 +198,8 @@ pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c
     let first = unsafe { take(&mut guard, number, vectors, flags) };
     let first = match first {
         None if !guard.has_more(guard.clock_now()) => {
-            guard.drive_now();
+            let now = guard.look_now();
+            guard.leave_together(now);
             // SAFETY: as the caller says.
             unsafe { take(&mut guard, number, vectors, flags) }
         }

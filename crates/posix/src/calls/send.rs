@@ -13,8 +13,7 @@ use crate::socket::{Kind, Socket};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::Bytes;
-use qanat::nic::Clock;
+use qanat::{Bytes, Time};
 use std::net::SocketAddr;
 
 /// Bytes of one call that are copied at a time.
@@ -48,8 +47,13 @@ unsafe fn gather(vectors: &[iovec], at: usize, most: usize) -> Vec<u8> {
 ///
 /// # Safety
 /// The vectors are readable.
-unsafe fn push(world: &mut World, number: u32, vectors: &[iovec], at: usize, all: usize) -> Option<Result<usize, i32>> {
-    let now = world.clock.now();
+unsafe fn push(
+    world: &mut World,
+    now: Time,
+    number: u32,
+    vectors: &[iovec],
+    (at, all): (usize, usize),
+) -> Option<Result<usize, i32>> {
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
     if socket.error != 0 {
         return Some(Err(socket.take_error()));
@@ -86,14 +90,15 @@ unsafe fn push(world: &mut World, number: u32, vectors: &[iovec], at: usize, all
 pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     let mut guard = lock()?;
+    let mut now = guard.clock_now();
     // SAFETY: as the caller says.
-    let mut first = unsafe { push(&mut guard, number, vectors, 0, all) };
+    let mut first = unsafe { push(&mut guard, now, number, vectors, (0, all)) };
     if first.is_none() {
-        guard.drive_now();
+        now = guard.drive_now();
         // SAFETY: as the caller says.
-        first = unsafe { push(&mut guard, number, vectors, 0, all) };
+        first = unsafe { push(&mut guard, now, number, vectors, (0, all)) };
     }
-    guard.sent();
+    guard.sent(now);
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
@@ -106,10 +111,11 @@ pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -
     };
     while waits && done < all {
         let attempt = |guard: &mut Guard| {
+            let now = guard.clock_now();
             // SAFETY: as the caller says.
-            let pushed = unsafe { push(guard, number, vectors, done, all) };
+            let pushed = unsafe { push(guard, now, number, vectors, (done, all)) };
             if pushed.is_some() {
-                guard.sent();
+                guard.sent(now);
             }
             pushed
         };
@@ -224,7 +230,7 @@ unsafe fn send_datagram(
         }
     };
     sent.map_err(errno_of_command)?;
-    guard.sent();
+    guard.sent(now);
     Ok((Way::Ours, all as isize))
 }
 
