@@ -1,10 +1,12 @@
 //! The split placement beside the linked one: ping-pong after NetPIPE, what a request costs on either side, and what a
 //! service that blocks does to its peers. `ratio` asks a model what these costs mean for more cores.
 
+mod floor;
 mod linux;
 mod loads;
 mod player;
 pub mod ratio;
+mod restart;
 mod scene;
 
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
@@ -16,13 +18,15 @@ use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
+use floor::Lines;
 use loads::Load;
 use player::Player;
 use qanat::Service;
 use scene::{Place, Scene, Wire, Work};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-const COLUMNS: [(&str, &str, usize); 8] = [
+const COLUMNS: [(&str, &str, usize); 10] = [
     ("one_way_us", "one way p50 µs", 2),
     ("one_way_p99_us", "p99 µs", 2),
     ("gbit_per_s", "Gbit/s", 2),
@@ -31,6 +35,8 @@ const COLUMNS: [(&str, &str, usize); 8] = [
     ("net_ns", "stack ns/req", 0),
     ("app_ns", "service ns/req", 0),
     ("ack_ms", "longest wait for ACK ms", 2),
+    ("back_ms", "net core back ms", 1),
+    ("served_ms", "served again ms", 1),
 ];
 /// Cases of costs: connections, each with one request under way.
 const CONNECTIONS: usize = 64;
@@ -39,6 +45,8 @@ const ROUNDS_MIN: u64 = 8;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a service blocks.
 const BLOCKS: Duration = Duration::from_secs(1);
+/// How often its peer sends.
+const ASKS_EVERY: Duration = Duration::from_millis(50);
 const SIZES: [(usize, bool); 8] = [
     (1, false),
     (64, true),
@@ -53,8 +61,15 @@ const SIZES: [(usize, bool); 8] = [
 /// Who plays.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Peer {
-    Ours { place: Place, wire: Wire, copies: bool },
+    Ours {
+        place: Place,
+        wire: Wire,
+        copies: bool,
+    },
     Linux(Wire),
+    Bare(Place, Lines),
+    /// A daemon's net core, beside so many threads that are always busy.
+    Daemon(usize),
 }
 
 const fn ours(place: Place, wire: Wire, copies: bool) -> Peer {
@@ -81,6 +96,17 @@ const VETH_PEERS: [(&str, Peer); 5] = [
     ("Linux", Peer::Linux(Wire::Veth)),
 ];
 
+const BLOCKED_PEERS: [(&str, Peer); 3] =
+    [PEERS[0], PEERS[1], ("a bare program", Peer::Bare(Place::Linked, Lines::Packet))];
+const KILLED_PEERS: [(&str, Peer); 2] =
+    [("otherwise idle", Peer::Daemon(0)), ("beside two busy threads", Peer::Daemon(2))];
+const BARE_PEERS: [(&str, Peer); 4] = [
+    ("linked, a line each", Peer::Bare(Place::Linked, Lines::One)),
+    ("split, a line each", Peer::Bare(Place::Split, Lines::One)),
+    ("linked, four lines a packet", Peer::Bare(Place::Linked, Lines::Packet)),
+    ("split, four lines a packet", Peer::Bare(Place::Split, Lines::Packet)),
+];
+
 /// One run of one peer.
 #[derive(Clone, Default)]
 pub(crate) struct Outcome {
@@ -94,6 +120,7 @@ pub(crate) struct Outcome {
     batches: f64,
     bells: f64,
     ack_ms: Option<f64>,
+    restart_ms: Option<(f64, f64)>,
 }
 
 fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
@@ -103,6 +130,9 @@ fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, Har
             let topology = (wire == Wire::Veth).then(|| Topology::new(1_500)).transpose()?;
             linux::ping_pong(topology.as_ref(), size, warm_up, duration)?
         }
+        Peer::Bare(place, lines) => floor::ping_pong(place, lines, duration)?,
+        // Plays not.
+        Peer::Daemon(_) => Vec::new(),
         Peer::Ours { place, wire, copies } => {
             let mut scene = Scene::new(place, wire, false, move || Ok(Player::server(size, copies)))?;
             let mut client = Player::client(wire.server(), size, copies, 1);
@@ -122,9 +152,12 @@ fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, Har
 
 /// What a request costs either side under load.
 pub(crate) fn costs(place: Place, load: Load, duration: Duration) -> Result<Outcome, HarnessError> {
+    let files = load.files()?;
     let client = load.client(Wire::Memif.server(), CONNECTIONS);
+    let directory = files.as_ref().map(|files| files.path().to_owned()).unwrap_or_default();
     match load {
         Load::Echo(size) => costs_of(place, move || Ok(Player::server(size, false)), client, duration),
+        Load::Web => costs_of(place, move || loads::web(&directory), client, duration),
         Load::Usr => costs_of(place, || Ok(loads::Cache::new()), client, duration),
     }
 }
@@ -142,6 +175,9 @@ fn costs_of<S: Service + 'static>(
     scene.play(&mut client, duration)?;
     let (elapsed, rounds, after): (Duration, u64, Work) =
         (started.elapsed(), client.rounds - rounds_before, scene.work()?);
+    if client.odd > 0 {
+        return Err(HarnessError::Child(format!("{} answers did not come in one piece", client.odd)));
+    }
     let per = |after: u64, before: u64| (after - before) as f64 / rounds.max(1) as f64;
     Ok(Outcome {
         requests_per_s: Some(rounds as f64 / elapsed.as_secs_f64()),
@@ -177,7 +213,7 @@ fn blocked(place: Place) -> Result<Outcome, HarnessError> {
             scene.turn_client(&mut client);
         }
         longest = longest.max(sent.elapsed());
-        while sent.elapsed() < Duration::from_millis(50) {
+        while sent.elapsed() < ASKS_EVERY {
             scene.turn_client(&mut client);
         }
     }
@@ -216,8 +252,10 @@ pub(crate) fn aside<T: Send>(measure: impl FnOnce() -> Result<T, HarnessError> +
 enum Case {
     PingPong(usize),
     Veth(usize),
+    Floor,
     Costs(Load, &'static str),
     Blocked,
+    Killed,
 }
 
 impl Case {
@@ -225,8 +263,10 @@ impl Case {
         match self {
             Case::PingPong(size) => format!("ping-pong, {}", bytes(*size)),
             Case::Veth(size) => format!("ping-pong over veth, {}", bytes(*size)),
+            Case::Floor => "ping-pong of a bare program, 64 B".to_owned(),
             Case::Costs(_, name) => format!("{CONNECTIONS} connections, {name}"),
             Case::Blocked => "a service that blocks for 1 s".to_owned(),
+            Case::Killed => "a net core is killed".to_owned(),
         }
     }
 
@@ -234,27 +274,46 @@ impl Case {
         match self {
             Case::PingPong(_) => &PEERS,
             Case::Veth(_) => &VETH_PEERS,
-            Case::Costs(..) | Case::Blocked => &PEERS[..2],
+            Case::Floor => &BARE_PEERS,
+            Case::Costs(..) => &PEERS[..2],
+            Case::Blocked => &BLOCKED_PEERS,
+            Case::Killed => &KILLED_PEERS,
         }
     }
 
-    fn measure(&self, peer: Peer, duration: Duration) -> Result<Outcome, HarnessError> {
+    fn measure(&self, peer: Peer, duration: Duration, program: &Path) -> Result<Outcome, HarnessError> {
         let place = match peer {
+            Peer::Daemon(busy) => {
+                let found = restart::killed(program, busy)?;
+                let ms = |time: Duration| time.as_secs_f64() * 1e3;
+                return Ok(Outcome { restart_ms: Some((ms(found.back), ms(found.served))), ..Outcome::default() });
+            }
             Peer::Ours { place, .. } => place,
+            Peer::Bare(place, _) => place,
             Peer::Linux(_) => Place::Linked,
         };
         aside(|| match self {
             Case::PingPong(size) | Case::Veth(size) => ping_pong(peer, *size, duration),
+            Case::Floor => ping_pong(peer, 64, duration),
             Case::Costs(load, _) => costs(place, *load, duration),
-            Case::Blocked => blocked(place),
+            Case::Blocked => match peer {
+                Peer::Bare(..) => {
+                    let longest = floor::longest(ASKS_EVERY, BLOCKS)?;
+                    Ok(Outcome { ack_ms: Some(longest.as_secs_f64() * 1e3), ..Outcome::default() })
+                }
+                _ => blocked(place),
+            },
+            // Above.
+            Case::Killed => Ok(Outcome::default()),
         })
     }
 }
 
 /// Loads whose costs are measured.
-pub(crate) const LOADS: [(Load, &str); 3] = [
+pub(crate) const LOADS: [(Load, &str); 4] = [
     (Load::Echo(64), "64 B there and back"),
     (Load::Echo(1 << 10), "1 KiB there and back"),
+    (Load::Web, "web, files of 1 KiB"),
     (Load::Usr, "USR-like: 4 GETs a packet, values of 2 B"),
 ];
 
@@ -273,8 +332,12 @@ fn cases(options: &BenchOptions) -> Vec<Case> {
     if rustix::process::geteuid().is_root() {
         all.extend(sizes.iter().map(|size| Case::Veth(*size)));
     }
+    all.push(Case::Floor);
     all.extend(LOADS.map(|(load, name)| Case::Costs(load, name)));
     all.push(Case::Blocked);
+    if rustix::process::geteuid().is_root() {
+        all.push(Case::Killed);
+    }
     all.retain(|case| options.wants(&case.name()));
     all
 }
@@ -300,7 +363,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let mut measure = |peer: usize, _: usize| {
             let (name, peer) = peers.get(peer).copied().unwrap_or(PEERS[0]);
             progress(&format!("{}: {name}", case.name()));
-            case.measure(peer, duration)
+            case.measure(peer, duration, &options.program)
         };
         let runs = alternate(peers.len(), options.repetitions(), &mut probe, &mut measure)?;
         tally.add(&runs);
@@ -321,6 +384,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
                 .to_owned(),
             "split: client and service share a thread, turn by turn, for want of a third processor; a message waits for \
              the other's turn"
+                .to_owned(),
+            "a bare program: the same threads handing each other lines of memory, and nothing else: what the placements \
+             cannot be below"
                 .to_owned(),
             "large packets: MTU 65,000, as loopback's 65,536, and as there no checksums; else 1,500, summed at both ends"
                 .to_owned(),
@@ -357,7 +423,10 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Outcome>>]) -> Vec<Row> {
     let row = |(index, own): (usize, &Vec<Run<Outcome>>)| {
         let of = |value: fn(&Outcome) -> Option<f64>| summarize(own, placement, value);
         // Split beside the linked one before it, copies beside copies; Linux beside the first.
-        let is_split = matches!(case.peers().get(index), Some((_, Peer::Ours { place: Place::Split, .. })));
+        let is_split = matches!(
+            case.peers().get(index),
+            Some((_, Peer::Ours { place: Place::Split, .. } | Peer::Bare(Place::Split, _)))
+        );
         let is_linux = matches!(case.peers().get(index), Some((_, Peer::Linux(_))));
         let base = if is_linux { 0 } else { index - usize::from(is_split) };
         let base = runs.get(base).map(Vec::as_slice).unwrap_or_default();
@@ -388,6 +457,8 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Outcome>>]) -> Vec<Row> {
                 of(|outcome| outcome.net_ns),
                 of(|outcome| outcome.app_ns),
                 of(|outcome| outcome.ack_ms),
+                of(|outcome| outcome.restart_ms.map(|(back, _)| back)),
+                of(|outcome| outcome.restart_ms.map(|(_, served)| served)),
             ],
             note: format!("{words}{messages}"),
         }

@@ -34,6 +34,10 @@ pub struct Player {
     pub rounds: u64,
     pub acknowledged: usize,
     pub round_trips_ns: Vec<u64>,
+    /// Bytes of the first answer.
+    answer: usize,
+    /// Chunks of another length: they were not an answer each, and what was counted is wrong.
+    pub odd: u64,
 }
 
 impl Player {
@@ -55,6 +59,8 @@ impl Player {
             rounds: 0,
             acknowledged: 0,
             round_trips_ns: Vec::new(),
+            answer: 0,
+            odd: 0,
         }
     }
 
@@ -147,8 +153,11 @@ impl Service for Player {
                     let expected = self.size.saturating_sub(self.received - chunk.len());
                     Player::copy(&mut self.copied, chunk.bytes(), expected, context);
                 }
+                let length = chunk.len();
                 context.consume(connection, chunk);
                 if self.each_chunk {
+                    self.answer = if self.answer == 0 { length } else { self.answer };
+                    self.odd += u64::from(length != self.answer);
                     return self.whole(connection, context);
                 }
                 while self.received >= self.size {

@@ -409,6 +409,19 @@ fn of_socket(raw: Raw, slot: u16, address: SocketAddr) -> Raw {
     raw
 }
 
+impl Event {
+    /// Frame and start of the bytes that a message tells of, if it is of some: to ask for them before it is taken.
+    #[inline]
+    pub fn bytes_of(words: Words) -> Option<(u32, u16)> {
+        let raw = Raw::read(words);
+        match raw.kind {
+            3 => Some((raw.word, raw.rest[1] as u16)),
+            8 => Some((raw.word, raw.window().start)),
+            _ => None,
+        }
+    }
+}
+
 impl Message for Event {
     #[inline]
     fn encode(&self) -> Words {

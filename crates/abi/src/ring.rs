@@ -260,6 +260,14 @@ impl<P: Place> Consumer<P> {
         (first & LAP == lap(self.position, capacity)).then_some((slot, first & !LAP))
     }
 
+    /// The next message, left where it is: it may be another when it is taken.
+    #[inline]
+    pub fn peek(&self) -> Option<Words> {
+        let (slot, first) = self.next()?;
+        let rest = |index: usize| slot.0[index].load(Ordering::Relaxed);
+        Some([first, rest(1), rest(2), rest(3)])
+    }
+
     /// Takes the next message, copied out once.
     #[inline]
     pub fn pop(&mut self) -> Option<Words> {

@@ -175,6 +175,14 @@ impl LentFrames {
         Some(unsafe { self.pool.redeem(index, start, length, false) })
     }
 
+    /// Has the processor fetch the bytes from `start` on of frame `index`: a hint.
+    #[inline]
+    pub fn prefetch(&self, index: u32, start: u32) {
+        if (index as usize) < self.here.len() && start < self.pool.region().frame_size() {
+            self.pool.prefetch(index, start);
+        }
+    }
+
     /// Gives a frame back by hand; its number. `None`: it is not of these, and dropped.
     #[inline]
     pub fn give_back(&mut self, frame: Frame) -> Option<u32> {

@@ -145,7 +145,7 @@ impl PreparedInjector {
     /// What the system says.
     pub fn load() -> Result<PreparedInjector, DeviceError> {
         let system = |error| DeviceError::system(LOADING, error);
-        let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
+        let mut object = super::object::load(OBJECT).map_err(load_error)?;
         let private_namespace = Namespace::anonymous().map_err(system)?;
         let attachment = private_namespace.within(|| attach(&mut object)).map_err(system)??;
         Ok(PreparedInjector { object, attachment, private_namespace })

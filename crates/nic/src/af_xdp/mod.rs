@@ -7,6 +7,7 @@
 mod copies;
 mod handed;
 mod inject;
+mod object;
 mod program;
 mod queue;
 mod ring;

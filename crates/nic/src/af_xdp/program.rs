@@ -151,7 +151,7 @@ pub(super) struct Program {
 impl Program {
     /// Loads the program and attaches it natively to the interface. To be called inside its namespace.
     pub(super) fn attach(index: u32, name: &str, mtu: u32, driver: &str) -> Result<Program, DeviceError> {
-        let mut object = Ebpf::load(OBJECT).map_err(load_error)?;
+        let mut object = super::object::load(OBJECT).map_err(load_error)?;
         // A driver that knows packets of several buffers bears any MTU; others refuse that program.
         let (link, scatter) = match try_attach(&mut object, "steer_frags", index) {
             Ok(link) => (link, true),

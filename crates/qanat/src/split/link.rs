@@ -3,7 +3,7 @@
 use super::bell;
 use super::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
 use qanat_abi::message::RELEASES_MAX;
-use qanat_abi::{Command, Consumer, ControlMemory, Message, Mismatch, Producer, Rings};
+use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Mismatch, Producer, Rings};
 use qanat_nic::{Frame, LentFrames, Pool, Region};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -63,6 +63,14 @@ impl Link {
     pub(super) fn give(&mut self, command: Command) {
         if !self.waiting.is_empty() || !matches!(self.commands.push(command.encode()), Ok(true)) {
             self.waiting.push_back(command);
+        }
+    }
+
+    /// Has the processor fetch the bytes that the next message tells of: another one wrote them, and they are far away.
+    #[inline]
+    pub(super) fn ask_for_next(&self) {
+        if let Some((frame, start)) = self.events.peek().and_then(Event::bytes_of) {
+            self.lent.prefetch(frame, start.into());
         }
     }
 

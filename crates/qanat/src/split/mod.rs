@@ -23,6 +23,8 @@ mod director;
 mod handshake;
 #[cfg(feature = "harness")]
 pub mod harness;
+#[cfg(test)]
+mod hoarding;
 mod leave;
 mod link;
 mod net_core;

@@ -198,6 +198,7 @@ impl Remote {
     fn hear(&mut self) -> Result<Option<Said>, Lost> {
         let Some(link) = &mut self.link else { return Ok(None) };
         let Some(words) = link.events.pop() else { return Ok(None) };
+        link.ask_for_next();
         self.figures.events += 1;
         Said::decode(words).map(Some).map_err(|_| Lost)
     }

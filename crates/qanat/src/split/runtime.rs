@@ -27,7 +27,7 @@ const WATCH_INTERVAL: Duration = Duration::from_micros(250);
 /// How long a net core may take to answer the first word: it opens its cards before.
 const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
 /// Between attempts to find a net core again.
-const RETRY_AFTER: Duration = Duration::from_millis(20);
+const RETRY_AFTER: Duration = Duration::from_millis(2);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long giving connections up may take.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);

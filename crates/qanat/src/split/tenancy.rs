@@ -68,6 +68,18 @@ impl Tenancy {
         self.seats.iter_mut().flatten().for_each(|tenant| tenant.set_credits(credits));
     }
 
+    /// As if there were no credits, to see what they are good for.
+    #[cfg(test)]
+    pub(super) fn without_credits(&mut self) {
+        self.seats.iter_mut().flatten().for_each(|tenant| tenant.set_credits(u32::MAX));
+    }
+
+    /// Frames a service holds.
+    #[cfg(test)]
+    pub(super) fn lent_to(&self, seat: usize) -> u32 {
+        self.seats.get(seat).and_then(Option::as_ref).map_or(0, Tenant::lent_count)
+    }
+
     /// A service is gone: what it was lent comes home, its connections are reset, its share of listeners is the others'.
     fn leave(&mut self, seat: usize, now: Time) {
         let Some(tenant) = self.seats.get_mut(seat).and_then(Option::take) else { return };

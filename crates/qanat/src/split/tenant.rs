@@ -42,6 +42,9 @@ const SLOW: usize = 1_024;
 const BACKLOG_MAX: usize = 262_144;
 /// Answers that wait for room; beyond it no commands are taken.
 const ANSWERS_WAITING_MAX: usize = 64;
+/// Of what is to be sent so much is asked for ahead; the processor itself goes on.
+const LINE_BYTES: usize = 64;
+const LINES_AHEAD: usize = 4;
 /// How much memory is shared with a service.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
@@ -550,6 +553,8 @@ impl Tenant {
                 }
                 let connection = house.own(connection);
                 let bytes = self.transmit_memory(range.offset, range.length)?;
+                // The service has just written them: they are to be here when they are sent, at the end of the turn.
+                bytes.chunks(LINE_BYTES).take(LINES_AHEAD).for_each(qanat_nic::prefetch);
                 match house.stack.send(house.now, connection, bytes) {
                     Ok(()) | Err(CommandError::Stale) => {}
                     // Bytes that cannot be queued must not be left out of the middle of a stream.
@@ -713,7 +718,7 @@ impl Tenant {
     }
 
     /// Received frames it holds.
-    #[cfg(feature = "harness")]
+    #[cfg(any(test, feature = "harness"))]
     pub(super) fn lent_count(&self) -> u32 {
         self.lent_count
     }

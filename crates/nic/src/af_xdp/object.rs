@@ -1,0 +1,17 @@
+//! Programs of ours from their objects.
+
+use aya::{Ebpf, EbpfError, EbpfLoader};
+use std::sync::{Mutex, PoisonError};
+
+/// Loads an object. Ours are the same on every kernel: they need no description of its types, which the library reads, all
+/// of it, for every loader made (25 ms, and twice in `Ebpf::load`). So there is one loader, and that forgets it.
+pub(super) fn load(object: &[u8]) -> Result<Ebpf, EbpfError> {
+    static LOADER: Mutex<Option<EbpfLoader<'static>>> = Mutex::new(None);
+    let mut loader = LOADER.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = || {
+        let mut made = EbpfLoader::new();
+        made.btf(None);
+        made
+    };
+    loader.get_or_insert_with(make).load(object)
+}
