@@ -395,8 +395,14 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             "cache lines a message: those of the ring that change sides, counted by its layout and the batches seen; payload \
              apart"
                 .to_owned(),
+            "a net core killed (as root only): a daemon's, of `qanat web`; back: until another process is there; served \
+             again: until a new connection has its page, asked for every 4 ms by the kernel's TCP"
+                .to_owned(),
             "stack, service ns/req: time in turns that had something to do; linked: both in one".to_owned(),
-            "wait for ACK: two full segments every 50 ms while the service does nothing (less in all than its window)".to_owned(),
+            "wait for ACK: two full segments every 50 ms while the service does nothing (less in all than its \
+             window); a bare program: the longest of as many round trips of its own, which is what the machine keeps any \
+             thread waiting"
+                .to_owned(),
         ],
     })
 }

@@ -177,13 +177,15 @@ struct ProgramsArguments {
     common: Common,
 }
 
-/// The split placement beside the linked one: ping-pong, costs, a service that blocks
+/// The split placement beside the linked one: ping-pong, costs, a service that blocks, a net core killed
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
   qanat bench split --quick                      over shared memory, as root also veth: 40 s
   qanat bench split                              five runs of each: six minutes
-  qanat bench split --filter blocks              what a service that blocks does to its peers")]
+  qanat bench split --filter blocks              what a service that blocks does to its peers
+  sudo qanat bench split --filter killed         a net core of the daemon's is killed: how long it is missed
+  qanat bench split --filter 'bare program'      what two threads take that only hand each other memory")]
 struct SplitArguments {
     #[command(flatten)]
     common: Common,
