@@ -261,10 +261,15 @@ impl Daemon {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(tables::say("wait for clients", error)),
             }
-            // Handles before sessions: what a client gave up before it asked is free when it is answered.
-            let is_session = |token: u64| self.endpoints.get(&token).is_some_and(|e| e.role == Role::Session);
-            let mut tokens: Vec<(bool, u64)> =
-                events.iter().map(|e| (is_session(e.data.u64()), e.data.u64())).collect();
+            // Net cores first, which are started again before their cards are taken down: that takes long. Handles before
+            // sessions: what a client gave up before it asked is free when it is answered.
+            self.look_for_dead_net_cores();
+            let rank = |token: u64| match self.endpoints.get(&token).map(|endpoint| endpoint.role) {
+                Some(Role::NetCore(_)) => 0,
+                Some(Role::Session) => 2,
+                _ => 1,
+            };
+            let mut tokens: Vec<(u8, u64)> = events.iter().map(|e| (rank(e.data.u64()), e.data.u64())).collect();
             tokens.sort_unstable();
             for (_, token) in tokens {
                 // One message of each per turn, so that none who asks without end delays another.

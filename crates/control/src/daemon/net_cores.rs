@@ -7,6 +7,7 @@
 use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, QueueWish, VnicStatus, VnicWish, send};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::io;
 use std::net::IpAddr;
@@ -118,6 +119,23 @@ impl Daemon {
         self.watch(watched, Role::NetCore(index), peer, None)?;
         (self.log)(&Event::new("net-core-start", "done", text).by(peer));
         Ok(())
+    }
+
+    /// Handles a dying net core held may be closed before its socket is: a look at that comes first.
+    pub(super) fn look_for_dead_net_cores(&mut self) {
+        let sockets = self.endpoints.iter().filter_map(|(token, endpoint)| match endpoint.role {
+            Role::NetCore(index) => Some((*token, index, &endpoint.fd)),
+            _ => None,
+        });
+        let is_closed = |fd: &OwnedFd| {
+            let mut looked = [PollFd::new(fd, PollFlags::RDHUP)];
+            matches!(poll(&mut looked, Some(&Timespec::default())), Ok(1..))
+        };
+        let dead: Vec<(u64, usize)> =
+            sockets.filter(|(.., fd)| is_closed(fd)).map(|(token, index, _)| (token, index)).collect();
+        for (token, index) in dead {
+            self.net_core_ended(token, index);
+        }
     }
 
     /// Its socket says that a net core is gone.

@@ -63,11 +63,16 @@ impl Load {
     fn end(mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            report("streams of 200 KB meanwhile", thread.join().expect("every byte as it was sent"));
+            let mut alone = thread.join().expect("every byte as it was sent");
+            let meanwhile = alone.split_off(alone.len().min(ALONE));
+            report("streams of 200 KB before", alone);
+            report("streams of 200 KB meanwhile", meanwhile);
         }
     }
 }
 
+/// Streams before any attack, to compare with.
+const ALONE: usize = 100;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Card 0: the attacker's; card 1: the neighbour's.
@@ -77,6 +82,10 @@ fn scene() -> (Core, Runtime, Load) {
     // Made where it is used: a runtime does not move between threads.
     let connect = core.connect(1);
     let load = Load::start(&core, 1, connect);
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while load.streams.load(Ordering::Acquire) < ALONE as u64 && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
     (core, peer, load)
 }
 
