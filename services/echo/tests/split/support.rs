@@ -234,6 +234,12 @@ impl Service for Client {
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
+            // Of who had this runtime before.
+            Event::Connected { connection }
+            | Event::Data { connection, .. }
+            | Event::Acked { connection, .. }
+            | Event::Closed { connection, .. }
+                if self.connection != Some(connection) => {}
             Event::Connected { connection } => {
                 let bytes: Vec<u8> = (0..self.stream_bytes).map(stream_byte).collect();
                 context.send(connection, bytes.into()).expect("sending");
