@@ -32,7 +32,11 @@ pub fn killed(program: &Path, busy: usize) -> Result<Found, HarnessError> {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for _ in 0..busy {
-            scope.spawn(|| while !over.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop()
+                }
+            });
         }
         let found = kill(program);
         over.store(true, Ordering::Relaxed);
