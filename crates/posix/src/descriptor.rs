@@ -11,6 +11,8 @@ const SOCKET: u32 = 1 << 30;
 const EPOLL: u32 = 2 << 30;
 const OWN: u32 = 3 << 30;
 const KIND: u32 = 3 << 30;
+/// Of a socket: what the kernel has at this number stands in for many. (There are never so many sockets.)
+const STAND_IN: u32 = 1 << 29;
 
 /// What a descriptor stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +60,7 @@ fn cell(fd: RawFd) -> Option<&'static AtomicU32> {
 
 pub(crate) fn decode(word: u32) -> Entry {
     match word & KIND {
-        SOCKET => Entry::Socket(word & !KIND),
+        SOCKET => Entry::Socket(word & !KIND & !STAND_IN),
         EPOLL => Entry::Epoll(word & !KIND),
         OWN => Entry::Own,
         _ => Entry::Kernel,
@@ -78,6 +80,22 @@ pub(crate) fn socket(fd: RawFd) -> Option<u32> {
         Entry::Socket(socket) => Some(socket),
         _ => None,
     }
+}
+
+/// Whether what the kernel has at `fd`, a socket of ours, stands in for many.
+#[inline]
+pub(crate) fn is_stand_in(fd: RawFd) -> bool {
+    cell(fd).is_some_and(|cell| {
+        let word = cell.load(Ordering::Acquire);
+        word & KIND == SOCKET && word & STAND_IN != 0
+    })
+}
+
+/// As [`set`], of a socket of ours for which another file stands in in the kernel.
+pub(crate) fn set_stand_in(fd: RawFd, socket: u32) -> bool {
+    let Some(cell) = cell(fd) else { return false };
+    cell.store(SOCKET | STAND_IN | socket, Ordering::Release);
+    true
 }
 
 /// Says what `fd` stands for; `false`: its number is too high.

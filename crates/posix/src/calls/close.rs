@@ -299,7 +299,10 @@ pub(super) fn copied(old: c_int, new: c_int) {
         }
         Entry::Own | Entry::Kernel => return,
     }
-    descriptor::set(new, entry);
+    match entry {
+        Entry::Socket(number) if descriptor::is_stand_in(old) => descriptor::set_stand_in(new, number),
+        entry => descriptor::set(new, entry),
+    };
 }
 
 #[unsafe(no_mangle)]

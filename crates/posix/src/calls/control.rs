@@ -1,12 +1,23 @@
 //! `fcntl` and `ioctl`.
 
 use super::close::copied;
-use super::give_int;
+use super::{give_int, stand_in};
 use crate::descriptor;
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::Kind;
 use libc::{c_int, c_ulong};
+
+/// Flags of a file, other than `O_NONBLOCK`, that may be changed.
+const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+
+/// The lock; first, if `wanted`, the file at `fd` becomes its own.
+fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
+    if wanted {
+        stand_in::replace(fd)?;
+    }
+    lock()
+}
 
 /// The third argument is a word in each of its forms, and is in the same place in all.
 #[unsafe(no_mangle)]
@@ -26,9 +37,12 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
             let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
             Ok(flags | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
         })),
-        libc::F_SETFL => give_int(lock().and_then(|mut guard| {
+        libc::F_SETFL => give_int(replaced_for(fd, argument as c_int & FILES_OWN != 0).and_then(|mut guard| {
             let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
             socket.is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
+            if descriptor::is_stand_in(fd) && argument as c_int & FILES_OWN == 0 {
+                return Ok(0);
+            }
             // SAFETY: takes no pointers.
             let kept = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK;
             let flags = argument & !(libc::O_NONBLOCK as c_ulong) | kept as c_ulong;
@@ -37,6 +51,10 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
             if status < 0 { Err(real::errno()) } else { Ok(status) }
         })),
         _ => {
+            let is_of_number = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFD | libc::F_SETFD);
+            if !is_of_number && let Err(error) = stand_in::replace(fd) {
+                return give_int(Err(error));
+            }
             // SAFETY: the program's own argument.
             let result = unsafe { real::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
@@ -87,8 +105,13 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_
                 Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
             }
         }),
-        // SAFETY: as the caller says.
-        _ => return unsafe { real::ioctl(fd, request, argument) },
+        _ => {
+            if let Err(error) = stand_in::replace(fd) {
+                return give_int(Err(error));
+            }
+            // SAFETY: as the caller says.
+            return unsafe { real::ioctl(fd, request, argument) };
+        }
     };
     give_int(answer.and_then(|answer| {
         if let Some(answer) = answer {

@@ -17,6 +17,7 @@ mod receive;
 mod send;
 pub(crate) mod signals;
 mod splice;
+mod stand_in;
 mod stdio;
 
 /// A call's outcome as the C library gives it.

@@ -273,24 +273,19 @@ fn accept_ours(
         Accepted::Kernels(new) => return Ok(new),
         Accepted::Ours(child, peer, family) => (child, peer, family),
     };
-    // SAFETY: takes no pointers.
-    let new = unsafe { real::socket(family, libc::SOCK_STREAM | (flags & libc::SOCK_CLOEXEC), 0) };
-    let error = if new < 0 { real::errno() } else { libc::EMFILE };
     let mut guard = lock()?;
-    if new < 0 || !descriptor::set(new, Entry::Socket(child)) {
-        if new >= 0 {
-            // SAFETY: just made.
-            unsafe { real::close(new) };
+    let new = match super::stand_in::describe(&guard, child, flags & libc::SOCK_CLOEXEC != 0) {
+        Ok(new) => new,
+        Err(error) => {
+            if let Some(Socket { kind: Kind::Listener(listener), .. }) = guard.sockets.get_mut(number) {
+                listener.pending.push_front(child);
+            }
+            return Err(error);
         }
-        if let Some(Socket { kind: Kind::Listener(listener), .. }) = guard.sockets.get_mut(number) {
-            listener.pending.push_front(child);
-        }
-        return Err(error);
-    }
+    };
     if let Some(socket) = guard.sockets.get_mut(child) {
         socket.references = 1;
         socket.is_nonblocking = flags & libc::SOCK_NONBLOCK != 0;
-        options::copy_to_kernel(new, socket);
     }
     drop(guard);
     tell(Some((peer, family)))?;

@@ -5,7 +5,7 @@ use super::give_int;
 use super::open::kernel_option;
 use crate::descriptor;
 use crate::explain::explain;
-use crate::lock::lock;
+use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Options, Socket};
 use crate::support::{OPTIONS, Row, Support, UDP_SEGMENT};
@@ -186,6 +186,12 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
     if let Some(time) = options.user_timeout {
         set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
     }
+    if let Some(time) = socket.linger {
+        let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
+        let length = size_of::<libc::linger>() as socklen_t;
+        // SAFETY: so many readable bytes.
+        unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
+    }
     for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
         if let Some(time) = time {
             let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
@@ -222,6 +228,15 @@ unsafe extern "C" fn setsockopt(
         // The kernel's socket does not know that it is too late.
         return give_int(Err(libc::EINVAL));
     }
+    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+        // SAFETY: as the caller says.
+        if let Some(status) = unsafe { set_flag(number, (level, name), value.cast(), length) } {
+            return give_int(status);
+        }
+        if let Err(error) = super::stand_in::replace(fd) {
+            return give_int(Err(error));
+        }
+    }
     let row = OPTIONS.iter().find(|row| (row.level, row.option) == (level, name));
     let is_ours = descriptor::socket(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
@@ -243,20 +258,66 @@ unsafe extern "C" fn setsockopt(
     give_int(set(fd, number, level, name))
 }
 
+/// The flags that servers set on each connection.
+fn flag(options: &mut Options, option: (c_int, c_int)) -> Option<&mut bool> {
+    match option {
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Some(&mut options.no_delay),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => Some(&mut options.cork),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => Some(&mut options.keepalive),
+        _ => None,
+    }
+}
+
+/// Sets one of them as Linux does, without a kernel's socket. `None`: it is none of them.
+///
+/// # Safety
+/// `value` is null or has `length` readable bytes.
+unsafe fn set_flag(
+    number: u32,
+    option: (c_int, c_int),
+    value: *const c_int,
+    length: socklen_t,
+) -> Option<Result<i32, i32>> {
+    flag(&mut Options::default(), option)?;
+    if (length as usize) < size_of::<c_int>() || length > c_int::MAX as socklen_t {
+        return Some(Err(libc::EINVAL));
+    }
+    if value.is_null() {
+        return Some(Err(libc::EFAULT));
+    }
+    // SAFETY: as the caller says, and long enough.
+    let value = unsafe { value.read_unaligned() } != 0;
+    let set = || {
+        let mut guard = lock()?;
+        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        if let Some(flag) = flag(&mut socket.options, option) {
+            *flag = value;
+        }
+        tell_stack(&mut guard, number, option)
+    };
+    Some(set())
+}
+
 /// The kernel's socket has taken it.
 fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
     let mut guard = lock()?;
-    let now = guard.clock_now();
-    let world = &mut *guard;
-    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
     if !read(fd, socket, level, name) {
         return Ok(0);
     }
+    tell_stack(&mut guard, number, (level, name))
+}
+
+/// Tells the stack of what has been set.
+fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<i32, i32> {
+    let now = guard.clock_now();
+    let world = &mut **guard;
+    let socket = world.sockets.get(number).ok_or(libc::EBADF)?;
     let options = socket.options;
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
-    let _ = match (level, name) {
+    let _ = match option {
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),
@@ -285,6 +346,15 @@ unsafe extern "C" fn getsockopt(
     {
         // SAFETY: as the caller says.
         return give_int(unsafe { path_mtu(number, value.cast(), length) });
+    }
+    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+        // SAFETY: as the caller says.
+        if let Some(status) = unsafe { get_flag(number, (level, name), value.cast(), length) } {
+            return give_int(status);
+        }
+        if let Err(error) = super::stand_in::replace(fd) {
+            return give_int(Err(error));
+        }
     }
     // SAFETY: as the caller says. It checks the pointers, too.
     let status = unsafe { real::getsockopt(fd, level, name, value, length) };
@@ -325,13 +395,53 @@ unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Resul
     if socket.peer.is_none() {
         return Err(libc::ENOTCONN);
     }
-    let bytes = c_int::from(guard.vnic.mtu()).to_ne_bytes();
+    let answer = c_int::from(guard.vnic.mtu());
     drop(guard);
+    // SAFETY: as the caller says.
+    unsafe { write_number(answer, value, length) }
+}
+
+/// Reads one of the flags that servers set on each connection, or the error, without a kernel's socket. `None`: it is none of
+/// them.
+///
+/// # Safety
+/// As of [`path_mtu`].
+unsafe fn get_flag(
+    number: u32,
+    option: (c_int, c_int),
+    value: *mut u8,
+    length: *mut socklen_t,
+) -> Option<Result<i32, i32>> {
+    let is_error = option == (libc::SOL_SOCKET, libc::SO_ERROR);
+    if !is_error {
+        flag(&mut Options::default(), option)?;
+    }
+    let look = || {
+        if is_error {
+            return take_error(number);
+        }
+        let mut guard = lock()?;
+        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        Ok(c_int::from(flag(&mut socket.options, option).is_some_and(|flag| *flag)))
+    };
+    // SAFETY: as the caller says.
+    Some(look().and_then(|answer| unsafe { write_number(answer, value, length) }))
+}
+
+/// Answers as `getsockopt` does: as many bytes as there is room for.
+///
+/// # Safety
+/// As of [`path_mtu`].
+unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
     if value.is_null() || length.is_null() {
         return Err(libc::EFAULT);
     }
+    let bytes = answer.to_ne_bytes();
     // SAFETY: as the caller says.
     unsafe {
+        if *length > c_int::MAX as socklen_t {
+            return Err(libc::EINVAL);
+        }
         let count = (*length as usize).min(bytes.len());
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value, count);
         *length = count as socklen_t;
