@@ -9,6 +9,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+#[path = "e2e_run/exec.rs"]
+mod exec;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 const OURS: &str = "10.77.0.2";
 

@@ -25,6 +25,7 @@ mod load_values;
 mod net;
 mod placement;
 mod program;
+mod programs;
 mod rate;
 mod report;
 mod run;

@@ -13,10 +13,12 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Names the library takes, installed or as it is built.
 const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
+/// What a card gets if nobody says another.
+const ADDRESS: &str = "10.77.0.2/24";
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -31,11 +33,12 @@ Examples:
   sudo qanat run --interface eth1 --address 10.5.0.7/24 -- nginx    an address of its own on a network there is
   qanat run --explain -- nginx -g 'daemon off;'          as an ordinary user, behind `qanat up`
 Sockets bound or connected to where the card leads are the stack's; all others, and files, pipes and Unix sockets, are the
-kernel's as ever. Children made by fork share the sockets; what they exec has connections through a process that pumps. Without
-a daemon (`qanat up`) one is started, as root, and ends with its last card. `--support` tells which calls and options are supported.")]
+kernel's as ever. Children made by fork share the sockets, and what they exec has those it inherits. A program beside another one
+has the next address, or shares the one it names. Without a daemon (`qanat up`) one is started, as root, and ends with its last card. `--support` tells which calls and options are supported.")]
 pub struct Arguments {
-    /// The card's address; a program that binds another of the same prefix gets that one. May be repeated (IPv6, say)
-    #[arg(long, value_name = "ADDRESS/LENGTH", default_value = "10.77.0.2/24")]
+    /// The card's address; a program that binds another of the same prefix gets that one. May be repeated (IPv6, say). Programs of
+    /// one user that name the same address share it. [default: 10.77.0.2/24, or the next that is free]
+    #[arg(long, value_name = "ADDRESS/LENGTH")]
     address: Vec<Prefixed>,
     /// Next hop for everything off the prefix
     #[arg(long, value_name = "ADDRESS")]
@@ -69,15 +72,20 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let library = library()?;
     let socket = default_socket();
     let session = arguments.interface.is_none().then(|| connect(&socket)).transpose()?;
-    let addresses: Vec<String> =
+    let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
+    let addresses = if named.is_empty() { ADDRESS.to_owned() } else { named.join(",") };
     let mut command = Command::new(&path);
     command
         .arg0(name)
         .args(rest)
         .env("LD_PRELOAD", preloads(&library))
-        .env("QANAT_ADDRESSES", addresses.join(","))
+        .env("QANAT_ADDRESSES", addresses)
+        .env("QANAT_RUN", name_of_run())
         .env("QANAT_MTU", arguments.mtu.to_string());
+    if named.is_empty() && arguments.interface.is_none() {
+        command.env("QANAT_ANY_ADDRESS", "1");
+    }
     if let Some(interface) = &arguments.interface {
         command.env("QANAT_INTERFACE", interface);
     }
@@ -97,6 +105,12 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         std::mem::forget(copy);
     }
     Err(format!("{}: {}", path.display(), command.exec()))
+}
+
+/// A name that no other run has: what this one starts stays together by it.
+fn name_of_run() -> String {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    format!("{}-{}", std::process::id(), since.as_nanos())
 }
 
 /// What is loaded before the program's libraries: ours, then what was to be anyway.

@@ -3,6 +3,7 @@
 use crate::control::{DaemonArguments, short};
 use crate::live::grouped;
 use crate::net::SOCKET_NAME;
+use crate::programs;
 use clap::Args;
 use qanat::control::filter::Rate;
 use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
@@ -10,7 +11,8 @@ use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; and the net cores
+/// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; and
+/// programs under `qanat run`, socket by socket
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
@@ -35,9 +37,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let net_cores = if arguments.prometheus { Vec::new() } else { net_cores() };
     let session = match arguments.daemon.session() {
         Ok(session) => session,
-        // Net cores need no daemon.
-        Err(_) if !net_cores.is_empty() => return print_net_cores(&net_cores, arguments.json),
-        Err(error) => return Err(error),
+        // Net cores, and programs on an interface there is, need no daemon.
+        Err(error) => return without_daemon(&net_cores, arguments.json).unwrap_or(Err(error)),
     };
     if arguments.prometheus {
         return match session.ask(Request::Metrics).map_err(|error| error.to_string())? {
@@ -52,12 +53,28 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.json {
         let mut value = serde_json::to_value(&status).map_err(|error| error.to_string())?;
         value["net_cores"] = net_cores_json(&net_cores)?;
+        value["programs"] = programs::programs().into();
         println!("{value}");
     } else {
         print!("{}", table(&status));
         print_net_cores(&net_cores, false)?;
+        programs::programs().iter().for_each(|program| print!("{}", programs::text(program)));
     }
     Ok(())
+}
+
+/// What there is beside the daemon; `None`: nothing.
+fn without_daemon(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Option<Result<(), String>> {
+    let programs = programs::programs();
+    if net_cores.is_empty() && programs.is_empty() {
+        return None;
+    }
+    if json {
+        let print = |net_cores| println!("{}", serde_json::json!({ "net_cores": net_cores, "programs": programs }));
+        return Some(net_cores_json(net_cores).map(print));
+    }
+    programs.iter().for_each(|program| print!("{}", programs::text(program)));
+    Some(print_net_cores(net_cores, false))
 }
 
 /// The net cores there are in this network namespace, that may be asked.

@@ -15,6 +15,7 @@ pub mod memif;
 mod memory;
 pub mod pair;
 pub mod pcap;
+pub mod place;
 mod plan;
 mod prefetch;
 mod random;

@@ -9,12 +9,13 @@
 //! A `Frame` is owned: holding it is the only right to read or write its bytes. Dropping it gives it back to its
 //! pool, so nothing can leak while a program forgets nothing; [`Pool::free_count`] shows it. Not `Send`.
 
+use crate::place;
 use crate::prefetch::prefetch_at;
 use std::cell::UnsafeCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -38,7 +39,13 @@ impl Region {
     /// `InvalidInput` for a size or count out of range; else what `mmap` says (`ENOMEM`).
     pub fn new(frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
         let length = check(frame_count, frame_size)?;
-        Region::map(length, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, frame_count, frame_size)
+        let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
+        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
+        if address == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Region::mapped(address, length, frame_count, frame_size)
     }
 
     /// As [`new`](Region::new), in a memory file that another process can be given to register with a device. Its size
@@ -66,24 +73,24 @@ impl Region {
         if unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, seals) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        let region = Region::map(length, libc::MAP_SHARED, fd, frame_count, frame_size)?;
+        let region = Region::map(length, file.as_fd(), frame_count, frame_size)?;
         Ok((region, file.into()))
     }
 
     /// Maps another process's memory file; its size must be sealed, and be that of these frames.
     pub(crate) fn of_memory_file(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
         let length = check(frame_count, frame_size)?;
-        Region::map(length, libc::MAP_SHARED, file.as_raw_fd(), frame_count, frame_size)
+        Region::map(length, file, frame_count, frame_size)
     }
 
-    fn map(length: usize, flags: i32, fd: i32, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory. A memory file behind it
-        // is sealed in its size.
-        let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, fd, 0) };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+    fn map(length: usize, file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
+        // A memory file is sealed in its size.
+        let address = place::map(file, 0, length, 0)?;
+        Region::mapped(address, length, frame_count, frame_size)
+    }
+
+    /// Over a mapping just made, readable and writable, of `length` bytes.
+    fn mapped(address: *mut libc::c_void, length: usize, frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
         // Large pages where the kernel has them: prepared content may be gigabytes. Advice only, so errors don't matter.
         // A core dump without packets: peers' data is not for a crash report, and a restart must not wait for gigabytes.
         // SAFETY: the mapping just made, in its length.
@@ -91,7 +98,7 @@ impl Region {
             libc::madvise(address, length, libc::MADV_HUGEPAGE);
             libc::madvise(address, length, libc::MADV_DONTDUMP);
         }
-        Region::over(address, protection, frame_count, frame_size)
+        Region::over(address, libc::PROT_READ | libc::PROT_WRITE, frame_count, frame_size)
     }
 
     /// The region in a mapping that becomes its own.

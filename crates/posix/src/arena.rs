@@ -1,5 +1,5 @@
-//! Memory of the stack and all it knows of: shared by a program's processes, at the same address in each, since they are
-//! forked from one another.
+//! Memory of the stack and all it knows of: shared by a program's processes, at the same address in each: they are forked from one
+//! another, or have [joined](crate::join).
 //!
 //! Everything this library allocates while it holds the [lock](crate::lock) is there; everything else comes from the C
 //! library. The lock is what guards the heap, too.
@@ -7,14 +7,22 @@
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, UnsafeCell};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Addresses set aside; memory is used as it is touched.
 const LENGTH: usize = 4 << 30;
 /// Taken from the reservation at a time, at least.
 const STEP: usize = 1 << 20;
 
+/// Where it is, if nothing else is there: far from where the kernel puts programs, libraries and stacks.
+const PREFERRED: usize = 0x2000_0000_0000;
+/// Where the device's memory is.
+pub(crate) const BEHIND: usize = PREFERRED + (64 << 30);
+
 static BASE: AtomicUsize = AtomicUsize::new(0);
+/// The memory file; -1: there is none, and only children have it.
+static FILE: AtomicI32 = AtomicI32::new(-1);
 
 thread_local! {
     /// This thread holds the lock.
@@ -95,10 +103,13 @@ fn head() -> Option<&'static Head> {
 /// # Errors
 /// What `mmap` says.
 pub(crate) fn reserve() -> Result<(), i32> {
-    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let file = memory_file();
+    let kind = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | kind;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice.
-    let base = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, flags, -1, 0) };
+    let wished = std::ptr::without_provenance_mut(PREFERRED);
+    // SAFETY: a new mapping, at that address only if nothing is there.
+    let base = unsafe { libc::mmap(wished, LENGTH, protection, flags, file, 0) };
     if base == libc::MAP_FAILED {
         return Err(crate::real::errno());
     }
@@ -106,7 +117,64 @@ pub(crate) fn reserve() -> Result<(), i32> {
     // SAFETY: the mapping's first bytes, which are nobody's yet.
     unsafe { base.cast::<Head>().write(head) };
     BASE.store(base.expose_provenance(), Ordering::Release);
+    FILE.store(file, Ordering::Relaxed);
     Ok(())
+}
+
+/// A file as long as the reservation, of which nothing is there yet; -1: there can be none.
+fn memory_file() -> RawFd {
+    // SAFETY: a NUL-terminated name.
+    let file = unsafe { libc::memfd_create(c"qanat-world".as_ptr(), libc::MFD_CLOEXEC) };
+    if file < 0 {
+        return -1;
+    }
+    // SAFETY: takes no pointers.
+    if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) } == 0 {
+        return crate::bells::out_of_the_way(file);
+    }
+    // SAFETY: ours.
+    unsafe { crate::real::close(file) };
+    -1
+}
+
+/// The file, and where it is mapped, for a process that is to have it too.
+pub(crate) fn place() -> Option<(RawFd, usize)> {
+    let (file, base) = (FILE.load(Ordering::Relaxed), BASE.load(Ordering::Relaxed));
+    (file >= 0 && base != 0).then_some((file, base))
+}
+
+/// Another process's, mapped here as it is there; `number`: the file's from now on.
+///
+/// # Errors
+/// `EEXIST`: something else is there; else what `mmap` says.
+pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), i32> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let wished = std::ptr::without_provenance_mut(base);
+    // SAFETY: a new mapping, at that address only if nothing is there.
+    let at = unsafe { libc::mmap(wished, LENGTH, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0) };
+    if at == libc::MAP_FAILED {
+        return Err(crate::real::errno());
+    }
+    if at.expose_provenance() != base {
+        // SAFETY: mapped just now.
+        unsafe { libc::munmap(at, LENGTH) };
+        return Err(libc::EEXIST);
+    }
+    BASE.store(base, Ordering::Release);
+    FILE.store(number, Ordering::Relaxed);
+    Ok(())
+}
+
+/// It is left again: nothing in it is used.
+pub(crate) fn abandon() {
+    let base = BASE.swap(0, Ordering::Relaxed);
+    // SAFETY: mapped by `adopt`, and nothing points into it yet.
+    unsafe { libc::munmap(std::ptr::with_exposed_provenance_mut(base), LENGTH) };
+}
+
+/// An address in it, the same in all processes, at which nothing of a program's is: `number` of a few.
+pub(crate) fn mark(number: usize) -> u64 {
+    (BASE.load(Ordering::Relaxed) + 1 + number) as u64
 }
 
 fn is_ours(pointer: *mut u8) -> bool {

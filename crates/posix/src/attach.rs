@@ -3,6 +3,7 @@
 use crate::bells::{Bells, new_event, out_of_the_way};
 use crate::descriptor::{self, Entry};
 use crate::explain::{explain, warn};
+use crate::join::{self, Answer};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
@@ -10,7 +11,7 @@ use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::client::{ClientError, Session};
 use qanat::control::filter::Service;
 use qanat::nic::af_xdp::PortRange;
-use qanat::nic::{Clock, MemoryPlan, MonotonicClock};
+use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
 use qanat::{AttachError, AttachOptions, Attachment, Config};
 use std::net::IpAddr;
@@ -30,6 +31,10 @@ const EPHEMERAL_FIRST: u16 = 32_768;
 const SUCCESSION: Duration = Duration::from_secs(2);
 /// How long the daemon may take to hear that a card is free.
 const DAEMON_HEARS: Duration = Duration::from_secs(2);
+/// How the daemon begins to say that an address is another's, behind that address.
+const TAKEN: &str = " is taken";
+/// Addresses looked at by a program that may have any.
+const ADDRESSES_TRIED: usize = 64;
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -42,6 +47,10 @@ pub(crate) struct Wishes {
     /// An interface that is there already, instead of a card of the daemon's.
     interface: Option<String>,
     pub(crate) mtu: u32,
+    /// Nobody has asked for these addresses: others will do.
+    any_address: bool,
+    /// The launcher's name for what it has started.
+    pub(crate) run: String,
 }
 
 fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
@@ -52,7 +61,15 @@ fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
 impl Wishes {
     /// A script's.
     pub(crate) fn of_script(addresses: Vec<(IpAddr, u8)>, mtu: u16) -> Wishes {
-        Wishes { addresses, gateway: None, socket: None, interface: None, mtu: mtu.into() }
+        Wishes {
+            addresses,
+            gateway: None,
+            socket: None,
+            interface: None,
+            mtu: mtu.into(),
+            any_address: false,
+            run: String::new(),
+        }
     }
 }
 
@@ -78,7 +95,9 @@ pub(crate) fn wishes() -> Option<&'static Wishes> {
         let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
         let interface = std::env::var("QANAT_INTERFACE").ok();
         let socket = std::env::var_os("QANAT_SOCKET").map(PathBuf::from).filter(|_| interface.is_none());
-        Some(Wishes { addresses, gateway, socket, interface, mtu })
+        let any_address = std::env::var_os("QANAT_ANY_ADDRESS").is_some();
+        let run = std::env::var("QANAT_RUN").unwrap_or_default();
+        Some(Wishes { addresses, gateway, socket, interface, mtu, any_address, run })
     };
     WISHES.get_or_init(read).as_ref()
 }
@@ -114,6 +133,27 @@ pub(crate) fn is_on_link(address: IpAddr) -> bool {
 
 /// Has a world, with `wanted` among its addresses if it is on the link; whether there is one.
 pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
+    attach_for(wanted, true)
+}
+
+/// As [`attach`], for one who will not be asked for, at whatever address.
+pub(crate) fn attach_to_send() -> bool {
+    attach_for(None, false)
+}
+
+/// Has the world of another program of the same `qanat run`, if there is one; whether there is.
+pub(crate) fn attach_to_run() -> bool {
+    let Some(wishes) = wishes() else { return false };
+    let Some((address, _)) = wishes.addresses.first().filter(|_| !crate::script::is_on()) else { return false };
+    let joined = join::ask(*address, Some(&wishes.run));
+    if matches!(joined, Ok(Answer::Joined)) {
+        explain(format_args!("shares the virtual card of another program, with {address}"));
+        return true;
+    }
+    false
+}
+
+fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     static TURN: Mutex<Option<bool>> = Mutex::new(None);
     if shared().is_some() {
         return true;
@@ -130,10 +170,13 @@ pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
     if let Some(outcome) = *turn {
         return outcome;
     }
-    let outcome = make(wishes, wanted);
+    let outcome = have(wishes, wanted, serves);
     *turn = Some(outcome.is_ok());
     match outcome {
-        Ok(()) => true,
+        Ok(()) => {
+            crate::fallback::begin();
+            true
+        }
         Err(reason) => {
             warn(format_args!("no virtual card, so all sockets are the kernel's: {reason}"));
             false
@@ -175,23 +218,92 @@ fn open_descriptors() -> Vec<RawFd> {
     (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }
 
-fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
+/// Has a world: one's own, or that of another program at the address.
+fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), String> {
     if crate::script::is_on() {
         return crate::script::make(wishes);
     }
-    let before = open_descriptors();
-    crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
-    // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
+    let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);
+    let is_fixed = wanted.is_some() || !wishes.any_address;
     let launchers = session();
-    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted, launchers.as_ref()))?;
-    drop(launchers);
-    // Whatever is new, and out of the way, is ours.
-    for fd in open_descriptors() {
-        if !before.contains(&fd) {
-            descriptor::set(fd, Entry::Own);
+    let mut taken = String::new();
+    for address in others_too(first, wishes).take(if is_fixed { 1 } else { ADDRESSES_TRIED }) {
+        let _turn = Turn::take(address);
+        // Whoever names the address means it; else only what one command has started stays together.
+        let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()));
+        let reason = match answer {
+            Ok(Answer::Joined) => {
+                explain(format_args!("shares the virtual card of another program, with {address}"));
+                return Ok(());
+            }
+            Ok(Answer::Refused(name)) => format!("{address} is {name}'s"),
+            Err(reason) => format!("{address} is another program's, which this one can't join ({reason})"),
+            Ok(Answer::Nobody) => match make(wishes, Some(address).filter(|_| address != first).or(wanted), &launchers)
+            {
+                Ok(()) => {
+                    tell_address(address, &taken, serves);
+                    return Ok(());
+                }
+                Err(reason) if reason.contains(TAKEN) && !is_fixed => format!("{address} is taken"),
+                Err(reason) => return Err(reason),
+            },
+        };
+        taken = if taken.is_empty() { reason } else { taken };
+    }
+    Err(format!("{taken}: give this one an address of its own, `qanat run --address ADDRESS/LENGTH`"))
+}
+
+/// A server that is not where it was to be expected says where it is.
+fn tell_address(address: IpAddr, taken: &str, serves: bool) {
+    match (taken.is_empty(), serves) {
+        (true, _) => {}
+        (false, true) => warn(format_args!("{taken}, so this program has {address}")),
+        (false, false) => explain(format_args!("{taken}, so this program has {address}")),
+    }
+}
+
+/// `first`, and those behind it in its prefix.
+fn others_too(first: IpAddr, wishes: &Wishes) -> impl Iterator<Item = IpAddr> {
+    let prefix = wishes.addresses.iter().copied().find(|prefix| contains(*prefix, first));
+    let next = |address: IpAddr| match address {
+        IpAddr::V4(address) => IpAddr::V4(address.to_bits().wrapping_add(1).into()),
+        IpAddr::V6(address) => IpAddr::V6(address.to_bits().wrapping_add(1).into()),
+    };
+    let is_usable =
+        move |address: &IpAddr| prefix.is_some_and(|prefix| contains(prefix, *address)) && !is_everybody(*address);
+    std::iter::successors(Some(first), move |address| Some(next(*address)).filter(is_usable))
+}
+
+/// One at a time looks whether an address is there to be had or shared.
+struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
+
+impl Turn {
+    /// As soon as nobody else has it, or after a while without.
+    fn take(address: IpAddr) -> Turn {
+        let start = Instant::now();
+        loop {
+            let socket = keeper::named_socket(&format!("qanat-turn/{address}"));
+            if socket.is_some() || start.elapsed() > SUCCESSION {
+                return Turn(socket);
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
-    let Ok(guard) = lock() else { return Err("the lock".to_owned()) };
+}
+
+fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
+    let before = open_descriptors();
+    if crate::arena::place().is_none() {
+        crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+    }
+    // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
+    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted, launchers.as_ref()))?;
+    // Whatever is new, and out of the way, is ours.
+    let own = open_descriptors().into_iter().filter(|fd| !before.contains(fd));
+    let own: Vec<RawFd> = own.inspect(|fd| _ = descriptor::set(*fd, Entry::Own)).collect();
+    let Ok(mut guard) = lock() else { return Err("the lock".to_owned()) };
+    let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
+    guard.holdings.descriptors = own.iter().filter(is_everybodys).copied().collect();
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
     let text = addresses.join(", ");
@@ -209,7 +321,7 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>) -> Result<(), String> {
     if let Ok(guard) = lock()
         && let Some(Some(record)) = guard.processes.records.first()
     {
-        become_process(0, line, &record.table);
+        become_process(0, line, record);
     }
     explain(format_args!("has a virtual card with {text}"));
     Ok(())
@@ -291,7 +403,7 @@ fn make_here(
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
     options.interface.clone_from(&wishes.interface);
-    options.name = std::env::current_exe().ok().and_then(|path| Some(path.file_name()?.to_str()?.to_owned()));
+    options.name = Some(crate::start::program()).filter(|name| !name.is_empty());
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
@@ -299,7 +411,10 @@ fn make_here(
     let mut reader = -1;
     install(|| -> Result<World, String> {
         let attachment = open(&options)?;
-        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
+        place::begin(crate::arena::BEHIND);
+        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string());
+        let places = place::end();
+        let vnic = vnic?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;
@@ -318,7 +433,11 @@ fn make_here(
         let (here, there) = pair.map_err(say)?;
         reader = here.into_raw_fd();
         let (device, clock) = (Device::Card(vnic, attachment), WorldClock::Machine(MonotonicClock::new()));
-        assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })
+        // In the arena: another program has nothing else of this one's.
+        let addresses = addresses.clone();
+        let mut world = assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })?;
+        world.holdings.places = places;
+        Ok(world)
     })?;
     let successor = keeper::await_successor(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))

@@ -58,6 +58,15 @@ fn cell(fd: RawFd) -> Option<&'static AtomicU32> {
     Some(unsafe { &*table.add(fd as usize) })
 }
 
+pub(crate) fn encode(entry: Entry) -> u32 {
+    match entry {
+        Entry::Kernel => 0,
+        Entry::Socket(socket) => SOCKET | socket,
+        Entry::Epoll(epoll) => EPOLL | epoll,
+        Entry::Own => OWN,
+    }
+}
+
 pub(crate) fn decode(word: u32) -> Entry {
     match word & KIND {
         SOCKET => Entry::Socket(word & !KIND & !STAND_IN),
@@ -100,13 +109,7 @@ pub(crate) fn set_stand_in(fd: RawFd, socket: u32) -> bool {
 
 /// Says what `fd` stands for; `false`: its number is too high.
 pub(crate) fn set(fd: RawFd, entry: Entry) -> bool {
-    let word = match entry {
-        Entry::Kernel => 0,
-        Entry::Socket(socket) => SOCKET | socket,
-        Entry::Epoll(epoll) => EPOLL | epoll,
-        Entry::Own => OWN,
-    };
     let Some(cell) = cell(fd) else { return false };
-    cell.store(word, Ordering::Release);
+    cell.store(encode(entry), Ordering::Release);
     true
 }

@@ -44,7 +44,6 @@ pub(crate) struct Interest {
     is_spent: bool,
 }
 
-#[derive(Default)]
 pub(crate) struct Epoll {
     pub(crate) interests: HashMap<c_int, Interest, BuildHasherDefault<Identity>>,
     queue: VecDeque<c_int>,
@@ -65,6 +64,22 @@ pub(crate) struct Epoll {
 }
 
 impl Epoll {
+    /// With one descriptor.
+    pub(crate) fn new(bell: Option<Bell>) -> Epoll {
+        Epoll {
+            // An empty table would be a constant of the library's, which is elsewhere in another process.
+            interests: HashMap::with_capacity_and_hasher(4, BuildHasherDefault::default()),
+            queue: VecDeque::new(),
+            bell,
+            sleepers: 0,
+            references: 1,
+            waits: 0,
+            kernels_had_some: false,
+            is_armed: false,
+            is_nested: false,
+        }
+    }
+
     /// Has `fd` looked at by the next wait; whether it was not to be already.
     pub(crate) fn queue(&mut self, fd: c_int) -> bool {
         match self.interests.get_mut(&fd) {

@@ -2,18 +2,19 @@
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
+use crate::join;
 use crate::lock::{Guard, lock};
 use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketAddrUnix, SocketFlags, SocketType,
-    recvmsg, socket_with,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType, recvmsg, socket_with,
 };
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(4);
 const LOOKS: u32 = 8;
 /// A leader that leaves packets or timers alone for so long has been stopped: by a signal, or a debugger.
 const STANDSTILL: Duration = Duration::from_secs(1);
+/// How long a keeper that others knock at may take to hear of who comes.
+const PATIENCE_AT_DOOR: Duration = Duration::from_secs(2);
+/// Processes heard of at once, beyond which nobody is let in from outside.
+const LIVES_MAX: usize = 4_096;
 /// How long connections may take to end after the program has.
 const LINGER: Duration = Duration::from_secs(60);
 
@@ -102,6 +107,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
             guard.appoint(now);
         }
         let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
+        guard.expire_parcels();
         if guard.processes.count() == 0 {
             let since = *ended_at.get_or_insert(now);
             if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
@@ -126,7 +132,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         // Resting with nobody else there, it still answers who asks for what is gone.
         let hears = drives || rests && !is_watched;
         let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
-        fds.push(readable(if ended_at.is_some() { successor } else { -1 }));
+        fds.push(readable(if lives.len() < LIVES_MAX { successor } else { -1 }));
         fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
         if sleep(&mut fds, time, std::ptr::null()).is_err() {
             continue;
@@ -135,8 +141,14 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
             return;
         }
-        if fds[3].revents != 0 && is_successor(successor) {
-            return;
+        let mut newcomer = None;
+        if fds[3].revents != 0
+            && let Some((line, is_same_user)) = somebody_at(successor)
+        {
+            if ended_at.is_some() {
+                return;
+            }
+            newcomer = Some(Life { number: if is_same_user { join::NOBODY } else { join::OBSERVER }, line });
         }
         if fds[1].revents != 0 {
             crate::bells::silence(keeper_bell);
@@ -145,7 +157,10 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         if rests && fds[2].revents != 0 {
             looks = 0;
         }
-        let ended: Vec<bool> = fds[4..].iter().map(|fd| fd.revents != 0).collect();
+        let has_ended = |(fd, life): (&libc::pollfd, &mut Life)| {
+            fd.revents != 0 && join::has_ended(life.line.as_fd(), &mut life.number)
+        };
+        let ended: Vec<bool> = fds[4..].iter().zip(&mut lives).map(has_ended).collect();
         if ended.contains(&true) {
             let Ok(mut guard) = lock() else { return };
             for (life, _) in lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
@@ -160,6 +175,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         if fds[0].revents != 0 {
             lives.extend(hear(registry));
         }
+        lives.extend(newcomer);
     }
 }
 
@@ -174,8 +190,19 @@ fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
 }
 
 /// The name of the socket at which the keeper of `address` hears of a program that wants it.
-fn meeting_place(address: IpAddr) -> Result<SocketAddrUnix, Errno> {
-    SocketAddrUnix::new_abstract_name(format!("qanat-keeper/{address}").as_bytes())
+fn meeting_place(address: IpAddr) -> String {
+    format!("qanat-keeper/{address}")
+}
+
+fn named(name: &str) -> Result<SocketAddrUnix, Errno> {
+    SocketAddrUnix::new_abstract_name(name.as_bytes())
+}
+
+/// A socket of this name, which nobody else has as long as it is open.
+pub(crate) fn named_socket(name: &str) -> Option<OwnedFd> {
+    let socket = unix_socket().ok()?;
+    rustix::net::bind(&socket, &named(name).ok()?).ok()?;
+    Some(socket)
 }
 
 fn unix_socket() -> Result<OwnedFd, Errno> {
@@ -185,30 +212,57 @@ fn unix_socket() -> Result<OwnedFd, Errno> {
 /// Where programs that want `address` too will ask for it. `None`: somebody of another user's is there; then the daemon alone
 /// decides.
 pub(crate) fn await_successor(address: IpAddr) -> Option<OwnedFd> {
-    let socket = unix_socket().ok()?;
-    rustix::net::bind(&socket, &meeting_place(address).ok()?).ok()?;
+    let socket = named_socket(&meeting_place(address))?;
     rustix::net::listen(&socket, 4).ok()?;
     Some(socket)
 }
 
-/// Whether who asks may: the same user, or root.
-fn is_successor(successor: RawFd) -> bool {
+/// Somebody who wants the address, of the same user or root; whether of the same user. Who wants a program's address that has
+/// ended is given it; who wants to join one that has not may.
+fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
     // SAFETY: open as long as the keeper lives.
     let successor = unsafe { BorrowedFd::borrow_raw(successor) };
-    let Ok(who) = rustix::net::accept_with(successor, SocketFlags::CLOEXEC) else { return false };
-    let own = rustix::process::geteuid();
-    rustix::net::sockopt::socket_peercred(&who).is_ok_and(|peer| peer.uid == own || peer.uid.is_root())
+    let who = rustix::net::accept_with(successor, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
+    let peer = rustix::net::sockopt::socket_peercred(&who).ok()?;
+    let is_same_user = peer.uid == rustix::process::geteuid();
+    (is_same_user || peer.uid.is_root()).then_some((who, is_same_user))
+}
+
+/// A connection to the keeper of the program that has `address`, of the same user.
+///
+/// # Errors
+/// It does not answer, or is another user's: what is shared with it, it can change.
+pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
+    let start = std::time::Instant::now();
+    let say = |error: Errno| error.to_string();
+    let place = named(&meeting_place(address)).map_err(say)?;
+    let socket = unix_socket().map_err(say)?;
+    loop {
+        match rustix::net::connect(&socket, &place) {
+            Ok(()) => break,
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
+            // Others are at the door.
+            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_AT_DOOR => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(say(error)),
+        }
+    }
+    let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(say)?;
+    if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
 }
 
 /// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
 pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
     let Ok(socket) = unix_socket() else { return false };
-    if meeting_place(address).and_then(|place| rustix::net::connect(&socket, &place)).is_err() {
+    if named(&meeting_place(address)).and_then(|place| rustix::net::connect(&socket, &place)).is_err() {
         return false;
     }
-    // It says nothing: it ends.
+    // It says nothing: it ends. That of a program that has not ended refuses this.
+    let _ = rustix::net::send(&socket, b"knock", SendFlags::NOSIGNAL);
     let mut fds = [readable(socket.as_raw_fd())];
-    sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0)
+    let hears = sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0);
+    hears && !rustix::net::recv(&socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, count)| count > 0)
 }
 
 /// A process registers.

@@ -63,6 +63,16 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
     outcome
 }
 
+/// What another process has made, at the same address.
+pub(crate) fn adopt(shared: usize) {
+    SHARED.store(std::ptr::with_exposed_provenance_mut(shared), Ordering::Release);
+}
+
+/// Nothing is shared.
+pub(crate) fn abandon() {
+    SHARED.store(std::ptr::null_mut(), Ordering::Release);
+}
+
 thread_local! {
     /// This thread holds the lock.
     static IS_HELD: Cell<bool> = const { Cell::new(false) };

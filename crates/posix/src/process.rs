@@ -13,9 +13,13 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// What is known of one process.
 pub(crate) struct Record {
+    /// The kernel's number of it; 0: it has not begun yet.
+    pub(crate) id: AtomicI32,
     pub(crate) table: Box<Table>,
     /// Bells its threads have.
     pub(crate) bells: Vec<Bell>,
+    /// Sockets that its threads wait for: each has a reference.
+    pub(crate) held: Vec<u32>,
 }
 
 #[derive(Default)]
@@ -36,7 +40,7 @@ pub(crate) fn number() -> u32 {
 
 impl Processes {
     pub(crate) fn insert(&mut self, table: Box<Table>) -> u32 {
-        let record = Record { table, bells: Vec::new() };
+        let record = Record { id: AtomicI32::new(0), table, bells: Vec::new(), held: Vec::new() };
         match self.records.iter().position(Option::is_none) {
             Some(free) => {
                 self.records[free] = Some(record);
@@ -59,17 +63,24 @@ impl Processes {
 }
 
 /// Makes this process, or the child of a fork, number `number`, which ends with `lifeline`.
-pub(crate) fn become_process(number: u32, lifeline: RawFd, table: &Table) {
+pub(crate) fn become_process(number: u32, lifeline: RawFd, record: &Record) {
     NUMBER.store(number, Ordering::Relaxed);
     LIFELINE.store(lifeline, Ordering::Relaxed);
-    descriptor::use_table(table);
+    record.id.store(std::process::id() as i32, Ordering::Relaxed);
+    descriptor::use_table(&record.table);
 }
 
 /// A pipe whose read end goes to the keeper with the number of the process that will hold the write end.
 pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, i32> {
     let (read, write) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(rustix::io::Errno::raw_os_error)?;
-    let descriptors = [std::os::fd::AsFd::as_fd(&read)];
+    hand_line(registry, number, &read)?;
+    Ok(write)
+}
+
+/// Gives the keeper its end of what tells of the life of process `number`.
+pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(), i32> {
+    let descriptors = [std::os::fd::AsFd::as_fd(end)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     beside.push(SendAncillaryMessage::ScmRights(&descriptors));
@@ -77,8 +88,8 @@ pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, i32> {
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let bytes = number.to_ne_bytes();
     sendmsg(registry, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL)
-        .map_err(rustix::io::Errno::raw_os_error)?;
-    Ok(write)
+        .map(|_| ())
+        .map_err(rustix::io::Errno::raw_os_error)
 }
 
 /// Forks the program.
@@ -101,7 +112,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
         if let Ok(guard) = lock()
             && let Some(Some(record)) = guard.processes.records.get(number as usize)
         {
-            become_process(number, lifeline, &record.table);
+            become_process(number, lifeline, record);
         }
         descriptor::set(lifeline, Entry::Own);
         descriptor::set(parents, Entry::Kernel);
@@ -124,22 +135,27 @@ impl Guard {
         }
         let table = descriptor::new_table();
         for (word, cell) in words.iter().zip(table.iter()) {
-            match decode(*word) {
-                Entry::Socket(socket) => {
-                    if let Some(socket) = self.sockets.get_mut(socket) {
-                        socket.references += 1;
-                    }
-                }
-                Entry::Epoll(epoll) => {
-                    if let Some(epoll) = self.sockets.epolls.get_mut(epoll as usize).and_then(Option::as_mut) {
-                        epoll.references += 1;
-                    }
-                }
-                Entry::Own | Entry::Kernel => {}
-            }
+            self.refer(decode(*word));
             cell.store(*word, Ordering::Relaxed);
         }
         self.processes.insert(table)
+    }
+
+    /// One more descriptor stands for `entry`.
+    pub(crate) fn refer(&mut self, entry: Entry) {
+        match entry {
+            Entry::Socket(socket) => {
+                if let Some(socket) = self.sockets.get_mut(socket) {
+                    socket.references += 1;
+                }
+            }
+            Entry::Epoll(epoll) => {
+                if let Some(epoll) = self.sockets.epolls.get_mut(epoll as usize).and_then(Option::as_mut) {
+                    epoll.references += 1;
+                }
+            }
+            Entry::Own | Entry::Kernel => {}
+        }
     }
 
     /// A process has ended: what it had is closed.
@@ -148,6 +164,9 @@ impl Guard {
         self.lead.process_ended(number);
         for bell in record.bells {
             self.bells.give_back(bell);
+        }
+        for socket in record.held {
+            self.release(socket);
         }
         for cell in &record.table {
             match decode(cell.load(Ordering::Relaxed)) {

@@ -82,8 +82,6 @@ real! {
     epoll_pwait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int, mask: *const sigset_t) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;
     execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
-    execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
-    execvp(file: *const c_char, arguments: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     posix_spawn_file_actions_adddup2(actions: *mut libc::posix_spawn_file_actions_t, fd: c_int, onto: c_int) -> c_int;

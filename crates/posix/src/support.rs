@@ -82,15 +82,13 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
     (&["fork", "vfork", "daemon"], Supported, "the child has the same sockets"),
     (&["fdopen", "dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"], Supported, ""),
     (
-        &[
-            "execve",
-            "execv",
-            "execvp",
-            "execvpe",
-            "fexecve",
-            "posix_spawn_file_actions_adddup2",
-            "posix_spawn_file_actions_destroy",
-        ],
+        &["execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve"],
+        Supported,
+        "the new program has the sockets it inherits; a connection that is its standard input, output or error goes on as a Unix \
+         socket, which a process pumps, and so does each connection to a program that is linked statically",
+    ),
+    (
+        &["posix_spawn_file_actions_adddup2", "posix_spawn_file_actions_destroy"],
         Supported,
         "a connection goes on as a Unix socket, which a process pumps; listeners and datagram sockets are not carried over",
     ),
@@ -100,12 +98,12 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
 /// Calls that the library does not stand before.
 pub const OTHERS: &[(&str, Support, &str)] = &[
     ("`socket`, `socketpair`, `epoll_create`", Kernels, "a socket becomes ours when it is bound or connected"),
-    ("SCM_RIGHTS over a Unix socket", Supported, "of connections, as for `exec`; others are not carried over"),
     (
-        "`execl` `execlp` `execle`, and what a program started by `posix_spawn` inherits without an action",
-        NotCarried,
-        "",
+        "SCM_RIGHTS over a Unix socket",
+        Supported,
+        "to processes at the same card; a connection to another one goes on as a Unix socket, which a process pumps",
     ),
+    ("what a program started by `posix_spawn` inherits without an action", NotCarried, ""),
     ("`io_uring`, `aio_read`, `preadv`, `pwritev`, `vmsplice`, `tee`, system calls made directly", NotCarried, ""),
 ];
 

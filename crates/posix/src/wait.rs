@@ -147,9 +147,20 @@ fn hold_and_block<T>(
     attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
     // As long as a call is under way it has the socket, whoever closes its descriptor.
-    lock()?.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    let mut guard = lock()?;
+    guard.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    if let Some(own) = guard.processes.own() {
+        own.held.push(socket);
+    }
+    drop(guard);
     let outcome = block_on(socket, timeout, how, attempt);
-    lock()?.release(socket);
+    let mut guard = lock()?;
+    if let Some(own) = guard.processes.own()
+        && let Some(at) = own.held.iter().rposition(|held| *held == socket)
+    {
+        own.held.swap_remove(at);
+    }
+    guard.release(socket);
     outcome
 }
 

@@ -1,12 +1,15 @@
 //! Everything a program's processes share: the stack, the device, the sockets.
 
 use crate::bells::{Bell, Bells};
+use crate::fallback::Fallbacks;
 use crate::lead::Lead;
 use crate::lock::Guard;
 use crate::process::Processes;
 use crate::script::Script;
 use crate::sockets::Sockets;
+use crate::transit::Transit;
 use crate::wire::Wire;
+use qanat::nic::place::Place;
 use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
 use qanat::stack::Stack;
 use qanat::{Attachment, Time};
@@ -44,6 +47,12 @@ pub(crate) struct World {
     pub(crate) keeper_bell: RawFd,
     /// Own addresses and prefix lengths.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// What another process must have, too, to be one of the program's.
+    pub(crate) holdings: Holdings,
+    /// Sockets on their way between processes.
+    pub(crate) transit: Transit,
+    /// Sockets that stayed the kernel's.
+    pub(crate) fallbacks: Fallbacks,
     /// When the stack was driven last.
     driven_at: Time,
     /// Since when frames wait to leave together with those the program is about to send.
@@ -56,6 +65,15 @@ pub(crate) struct World {
     until_wait_ns: u64,
     /// What the program knows to be there for it: ready sockets the last wait told of, datagrams behind the one it has read.
     pub(crate) told: u32,
+}
+
+/// What a world is made of besides the arena, under the same numbers and at the same addresses in all processes.
+#[derive(Default)]
+pub(crate) struct Holdings {
+    /// The device's memory.
+    pub(crate) places: Vec<Place>,
+    /// The library's own descriptors.
+    pub(crate) descriptors: Vec<RawFd>,
 }
 
 /// What the stack sends and receives by.
@@ -138,6 +156,9 @@ impl World {
             doorbell,
             keeper_bell,
             addresses,
+            holdings: Holdings::default(),
+            transit: Transit::default(),
+            fallbacks: Fallbacks::default(),
             driven_at: Time::ZERO,
             held_since: None,
             held: 0,

@@ -556,6 +556,15 @@ impl Stack {
         self.command(now, connection, |tcp, env| (tcp.send(bytes, env.config), Disposition::Keep))?
     }
 
+    /// As [`send`](Stack::send), of memory that is the stack's from now on. It points to no code or constants, so a stack in
+    /// memory shared by processes with different programs can send it.
+    ///
+    /// # Errors
+    /// As [`send`](Stack::send).
+    pub fn send_owned(&mut self, now: Time, connection: ConnectionId, bytes: Box<[u8]>) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| (tcp.send_owned(bytes, env.config), Disposition::Keep))?
+    }
+
     /// Sends `length` bytes of a prepared object from `offset` on.
     ///
     /// # Errors

@@ -318,14 +318,10 @@ fn attach(object: &mut Ebpf) -> Result<OwnedFd, DeviceError> {
 }
 
 fn map_batch(map: BorrowedFd<'_>) -> io::Result<NonNull<Batch>> {
-    let (length, protection) = (size_of::<Batch>(), libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: maps the value of a map of one such value, at an address of the kernel's choice. A descriptor of anything
-    // smaller is refused, or faults when used: the control plane is trusted.
-    let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, libc::MAP_SHARED, map.as_raw_fd(), 0) };
-    match NonNull::new(address.cast::<Batch>()).filter(|_| address != libc::MAP_FAILED) {
-        Some(batch) => Ok(batch),
-        None => Err(io::Error::last_os_error()),
-    }
+    // The value of a map of one such value. A descriptor of anything smaller is refused, or faults when used: the control plane
+    // is trusted.
+    let address = crate::place::map(map, 0, size_of::<Batch>(), 0)?;
+    NonNull::new(address.cast::<Batch>()).ok_or_else(|| io::Error::other("mmap returned null"))
 }
 
 #[cfg(test)]

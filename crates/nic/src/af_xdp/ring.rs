@@ -3,7 +3,7 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,20 +34,7 @@ struct Raw<T> {
 impl<T: Copy> Raw<T> {
     fn map(fd: BorrowedFd<'_>, page: u64, size: u32, offsets: &libc::xdp_ring_offset) -> io::Result<Raw<T>> {
         let length = offsets.desc as usize + size as usize * size_of::<T>();
-        // SAFETY: maps a ring of the socket at an address of the kernel's choice.
-        let address = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_POPULATE,
-                fd.as_raw_fd(),
-                page as libc::off_t,
-            )
-        };
-        if address == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
+        let address = crate::place::map(fd, page, length, libc::MAP_POPULATE)?;
         let address = NonNull::new(address.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned null"))?;
         // SAFETY: the kernel gave these offsets for this ring: they lie in the mapping, aligned for their types.
         unsafe {

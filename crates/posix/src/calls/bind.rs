@@ -7,6 +7,7 @@ use crate::address;
 use crate::attach::{attach, is_on_link};
 use crate::descriptor;
 use crate::explain::explain;
+use crate::fallback::{Call, Why, note};
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Datagram, Kind, Socket};
@@ -81,6 +82,10 @@ fn bind_inet(
         return real_bind();
     }
     if ip.is_loopback() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
+        // A stream says so again when it listens.
+        if !nature.is_stream {
+            note(fd, Call::Bind, wanted, if ip.is_loopback() { Why::Loopback } else { Why::Bound });
+        }
         return real_bind();
     }
     let has_world = crate::lock::shared().is_some();
@@ -114,6 +119,9 @@ fn bind_inet(
             let bound = real_bind();
             let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
             if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
+                if bound.is_ok() && !nature.is_stream {
+                    note(fd, Call::Bind, wanted, Why::Bound);
+                }
                 return bound;
             }
         }

@@ -286,19 +286,10 @@ pub(super) fn copied(old: c_int, new: c_int) {
         return;
     }
     let Ok(mut guard) = lock() else { return };
-    match entry {
-        Entry::Socket(number) => {
-            if let Some(socket) = guard.sockets.get_mut(number) {
-                socket.references += 1;
-            }
-        }
-        Entry::Epoll(number) => {
-            if let Some(epoll) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) {
-                epoll.references += 1;
-            }
-        }
-        Entry::Own | Entry::Kernel => return,
+    if entry == Entry::Own {
+        return;
     }
+    guard.refer(entry);
     match entry {
         Entry::Socket(number) if descriptor::is_stand_in(old) => descriptor::set_stand_in(new, number),
         entry => descriptor::set(new, entry),

@@ -17,9 +17,6 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Tell the library's own descriptors in an instance from a program's: addresses of its own, which no program has as data.
-static DEVICE: u8 = 0;
-static BELL: u8 = 1;
 /// Waits with something of ours to tell after which the kernel's instance is asked too.
 const KERNEL_EVERY: u32 = 8;
 /// Events told at once at most.
@@ -28,12 +25,13 @@ const EVENTS_MAX: usize = 1_024;
 /// Threads that wait on instances without sockets of ours.
 static IN_KERNEL: AtomicU32 = AtomicU32::new(0);
 
+/// Tell the library's own descriptors in an instance from a program's, in whatever process.
 fn device_mark() -> u64 {
-    (&raw const DEVICE).expose_provenance() as u64
+    crate::arena::mark(0)
 }
 
 fn bell_mark() -> u64 {
-    (&raw const BELL).expose_provenance() as u64
+    crate::arena::mark(1)
 }
 
 /// Sockets that are the kernel's so far, with the instances they were put in: those move with them if they become ours.
@@ -105,8 +103,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     if let Some(bell) = bell {
         add(guard.bells.descriptor(bell), bell_mark(), libc::EPOLLIN)?;
     }
-    let mut made = Epoll::default();
-    (made.bell, made.references) = (bell, 1);
+    let made = Epoll::new(bell);
     let epolls = &mut guard.sockets.epolls;
     let number = match epolls.iter().position(Option::is_none) {
         Some(free) => {
@@ -281,7 +278,7 @@ fn left(timeout_ms: c_int, start: std::time::Instant) -> c_int {
 }
 
 /// Instances with sockets of ours that have been put in another.
-pub(super) static NESTED: AtomicU32 = AtomicU32::new(0);
+pub(crate) static NESTED: AtomicU32 = AtomicU32::new(0);
 
 /// `fd` has been put in an instance; it may be one itself.
 fn nest(fd: c_int) {

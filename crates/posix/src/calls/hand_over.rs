@@ -1,81 +1,33 @@
-//! Connections of ours that go to a program which is not, by `exec`, `posix_spawn` or a Unix socket: each is [pumped](crate::pump).
+//! Sockets of ours that go to another program by `posix_spawn` or a Unix socket: to one of this world [as they are](crate::transit); a
+//! connection to another one is [pumped](crate::pump).
 
+use super::exec::STANDARD;
 use super::give_int;
-use crate::descriptor::{self, DESCRIPTORS_MAX, Entry};
+use crate::descriptor::{self, Entry};
 use crate::explain::explain;
 use crate::lock::{lock, shared};
 use crate::pump;
 use crate::real;
-use libc::{c_char, c_int, cmsghdr, msghdr, posix_spawn_file_actions_t};
+use crate::transit;
+use libc::{c_int, cmsghdr, msghdr, posix_spawn_file_actions_t};
 use std::os::fd::RawFd;
 use std::sync::{Mutex, PoisonError};
 
-/// Standard input, output and error.
-const STANDARD: c_int = 2;
-
-/// A descriptor as good as connection `number`, which is `fd` here; `None`: it is none that can be pumped.
-fn pumped(fd: c_int, number: u32, takes: bool, how: &str) -> Option<RawFd> {
-    let is_connection = lock().is_ok_and(|guard| {
+pub(super) fn is_connection(number: u32) -> bool {
+    lock().is_ok_and(|guard| {
         let socket = guard.sockets.get(number);
         socket.is_some_and(|socket| socket.is_connection() && socket.peer.is_some())
-    });
-    let end = if is_connection { pump::start(fd, number, takes).ok() } else { None };
+    })
+}
+
+/// A descriptor as good as connection `number`, which is `fd` here; `None`: it is none that can be pumped.
+pub(super) fn pumped(fd: c_int, number: u32, takes: bool, how: &str) -> Option<RawFd> {
+    let end = if is_connection(number) { pump::start(fd, number, takes).ok() } else { None };
     match end {
         Some(_) => explain(format_args!("fd {fd}: {how}: a connection of ours, which a process pumps to the kernel's")),
         None => explain(format_args!("fd {fd}: {how}: not carried over")),
     }
     end
-}
-
-/// Puts what a program that is to be executed can use in the places of what it can't.
-fn before_exec() {
-    if shared().is_none() {
-        return;
-    }
-    let mut made: Vec<(u32, Option<RawFd>)> = Vec::new();
-    for fd in 0..DESCRIPTORS_MAX as c_int {
-        let Entry::Socket(number) = descriptor::get(fd) else { continue };
-        // SAFETY: takes no pointers.
-        let flags = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) };
-        if flags < 0 || flags & libc::FD_CLOEXEC != 0 {
-            continue;
-        }
-        let end = match made.iter().find(|(other, _)| *other == number) {
-            Some((_, end)) => *end,
-            None => {
-                let end = pumped(fd, number, fd <= STANDARD, "exec");
-                made.push((number, end));
-                end
-            }
-        };
-        let Some(end) = end else { continue };
-        let Ok(mut guard) = lock() else { return };
-        guard.forget(fd, number);
-        drop(guard);
-        // SAFETY: takes no pointers.
-        unsafe { real::dup2(end, fd) };
-    }
-}
-
-macro_rules! exec {
-    ($($name:ident($first:ident: $type:ty $(, $argument:ident: $rest:ty)*);)*) => {$(
-        /// # Safety
-        /// As the C library's.
-        #[unsafe(no_mangle)]
-        unsafe extern "C" fn $name($first: $type $(, $argument: $rest)*) -> c_int {
-            before_exec();
-            // SAFETY: as the caller says.
-            unsafe { real::$name($first $(, $argument)*) }
-        }
-    )*};
-}
-
-exec! {
-    execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char);
-    execv(path: *const c_char, arguments: *const *const c_char);
-    execvp(file: *const c_char, arguments: *const *const c_char);
-    execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char);
-    fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char);
 }
 
 /// Descriptors that stand for connections in the actions of programs to be spawned: the actions, the socket, the descriptor.
@@ -142,7 +94,16 @@ unsafe fn rights(message: &msghdr) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Sends a message over a socket of the kernel's that hands on connections of ours. `None`: it does not.
+/// Whether who is at the other end of a Unix socket, or made it, has this world.
+fn is_among_us(fd: c_int) -> bool {
+    // SAFETY: the program's, open as long as this call.
+    let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
+    let peer = rustix::net::sockopt::socket_peercred(fd);
+    peer.is_ok_and(|peer| lock().is_ok_and(|guard| guard.has_process(peer.pid.as_raw_nonzero().get())))
+}
+
+/// Sends a message over a socket of the kernel's that hands on sockets of ours. `None`: it does not. To a process of this world
+/// they go as they are; a connection goes to others as a Unix socket.
 ///
 /// # Safety
 /// As `sendmsg`.
@@ -153,10 +114,16 @@ pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> O
     // SAFETY: within the buffer, as has been seen.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     let mut control = control.to_vec();
+    let among_us = is_among_us(fd);
     let mut made: Vec<(u32, RawFd)> = Vec::new();
+    let mut on_their_way = Vec::new();
     for bytes in control.get_mut(place)?.chunks_exact_mut(size_of::<c_int>()) {
         let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let Entry::Socket(number) = descriptor::get(handed) else { continue };
+        if among_us || !is_connection(number) {
+            on_their_way.extend(transit::send(handed, number));
+            continue;
+        }
         let end = match made.iter().find(|(other, _)| *other == number) {
             Some((_, end)) => *end,
             None => {
@@ -167,7 +134,7 @@ pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> O
         };
         bytes.copy_from_slice(&end.to_ne_bytes());
     }
-    if made.is_empty() {
+    if made.is_empty() && on_their_way.is_empty() {
         return None;
     }
     let mut copy = *message;
@@ -180,7 +147,28 @@ pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> O
         unsafe { real::close(end) };
     }
     if sent < 0 {
+        on_their_way.into_iter().for_each(transit::take_back);
         return Some(give_int(Err(error)) as libc::ssize_t);
     }
     Some(sent)
+}
+
+/// What came with a message over a socket of the kernel's may be ours.
+///
+/// # Safety
+/// The kernel has filled in the message.
+pub(super) unsafe fn receive_rights(message: &msghdr) {
+    if crate::attach::wishes().is_none() {
+        return;
+    }
+    // SAFETY: as the caller says.
+    let Some(place) = (unsafe { rights(message) }) else { return };
+    // SAFETY: within the buffer, as has been seen.
+    let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
+    for bytes in control.get(place).unwrap_or_default().chunks_exact(size_of::<c_int>()) {
+        let fd = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+        if transit::receive(fd) {
+            explain(format_args!("fd {fd}: recvmsg: ours"));
+        }
+    }
 }

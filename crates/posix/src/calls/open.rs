@@ -3,9 +3,10 @@
 use super::bind::{Nature, bind_ours, free_port, nature};
 use super::{give_int, options};
 use crate::address;
-use crate::attach::{attach, is_on_link};
+use crate::attach::{attach, attach_to_send, is_on_link};
 use crate::descriptor::{self, Entry};
 use crate::explain::explain;
+use crate::fallback::{Call, Why, note};
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Listener, Socket, Stream};
@@ -110,10 +111,13 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     let may_be_ours = |nature: &Nature| nature.is_stream && crate::attach::wishes().is_some();
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
     let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
-        explain(format_args!("fd {fd}: listens on an address of the kernel's: the kernel's"));
+        if let Some(local) = kernel_name(fd) {
+            note(fd, Call::Listen, local, Why::Bound);
+        }
         return Ok(0);
     };
     if !attach(None) {
+        note(fd, Call::Listen, local, Why::NoCard);
         return Ok(0);
     }
     let mut guard = lock()?;
@@ -303,20 +307,29 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     if let Some(number) = descriptor::socket(fd) {
         return give_int(connect_again(number, peer));
     }
-    let is_ours = |peer: &SocketAddr| is_on_link(peer.ip()) && peer.port() != 0;
-    let Some(peer) = peer.filter(is_ours) else { return real_connect() };
+    let Some(peer) = peer.filter(|peer| peer.port() != 0) else { return real_connect() };
+    if !is_on_link(peer.ip()) {
+        note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
+        return real_connect();
+    }
     let Some(nature) = nature(fd) else { return real_connect() };
     // SAFETY: it was long enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
-    if !nature.reaches(fd, peer, given_family) || !attach(None) {
+    if !nature.reaches(fd, peer, given_family) {
+        return real_connect();
+    }
+    if !attach_to_send() {
+        note(fd, Call::Connect, peer, Why::NoCard);
         return real_connect();
     }
     // What the program offers itself at our address, it reaches through the kernel.
     if lock().is_ok_and(|guard| guard.is_own(peer.ip())) {
+        note(fd, Call::Connect, peer, Why::Own);
         return real_connect();
     }
     let bound = kernel_name(fd).filter(|local| local.port() != 0);
-    if bound.is_some_and(|bound| !bound.ip().is_unspecified()) {
+    if let Some(bound) = bound.filter(|bound| !bound.ip().is_unspecified()) {
+        note(fd, Call::Connect, bound, Why::Bound);
         return real_connect();
     }
     give_int(connect_ours(fd, peer, &nature, bound.map(|bound| bound.port())))
@@ -514,7 +527,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     }
     let nature = nature(fd).filter(|nature| !nature.is_stream)?;
     let given_family = if peer.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    if !nature.reaches(fd, peer, given_family) || !attach(None) || lock().ok()?.is_own(peer.ip()) {
+    if !nature.reaches(fd, peer, given_family) || !attach_to_send() || lock().ok()?.is_own(peer.ip()) {
         return None;
     }
     let bound = kernel_name(fd)?;

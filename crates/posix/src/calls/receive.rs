@@ -490,7 +490,13 @@ unsafe fn tell_peer(number: u32, received: Received, peer: *mut sockaddr, length
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::recvmsg(fd, message, flags) };
+        let count = unsafe { real::recvmsg(fd, message, flags) };
+        // SAFETY: as the caller says; the kernel has filled it in.
+        if let Some(message) = unsafe { message.as_ref() }.filter(|message| count >= 0 && message.msg_controllen > 0) {
+            // SAFETY: as above.
+            unsafe { super::hand_over::receive_rights(message) };
+        }
+        return count;
     };
     // SAFETY: as the caller says.
     give(unsafe { receive_message(fd, number, message, flags) })

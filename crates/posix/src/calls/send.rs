@@ -13,7 +13,7 @@ use crate::socket::{Kind, Socket};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::{Bytes, Time};
+use qanat::Time;
 use std::net::SocketAddr;
 
 /// Bytes of one call that are copied at a time.
@@ -72,7 +72,7 @@ unsafe fn push(
         let length = (all - at - done).min(room).min(PIECE_MAX);
         // SAFETY: as the caller says.
         let bytes = unsafe { gather(vectors, at + done, length) };
-        match world.stack.send(now, connection, Bytes::from(bytes)) {
+        match world.stack.send_owned(now, connection, bytes.into()) {
             Ok(()) => stream.sent(length),
             Err(qanat::CommandError::Full) => break,
             Err(error) if done == 0 => return Some(Err(errno_of_command(error))),

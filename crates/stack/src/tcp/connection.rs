@@ -416,6 +416,17 @@ impl Connection {
         Ok(())
     }
 
+    /// Queues bytes, which are the connection's from now on.
+    ///
+    /// # Errors
+    /// As [`send`](Connection::send).
+    pub fn send_owned(&mut self, bytes: Box<[u8]>, config: &TcpConfig) -> Result<(), CommandError> {
+        self.may_send(config)?;
+        self.queue.push_owned(bytes);
+        self.is.output_wanted = true;
+        Ok(())
+    }
+
     /// Queues a range of a source.
     ///
     /// # Errors

@@ -15,7 +15,13 @@ use std::rc::Rc;
 
 enum Content {
     Bytes(Bytes),
-    Source { source: Rc<dyn Source>, stamp: u64, offset: u64 },
+    /// Plain memory, which points to no code, so that every process that shares it can let go of it.
+    Owned(Box<[u8]>),
+    Source {
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+    },
 }
 
 /// A run of the stream.
@@ -105,6 +111,14 @@ impl SendQueue {
         let length = bytes.len() as u64;
         if length > 0 {
             self.push(Content::Bytes(bytes), length);
+        }
+    }
+
+    /// Appends bytes that are the queue's own.
+    pub fn push_owned(&mut self, bytes: Box<[u8]>) {
+        let length = bytes.len() as u64;
+        if length > 0 {
+            self.push(Content::Owned(bytes), length);
         }
     }
 
@@ -257,6 +271,11 @@ impl<'a> PieceRange<'a> {
             let (head, tail) = rest.split_at_mut(count);
             match &piece.content {
                 Content::Bytes(bytes) => {
+                    if let Some(bytes) = bytes.get(within as usize..within as usize + count) {
+                        head.copy_from_slice(bytes);
+                    }
+                }
+                Content::Owned(bytes) => {
                     if let Some(bytes) = bytes.get(within as usize..within as usize + count) {
                         head.copy_from_slice(bytes);
                     }

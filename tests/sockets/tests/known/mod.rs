@@ -30,11 +30,6 @@ impl Known<'_> {
 
 pub const KNOWN: &[Known<'_>] = &[
     Known {
-        how: How::Differs,
-        why: "listeners are not handed on over Unix sockets",
-        cases: &["process/listener_to_a_child/"],
-    },
-    Known {
         how: How::Hangs,
         why: "no datagram leaves in fragments: the gate of a card lets none through, which it could not hold against filters",
         cases: &[

@@ -1,0 +1,125 @@
+//! Programs under `qanat run`, for `qanat status`: their keepers are asked.
+
+use crate::live::grouped;
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
+};
+use serde_json::Value;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// How the names of keepers' sockets begin; an address follows.
+const KEEPERS: &str = "@qanat-keeper/";
+/// How long one may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Answers taken from one, bytes.
+const ANSWER_MAX: usize = 4 << 20;
+
+/// What each program in this network namespace that may be asked tells: of itself, with its sockets.
+pub fn programs() -> Vec<Value> {
+    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // 00010000 says that it listens; the last word of a line is the socket's name.
+    let listening = text.lines().filter(|line| line.contains(" 00010000 "));
+    let names = listening.filter_map(|line| line.split(' ').next_back()?.strip_prefix(KEEPERS));
+    let mut addresses: Vec<&str> = names.collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses.into_iter().filter_map(ask).collect()
+}
+
+fn ask(address: &str) -> Option<Value> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
+    rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE)).ok()?;
+    let name = SocketAddrUnix::new_abstract_name(format!("qanat-keeper/{address}").as_bytes()).ok()?;
+    connect(&socket, &name).ok()?;
+    send(&socket, b"status", SendFlags::NOSIGNAL).ok()?;
+    let mut answer = Vec::new();
+    let mut piece = vec![0; 64 * 1_024];
+    while answer.len() < ANSWER_MAX {
+        match recv(&socket, &mut *piece, RecvFlags::empty()) {
+            Ok((_, count)) if count > 0 => answer.extend_from_slice(&piece[..count]),
+            _ => break,
+        }
+    }
+    let mut lines = answer.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
+    let mut program = lines.next().filter(|line| line["program"].is_string())?;
+    program["descriptors"] = lines.map(named).collect();
+    Some(program)
+}
+
+/// With the process's name, which the kernel knows.
+fn named(mut line: Value) -> Value {
+    if let Some(process) = line["process"].as_i64() {
+        let name = std::fs::read_to_string(format!("/proc/{process}/comm")).unwrap_or_default();
+        line["name"] = name.trim().into();
+    }
+    line
+}
+
+/// A program and its sockets, a line each.
+pub fn text(program: &Value) -> String {
+    let addresses: Vec<&str> =
+        program["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let count = |name: &str| grouped(program[name].as_u64().unwrap_or_default());
+    let mut text = format!(
+        "Program \"{}\" under qanat run on {}: {} processes, {} sockets, {} connections; {} sockets left to the kernel; dropped: {} \
+         datagrams for want of room, {} connections beyond the backlog\n",
+        program["program"].as_str().unwrap_or_default(),
+        addresses.join(" "),
+        count("processes"),
+        count("sockets"),
+        count("connections"),
+        count("fallbacks"),
+        count("datagrams_dropped"),
+        count("backlog_full"),
+    );
+    let descriptors = program["descriptors"].as_array().map(Vec::as_slice).unwrap_or_default();
+    for line in descriptors {
+        // Writing to a String cannot fail.
+        let word = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let place = format!("{} {} fd {}", word("name"), line["process"], line["descriptor"]);
+        if word("owner") == "kernel" {
+            let _ = writeln!(text, "  {place:<28} kernel: {} {}: {}", word("call"), word("address"), word("why"));
+            continue;
+        }
+        let peer = line["peer"].as_str().map_or_else(String::new, |peer| format!(" from {peer}"));
+        let also = if line["also_kernel"] == true { ", and the kernel's for its own addresses" } else { "" };
+        let queues = format!("{} in, {} out", line["receive_queue"], line["send_queue"]);
+        let _ = writeln!(
+            text,
+            "  {place:<28} {} {:<12} {}{peer}: {queues}{also}",
+            word("protocol"),
+            word("state"),
+            word("local"),
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_have_a_line_each() {
+        let program = serde_json::json!({
+            "program": "redis-server", "addresses": ["10.77.0.2"], "processes": 1, "sockets": 2, "connections": 1, "fallbacks": 1,
+            "descriptors": [
+                {"process": 7, "name": "redis", "descriptor": 6, "owner": "stack", "protocol": "tcp", "state": "listen",
+                 "local": "0.0.0.0:6379", "receive_queue": 0, "send_queue": 511, "also_kernel": true},
+                {"process": 7, "name": "redis", "descriptor": 8, "owner": "stack", "protocol": "tcp", "state": "established",
+                 "local": "10.77.0.2:6379", "peer": "10.77.0.1:40000", "receive_queue": 3, "send_queue": 0},
+                {"process": 7, "name": "redis", "descriptor": 9, "owner": "kernel", "call": "connect", "address": "1.1.1.1:53",
+                 "why": "not on the card's link"},
+            ],
+        });
+        let text = text(&program);
+        assert!(
+            text.contains("tcp listen       0.0.0.0:6379: 0 in, 511 out, and the kernel's for its own addresses"),
+            "{text}"
+        );
+        assert!(text.contains("tcp established  10.77.0.2:6379 from 10.77.0.1:40000: 3 in, 0 out"), "{text}");
+        assert!(text.contains("kernel: connect 1.1.1.1:53: not on the card's link"), "{text}");
+        assert_eq!(text.lines().count(), 4);
+    }
+}

@@ -1,0 +1,327 @@
+//! How a program that a process of ours executes comes to have its sockets: it joins. The world is in memory files; with those at
+//! the same addresses, and the same descriptors under the same numbers, the new program's library goes on where the old one's was.
+//!
+//! ```text
+//!  exec ── a record with what is inherited, and one end of a line ──▶ keeper
+//!    │ the other end stays open, its number is in the environment
+//!    ▼
+//!  new program, before its first function: "join" ──line──▶ keeper ──▶ the arena, its addresses, all descriptors
+//! ```
+//! Another program joins by the keeper's door ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
+//! same `qanat run`. The line is the new process's [lifeline](crate::process) from then on. A program without the library keeps it open too, and with
+//! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
+//! each program: no trait objects, no tables or strings that are constants.
+
+use crate::arena;
+use crate::bells::out_of_the_way;
+use crate::descriptor::{self, Entry, encode};
+use crate::explain::{explain, warn};
+use crate::identity::identity;
+use crate::lock::{self, lock};
+use crate::process::{become_process, hand_line};
+use crate::real;
+use crate::wait::{readable, sleep};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// Names the line's descriptor and the library it is for.
+pub(crate) const VARIABLE: &str = "QANAT_JOINS";
+/// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, if
+/// only that counts.
+const JOIN: &str = "join";
+/// What the keeper answers whom it does not let in, followed by its program's name.
+const REFUSAL: &[u8] = b"no ";
+/// What `qanat status` says.
+const STATUS: &str = "status";
+/// Who is at the door may look, and no more.
+pub(crate) const OBSERVER: u32 = u32::MAX - 1;
+/// Who is at the door is no process yet.
+pub(crate) const NOBODY: u32 = u32::MAX;
+/// Descriptors in one message; Linux takes 253.
+const AT_ONCE: usize = 128;
+/// Own descriptors that can be handed on.
+const OWN_MAX: usize = 512;
+/// Numbers from here on are not own descriptors'.
+const BEYOND_OWN: libc::c_ulong = 1_000;
+/// The keeper's first message: the arena's and the shared part's addresses, the process's number, the arena's descriptor, how many
+/// descriptors follow.
+const HEAD: usize = 28;
+/// How long the keeper may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What a program that is about to be executed can join by.
+pub(crate) struct Offer {
+    line: RawFd,
+}
+
+impl Offer {
+    /// For the environment.
+    pub(crate) fn value(&self) -> String {
+        format!("{}:{}", self.line, identity())
+    }
+
+    /// There is no such program.
+    pub(crate) fn withdraw(self) {
+        // By this the keeper learns of it.
+        // SAFETY: ours.
+        unsafe { real::close(self.line) };
+    }
+}
+
+/// Makes a record for a program that will have `inherited`; `None`: it can't join.
+pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
+    arena::place()?;
+    let flags = SocketFlags::CLOEXEC;
+    let (theirs, keepers) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).ok()?;
+    let mut guard = lock().ok()?;
+    let table = descriptor::new_table();
+    for (fd, entry) in inherited {
+        guard.refer(*entry);
+        if let Some(cell) = table.get(*fd as usize) {
+            cell.store(encode(*entry), Ordering::Relaxed);
+        }
+    }
+    let number = guard.processes.insert(table);
+    let registry = guard.processes.registry;
+    drop(guard);
+    if hand_line(registry, number, &keepers).is_err() {
+        lock().ok()?.process_ended(number);
+        return None;
+    }
+    let line = out_of_the_way(theirs.into_raw_fd());
+    // SAFETY: takes no pointers.
+    unsafe { real::fcntl64(line, libc::F_SETFD, 0) };
+    Some(Offer { line })
+}
+
+/// The keeper's part: what comes on a process's line; whether that has ended.
+pub(crate) fn has_ended(line: BorrowedFd<'_>, number: &mut u32) -> bool {
+    let mut bytes = [0; 256];
+    match rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT) {
+        Ok((_, 0)) => true,
+        Ok((_, count)) => {
+            let said = String::from_utf8_lossy(bytes.get(..count).unwrap_or_default()).into_owned();
+            if matches!(*number, NOBODY | OBSERVER) && said == STATUS {
+                crate::report::report(line);
+                return true;
+            }
+            let is_let_in = match *number {
+                NOBODY => lets_in(&said),
+                OBSERVER => false,
+                _ => true,
+            };
+            if !is_let_in {
+                let name = [REFUSAL, crate::start::program().as_bytes()].concat();
+                // If it doesn't hear it, it sees that the line is closed.
+                let _ = rustix::net::send(line, &name, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+                return true;
+            }
+            if *number == NOBODY {
+                let Ok(mut guard) = lock() else { return true };
+                let table = descriptor::new_table();
+                *number = guard.processes.insert(table);
+            }
+            answer(line, *number).is_none()
+        }
+        Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+    }
+}
+
+/// Whether who says this at the door may join.
+fn lets_in(said: &str) -> bool {
+    let mut words = said.split(' ');
+    let is_well = words.next() == Some(JOIN) && words.next() == Some(identity()) && !identity().is_empty();
+    let own = crate::attach::wishes().map(|wishes| wishes.run.as_str());
+    is_well && words.next().is_none_or(|run| Some(run) == own) && arena::place().is_some()
+}
+
+fn answer(line: BorrowedFd<'_>, number: u32) -> Option<()> {
+    let (file, base) = arena::place()?;
+    // Not in the arena: it is read when the lock is given back.
+    let mut descriptors = [-1; OWN_MAX];
+    let guard = lock().ok()?;
+    let own = &guard.holdings.descriptors;
+    let count = own.len();
+    descriptors.get_mut(..count)?.copy_from_slice(own);
+    let shared = std::ptr::from_ref(guard.shared()).addr();
+    drop(guard);
+    let mut head = Vec::with_capacity(HEAD);
+    head.extend_from_slice(&(base as u64).to_ne_bytes());
+    head.extend_from_slice(&(shared as u64).to_ne_bytes());
+    head.extend_from_slice(&number.to_ne_bytes());
+    head.extend_from_slice(&file.to_ne_bytes());
+    head.extend_from_slice(&(count as u32).to_ne_bytes());
+    give(line, &head, &[file])?;
+    for some in descriptors.get(..count)?.chunks(AT_ONCE) {
+        let numbers: Vec<u8> = some.iter().flat_map(|fd| fd.to_ne_bytes()).collect();
+        give(line, &numbers, some)?;
+    }
+    Some(())
+}
+
+fn give(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> Option<()> {
+    // SAFETY: the library's own, open as long as the keeper lives.
+    let descriptors: Vec<_> = descriptors.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(line, &[IoSlice::new(bytes)], &mut beside, flags).ok().map(|_| ())
+}
+
+fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), String> {
+    let waited = sleep(&mut [readable(line.as_raw_fd())], Some(PATIENCE), std::ptr::null());
+    if waited != Ok(1) {
+        return Err("the keeper does not answer".to_owned());
+    }
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
+    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut beside, flags) {
+        // It has ended, and has not heard what was said.
+        Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
+        received => received.map_err(|error| error.to_string())?,
+    };
+    let rights = beside.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let descriptors = rights.flatten().collect();
+    Ok((received.bytes, descriptors))
+}
+
+/// What a process says by `line` that offers this program to join, as the environment has it.
+pub(crate) fn accept(text: &str) {
+    let Some((line, theirs)) = text.split_once(':') else { return };
+    let Ok(line) = line.parse::<RawFd>() else { return };
+    if theirs != identity() {
+        warn(format_args!("sockets are not carried over to this program: its libqanat.so is another one"));
+        return;
+    }
+    match join(line, JOIN) {
+        Ok(_) => explain(format_args!("has the sockets of who executed it")),
+        Err(reason) => warn(format_args!("sockets are not carried over to this program: {reason}")),
+    }
+}
+
+fn word<const COUNT: usize>(bytes: &[u8], at: usize) -> Option<[u8; COUNT]> {
+    bytes.get(at..at + COUNT)?.try_into().ok()
+}
+
+/// What comes of asking to join.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    Joined,
+    /// It is this program's, and it lets nobody in.
+    Refused(String),
+    /// There is no such program, or it has ended just now.
+    Nobody,
+}
+
+/// Asks the keeper of the program that has `address` to let this one in: if `run` is given, only as one of the same `qanat run`.
+///
+/// # Errors
+/// It let this one in, but that can't have what it needs.
+pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> {
+    let Some(line) = crate::keeper::line_to(address)? else { return Ok(Answer::Nobody) };
+    // No own descriptor of another program has so high a number.
+    // SAFETY: takes no pointers.
+    let line = unsafe { real::fcntl64(line.as_raw_fd(), libc::F_DUPFD_CLOEXEC, BEYOND_OWN) };
+    if line < 0 {
+        return Err("out of descriptors: raise `ulimit -n`".to_owned());
+    }
+    let mut said = format!("{JOIN} {}", identity());
+    if let Some(run) = run {
+        said = format!("{said} {run}");
+    }
+    let answer = join(line, &said);
+    if !matches!(answer, Ok(Answer::Joined)) {
+        // SAFETY: ours.
+        unsafe { real::close(line) };
+    }
+    answer
+}
+
+fn join(line: RawFd, said: &str) -> Result<Answer, String> {
+    let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
+    // SAFETY: open, and this process's, for this.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
+    if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
+        return Ok(Answer::Nobody);
+    }
+    let mut head = [0; 64];
+    let (length, files) = take(borrowed, &mut head)?;
+    if length == 0 {
+        explain(format_args!("a keeper has gone"));
+        return Ok(Answer::Nobody);
+    }
+    if let Some(name) = head.get(..length).and_then(|said| said.strip_prefix(REFUSAL)) {
+        return Ok(Answer::Refused(String::from_utf8_lossy(name).into_owned()));
+    }
+    let parse = || {
+        let (base, shared) = (u64::from_ne_bytes(word(&head, 0)?), u64::from_ne_bytes(word(&head, 8)?));
+        let number = u32::from_ne_bytes(word(&head, 16)?);
+        let (file, count) = (i32::from_ne_bytes(word(&head, 20)?), u32::from_ne_bytes(word(&head, 24)?));
+        Some((base as usize, shared as usize, number, file, count as usize))
+    };
+    let (base, shared, number, file, count) = parse().ok_or("an answer that is none")?;
+    let [arena] = files.as_slice() else { return Err("no memory came".to_owned()) };
+    let mut own: Vec<RawFd> = Vec::with_capacity(count);
+    while own.len() < count {
+        let mut numbers = [0; AT_ONCE * size_of::<RawFd>()];
+        let (length, descriptors) = take(borrowed, &mut numbers)?;
+        if length == 0 {
+            return Err("the keeper is gone".to_owned());
+        }
+        let numbers = numbers.get(..length).unwrap_or_default().chunks_exact(size_of::<RawFd>());
+        for (number, descriptor) in numbers.zip(descriptors) {
+            own.push(put(descriptor, word(number, 0).map_or(-1, RawFd::from_ne_bytes))?);
+        }
+    }
+    arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
+    lock::adopt(shared);
+    let mapped = lock().map_err(system).and_then(|guard| {
+        guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
+    });
+    if let Err(reason) = mapped {
+        lock::abandon();
+        arena::abandon();
+        return Err(reason);
+    }
+    let guard = lock().map_err(system)?;
+    let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
+    let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
+    crate::calls::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
+    // SAFETY: takes no pointers.
+    unsafe { real::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+    become_process(number, line, record);
+    for fd in own.into_iter().chain([line]) {
+        descriptor::set(fd, Entry::Own);
+    }
+    Ok(Answer::Joined)
+}
+
+/// Gives a descriptor its number.
+fn put(descriptor: OwnedFd, number: RawFd) -> Result<RawFd, String> {
+    if descriptor.as_raw_fd() == number {
+        return Ok(descriptor.into_raw_fd());
+    }
+    // SAFETY: takes no pointers.
+    if number < 0 || unsafe { real::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
+        return Err(format!("it has a descriptor {number} already"));
+    }
+    // SAFETY: both are ours.
+    if unsafe { real::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
+        return Err(format!("descriptor {number}: {}; raise `ulimit -n`", std::io::Error::last_os_error()));
+    }
+    // SAFETY: made just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) }.into_raw_fd())
+}

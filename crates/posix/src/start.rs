@@ -1,0 +1,98 @@
+//! Before the program's first function: what its environment says of this library is kept, since programs make new environments for
+//! what they execute, and what it [inherits](crate::join) is taken over.
+
+use crate::join;
+use libc::c_char;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
+
+const PRELOAD: &[u8] = b"LD_PRELOAD";
+const OURS: &[u8] = b"QANAT_";
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn() = at_start;
+
+/// What the launcher has put into the environment, names and values.
+static KEPT: OnceLock<Vec<(Vec<u8>, Vec<u8>)>> = OnceLock::new();
+
+/// The program's name, as it was executed.
+static NAME: OnceLock<String> = OnceLock::new();
+
+extern "C" fn at_start() {
+    if crate::attach::wishes().is_none() {
+        return;
+    }
+    let is_ours = |name: &[u8]| name == PRELOAD || name.starts_with(OURS) && name != join::VARIABLE.as_bytes();
+    let all = std::env::vars_os().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
+    // The first counts, and there is no other.
+    let _ = KEPT.set(all.filter(|(name, _)| is_ours(name)).collect());
+    // Programs write over their arguments.
+    let file = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = file.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    let _ = NAME.set(name.unwrap_or_else(|| "another program".to_owned()));
+    if let Ok(line) = std::env::var(join::VARIABLE) {
+        // SAFETY: no other thread is there yet.
+        unsafe { std::env::remove_var(join::VARIABLE) };
+        join::accept(&line);
+    }
+}
+
+/// The program's name, as it was executed.
+pub(crate) fn program() -> String {
+    program_name().to_owned()
+}
+
+/// The same, lent.
+pub(crate) fn program_name() -> &'static str {
+    NAME.get().map_or("", String::as_str)
+}
+
+/// An environment for a program that is to be executed.
+pub(crate) struct Environment {
+    pub(crate) pointers: Vec<*const c_char>,
+    #[allow(dead_code, reason = "what the pointers point to")]
+    own: Vec<CString>,
+}
+
+/// `given`, with what brings this library along, and what the program joins by.
+///
+/// # Safety
+/// `given` is an environment, or null.
+pub(crate) unsafe fn environment(given: *const *const c_char, joins: &str) -> Environment {
+    let mut pointers = Vec::new();
+    let mut own = Vec::new();
+    let mut add = |name: &[u8], value: &[u8]| own.extend(CString::new([name, b"=", value].concat()));
+    let kept = KEPT.get().map(Vec::as_slice).unwrap_or_default();
+    let mut missing: Vec<&(Vec<u8>, Vec<u8>)> = kept.iter().collect();
+    for at in 0.. {
+        // SAFETY: as the caller says: up to a null pointer.
+        let entry = unsafe { if given.is_null() { break } else { *given.add(at) } };
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: a string.
+        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        let (name, value) = text
+            .iter()
+            .position(|byte| *byte == b'=')
+            .map_or((text, [].as_slice()), |at| (&text[..at], &text[at + 1..]));
+        let library = kept.iter().find(|(kept, _)| kept == PRELOAD && name == PRELOAD).map(|(_, library)| library);
+        match library {
+            Some(library) if !value.windows(library.len().max(1)).any(|part| part == library.as_slice()) => {
+                add(name, &[library, b":".as_slice(), value].concat());
+            }
+            _ if name == join::VARIABLE.as_bytes() => continue,
+            _ => pointers.push(entry),
+        }
+        missing.retain(|(kept, _)| kept != name);
+    }
+    for (name, value) in missing {
+        add(name, value);
+    }
+    add(join::VARIABLE.as_bytes(), joins.as_bytes());
+    pointers.extend(own.iter().map(|text| text.as_ptr()));
+    pointers.push(std::ptr::null());
+    Environment { pointers, own }
+}
