@@ -237,7 +237,7 @@ fn programs_side_by_side_have_addresses_of_their_own_or_share_one() {
         serves(OURS, 7002);
         serves(OURS, 7000);
         // It stays when the program that had it first goes, however it goes but in the middle of the stack's work (docs/posix.md).
-        sleeps(&one);
+        sleeps(one.id());
         signal(&one, Signal::KILL);
         one.wait(PATIENCE);
         serves(OURS, 7002);

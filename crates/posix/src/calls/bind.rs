@@ -116,7 +116,9 @@ fn bind_inet(
     } else {
         let is_own = has_world && lock()?.is_own(ip);
         if !is_own {
-            let bound = real_bind();
+            // Who asks for it is let bind an address that is nobody's.
+            let is_let = kernel_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND) == Some(1);
+            let bound = if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(libc::EADDRNOTAVAIL) } else { real_bind() };
             let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
             if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
                 if bound.is_ok() && !nature.is_stream {
@@ -126,6 +128,19 @@ fn bind_inet(
             }
         }
         bind_ours(fd, wanted, nature, false).map(|()| 0)
+    }
+}
+
+/// Whether the kernel has this address: a socket may be bound to it.
+fn is_the_kernels(ip: IpAddr) -> bool {
+    let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let (any, length) = address::encode(SocketAddr::new(ip, 0), family);
+    // SAFETY: so many readable bytes; the descriptor is this function's.
+    unsafe {
+        let probe = real::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let status = real::bind(probe, (&raw const any).cast(), length as socklen_t);
+        real::close(probe);
+        status == 0
     }
 }
 
