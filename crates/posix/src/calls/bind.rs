@@ -118,7 +118,8 @@ fn bind_inet(
         if !is_own {
             // Who asks for it is let bind an address that is nobody's.
             let is_let = kernel_option(fd, libc::IPPROTO_IP, libc::IP_FREEBIND) == Some(1);
-            let bound = if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(libc::EADDRNOTAVAIL) } else { real_bind() };
+            let bound =
+                if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(libc::EADDRNOTAVAIL) } else { real_bind() };
             let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
             if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
                 if bound.is_ok() && !nature.is_stream {

@@ -3,6 +3,7 @@
 //! functions for sockets.
 
 use super::hand_over::{is_connection, pumped};
+use super::stand_in;
 use crate::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::explain::explain;
 use crate::join::{Offer, offer};
@@ -28,7 +29,8 @@ fn inherited() -> Vec<(RawFd, Entry)> {
     };
     let all = (0..DESCRIPTORS_MAX as RawFd).map(|fd| (fd, descriptor::get(fd)));
     let ours = all.filter(|(_, entry)| matches!(entry, Entry::Socket(_) | Entry::Epoll(_)));
-    ours.filter(|(fd, _)| is_kept(fd)).collect()
+    // Another program has another file to stand in.
+    ours.filter(|(fd, _)| is_kept(fd) && stand_in::replace(*fd).is_ok()).collect()
 }
 
 /// Puts what a program that doesn't join can use in the places of what it can't.

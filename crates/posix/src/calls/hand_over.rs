@@ -121,6 +121,10 @@ pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> O
         let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         let Entry::Socket(number) = descriptor::get(handed) else { continue };
         if among_us || !is_connection(number) {
+            // It is known by the kernel's socket that goes.
+            if super::stand_in::replace(handed).is_err() {
+                continue;
+            }
             on_their_way.extend(transit::send(handed, number));
             continue;
         }
