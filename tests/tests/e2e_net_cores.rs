@@ -166,6 +166,80 @@ fn services_are_given_to_the_daemons_net_cores_and_find_the_next_when_theirs_die
     });
 }
 
+/// The process of the net core that has a card at an address.
+fn net_core_at(status: &Value, address: &str) -> u64 {
+    let all = status["net_cores"].as_array().cloned().unwrap_or_default();
+    let has = |core: &&Value| core["cards"].to_string().contains(&format!("\"{address}\""));
+    all.iter().find(has).and_then(|core| core["process"].as_u64()).unwrap_or(0)
+}
+
+#[test]
+fn a_service_on_two_net_cores_goes_on_with_one_while_the_other_is_started_again() {
+    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
+        return;
+    }
+    scenario(|| {
+        let house = House::new("0-1");
+        let two = ["echo", "--net-cores", "2", "--also", "10.77.0.3/24"];
+        let echo = house.start(&two);
+        let (mut here, mut there) = (None, None);
+        eventually("echo answers at both", GRACE, || {
+            here = here.take().or_else(|| connect("10.77.0.2:7"));
+            there = there.take().or_else(|| connect("10.77.0.3:7"));
+            here.is_some() && there.is_some()
+        });
+        let (mut here, mut there) = (here.expect("a stream"), there.expect("a stream"));
+        assert!(echoes(&mut here, 100_000) && echoes(&mut there, 100_000));
+        let status = house.status();
+        let (first, second) = (net_core_at(&status, "10.77.0.2"), net_core_at(&status, "10.77.0.3"));
+        assert!(first != second && first * second != 0, "{status}");
+        // No more than there are, and an address for each.
+        for (arguments, why) in [
+            (
+                vec!["--net-cores", "3", "--address=10.77.0.4/24", "--also=10.77.0.5/24", "--also=10.77.0.6/24"],
+                "each of the 2",
+            ),
+            (vec!["--net-cores", "2", "--also=fd00::2/64"], "an address each"),
+            (vec!["--net-cores", "2", "--interface", "lo", "--address=10.77.0.4/24"], "leave out --interface"),
+        ] {
+            let refused = house.start(&[vec!["echo"], arguments].concat()).wait(GRACE);
+            assert!(refused.code == Some(1) && refused.stderr.contains(why), "{}", refused.stderr);
+        }
+
+        kill_process(process(second), Signal::KILL).expect("a net core to kill");
+        assert!(echoes(&mut here, 300_000), "the other net core's connection goes on");
+        assert!(has_ended(&mut there) || !echoes(&mut there, 10), "its own do not");
+        eventually("it answers there again", GRACE, || {
+            connect("10.77.0.3:7").is_some_and(|mut stream| echoes(&mut stream, 100_000))
+        });
+        assert!(echoes(&mut here, 100_000));
+        let status = house.status();
+        assert_eq!(net_core_at(&status, "10.77.0.2"), first);
+        assert!(net_core_at(&status, "10.77.0.3") != second, "{status}");
+        drop(echo);
+        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
+        house.end();
+    });
+}
+
+#[test]
+fn a_service_starts_several_net_cores_of_its_own_where_there_is_no_daemon() {
+    scenario(|| {
+        for more in [&[][..], &["--app-cores", "2"]] {
+            let words = [&["echo", "--direct", "--net-cores", "2", "--also", "10.78.0.2/24"], more].concat();
+            let echo = Program::new(qanat()).arguments(words).start();
+            for address in ["10.77.0.2:7", "10.78.0.2:7"] {
+                eventually("echo answers", GRACE, || {
+                    connect(address).is_some_and(|mut stream| echoes(&mut stream, 100_000))
+                });
+            }
+            kill_process(process(echo.id().into()), Signal::INT).expect("Ctrl-C");
+            let outcome = echo.wait(GRACE);
+            assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        }
+    });
+}
+
 #[test]
 fn net_cores_are_the_daemons_and_take_nobody_else() {
     scenario(|| {

@@ -126,7 +126,9 @@ fn every_command_of_the_readme_does_what_it_says() {
                     interrupt(Some(own));
                     program(&["ip", "link", "delete", name], here).succeeds();
                 }
-                ["qanat", "web", .., "--placement", "split"] | ["qanat", "web", .., "--app-cores", _] => {
+                ["qanat", "web", .., "--placement", "split"]
+                | ["qanat", "web", .., "--app-cores", _]
+                | ["qanat", "web", _, "--net-cores", ..] => {
                     interrupt(server.take());
                     server = Some(program(&words, here).start());
                     serves();

@@ -1,4 +1,4 @@
-//! `--app-cores`: several processes of one service that share a net core, its card and its listeners.
+//! `--app-cores`: several processes of one service that share a net core (or several), its card and its listeners.
 //!
 //! This process runs none of the service: it starts the app cores, passes signals on, and starts one again that dies. Its
 //! connections are reset, its share of the listeners is the others' until then.
@@ -34,8 +34,9 @@ fn start_net_core(
     placement: &PlacementArguments,
     attach: &AttachArguments,
     services: &[PortRange],
+    number: usize,
 ) -> Result<(Child, String), String> {
-    let name = format!("@{SOCKET_NAME}-of-{}", std::process::id());
+    let name = format!("@{SOCKET_NAME}-of-{}-{number}", std::process::id());
     let mut command = Command::new("/proc/self/exe");
     command.args(["net", "--with-parent", "--socket", &name, "--accept", &placement.accept.name()]);
     command.args(forwarded(attach)?).args(services.iter().map(|range| service_argument(*range)));
@@ -61,14 +62,15 @@ struct AppCore {
     started: Instant,
 }
 
-/// This program's arguments without the number of app cores.
-fn own_arguments() -> Vec<String> {
+/// This program's arguments without the number of app cores, and of net cores if those are named.
+fn own_arguments(are_named: bool) -> Vec<String> {
+    let is_left_out = |name: &str| name == "--app-cores" || (are_named && name == "--net-cores");
     let mut kept = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--app-cores" => drop(arguments.next()),
-            given if given.starts_with("--app-cores=") => {}
+        match argument.split_once('=') {
+            None if is_left_out(&argument) => drop(arguments.next()),
+            Some((name, _)) if is_left_out(name) => {}
             _ => kept.push(argument),
         }
     }
@@ -90,12 +92,14 @@ fn tell(child: &Child, signal: Signal) {
 /// Runs them until told to stop.
 pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &[PortRange]) -> Result<(), String> {
     let stop = stop_signals()?;
-    let mut arguments = own_arguments();
-    let mut own = None;
-    if placement.net.is_none() && !has_daemon(attach) {
-        let (child, name) = start_net_core(placement, attach, services)?;
+    let is_own = placement.net.is_empty() && !has_daemon(attach);
+    let mut arguments = own_arguments(is_own);
+    let mut own = OwnNetCores(Vec::new());
+    let cards = if is_own { placement.cards(attach)? } else { Vec::new() };
+    for (number, card) in cards.iter().enumerate() {
+        let (child, name) = start_net_core(placement, card, services, number)?;
         arguments.push(format!("--net={name}"));
-        own = Some(child);
+        own.0.push(child);
     }
     let mut cores = Vec::new();
     let mut outcome = Ok(());
@@ -114,11 +118,18 @@ pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &
     for core in &mut cores {
         let _ = core.child.wait();
     }
-    if let Some(mut child) = own {
-        tell(&child, Signal::TERM);
-        let _ = child.wait();
-    }
+    drop(own);
     outcome
+}
+
+/// Net cores of this program's own: they end with it, however it ends.
+struct OwnNetCores(Vec<Child>);
+
+impl Drop for OwnNetCores {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|child| tell(child, Signal::TERM));
+        self.0.iter_mut().for_each(|child| _ = child.wait());
+    }
 }
 
 /// Until told to stop, or one of them says that it cannot go on.

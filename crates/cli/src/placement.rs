@@ -9,13 +9,13 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
-use std::cell::RefCell;
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long a net core may take to go once its service is gone.
@@ -38,10 +38,15 @@ pub struct PlacementArguments {
     /// Where the network stack runs
     #[arg(long, value_enum, default_value_t)]
     pub placement: Placement,
-    /// The net core's socket (`qanat net`), for the split placement; without it the daemon's net cores are asked for (`[net]
-    /// cores`, see qanatd(8)), and where there are none one is started for this service alone
+    /// The net core's socket (`qanat net`), for the split placement; may be repeated: this service is then on all of them. Without
+    /// it the daemon's net cores are asked for (`[net] cores`, see qanatd(8)), and where there are none one is started for
+    /// this service alone
     #[arg(long, value_name = "SOCKET")]
-    pub net: Option<PathBuf>,
+    pub net: Vec<PathBuf>,
+    /// Be on so many net cores, each with a card of its own: --address and --also name an address for each
+    #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "net",
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    pub net_cores: u32,
     /// Share the net core's card, and listeners on it, with other services of this user that say so, too: each connection is
     /// the one's or the other's, as `qanat net --accept` says
     #[arg(long)]
@@ -60,7 +65,7 @@ pub struct PlacementArguments {
 /// A net core of this service's own. Dropped, it waits for it to go.
 #[derive(Clone, Default)]
 pub struct OwnNetCore {
-    child: Rc<RefCell<Option<Child>>>,
+    child: Arc<Mutex<Option<Child>>>,
 }
 
 impl OwnNetCore {
@@ -73,13 +78,13 @@ impl OwnNetCore {
         command.arg("net").args(arguments).stdin(Stdio::from(its)).stdout(Stdio::null());
         // A terminal's Ctrl-C is for the service, which finishes what is under way by the net core.
         command.process_group(0);
-        *self.child.borrow_mut() = Some(command.spawn()?);
+        *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(command.spawn()?);
         Ok(ours)
     }
 
     /// Its process has ended, or is made to.
     fn wait(&self) {
-        let Some(mut child) = self.child.borrow_mut().take() else { return };
+        let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let deadline = Instant::now() + FAREWELL;
         while Instant::now() < deadline {
             if !matches!(child.try_wait(), Ok(None)) {
@@ -95,14 +100,14 @@ impl OwnNetCore {
 /// A runtime on a net core. The runtime is dropped first, which the net core takes for its end.
 pub struct Placed {
     pub runtime: SplitRuntime,
-    own: OwnNetCore,
+    own: Vec<OwnNetCore>,
 }
 
 impl Placed {
     /// The service has ended.
     pub fn end(self) {
         drop(self.runtime);
-        self.own.wait();
+        self.own.iter().for_each(OwnNetCore::wait);
     }
 }
 
@@ -123,7 +128,7 @@ impl<'a> Request<'a> {
 impl PlacementArguments {
     /// On a net core.
     pub fn is_split(&self) -> bool {
-        self.placement == Placement::Split || self.net.is_some() || self.shares()
+        self.placement == Placement::Split || !self.net.is_empty() || self.net_cores > 1 || self.shares()
     }
 
     /// With others.
@@ -131,48 +136,81 @@ impl PlacementArguments {
         self.share || self.app_core || self.app_cores > 1
     }
 
-    /// Attaches to the net core named, or to one of this service's own, made as `attach` says.
+    /// How many net cores.
+    fn count(&self) -> usize {
+        self.net.len().max(self.net_cores as usize)
+    }
+
+    /// What each net core's card is to be.
+    pub fn cards(&self, attach: &AttachArguments) -> Result<Vec<AttachArguments>, String> {
+        let is_theirs = attach.address_given().is_none() && attach.also.is_empty() && !self.net.is_empty();
+        if self.count() == 1 || is_theirs { Ok(vec![attach.clone(); self.count()]) } else { attach.deal(self.count()) }
+    }
+
+    /// Attaches to the net cores named, or to some of this service's own, made as `attach` says.
     pub fn attach(&self, attach: &AttachArguments, request: &Request<'_>) -> Result<Placed, String> {
-        let own = OwnNetCore::default();
         if self.app_core {
             let _ = set_parent_process_death_signal(Some(Signal::TERM));
         }
-        let by_daemon = match self.net {
-            None => daemons_net_core(attach, request, self.shares())?,
-            Some(_) => None,
-        };
-        let is_daemons = by_daemon.is_some();
-        let connector: Connector = match (&self.net, by_daemon) {
-            (Some(path), _) => SplitRuntime::at(path.clone()),
-            (None, Some(connector)) => connector,
-            (None, None) => {
-                let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
-                arguments.extend(forwarded(attach)?);
-                arguments.extend(request.services.iter().map(|range| service_argument(*range)));
-                let own = own.clone();
-                Box::new(move || own.start(&arguments))
-            }
-        };
-        // A net core's first card is as good as another; its own has the addresses that were asked for.
-        let address = self.net.as_ref().and(attach.address_given());
-        let options = SplitOptions { address, share: self.shares(), ..request.options.clone() };
-        let runtime = SplitRuntime::attach(connector, options).map_err(|error| match self.net {
+        let cards = self.cards(attach)?;
+        let mut own = Vec::new();
+        let mut connectors = Vec::new();
+        let mut is_daemons = false;
+        for (number, card) in cards.iter().enumerate() {
+            // A net core's first card is as good as another; its own has the addresses that were asked for.
+            let address = self.net.first().and(card.address_given());
+            let connector: Connector = match self.net.get(number) {
+                Some(path) => SplitRuntime::at(path.clone()),
+                None => match daemons_net_core(card, request, self.shares(), &others(&cards, number))? {
+                    Some(connector) => {
+                        is_daemons = true;
+                        connector
+                    }
+                    None => own_net_core(card, request, &mut own)?,
+                },
+            };
+            connectors.push((connector, address));
+        }
+        let options = SplitOptions { share: self.shares(), ..request.options.clone() };
+        let runtime = SplitRuntime::attach_all(connectors, options).map_err(|error| match self.net.is_empty() {
             // It has said why, on standard error.
-            None if !is_daemons => format!("the net core did not start ({error})"),
+            true if !is_daemons => format!("the net core did not start ({error})"),
             _ => error.to_string(),
         })?;
         Ok(Placed { runtime, own })
     }
 }
 
+/// The first addresses of a service's other cards.
+fn others(cards: &[AttachArguments], number: usize) -> Vec<IpAddr> {
+    let others = cards.iter().enumerate().filter(|(other, _)| *other != number);
+    others.map(|(_, card)| card.address.address).collect()
+}
+
+/// Starts a net core of this service's own.
+fn own_net_core(card: &AttachArguments, request: &Request<'_>, own: &mut Vec<OwnNetCore>) -> Result<Connector, String> {
+    let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
+    arguments.extend(forwarded(card)?);
+    arguments.extend(request.services.iter().map(|range| service_argument(*range)));
+    let it = OwnNetCore::default();
+    own.push(it.clone());
+    Ok(Box::new(move || it.start(&arguments)))
+}
+
 /// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores.
-fn daemons_net_core(attach: &AttachArguments, request: &Request<'_>, share: bool) -> Result<Option<Connector>, String> {
+fn daemons_net_core(
+    attach: &AttachArguments,
+    request: &Request<'_>,
+    share: bool,
+    apart_from: &[IpAddr],
+) -> Result<Option<Connector>, String> {
     if !attach.suits_a_daemons_net_core() {
         return Ok(None);
     }
     let wish = attach.options(request.services.to_vec(), 1)?.vnic_wish();
-    let stack = StackWish { gateway: attach.gateway, maximum_segment: attach.mss, share };
-    let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack);
+    let (gateway, maximum_segment) = (attach.gateway, attach.mss);
+    let stack = StackWish { gateway, maximum_segment, share, apart_from: apart_from.to_vec() };
+    let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack.clone());
     let mut first = match ask() {
         Ok(Some(socket)) => Some(socket),
         Err(ClientError::Refused(why)) => return Err(format!("the control plane refuses: {why}")),

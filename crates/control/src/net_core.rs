@@ -20,7 +20,7 @@ use std::os::fd::OwnedFd;
 pub const ORDER_BYTES_MAX: usize = 16_384;
 
 /// What a service may ask of its card's stack beside what the policy is about.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StackWish {
     /// Next hop off the prefix; `None`: the kernel.
@@ -29,6 +29,9 @@ pub struct StackWish {
     pub maximum_segment: Option<u16>,
     /// The card of another service of this user's with the same first address is good, too, if that one says so as well.
     pub share: bool,
+    /// First addresses of the service's other cards: on a net core that has none of those.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub apart_from: Vec<IpAddr>,
 }
 
 /// An order.

@@ -1,6 +1,6 @@
 //! [`Service`]: one event handler; [`Context`]: the commands it may issue.
 
-use crate::split::Remote;
+use crate::split::Remotes;
 use crate::{
     Block, Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, FilledBlock, Keepalive, ListenOptions,
     ListenerId, Pool, Source, Time, TimerId, UdpSocketId,
@@ -64,7 +64,7 @@ pub struct Context<'a> {
 /// are in line, or their arguments would be moved once more.
 enum Place<'a> {
     Linked { stack: &'a mut Stack, vnic: &'a mut dyn Vnic },
-    Split(&'a mut Remote),
+    Split(&'a mut Remotes),
 }
 
 /// Calls what does the command in either placement.
@@ -83,7 +83,7 @@ impl<'a> Context<'a> {
         Context { place: Place::Linked { stack, vnic }, now }
     }
 
-    pub(crate) fn of_remote(remote: &'a mut Remote, now: Time) -> Context<'a> {
+    pub(crate) fn of_remote(remote: &'a mut Remotes, now: Time) -> Context<'a> {
         Context { place: Place::Split(remote), now }
     }
 

@@ -110,23 +110,21 @@ impl WaitSet {
         self.members.retain(|member| member.token != token);
     }
 
-    /// Sleeps until a member or `extra` is readable, at most `timeout` (`None`: without limit). Calls `ready` with the
+    /// Sleeps until a member or one of `extra` is readable, at most `timeout` (`None`: without limit). Calls `ready` with the
     /// token of each readable member. A signal ends the wait early.
     ///
     /// # Errors
     /// What `poll` says.
-    pub fn wait(
+    pub fn wait<'a>(
         &self,
-        extra: Option<BorrowedFd<'_>>,
+        extra: impl IntoIterator<Item = BorrowedFd<'a>>,
         timeout: Option<Duration>,
         mut ready: impl FnMut(u64),
     ) -> io::Result<()> {
         // A short vector per sleep: a sleeping program has time for it.
         let mut fds: Vec<PollFd<'_>> =
             self.members.iter().map(|member| PollFd::from_borrowed_fd(member.fd.as_fd(), PollFlags::IN)).collect();
-        if let Some(fd) = extra {
-            fds.push(PollFd::from_borrowed_fd(fd, PollFlags::IN));
-        }
+        fds.extend(extra.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.map(|duration| Timespec {
             tv_sec: i64::try_from(duration.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(duration.subsec_nanos()),

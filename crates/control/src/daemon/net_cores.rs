@@ -183,22 +183,38 @@ impl Daemon {
             let socket = self.hand_service(index, slot, peer)?;
             return Ok((Answer::Done, vec![socket]));
         }
-        let running = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.running.is_some());
-        let (index, _) = running
-            .min_by_key(|(_, core)| core.cards.len())
-            .ok_or("all net cores have died just now: they are started again in a moment")?;
+        let index = self.choose_net_core(peer, &stack)?;
         let (answer, handles) = self.create_vnic(peer, VnicWish { persistent: false, queues: 1, ..card })?;
         let (Answer::Vnic(status), [handle]) = (answer, handles.as_slice()) else {
             return Err("no card was made".to_owned());
         };
         // From here on the handle's end is the card's.
+        let is_shared = stack.share;
         self.hand_card(index, &status, handle, stack)?;
         if let Some(core) = self.net_cores.cores.get_mut(index) {
             core.cards.push(status.vnic);
-            core.shared.extend(stack.share.then_some(status.vnic));
+            core.shared.extend(is_shared.then_some(status.vnic));
         }
         let socket = self.hand_service(index, status.vnic, peer)?;
         Ok((Answer::Done, vec![socket]))
+    }
+
+    /// The net core with the fewest cards, of those where the service is not yet.
+    fn choose_net_core(&self, peer: Peer, stack: &StackWish) -> Result<usize, String> {
+        let is_its = |slot: &u32| {
+            let vnic = self.vnics.get(slot).filter(|vnic| vnic.user == peer.user);
+            let first = vnic.and_then(|vnic| vnic.wish.addresses.first());
+            first.is_some_and(|(address, _)| stack.apart_from.contains(address))
+        };
+        let all = self.net_cores.cores.iter().enumerate();
+        let running: Vec<_> = all.filter(|(_, core)| core.running.is_some()).collect();
+        if running.is_empty() {
+            return Err("all net cores have died just now: they are started again in a moment".to_owned());
+        }
+        let free = running.iter().filter(|(_, core)| !core.cards.iter().any(is_its));
+        free.min_by_key(|(_, core)| core.cards.len()).map(|(index, _)| *index).ok_or_else(|| {
+            format!("the service is on each of the {} net cores already: ask for fewer (--net-cores)", running.len())
+        })
     }
 
     /// The net core and the number of a card that this one may share.

@@ -1,4 +1,4 @@
-//! The commands of [`Context`](crate::Context) in the split placement.
+//! The commands of [`Context`](crate::Context) in the split placement, on one net core.
 
 use super::link::{Lost, WAITING_MAX};
 use super::remote::Remote;
@@ -17,16 +17,13 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Cold: the linked placement's way is laid out first.
 impl Remote {
-    #[cold]
     pub(crate) fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
         let backlog = options.backlog as u32;
         let id = self.ask(|request| Command::Listen { request, local, backlog })?;
-        Ok(self.listeners.add(local, backlog, id))
+        Ok(self.listeners.add(local, backlog, Some(id)))
     }
 
-    #[cold]
     pub(crate) fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
         if let Some(listener) = self.listeners.remove(listener)? {
             self.give(Command::CloseListener { listener });
@@ -34,13 +31,11 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
         let id = self.ask(|request| Command::BindUdp { request, local })?;
-        Ok(self.sockets.add(local, 0, id))
+        Ok(self.sockets.add(local, 0, Some(id)))
     }
 
-    #[cold]
     pub(crate) fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
         if let Some(socket) = self.sockets.remove(socket)? {
             self.give(Command::CloseUdp { socket });
@@ -48,7 +43,6 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
         if let Some(local) = options.local {
             self.give(Command::ConnectFrom { local });
@@ -78,18 +72,15 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
         self.put(connection, Piece::Bytes(bytes))
     }
 
-    #[cold]
     pub(crate) fn block(&mut self, length: usize) -> Block {
         let frame = self.link.as_mut().and_then(|link| link.block(length));
         frame.map_or_else(|| Block::own(length), Block::transmit)
     }
 
-    #[cold]
     pub(crate) fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
         let is_ours = |frame: &Frame| self.link.as_ref().is_some_and(|link| link.offset(frame).is_some());
         match block.0 {
@@ -99,7 +90,6 @@ impl Remote {
         }
     }
 
-    #[cold]
     pub(crate) fn send_prepared(
         &mut self,
         connection: ConnectionId,
@@ -111,7 +101,6 @@ impl Remote {
         self.put(connection, Piece::Prepared { source, stamp, offset, length })
     }
 
-    #[cold]
     pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
         let Some(stream) = self.streams.get_mut(connection.index()) else { return };
         let Some(link) = &mut self.link else { return };
@@ -140,12 +129,10 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
         self.finish(connection, Finish::Shutdown)
     }
 
-    #[cold]
     pub(crate) fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
         self.finish(connection, Finish::Close)
     }
@@ -158,24 +145,20 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
         self.tell(connection, |connection| Command::Abort { connection })
     }
 
-    #[cold]
     pub(crate) fn set_no_delay(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
         self.tell(connection, |connection| Command::SetNoDelay { connection, on })
     }
 
-    #[cold]
     pub(crate) fn set_cork(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
         // What was given before it goes under the old rule.
         self.pump(connection);
         self.tell(connection, |connection| Command::SetCork { connection, on })
     }
 
-    #[cold]
     pub(crate) fn set_keepalive(
         &mut self,
         connection: ConnectionId,
@@ -187,7 +170,6 @@ impl Remote {
         self.tell(connection, |connection| Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max })
     }
 
-    #[cold]
     pub(crate) fn set_user_timeout(
         &mut self,
         connection: ConnectionId,
@@ -196,7 +178,6 @@ impl Remote {
         self.tell(connection, |connection| Command::SetUserTimeout { connection, timeout })
     }
 
-    #[cold]
     pub(crate) fn advertise_user_timeout(
         &mut self,
         connection: ConnectionId,
@@ -205,7 +186,6 @@ impl Remote {
         self.tell(connection, |connection| Command::AdvertiseUserTimeout { connection, timeout })
     }
 
-    #[cold]
     pub(crate) fn set_pacing_rate(
         &mut self,
         connection: ConnectionId,
@@ -219,7 +199,6 @@ impl Remote {
         Ok(self.sockets.remote(socket)?.and_then(|id| u16::try_from(id.slot).ok()))
     }
 
-    #[cold]
     pub(crate) fn send_to(
         &mut self,
         socket: UdpSocketId,
@@ -241,7 +220,6 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn send_chunk_to(
         &mut self,
         socket: UdpSocketId,
@@ -271,23 +249,19 @@ impl Remote {
         Ok(())
     }
 
-    #[cold]
     pub(crate) fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
         self.timers.set(now, after, token)
     }
 
-    #[cold]
     pub(crate) fn cancel_timer(&mut self, timer: TimerId) -> bool {
         self.timers.cancel(timer)
     }
 
     /// Prepared content stays with the service: none is kept ready in a card's memory.
-    #[cold]
     pub(crate) fn prepared_pool(&self) -> &Pool {
         &self.nothing
     }
 
-    #[cold]
     pub(crate) fn capabilities(&self) -> Capabilities {
         Capabilities {
             mac: MacAddress(self.attached.mac),

@@ -26,7 +26,7 @@ pub(super) enum Wish {
 }
 
 /// A service's first word.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Attach {
     /// [`VERSION`].
     pub version: u32,

@@ -11,7 +11,7 @@
 //!   that share its listeners (`tenancy.rs`, `accept.rs`), with a stack and received
 //!   frames of its own, so that no service sees another's packets, or holds another's credits.
 //! * [`SplitRuntime`] runs a [`Service`](crate::Service) as [`Runtime`](crate::Runtime) does: `remote.rs` stands for the
-//!   stack, `streams.rs` keeps what a connection has been given to send.
+//!   stack, `remotes.rs` for those of several net cores, `streams.rs` keeps what a connection has been given to send.
 //! * What lies in shared memory is in `qanat-abi`.
 
 mod accept;
@@ -30,7 +30,9 @@ mod link;
 mod net_core;
 mod places;
 mod remote;
+mod remotes;
 mod runtime;
+mod seek;
 mod streams;
 mod tenancy;
 mod tenant;
@@ -40,6 +42,6 @@ pub use accept::AcceptPolicy;
 pub use confine::{Confinement, confine};
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
-pub(crate) use remote::Remote;
 pub use remote::RemoteFigures;
+pub(crate) use remotes::Remotes;
 pub use runtime::{Connector, SplitError, SplitOptions, SplitRuntime};

@@ -50,7 +50,7 @@ impl<H> Default for Places<H> {
 
 impl<H: Handle> Places<H> {
     /// A new one, which the net core knows as `remote`.
-    pub(super) fn add(&mut self, local: SocketAddr, backlog: u32, remote: Id) -> H {
+    pub(super) fn add(&mut self, local: SocketAddr, backlog: u32, remote: Option<Id>) -> H {
         // Few, and seldom made: looked for one by one.
         let free = self.places.iter().position(|place| place.local.is_none());
         let slot = free.unwrap_or_else(|| {
@@ -58,7 +58,7 @@ impl<H: Handle> Places<H> {
             self.places.len() - 1
         });
         let place = &mut self.places[slot];
-        (place.local, place.backlog, place.remote) = (Some(local), backlog, Some(remote));
+        (place.local, place.backlog, place.remote) = (Some(local), backlog, remote);
         H::make(slot as u32, place.generation)
     }
 
@@ -115,13 +115,13 @@ mod tests {
         let mut places = Places::<UdpSocketId>::default();
         let local = SocketAddr::from(([10, 0, 0, 1], 53));
         let remote = |slot| Id { slot, generation: 9 };
-        let first = places.add(local, 0, remote(3));
-        let second = places.add(local, 0, remote(4));
+        let first = places.add(local, 0, Some(remote(3)));
+        let second = places.add(local, 0, Some(remote(4)));
         assert_eq!((places.handle_of(3), places.handle_of(4), places.handle_of(0)), (Some(first), Some(second), None));
         assert_eq!(places.remove(first), Ok(Some(remote(3))));
         assert_eq!(places.remove(first), Err(CommandError::Stale));
         for round in 0..1_000 {
-            let again = places.add(local, 0, remote(5));
+            let again = places.add(local, 0, Some(remote(5)));
             assert!(again != first && again.index() == first.index(), "{round}");
             assert_eq!((places.remote(again), places.remote(first)), (Ok(Some(remote(5))), Err(CommandError::Stale)));
             places.remove(again).unwrap();

@@ -1,4 +1,4 @@
-//! What stands for the stack in a service's process: commands become messages, messages become events.
+//! What stands for one net core's stack in a service's process: commands become messages, messages become events.
 
 use super::handshake::{Attached, CONNECTIONS_MAX, SMALL_BLOCK_BYTES};
 use super::link::{Link, Lost, WAITING_MAX};
@@ -12,6 +12,7 @@ use qanat_nic::{Pool, Region, Time};
 use qanat_stack::{Chunk, CloseReason, CommandError, ConnectionId, Event, ListenerId, UdpSocketId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
@@ -64,12 +65,14 @@ pub struct Remote {
     pub(super) broken: bool,
     requests: u32,
     pub(super) nothing: Pool,
+    /// The service has others, whose cards may have addresses that this one's has not.
+    is_one_of_several: bool,
     pub(super) figures: RemoteFigures,
 }
 
 impl Remote {
     /// For so many connections at most.
-    pub(super) fn new(connections_max: usize) -> std::io::Result<Remote> {
+    pub(super) fn new(connections_max: usize, is_one_of_several: bool) -> std::io::Result<Remote> {
         let nothing = Region::new(1, SMALL_BLOCK_BYTES)?.pool(0);
         Ok(Remote {
             link: None,
@@ -88,6 +91,7 @@ impl Remote {
             broken: false,
             requests: 0,
             nothing: nothing.ok_or(std::io::ErrorKind::InvalidInput)?,
+            is_one_of_several,
             figures: RemoteFigures::default(),
         })
     }
@@ -135,14 +139,36 @@ impl Remote {
         self.connections_max = self.connections_max.max(attached.connections.min(CONNECTIONS_MAX) as usize);
         (self.link, self.attached) = (Some(link), attached);
         for (handle, local, backlog) in self.listeners.all() {
+            if !self.is_for(local) {
+                continue;
+            }
             let id = self.ask(|request| Command::Listen { request, local, backlog })?;
             self.listeners.found(handle, id);
         }
         for (handle, local, _) in self.sockets.all() {
+            if !self.is_for(local) {
+                continue;
+            }
             let id = self.ask(|request| Command::BindUdp { request, local })?;
             self.sockets.found(handle, id);
         }
         Ok(())
+    }
+
+    /// Whether the card has that address.
+    pub(super) fn has(&self, address: IpAddr) -> bool {
+        self.attached.addresses.iter().any(|(own, _)| *own == address)
+    }
+
+    /// Whether something at that address is to be made here, and not on another net core alone.
+    fn is_for(&self, local: SocketAddr) -> bool {
+        !self.is_one_of_several || local.ip().is_unspecified() || self.has(local.ip())
+    }
+
+    /// Whether a chunk is in memory that is shared with this net core.
+    pub(super) fn has_frame(&self, chunk: &Chunk) -> bool {
+        let frame = chunk.frame();
+        self.link.as_ref().is_some_and(|link| frame.is_of(link.lent.pool()) || link.offset(frame).is_some())
     }
 
     pub(super) fn give(&mut self, command: Command) {

@@ -1,22 +1,23 @@
 //! The split placement's loop on the service's side.
 
-use super::handshake::{Attach, MESSAGE_BYTES_MAX, Reply, Wish};
+use super::handshake::Attach;
 use super::link::{Link, Lost};
 use super::net_core::dial;
-use super::remote::{Remote, RemoteFigures};
+use super::remote::Remote;
+use super::remote::RemoteFigures;
+use super::remotes::Remotes;
+use super::seek::{Found, Seeker};
 use crate::lifetime::Lifetime;
 use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle};
 use crate::service::{Context, Service};
 use crate::spin::Spin;
 use crate::wait_set::WaitSet;
-use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, MonotonicClock, Time};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,11 +25,6 @@ use std::time::Duration;
 const EVENTS_PER_TURN: usize = 1_024;
 /// Doorbells are looked at so often while there is no time to sleep.
 const WATCH_INTERVAL: Duration = Duration::from_micros(250);
-/// How long a net core may take to answer the first word: it opens its cards before.
-const ATTACH_PATIENCE: Duration = Duration::from_secs(10);
-/// Between attempts to find a net core again.
-const RETRY_AFTER: Duration = Duration::from_millis(2);
-const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// How long giving connections up may take.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks while they are.
@@ -36,8 +32,9 @@ const LEAVE_INTERVAL: Duration = Duration::from_micros(100);
 /// Something waits for room, of which nobody tells.
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
 
-/// Finds, or starts, a net core: a connected socket to it.
-pub type Connector = Box<dyn FnMut() -> io::Result<OwnedFd>>;
+/// Finds, or starts, a net core: a connected socket to it. Called from another thread when one has been lost: it may take its
+/// time.
+pub type Connector = Box<dyn FnMut() -> io::Result<OwnedFd> + Send>;
 
 /// Which net core, and what of it.
 #[derive(Clone, Debug)]
@@ -96,16 +93,15 @@ impl fmt::Display for SplitError {
 
 impl std::error::Error for SplitError {}
 
-/// Runs a service whose stack is on a net core.
+/// Runs a service whose stack is on a net core, or whose stacks are on several.
 pub struct SplitRuntime {
-    remote: Remote,
+    remotes: Remotes,
+    /// Of each net core.
+    seekers: Vec<Seeker>,
     options: SplitOptions,
-    connector: Connector,
     clock: MonotonicClock,
     waits: WaitSet,
     watched_at: Time,
-    next_attempt: Time,
-    retry_after: Duration,
 }
 
 impl SplitRuntime {
@@ -114,19 +110,41 @@ impl SplitRuntime {
     /// # Errors
     /// [`SplitError`].
     pub fn attach(connector: Connector, options: SplitOptions) -> Result<SplitRuntime, SplitError> {
-        let remote = Remote::new(options.connections_max).map_err(SplitError::Unreachable)?;
-        let mut runtime = SplitRuntime {
-            remote,
+        let address = options.address;
+        SplitRuntime::attach_all(vec![(connector, address)], options)
+    }
+
+    /// As [`attach`](SplitRuntime::attach), to several, each with a card of its own, which may be named by an address it has.
+    /// One that dies closes its own connections; the others go on.
+    ///
+    /// # Errors
+    /// [`SplitError`], of the first that cannot be had.
+    pub fn attach_all(
+        connectors: Vec<(Connector, Option<IpAddr>)>,
+        options: SplitOptions,
+    ) -> Result<SplitRuntime, SplitError> {
+        let seekers = connectors.into_iter().map(|(connector, address)| {
+            let options = SplitOptions { address, ..options.clone() };
+            Seeker::new(connector, Attach::new(&options))
+        });
+        let mut runtime = SplitRuntime::with(seekers.collect(), options).map_err(SplitError::Unreachable)?;
+        for number in 0..runtime.seekers.len() {
+            let Some(seeker) = runtime.seekers.get(number) else { break };
+            let found = seeker.find()?;
+            runtime.enter(number, found)?;
+        }
+        Ok(runtime)
+    }
+
+    fn with(seekers: Vec<Seeker>, options: SplitOptions) -> io::Result<SplitRuntime> {
+        Ok(SplitRuntime {
+            remotes: Remotes::new(seekers.len(), options.connections_max)?,
+            seekers,
             options,
-            connector,
             clock: MonotonicClock::new(),
             waits: WaitSet::new(),
             watched_at: Time::ZERO,
-            next_attempt: Time::ZERO,
-            retry_after: RETRY_AFTER,
-        };
-        runtime.find()?;
-        Ok(runtime)
+        })
     }
 
     /// With a link made by hand, and no other to follow.
@@ -136,19 +154,10 @@ impl SplitRuntime {
         attached: super::handshake::Attached,
         options: SplitOptions,
     ) -> io::Result<SplitRuntime> {
-        let nobody = || Err(io::ErrorKind::NotFound.into());
-        let remote = Remote::new(options.connections_max)?;
-        let mut runtime = SplitRuntime {
-            remote,
-            options,
-            connector: Box::new(nobody),
-            clock: MonotonicClock::new(),
-            waits: WaitSet::new(),
-            watched_at: Time::ZERO,
-            next_attempt: Time::ZERO,
-            retry_after: RETRY_AFTER,
-        };
-        runtime.remote.attach(link, attached).map_err(|error| io::Error::other(error.to_string()))?;
+        let seeker = Seeker::new(Box::new(|| Err(io::ErrorKind::NotFound.into())), Attach::new(&options));
+        let mut runtime = SplitRuntime::with(vec![seeker], options)?;
+        let part = runtime.remotes.part(0).ok_or(io::ErrorKind::NotFound)?;
+        part.attach(link, attached).map_err(|error| io::Error::other(error.to_string()))?;
         Ok(runtime)
     }
 
@@ -157,25 +166,33 @@ impl SplitRuntime {
         Box::new(move || dial(&path))
     }
 
-    fn find(&mut self) -> Result<(), SplitError> {
-        let socket = (self.connector)().map_err(SplitError::Unreachable)?;
-        let failed = |fault: Fault| match fault {
-            Fault::Closed => SplitError::Unreachable(io::ErrorKind::ConnectionAborted.into()),
-            fault => SplitError::Unreachable(io::Error::other(fault.to_string())),
-        };
-        let patience = |time| set_socket_timeout(&socket, Timeout::Recv, time);
-        patience(Some(ATTACH_PATIENCE)).map_err(|error| SplitError::Unreachable(error.into()))?;
-        let wish = Attach::new(&self.options);
-        send(socket.as_fd(), Wish::Attach(wish), &[]).map_err(failed)?;
-        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        let (attached, files) = match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(failed)? {
-            (Reply::Attached(attached), files) => (attached, files),
-            (Reply::Refused(why), _) => return Err(SplitError::Refused(why)),
-            (Reply::Status(_), _) => return Err(SplitError::Refused("it answers another question".to_owned())),
-        };
+    /// Uses what a net core has given.
+    fn enter(&mut self, number: usize, found: Found) -> Result<(), SplitError> {
+        let Found { socket, attached, files } = found;
         let unusable = |error: &dyn fmt::Display| SplitError::Unusable(error.to_string());
         let link = Link::open(socket, &attached, &files).map_err(|error| unusable(&error))?;
-        self.remote.attach(link, *attached).map_err(|error| unusable(&error))
+        let Some(part) = self.remotes.part(number) else { return Ok(()) };
+        part.attach(link, *attached).map_err(|error| unusable(&error))
+    }
+
+    /// Looks for net cores that are gone: each is asked for again after a while; the others, the service's timers and its
+    /// doorbells go on meanwhile. When to look again, if something is missing.
+    fn seek(&mut self, now: Time) -> Option<Time> {
+        let mut next = None;
+        for number in 0..self.seekers.len() {
+            let is_attached = self.remotes.part(number).is_none_or(|part| part.is_attached());
+            let Some(seeker) = self.seekers.get_mut(number).filter(|_| !is_attached) else { continue };
+            if let Some(found) = seeker.seek(now) {
+                let is_in = self.enter(number, found).is_ok();
+                if !is_in {
+                    self.remotes.part(number).into_iter().for_each(Remote::lost);
+                }
+                self.seekers.get_mut(number).into_iter().for_each(|seeker| seeker.has_tried(is_in, now));
+            }
+            let at = self.seekers.get(number).map(|seeker| seeker.next_look(now));
+            next = next.into_iter().chain(at).min();
+        }
+        next
     }
 
     /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
@@ -186,64 +203,77 @@ impl SplitRuntime {
         self.waits.add(fd, token)
     }
 
-    /// The card's addresses.
+    /// The cards' addresses.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        self.remote.attached().addresses.iter().map(|(address, _)| *address).collect()
+        self.remotes.addresses()
     }
 
-    /// The card's MTU.
+    /// The MTU that every card has.
     pub fn mtu(&self) -> u16 {
-        self.remote.attached().mtu
+        self.remotes.mtu()
     }
 
-    /// The card's interface: of a veth device, the kernel's end.
+    /// The (first) card's interface: of a veth device, the kernel's end.
     pub fn interface(&self) -> &str {
-        &self.remote.attached().interface
+        &self.remotes.first().attached().interface
     }
 
-    /// The card's driver.
+    /// The (first) card's driver.
     pub fn driver(&self) -> &str {
-        &self.remote.attached().driver
+        &self.remotes.first().attached().driver
     }
 
-    /// What went between service and net core.
+    /// What went between service and net cores.
     pub fn figures(&self) -> RemoteFigures {
-        self.remote.figures()
+        self.remotes.figures()
+    }
+
+    /// Net cores attached now.
+    pub fn net_cores(&self) -> usize {
+        self.remotes.all().filter(|part| part.is_attached()).count()
+    }
+
+    fn end_turn(&mut self) {
+        for part in self.remotes.all_mut() {
+            if part.end_turn().is_err() {
+                part.lost();
+            }
+        }
     }
 
     /// Calls `command` with a context outside of an event.
     pub fn with_context<T>(&mut self, command: impl FnOnce(&mut Context<'_>) -> T) -> T {
         let now = self.clock.now();
-        let result = command(&mut Context::of_remote(&mut self.remote, now));
-        if self.remote.end_turn().is_err() {
-            self.remote.lost();
-        }
+        let result = command(&mut Context::of_remote(&mut self.remotes, now));
+        self.end_turn();
         // Who calls may not come again for long.
-        self.remote.wake_net_core();
+        self.remotes.all_mut().for_each(Remote::wake_net_core);
         result
     }
 
     /// One turn: events, then what they caused. Whether anything happened.
     pub fn turn(&mut self, service: &mut dyn Service) -> bool {
         let now = self.clock.now();
-        self.remote.wake_net_core();
         let mut handled = false;
-        for _ in 0..EVENTS_PER_TURN {
-            match self.remote.next_event(now) {
-                Ok(Some(event)) => {
-                    handled = true;
-                    service.handle(event, &mut Context::of_remote(&mut self.remote, now));
+        // As many of each, whoever floods us.
+        let share = EVENTS_PER_TURN / self.remotes.count();
+        for number in 0..self.remotes.count() {
+            self.remotes.part(number).into_iter().for_each(Remote::wake_net_core);
+            for _ in 0..share {
+                match self.remotes.next_event(number, now) {
+                    Ok(Some(event)) => {
+                        handled = true;
+                        service.handle(event, &mut Context::of_remote(&mut self.remotes, now));
+                    }
+                    Ok(None) => break,
+                    Err(Lost) => self.remotes.part(number).into_iter().for_each(Remote::lost),
                 }
-                Ok(None) => break,
-                Err(Lost) => self.remote.lost(),
             }
         }
         if handled {
-            service.turn_ended(&mut Context::of_remote(&mut self.remote, now));
+            service.turn_ended(&mut Context::of_remote(&mut self.remotes, now));
         }
-        if self.remote.end_turn().is_err() {
-            self.remote.lost();
-        }
+        self.end_turn();
         handled
     }
 
@@ -289,17 +319,7 @@ impl SplitRuntime {
             if lifetime.is_over(now, service) {
                 return Ok(());
             }
-            if !self.remote.is_attached() && now >= self.next_attempt && !lifetime.is_stopping() {
-                // Not found: it is asked for again after a while; the service's timers and doorbells go on.
-                self.retry_after = match self.find() {
-                    Ok(()) => RETRY_AFTER,
-                    Err(_) => {
-                        self.remote.lost();
-                        (self.retry_after * 2).min(RETRY_AFTER_MAX)
-                    }
-                };
-                self.next_attempt = self.clock.now() + self.retry_after;
-            }
+            let attempt = if lifetime.is_stopping() { None } else { self.seek(now) };
             if busy {
                 idle_since = None;
             }
@@ -311,14 +331,14 @@ impl SplitRuntime {
                 std::hint::spin_loop();
                 continue;
             }
-            let attempt = (!self.remote.is_attached()).then_some(self.next_attempt);
-            let held_back = self.remote.is_held_back().then_some(now + HELD_BACK_WAIT);
-            let limits = [self.remote.next_deadline(), attempt, held_back];
-            let until = limits.into_iter().flatten().fold(lifetime.next_deadline(), Time::min);
-            if self.remote.falls_asleep() {
+            let held_back = self.remotes.all().any(Remote::is_held_back).then_some(now + HELD_BACK_WAIT);
+            let deadlines = self.remotes.all().filter_map(Remote::next_deadline);
+            let limits = [attempt, held_back].into_iter().flatten().chain(deadlines);
+            let until = limits.fold(lifetime.next_deadline(), Time::min);
+            if self.remotes.all_mut().all(Remote::falls_asleep) {
                 self.look_at_doorbells(service, stop, until.since(now))?;
             }
-            self.remote.wakes();
+            self.remotes.all_mut().for_each(Remote::wakes);
             spin.slept(self.clock.now().since(now));
             idle_since = None;
         }
@@ -330,18 +350,22 @@ impl SplitRuntime {
             return;
         }
         let until = self.clock.now() + self.options.leave_patience;
-        self.remote.ask_for_others();
-        while self.remote.is_leaving() && self.clock.now() < until {
+        self.remotes.all_mut().for_each(Remote::ask_for_others);
+        while self.is_leaving() && self.clock.now() < until {
             self.turn(service);
-            for connection in self.remote.movable() {
+            for connection in self.remotes.movable() {
                 let now = self.clock.now();
-                if service.leave(connection, &mut Context::of_remote(&mut self.remote, now)) {
-                    self.remote.yield_up(connection);
+                if service.leave(connection, &mut Context::of_remote(&mut self.remotes, now)) {
+                    self.remotes.yield_up(connection);
                 }
             }
             self.with_context(|_| ());
             std::thread::sleep(LEAVE_INTERVAL);
         }
+    }
+
+    fn is_leaving(&mut self) -> bool {
+        self.remotes.all_mut().fold(false, |any, part| part.is_leaving() || any)
     }
 
     /// Waits on everything, then tells the service which of its doorbells rang.
@@ -353,10 +377,12 @@ impl SplitRuntime {
     ) -> Result<(), RuntimeError> {
         self.watched_at = self.clock.now();
         let mut rang: Vec<u64> = Vec::new();
-        let waited = self.waits.wait(self.remote.socket(), Some(timeout), |token| rang.push(token));
+        let waited = self.waits.wait(self.remotes.sockets_of_all(), Some(timeout), |token| rang.push(token));
         waited.map_err(RuntimeError::Wait)?;
-        if !self.remote.look_at_socket() {
-            self.remote.lost();
+        for part in self.remotes.all_mut() {
+            if !part.look_at_socket() {
+                part.lost();
+            }
         }
         for token in rang {
             if !stop.takes(token) {

@@ -7,6 +7,7 @@ mod hostile;
 mod lying;
 mod memory;
 mod placement;
+mod several;
 mod sharing;
 mod support;
 mod under_load;

@@ -55,16 +55,31 @@ impl Core {
 
     /// As [`start`](Core::start), with a policy for services that share a card.
     pub fn accepting(cards: u8, accept: AcceptPolicy) -> Core {
-        let directory = tempfile::tempdir().expect("a directory");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = PathBuf::from(format!("@qanat-test-{}-{number}", std::process::id()));
+        Core::of(0..cards, accept, path)
+    }
+
+    /// With one card, which has that number.
+    pub fn with_card(card: u8) -> Core {
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Core::with_card_at(card, PathBuf::from(format!("@qanat-test-{}-{number}", std::process::id())))
+    }
+
+    /// The same at a place where another was.
+    pub fn with_card_at(card: u8, path: PathBuf) -> Core {
+        Core::of(card..card + 1, AcceptPolicy::default(), path)
+    }
+
+    fn of(cards: std::ops::Range<u8>, accept: AcceptPolicy, path: PathBuf) -> Core {
+        let directory = tempfile::tempdir().expect("a directory");
         let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-        let links: Vec<MemifConfig> = (0..cards).map(|card| link(directory.path(), card, 2)).collect();
+        let links: Vec<MemifConfig> = cards.clone().map(|card| link(directory.path(), card, 2)).collect();
         let listener = listener(&path);
         let thread = std::thread::spawn(move || {
             let listeners: Vec<_> =
                 links.into_iter().map(|link| MemifListener::bind(link).expect("listening")).collect();
-            let cards = (0u8..).zip(&listeners).map(|(card, listener)| open_card(listener, card)).collect();
+            let cards = cards.zip(&listeners).map(|(card, listener)| open_card(listener, card)).collect();
             let users = vec![rustix::process::geteuid().as_raw()];
             let options = NetCoreOptions { users, accept, ..Default::default() };
             NetCore::listening(cards, listener, options).run(stopped.as_fd()).expect("a net core's end");

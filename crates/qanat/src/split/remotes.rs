@@ -1,0 +1,468 @@
+//! A service's net cores: one, or several, each with a card of its own. The service sees one stack.
+//!
+//! ```text
+//!   handle of a connection   slot there, with the net core's number in its lowest bits (none, if there is one net core)
+//!   listener, UDP socket     one handle; made on each net core whose card has the address
+//!   datagram sent            by the net core where that peer's last one came in
+//! ```
+//! Handles stay dense that way: services keep their connections in arrays.
+
+use super::link::Lost;
+use super::remote::{Remote, RemoteFigures};
+use crate::block::{Block, FilledBlock};
+use bytes::Bytes;
+use qanat_nic::{Capabilities, Pool, Time};
+use qanat_stack::{
+    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Source, TimerId,
+    UdpSocketId,
+};
+use std::hash::{BuildHasher, RandomState};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Net cores of one service at most.
+pub(super) const NET_CORES_MAX: usize = 16;
+/// Peers of datagrams whose net core is remembered; of two that share a place the last one is.
+const PEERS: usize = 4_096;
+
+/// All of a service's net cores.
+pub struct Remotes {
+    parts: Vec<Remote>,
+    /// Bits of a connection's slot that say which net core.
+    shift: u32,
+    /// Whose event is handled.
+    current: usize,
+    /// Who is asked first for the next connection to others.
+    next_connect: usize,
+    /// By a peer's hash: where its last datagram came in. Empty with one net core.
+    came_by: Vec<u8>,
+    hasher: RandomState,
+}
+
+impl Remotes {
+    /// So many net cores, with so many connections each at most.
+    pub(super) fn new(count: usize, connections_max: usize) -> std::io::Result<Remotes> {
+        let count = count.clamp(1, NET_CORES_MAX);
+        let parts: std::io::Result<Vec<Remote>> = (0..count).map(|_| Remote::new(connections_max, count > 1)).collect();
+        Ok(Remotes {
+            parts: parts?,
+            shift: count.next_power_of_two().trailing_zeros(),
+            current: 0,
+            next_connect: 0,
+            came_by: if count > 1 { vec![0; PEERS] } else { Vec::new() },
+            hasher: RandomState::new(),
+        })
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// One of them.
+    pub(super) fn part(&mut self, number: usize) -> Option<&mut Remote> {
+        self.parts.get_mut(number)
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = &Remote> {
+        self.parts.iter()
+    }
+
+    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Remote> {
+        self.parts.iter_mut()
+    }
+
+    pub(super) fn sockets_of_all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.parts.iter().filter_map(Remote::socket)
+    }
+
+    /// Counts of all.
+    pub(super) fn figures(&self) -> RemoteFigures {
+        let add = |sum: RemoteFigures, part: &Remote| {
+            let one = part.figures();
+            RemoteFigures {
+                events: sum.events + one.events,
+                commands: sum.commands + one.commands,
+                command_batches: sum.command_batches + one.command_batches,
+                bells: sum.bells + one.bells,
+                datagrams_dropped: sum.datagrams_dropped + one.datagrams_dropped,
+                net_cores_lost: sum.net_cores_lost + one.net_cores_lost,
+            }
+        };
+        self.parts.iter().fold(RemoteFigures::default(), add)
+    }
+
+    /// The service's handle of a connection of one net core's.
+    #[inline]
+    fn widen(&self, part: usize, connection: ConnectionId) -> ConnectionId {
+        ConnectionId::new((connection.index() << self.shift | part) as u32, connection.generation())
+    }
+
+    /// Whose a connection is, and its handle there.
+    #[inline]
+    fn narrow(&mut self, connection: ConnectionId) -> Result<(&mut Remote, ConnectionId), CommandError> {
+        let (index, mask) = (connection.index(), (1 << self.shift) - 1);
+        let part = self.parts.get_mut(index & mask).ok_or(CommandError::Stale)?;
+        Ok((part, ConnectionId::new((index >> self.shift) as u32, connection.generation())))
+    }
+
+    /// The next event of one net core's.
+    #[inline]
+    pub(super) fn next_event(&mut self, part: usize, now: Time) -> Result<Option<Event>, Lost> {
+        let Some(remote) = self.parts.get_mut(part) else { return Ok(None) };
+        let mut event = remote.next_event(now)?;
+        if self.shift > 0
+            && let Some(event) = &mut event
+        {
+            self.name(part, event);
+        }
+        Ok(event)
+    }
+
+    /// With several net cores: whose event it is.
+    fn name(&mut self, part: usize, event: &mut Event) {
+        self.current = part;
+        match event {
+            Event::Accepted { connection, .. }
+            | Event::Connected { connection }
+            | Event::Data { connection, .. }
+            | Event::Acked { connection, .. }
+            | Event::PeerClosed { connection }
+            | Event::Closed { connection, .. } => *connection = self.widen(part, *connection),
+            Event::Datagram { peer, .. } => {
+                let place = self.place_of(*peer);
+                if let Some(came_by) = self.came_by.get_mut(place) {
+                    *came_by = part as u8;
+                }
+            }
+            Event::AddressConflict { .. } | Event::Timer { .. } => {}
+        }
+    }
+
+    fn place_of(&self, peer: SocketAddr) -> usize {
+        (self.hasher.hash_one(peer) % PEERS as u64) as usize
+    }
+
+    /// Connections that may be given up now.
+    pub(super) fn movable(&self) -> Vec<ConnectionId> {
+        let all = self.parts.iter().enumerate();
+        all.flat_map(|(number, part)| part.movable().into_iter().map(move |connection| self.widen(number, connection)))
+            .collect()
+    }
+
+    pub(super) fn yield_up(&mut self, connection: ConnectionId) {
+        if let Ok((part, connection)) = self.narrow(connection) {
+            part.yield_up(connection);
+        }
+    }
+
+    /// Does something on each net core that there is now. One whose card does not have the address is left out, unless all
+    /// are; after another failure nothing is left of it.
+    fn on_each<Handle: Copy>(
+        &mut self,
+        mut make: impl FnMut(&mut Remote) -> Result<Handle, CommandError>,
+        reserve: impl Fn(&mut Remote) -> Handle,
+        unmake: impl Fn(&mut Remote, Handle) -> Result<(), CommandError>,
+    ) -> Result<Handle, CommandError> {
+        if let [only] = self.parts.as_mut_slice() {
+            return make(only);
+        }
+        let (mut handle, mut failure) = (None, None);
+        let mut is_made = false;
+        for part in &mut self.parts {
+            let outcome = match part.is_attached() && failure.is_none() {
+                true => make(part),
+                false => Err(CommandError::Unreachable),
+            };
+            // In the same place everywhere, whatever comes of it: so one handle is good for all.
+            handle = Some(outcome.unwrap_or_else(|error| {
+                failure = failure.or((error != CommandError::Unreachable).then_some(error));
+                reserve(part)
+            }));
+            is_made |= outcome.is_ok();
+        }
+        match (handle, failure) {
+            (Some(handle), None) if is_made => Ok(handle),
+            (handle, failure) => {
+                handle.into_iter().for_each(|handle| self.parts.iter_mut().for_each(|part| _ = unmake(part, handle)));
+                Err(failure.unwrap_or(CommandError::Unreachable))
+            }
+        }
+    }
+
+    /// Where a datagram to a peer goes out.
+    fn part_for(&self, socket: UdpSocketId, peer: SocketAddr) -> usize {
+        if self.shift == 0 {
+            return 0;
+        }
+        let has = |part: &Remote| part.is_attached() && part.sockets.remote(socket).is_ok_and(|id| id.is_some());
+        let came_by = self.came_by.get(self.place_of(peer)).map_or(0, |part| usize::from(*part));
+        match self.parts.get(came_by).is_some_and(has) {
+            true => came_by,
+            false => self.parts.iter().position(has).unwrap_or(0),
+        }
+    }
+}
+
+/// The commands of [`Context`](crate::Context), each for the net core that it is about. Cold: the linked placement's way is
+/// laid out first.
+impl Remotes {
+    #[cold]
+    pub(crate) fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        let backlog = options.backlog as u32;
+        self.on_each(
+            |part| part.listen(local, options),
+            |part| part.listeners.add(local, backlog, None),
+            Remote::close_listener,
+        )
+    }
+
+    #[cold]
+    pub(crate) fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        self.parts.iter_mut().map(|part| part.close_listener(listener)).fold(Ok(()), Result::and)
+    }
+
+    #[cold]
+    pub(crate) fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        self.on_each(|part| part.bind_udp(local), |part| part.sockets.add(local, 0, None), Remote::close_udp)
+    }
+
+    #[cold]
+    pub(crate) fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        self.parts.iter_mut().map(|part| part.close_udp(socket)).fold(Ok(()), Result::and)
+    }
+
+    /// By the card that has the local address; else one after the other.
+    #[cold]
+    pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        let count = self.parts.len();
+        let mut outcome = Err(CommandError::Unreachable);
+        for number in (self.next_connect..self.next_connect + count).map(|number| number % count) {
+            let Some(part) = self.parts.get_mut(number) else { break };
+            let suits = options.local.is_none_or(|local| local.ip().is_unspecified() || part.has(local.ip()));
+            if count > 1 && (!suits || !part.is_attached()) {
+                continue;
+            }
+            outcome = part.connect(peer, options);
+            if let Ok(connection) = outcome {
+                self.next_connect = (number + 1) % count;
+                return Ok(self.widen(number, connection));
+            }
+        }
+        outcome
+    }
+
+    #[cold]
+    pub(crate) fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send(connection, bytes)
+    }
+
+    /// In the memory of the net core whose event is handled: what is sent there is not copied.
+    #[cold]
+    pub(crate) fn block(&mut self, length: usize) -> Block {
+        match self.parts.get_mut(self.current) {
+            Some(part) => part.block(length),
+            None => Block::own(length),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send_block(connection, block)
+    }
+
+    #[cold]
+    pub(crate) fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send_prepared(connection, source, stamp, offset, length)
+    }
+
+    #[cold]
+    pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
+        if let Ok((part, connection)) = self.narrow(connection) {
+            part.consume(connection, chunk);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.shutdown(connection)
+    }
+
+    #[cold]
+    pub(crate) fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.close(connection)
+    }
+
+    #[cold]
+    pub(crate) fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.abort(connection)
+    }
+
+    #[cold]
+    pub(crate) fn set_no_delay(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set_no_delay(connection, on)
+    }
+
+    #[cold]
+    pub(crate) fn set_cork(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set_cork(connection, on)
+    }
+
+    #[cold]
+    pub(crate) fn set_keepalive(
+        &mut self,
+        connection: ConnectionId,
+        keepalive: Option<Keepalive>,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set_keepalive(connection, keepalive)
+    }
+
+    #[cold]
+    pub(crate) fn set_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Option<Duration>,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set_user_timeout(connection, timeout)
+    }
+
+    #[cold]
+    pub(crate) fn advertise_user_timeout(
+        &mut self,
+        connection: ConnectionId,
+        timeout: Duration,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.advertise_user_timeout(connection, timeout)
+    }
+
+    #[cold]
+    pub(crate) fn set_pacing_rate(
+        &mut self,
+        connection: ConnectionId,
+        bytes_per_second: Option<u64>,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set_pacing_rate(connection, bytes_per_second)
+    }
+
+    #[cold]
+    pub(crate) fn send_to(
+        &mut self,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let part = self.part_for(socket, peer);
+        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_to(socket, peer, payload)
+    }
+
+    /// By the net core whose memory it is in, if it is in one's.
+    #[cold]
+    pub(crate) fn send_chunk_to(
+        &mut self,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        chunk: Chunk,
+    ) -> Result<(), CommandError> {
+        let own = if self.shift == 0 { Some(0) } else { self.parts.iter().position(|part| part.has_frame(&chunk)) };
+        let part = own.unwrap_or_else(|| self.part_for(socket, peer));
+        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_chunk_to(socket, peer, chunk)
+    }
+
+    /// The service's timers are with the first.
+    #[cold]
+    pub(crate) fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+        self.parts.first_mut().ok_or(CommandError::Full)?.set_timer(now, after, token)
+    }
+
+    #[cold]
+    pub(crate) fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.parts.first_mut().is_some_and(|part| part.cancel_timer(timer))
+    }
+
+    #[cold]
+    pub(crate) fn prepared_pool(&self) -> &Pool {
+        self.first().prepared_pool()
+    }
+
+    #[cold]
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        Capabilities { mtu: self.mtu(), ..self.first().capabilities() }
+    }
+
+    /// There is always one.
+    pub(super) fn first(&self) -> &Remote {
+        &self.parts[0]
+    }
+
+    /// What every card takes.
+    pub(super) fn mtu(&self) -> u16 {
+        self.parts.iter().map(|part| part.attached().mtu).min().unwrap_or(0)
+    }
+
+    /// Of every card.
+    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+        self.parts.iter().flat_map(|part| &part.attached().addresses).map(|(address, _)| *address).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handles_say_whose_they_are_and_stay_dense() {
+        for (count, index) in [(1, 5), (2, 11), (3, 21), (4, 21), (16, 81)] {
+            let mut remotes = Remotes::new(count, 64).unwrap();
+            let part = usize::from(count > 1);
+            let wide = remotes.widen(part, ConnectionId::new(5, 9));
+            assert_eq!((wide.index(), wide.generation()), (index, 9), "{count}");
+            let at = std::ptr::from_ref(&remotes.parts[part]);
+            let (found, narrow) = remotes.narrow(wide).ok().unwrap();
+            assert!(std::ptr::eq(found, at));
+            assert_eq!((narrow.index(), narrow.generation()), (5, 9));
+        }
+        // Three net cores have two bits: the fourth is nobody.
+        let mut remotes = Remotes::new(3, 64).unwrap();
+        assert!(matches!(remotes.narrow(ConnectionId::new(7, 0)), Err(CommandError::Stale)));
+    }
+
+    #[test]
+    fn answers_go_where_the_question_came_in() {
+        let mut remotes = Remotes::new(2, 64).unwrap();
+        let peer = |port| SocketAddr::from(([10, 0, 0, 1], port));
+        let place = remotes.place_of(peer(7));
+        remotes.came_by[place] = 1;
+        // It is not attached: the first is as good as any.
+        assert_eq!(remotes.part_for(UdpSocketId::new(0, 0), peer(7)), 0);
+    }
+
+    #[test]
+    fn nothing_can_be_opened_before_a_net_core_is_there_and_nothing_is_left_of_the_attempt() {
+        let mut remotes = Remotes::new(3, 64).unwrap();
+        let local = SocketAddr::from(([0, 0, 0, 0], 7));
+        assert_eq!(remotes.listen(local, ListenOptions::default()), Err(CommandError::Unreachable));
+        assert_eq!(remotes.bind_udp(local), Err(CommandError::Unreachable));
+        assert!(remotes.all().all(|part| part.listeners.all().is_empty() && part.sockets.all().is_empty()));
+        assert_eq!(remotes.connect(local, ConnectOptions::default()), Err(CommandError::Unreachable));
+    }
+}
