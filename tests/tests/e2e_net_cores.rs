@@ -7,6 +7,8 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -237,6 +239,101 @@ fn a_service_starts_several_net_cores_of_its_own_where_there_is_no_daemon() {
             let outcome = echo.wait(GRACE);
             assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         }
+    });
+}
+
+#[test]
+fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
+    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
+        return;
+    }
+    scenario(|| {
+        let house = House::new("0");
+        let net_core = |words: &[&str]| {
+            let all = [&["net-core"], words].concat();
+            Program::new(qanat()).arguments(all).environment("QANAT_SOCKET", house.socket()).run()
+        };
+        // Not by anybody, not the last, not where there is none, and not twice.
+        let refused = house.start(&["net-core", "add", "1"]).wait(GRACE);
+        assert!(refused.code == Some(1) && refused.stderr.contains("only root"), "{}", refused.stderr);
+        for (words, why) in [
+            (["remove", "0"], "the last one"),
+            (["remove", "1"], "has no net core"),
+            (["add", "0"], "already"),
+            (["add", "999"], "there is no processor 999"),
+        ] {
+            let refused = net_core(&words);
+            assert!(refused.code == Some(1) && refused.stderr.contains(why), "{}", refused.stderr);
+        }
+        let first = house.start(&["echo", "--placement", "split"]);
+        eventually("the first answers", GRACE, || connect("10.77.0.2:7").is_some());
+        assert_eq!(net_core(&["add", "1"]).code, Some(0));
+        let second = house.start(&["echo", "--placement", "split", "--address", "10.77.0.3/24"]);
+        eventually("the second answers", GRACE, || connect("10.77.0.3:7").is_some());
+        let status = house.status();
+        let (stays, goes) = (net_core_at(&status, "10.77.0.2"), net_core_at(&status, "10.77.0.3"));
+        assert!(stays != goes, "who comes has the one with fewer cards: {status}");
+        let is_on = |core: u64, processor: u32| {
+            let status = std::fs::read_to_string(format!("/proc/{core}/status")).unwrap_or_default();
+            status.contains(&format!("Cpus_allowed_list:\t{processor}\n"))
+        };
+        assert!(is_on(stays, 0) && is_on(goes, 1));
+
+        // Every byte of every stream is checked while its net core goes and comes.
+        let is_over = Arc::new(AtomicBool::new(false));
+        let streams: Vec<_> = ["10.77.0.2:7", "10.77.0.3:7", "10.77.0.3:7", "10.77.0.3:7"]
+            .into_iter()
+            .map(|address| {
+                let (mut stream, is_over) = (connect(address).expect("a stream"), Arc::clone(&is_over));
+                std::thread::spawn(move || {
+                    let mut rounds = 0u64;
+                    while !is_over.load(Ordering::Relaxed) && echoes(&mut stream, 50_000) {
+                        rounds += 1;
+                    }
+                    (echoes(&mut stream, 1_000), rounds)
+                })
+            })
+            .collect();
+        for round in 0..3 {
+            assert_eq!(net_core(&["remove", "1"]).code, Some(0), "round {round}");
+            assert!(is_on(goes, 0), "it runs on the other's processor");
+            assert!(house.text().contains("on processor 0, a guest, removed from 1: process"), "{}", house.text());
+            // It takes no more.
+            let third = house.start(&["echo", "--placement", "split", "--address", "10.77.0.4/24"]);
+            eventually("the third answers", GRACE, || connect("10.77.0.4:7").is_some());
+            assert_eq!(net_core_at(&house.status(), "10.77.0.4"), stays);
+            drop(third);
+            assert_eq!(net_core(&["add", "1"]).code, Some(0), "round {round}");
+            assert!(is_on(goes, 1), "it is back");
+            assert!(!house.text().contains("a guest"));
+        }
+        assert_eq!(net_core(&["remove", "1"]).code, Some(0));
+        is_over.store(true, Ordering::Relaxed);
+        for stream in streams {
+            let (is_alive, rounds) = stream.join().expect("a stream");
+            assert!(is_alive && rounds > 0, "every byte came back, over {rounds} rounds");
+        }
+        let status = house.status();
+        let restarts = |status: &Value| status["net_cores_started"].to_string().matches("\"restarts\":0").count();
+        assert_eq!(restarts(&status), 2, "{status}");
+
+        // With its last service it ends, and its place is the next one's.
+        drop(second);
+        eventually("the guest has ended", GRACE, || {
+            house.status()["net_cores_started"].as_array().is_some_and(|cores| cores.len() == 1)
+        });
+        assert!(!Path::new(&format!("/proc/{goes}/status")).exists());
+        assert_eq!(net_core(&["add", "1"]).code, Some(0));
+        // A guest that dies is not started again; its service finds one that is at home.
+        assert_eq!(net_core(&["remove", "0"]).code, Some(0));
+        kill_process(process(stays), Signal::KILL).expect("a guest to kill");
+        eventually("the first answers again", GRACE, || {
+            connect("10.77.0.2:7").is_some_and(|mut stream| echoes(&mut stream, 1_000))
+        });
+        let status = house.status();
+        assert_eq!(status["net_cores_started"].as_array().map(Vec::len), Some(1), "{status}");
+        drop(first);
+        house.end();
     });
 }
 

@@ -23,6 +23,7 @@ mod load_echo;
 mod load_pace;
 mod load_values;
 mod net;
+mod net_core;
 mod placement;
 mod program;
 mod programs;
@@ -71,6 +72,7 @@ enum Command {
     Echo(Box<echo::Arguments>),
     Load(load::Arguments),
     Net(Box<net::Arguments>),
+    NetCore(net_core::Arguments),
     Run(run::Arguments),
     Bench(bench::Arguments),
     Up(up::Arguments),
@@ -93,6 +95,7 @@ fn main() -> ExitCode {
         Command::Echo(arguments) => echo::run(&arguments),
         Command::Load(arguments) => load::run(arguments),
         Command::Net(arguments) => net::run(&arguments),
+        Command::NetCore(arguments) => net_core::run(&arguments),
         Command::Run(arguments) => run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),

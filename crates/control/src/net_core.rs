@@ -50,6 +50,13 @@ pub enum Order {
         /// Its process.
         process: i32,
     },
+    /// It runs on another processor from now on.
+    Processor {
+        /// Which.
+        processor: u32,
+        /// Another net core is at home there, and is not to be kept from it: it sleeps rather than spins.
+        is_guest: bool,
+    },
 }
 
 /// A card.

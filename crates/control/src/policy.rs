@@ -65,7 +65,7 @@ impl Default for NetPolicy {
 }
 
 /// Net cores of one daemon at most.
-const NET_CORES_MAX: usize = 64;
+pub(crate) const NET_CORES_MAX: usize = 64;
 
 /// Processors as `0-1,3`, in order.
 ///

@@ -118,6 +118,16 @@ pub enum Request {
     Limits,
     /// The same as `Status`, in Prometheus' text format.
     Metrics,
+    /// Start a net core on a processor, or let the one that was removed from it come home; root only.
+    AddNetCore {
+        /// Which.
+        processor: u32,
+    },
+    /// Have a processor without net core: what it serves goes on as a guest on another's; root only.
+    RemoveNetCore {
+        /// Which.
+        processor: u32,
+    },
     /// With a handle an earlier daemon gave out as descriptor: a new one of the same object, answered as descriptor.
     Reclaim,
     /// End the daemon and everything it made; root only.
@@ -144,6 +154,8 @@ impl Request {
             Request::Status => "status",
             Request::Limits => "limits",
             Request::Metrics => "metrics",
+            Request::AddNetCore { .. } => "add-net-core",
+            Request::RemoveNetCore { .. } => "remove-net-core",
             Request::Reclaim => "reclaim",
             Request::Stop => "stop",
             Request::Leave => "leave",
@@ -399,6 +411,9 @@ pub struct NetCoreState {
     pub restarts: u64,
     /// Numbers of the VNICs it serves.
     pub vnics: Vec<u32>,
+    /// The processor it was removed from: it is a guest where it is, and ends with its last VNIC.
+    #[serde(default)]
+    pub removed_from: Option<u32>,
 }
 
 /// What a user may have, and has.

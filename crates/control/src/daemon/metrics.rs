@@ -32,7 +32,7 @@ impl Daemon {
             let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
         }
         text += &head("qanat_net_core_restarts_total", "counter", "Net cores that died and were started again.");
-        for core in &status.net_cores_started {
+        for core in status.net_cores_started.iter().filter(|core| core.removed_from.is_none()) {
             let _ =
                 writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
         }

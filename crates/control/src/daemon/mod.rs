@@ -3,6 +3,7 @@
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 
 mod charges;
+mod guests;
 mod handles;
 mod log;
 mod metrics;

@@ -23,24 +23,56 @@ const TRANSMIT_FRAMES: u32 = 8_192;
 /// Starts a net core for a processor, which takes its orders from the socket.
 pub type Starter = Box<dyn Fn(u32, OwnedFd) -> io::Result<Child> + Send>;
 
+/// What a net core is to its processor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// Started for it, and started again.
+    AtHome,
+    /// Removed from another, this one: it takes no more cards, and ends with its last.
+    Guest(u32),
+    /// It has ended, and is not started again: its place is the next one's.
+    Gone,
+}
+
 /// One net core.
-struct NetCore {
-    processor: u32,
-    /// Its process and our end of its socket; `None`: to be started again.
-    running: Option<(Child, OwnedFd)>,
-    started: Instant,
+pub(super) struct NetCore {
+    pub(super) processor: u32,
+    pub(super) standing: Standing,
+    /// Its process and our end of its socket; `None`: to be started again, if it is at home.
+    pub(super) running: Option<(Child, OwnedFd)>,
+    pub(super) started: Instant,
     restarts: u64,
     /// VNICs it serves.
-    cards: Vec<u32>,
+    pub(super) cards: Vec<u32>,
     /// Of these, those whose services share them.
     shared: Vec<u32>,
+}
+
+impl NetCore {
+    /// Not yet running.
+    pub(super) fn new(processor: u32) -> NetCore {
+        NetCore {
+            processor,
+            standing: Standing::AtHome,
+            running: None,
+            started: Instant::now(),
+            restarts: 0,
+            cards: Vec::new(),
+            shared: Vec::new(),
+        }
+    }
+
+    pub(super) fn is_at_home(&self) -> bool {
+        self.standing == Standing::AtHome
+    }
 }
 
 /// All of them.
 #[derive(Default)]
 pub(super) struct NetCores {
     starter: Option<Starter>,
-    cores: Vec<NetCore>,
+    /// Numbered: places are not moved.
+    pub(super) cores: Vec<NetCore>,
 }
 
 impl NetCores {
@@ -54,7 +86,7 @@ impl NetCores {
 
     /// Whether one is to be started again.
     pub(super) fn is_one_missing(&self) -> bool {
-        self.cores.iter().any(|core| core.running.is_none())
+        self.cores.iter().any(|core| core.running.is_none() && core.is_at_home())
     }
 
     pub(super) fn states(&self) -> Vec<NetCoreState> {
@@ -64,8 +96,9 @@ impl NetCores {
             uptime_s: core.started.elapsed().as_secs(),
             restarts: core.restarts,
             vnics: core.cards.clone(),
+            removed_from: if let Standing::Guest(from) = core.standing { Some(from) } else { None },
         };
-        self.cores.iter().map(state).collect()
+        self.cores.iter().filter(|core| core.standing != Standing::Gone).map(state).collect()
     }
 }
 
@@ -88,21 +121,13 @@ impl Daemon {
     pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), String> {
         self.net_cores.starter = Some(starter);
         for processor in self.policy.net.cores.clone() {
-            let core = NetCore {
-                processor,
-                running: None,
-                started: Instant::now(),
-                restarts: 0,
-                cards: Vec::new(),
-                shared: Vec::new(),
-            };
-            self.net_cores.cores.push(core);
+            self.net_cores.cores.push(NetCore::new(processor));
             self.start_net_core(self.net_cores.cores.len() - 1)?;
         }
         Ok(())
     }
 
-    fn start_net_core(&mut self, index: usize) -> Result<(), String> {
+    pub(super) fn start_net_core(&mut self, index: usize) -> Result<(), String> {
         let Some(core) = self.net_cores.cores.get_mut(index) else { return Ok(()) };
         let Some(starter) = &self.net_cores.starter else { return Ok(()) };
         let say = |error| tables::say("start a net core", error);
@@ -146,17 +171,26 @@ impl Daemon {
         // It has closed its socket: it is dead, or of no use.
         let _ = child.kill();
         let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        core.restarts += 1;
         core.cards.clear();
         core.shared.clear();
-        let text = format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts);
+        let text = match core.standing {
+            Standing::AtHome => {
+                core.restarts += 1;
+                format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts)
+            }
+            _ => {
+                core.standing = Standing::Gone;
+                format!("a guest on processor {}: {how}", core.processor)
+            }
+        };
         (self.log)(&Event::new("net-core-end", "failed", text));
         self.look_after_net_cores();
     }
 
     /// Starts net cores again that have died, but for one that died at once.
     pub(super) fn look_after_net_cores(&mut self) {
-        let due = |core: &NetCore| core.running.is_none() && core.started.elapsed() >= SHORT_LIFE;
+        self.end_idle_guests();
+        let due = |core: &NetCore| core.running.is_none() && core.is_at_home() && core.started.elapsed() >= SHORT_LIFE;
         let due: Vec<usize> =
             self.net_cores.cores.iter().enumerate().filter(|(_, core)| due(core)).map(|(index, _)| index).collect();
         for index in due {
@@ -207,7 +241,7 @@ impl Daemon {
             first.is_some_and(|(address, _)| stack.apart_from.contains(address))
         };
         let all = self.net_cores.cores.iter().enumerate();
-        let running: Vec<_> = all.filter(|(_, core)| core.running.is_some()).collect();
+        let running: Vec<_> = all.filter(|(_, core)| core.running.is_some() && core.is_at_home()).collect();
         if running.is_empty() {
             return Err("all net cores have died just now: they are started again in a moment".to_owned());
         }
@@ -282,7 +316,7 @@ impl Daemon {
     }
 
     /// Says something to a net core. One that does not listen is not waited for.
-    fn order(&self, index: usize, order: Order, beside: &[BorrowedFd<'_>]) -> Result<(), String> {
+    pub(super) fn order(&self, index: usize, order: Order, beside: &[BorrowedFd<'_>]) -> Result<(), String> {
         let core = self.net_cores.cores.get(index).ok_or("there is no such net core")?;
         let (_, socket) = core.running.as_ref().ok_or("the net core has just died: it is started again in a moment")?;
         send(socket.as_fd(), order, beside)

@@ -47,10 +47,19 @@ impl Daemon {
                 self.stopping = Some(Ending::Left);
                 Ok((Answer::Done, Vec::new()))
             }
-            (Role::Session, Request::Reclaim) => self.reclaim(beside),
-            (Role::Session, Request::Metrics | Request::Stop | Request::Leave) => {
-                Err("only root may ask this: run with sudo".to_owned())
+            (Role::Session, Request::AddNetCore { processor }) if peer.user == 0 => self.add_net_core(processor, peer),
+            (Role::Session, Request::RemoveNetCore { processor }) if peer.user == 0 => {
+                self.remove_net_core(processor, peer)
             }
+            (Role::Session, Request::Reclaim) => self.reclaim(beside),
+            (
+                Role::Session,
+                Request::Metrics
+                | Request::Stop
+                | Request::Leave
+                | Request::AddNetCore { .. }
+                | Request::RemoveNetCore { .. },
+            ) => Err("only root may ask this: run with sudo".to_owned()),
             (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside),
             (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, beside, queue),
             (Role::Vnic(slot), Request::Unassign) => {

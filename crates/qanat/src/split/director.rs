@@ -72,6 +72,8 @@ impl NetCore {
                 let introduced = Some(Introduced { card, user, process });
                 self.pending.push(Pending { socket, since: now, may_attach: true, introduced });
             }
+            // It is there already: the daemon has seen to that.
+            Order::Processor { processor, is_guest } => self.is_placed(processor, is_guest),
         }
     }
 }

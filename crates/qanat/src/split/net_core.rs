@@ -230,6 +230,8 @@ pub struct NetCore {
     busy: Duration,
     looked_at: Time,
     scratch: Vec<Frame>,
+    /// Another net core is at home on its processor.
+    is_guest: bool,
 }
 
 impl NetCore {
@@ -268,7 +270,12 @@ impl NetCore {
             busy: Duration::ZERO,
             looked_at: Time::ZERO,
             scratch: Vec::with_capacity(256),
+            is_guest: false,
         }
+    }
+
+    pub(super) fn is_placed(&mut self, processor: u32, is_guest: bool) {
+        (self.options.processor, self.is_guest) = (Some(processor), is_guest);
     }
 
     /// Serves until `stop` is readable or, private, until its service is gone.
@@ -298,7 +305,8 @@ impl NetCore {
             let idle = now.since(*idle_since.get_or_insert(now));
             // Its doorbell is asked for last: to ask for it is to have it rung (memif unmasks its peer's interrupts).
             let has_bell = |card: &Card| card.tenancy.is_none() || card.vnic.doorbell().is_some();
-            if !spin.should_sleep(idle) || !self.cards.iter().all(has_bell) {
+            let is_awake = !self.is_guest && !spin.should_sleep(idle);
+            if is_awake || !self.cards.iter().all(has_bell) {
                 std::hint::spin_loop();
                 continue;
             }

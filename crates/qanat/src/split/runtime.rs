@@ -351,7 +351,7 @@ impl SplitRuntime {
         }
         let until = self.clock.now() + self.options.leave_patience;
         self.remotes.all_mut().for_each(Remote::ask_for_others);
-        while self.is_leaving() && self.clock.now() < until {
+        while self.remotes.all_mut().any(Remote::is_leaving) && self.clock.now() < until {
             self.turn(service);
             for connection in self.remotes.movable() {
                 let now = self.clock.now();
@@ -362,10 +362,6 @@ impl SplitRuntime {
             self.with_context(|_| ());
             std::thread::sleep(LEAVE_INTERVAL);
         }
-    }
-
-    fn is_leaving(&mut self) -> bool {
-        self.remotes.all_mut().fold(false, |any, part| part.is_leaving() || any)
     }
 
     /// Waits on everything, then tells the service which of its doorbells rang.

@@ -1,0 +1,141 @@
+//! Net cores added and removed while they run.
+//!
+//! ```text
+//!   remove 1   processor 0: net core 0                 processor 1: free
+//!                           net core 1, a guest        its connections go on, byte by byte; no more cards; it ends with its last
+//!   add 1      net core 1 comes home; or, if it has ended, a new one is started
+//! ```
+//! A connection's state is in its net core's process, and its packets come to that process, whichever processor it runs on. So
+//! flows migrate with their process, and none of them notices more than a wait.
+
+use super::net_cores::{NetCore, Standing};
+use super::{Daemon, Event, Peer, Role, tables};
+use crate::net_core::Order;
+use crate::policy::NET_CORES_MAX;
+use crate::protocol::Answer;
+use rustix::process::Pid;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// An answer, without descriptors.
+type Served = Result<(Answer, Vec<OwnedFd>), String>;
+
+fn done() -> Served {
+    Ok((Answer::Done, Vec::new()))
+}
+
+/// Whether programs can run on it.
+fn is_online(processor: u32) -> bool {
+    let directory = Path::new("/sys/devices/system/cpu").join(format!("cpu{processor}"));
+    // The first one cannot be taken away, and has no such file.
+    let online = std::fs::read_to_string(directory.join("online"));
+    directory.exists() && online.map_or(true, |text| text.trim() != "0")
+}
+
+impl Daemon {
+    /// A processor has a net core from now on.
+    pub(super) fn add_net_core(&mut self, processor: u32, peer: Peer) -> Served {
+        let cores = &self.net_cores.cores;
+        if cores.iter().any(|core| core.processor == processor && core.is_at_home()) {
+            return Err(format!("processor {processor} has a net core already: see `qanat status`"));
+        }
+        if cores.iter().filter(|core| core.is_at_home()).count() >= NET_CORES_MAX {
+            return Err(format!("{NET_CORES_MAX} net cores at most"));
+        }
+        if !is_online(processor) {
+            return Err(format!("there is no processor {processor}: `nproc` says how many there are, from 0 on"));
+        }
+        if let Some(index) = cores.iter().position(|core| core.standing == Standing::Guest(processor)) {
+            self.place_net_core(index, processor, Standing::AtHome)?;
+            (self.log)(&Event::new("net-core-add", "done", format!("processor {processor}: it is back")).by(peer));
+            return done();
+        }
+        let free = cores.iter().position(|core| core.standing == Standing::Gone);
+        let index = free.unwrap_or(cores.len());
+        if free.is_none() {
+            self.net_cores.cores.push(NetCore::new(processor));
+        }
+        if let Some(core) = self.net_cores.cores.get_mut(index) {
+            *core = NetCore::new(processor);
+        }
+        self.start_net_core(index).inspect_err(|_| self.forget_net_core(index))?;
+        (self.log)(&Event::new("net-core-add", "done", format!("processor {processor}")).by(peer));
+        done()
+    }
+
+    /// A processor is without net core from now on. What the net core serves goes on.
+    pub(super) fn remove_net_core(&mut self, processor: u32, peer: Peer) -> Served {
+        let at_home = || self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.is_at_home());
+        let index = at_home().find(|(_, core)| core.processor == processor).map(|(index, _)| index);
+        let index = index.ok_or_else(|| format!("processor {processor} has no net core: see `qanat status`"))?;
+        let others = at_home().filter(|(other, core)| *other != index && core.running.is_some());
+        let host = others.min_by_key(|(_, core)| core.cards.len()).map(|(_, core)| core.processor);
+        let host =
+            host.ok_or("it is the last one: add another first (`qanat net-core add`), or end all (`qanat down`)")?;
+        let is_idle =
+            self.net_cores.cores.get(index).is_none_or(|core| core.running.is_none() || core.cards.is_empty());
+        let text = match is_idle {
+            true => {
+                self.end_net_core(index);
+                format!("processor {processor}: it had no cards, and has ended")
+            }
+            false => {
+                self.place_net_core(index, host, Standing::Guest(processor))?;
+                format!("processor {processor}: it goes on, as a guest, on processor {host}")
+            }
+        };
+        (self.log)(&Event::new("net-core-remove", "done", text).by(peer));
+        done()
+    }
+
+    /// Has it run on another processor.
+    fn place_net_core(&mut self, index: usize, processor: u32, standing: Standing) -> Result<(), String> {
+        let core = self.net_cores.cores.get(index).ok_or("there is no such net core")?;
+        let (child, _) = core.running.as_ref().ok_or("the net core has just died: it is started again in a moment")?;
+        let mut set = CpuSet::new();
+        set.set(processor as usize);
+        sched_setaffinity(Some(Pid::from_child(child)), &set).map_err(|error| tables::say("move a net core", error))?;
+        let core = self.net_cores.cores.get_mut(index).ok_or("there is no such net core")?;
+        (core.processor, core.standing) = (processor, standing);
+        // It runs there, whether it has heard of it or not.
+        let is_guest = standing != Standing::AtHome;
+        if let Err(error) = self.order(index, Order::Processor { processor, is_guest }, &[]) {
+            (self.log)(&Event::new("net-core-move", "failed", error));
+        }
+        Ok(())
+    }
+
+    /// Guests that serve nobody any more end.
+    pub(super) fn end_idle_guests(&mut self) {
+        let is_idle = |core: &NetCore| matches!(core.standing, Standing::Guest(_)) && core.cards.is_empty();
+        let all = self.net_cores.cores.iter().enumerate();
+        let idle: Vec<usize> = all.filter(|(_, core)| is_idle(core)).map(|(index, _)| index).collect();
+        for index in idle {
+            self.end_net_core(index);
+            (self.log)(&Event::new("net-core-end", "done", "a guest without cards".to_owned()));
+        }
+    }
+
+    /// It has nothing to do, and ends.
+    fn end_net_core(&mut self, index: usize) {
+        let running = self.net_cores.cores.get_mut(index).and_then(|core| core.running.take());
+        if let Some((mut child, socket)) = running {
+            drop(socket);
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        self.forget_net_core(index);
+    }
+
+    /// Its place is free.
+    fn forget_net_core(&mut self, index: usize) {
+        if let Some(core) = self.net_cores.cores.get_mut(index) {
+            core.standing = Standing::Gone;
+        }
+        // Its end is known; nothing said of it later is to be taken for its successor's.
+        let watches = self.endpoints.iter().filter(|(_, endpoint)| endpoint.role == Role::NetCore(index));
+        let watches: Vec<u64> = watches.map(|(token, _)| *token).collect();
+        watches.into_iter().for_each(|token| self.close(token));
+    }
+}
