@@ -1,7 +1,7 @@
 //! Net cores that the daemon starts: services find them by asking it, and find the next one when theirs dies.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{NOBODY, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
+use qanat_tests::e2e::{NOBODY, Outcome, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -27,12 +27,17 @@ fn process(number: u64) -> Pid {
 
 impl House {
     fn new(cores: &str) -> House {
+        House::with_memory(cores, 1_024)
+    }
+
+    /// Of each user at most so many MiB.
+    fn with_memory(cores: &str, memory_mib: u32) -> House {
         let place = tempfile::tempdir().expect("a directory");
         let command = qanat_for_anybody(place.path());
         std::fs::write(place.path().join("small"), "It flows.").expect("a file");
         let policy = format!(
             "socket = \"{}\"\ngroup = \"nogroup\"\n[net]\ncores = \"{cores}\"\nframes = 1024\n[[rule]]\nusers = [\"root\", \
-             \"65534\", \"65533\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\n",
+             \"65534\", \"65533\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\nmemory_mib = {memory_mib}\n",
             place.path().join("control.sock").display()
         );
         std::fs::write(place.path().join("policy"), policy).expect("a policy");
@@ -415,6 +420,103 @@ fn app_cores_share_a_listener_and_one_that_dies_is_started_again() {
         let outcome = echo.wait(GRACE);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
         eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
+        house.end();
+    });
+}
+
+/// A service's memory is its user's, whether it has a card of its own or shares one.
+#[test]
+fn a_user_over_its_limit_is_refused_a_further_service_and_not_when_one_has_gone() {
+    scenario(|| {
+        // A card of 1,024 + 8,192 frames, 18 MiB, and two services of 25; not a third.
+        let house = House::with_memory("0", 80);
+        let share = ["echo", "--share"];
+        let first = house.start(&share);
+        eventually("the first is there", GRACE, || services_of(&house.net_core_of("echo")).len() == 1);
+        let second = house.start(&share);
+        eventually("both are there", GRACE, || services_of(&house.net_core_of("echo")).len() == 2);
+        let refused = house.start(&share).wait(GRACE);
+        assert!(refused.code == Some(1), "{}", refused.stderr);
+        for said in ["allows 80 MiB", "raise memory_mib", "--app-cores"] {
+            assert!(refused.stderr.contains(said), "{said} in {}", refused.stderr);
+        }
+        let limits = house.start(&["limits", "--json"]).wait(GRACE).text();
+        let limits: Value = serde_json::from_str(limits.trim()).unwrap_or_default();
+        assert_eq!(limits["memory_bytes"][1], (18 + 2 * 25) << 20, "{limits}");
+        // Nor another user for this one's sake; and memory is given back, however a service ends.
+        kill_process(process(second.id().into()), Signal::KILL).expect("a service to kill");
+        let mut third = None;
+        eventually("another has its place", GRACE, || {
+            let is_there = third.as_mut().is_some_and(Running::is_running);
+            if !is_there {
+                third = Some(house.start(&share));
+            }
+            is_there && services_of(&house.net_core_of("echo")).len() == 2
+        });
+        assert!(connect("10.77.0.2:7").is_some_and(|mut stream| echoes(&mut stream, 10_000)));
+        drop((first, third));
+        house.end();
+    });
+}
+
+/// Asks `times` on one connection, two requests at once; how many answers came whole.
+fn asks(stream: &mut TcpStream, times: usize) -> usize {
+    let question = b"GET /small HTTP/1.1\r\nHost: x\r\n\r\nGET /small HTTP/1.1\r\nHost: x\r\n\r\n";
+    let mut answered = 0;
+    for _ in 0..times {
+        let mut text = String::new();
+        let mut buffer = [0; 4_096];
+        if stream.write_all(question).is_err() {
+            break;
+        }
+        while text.matches("It flows.").count() < 2 {
+            match stream.read(&mut buffer) {
+                Ok(count) if count > 0 => text.push_str(&String::from_utf8_lossy(&buffer[..count])),
+                _ => return answered,
+            }
+        }
+        assert_eq!(text.matches("HTTP/1.1 200").count(), 2, "{text}");
+        answered += 2;
+    }
+    answered
+}
+
+#[test]
+fn web_gives_its_connections_up_between_two_requests() {
+    const CLIENTS: usize = 8;
+    const TIMES: usize = 400;
+    scenario(|| {
+        let house = House::new("0");
+        let words = ["web", house.root(), "--share", "--json"];
+        let (first, second) = (house.start(&words), house.start(&words));
+        eventually("both are there", GRACE, || services_of(&house.net_core_of("web")).len() == 2);
+        let mut streams: Vec<TcpStream> = (0..CLIENTS).filter_map(|_| connect("10.77.0.2:80")).collect();
+        // One that idles moves as well.
+        let mut idle = connect("10.77.0.2:80").expect("a connection");
+        assert_eq!((streams.len(), asks(&mut idle, 1)), (CLIENTS, 2));
+        assert!(streams.iter_mut().all(|stream| asks(stream, 1) == 2));
+        let of = |id: u32| services_of(&house.net_core_of("web")).iter().find(|(it, _)| *it == u64::from(id)).map(|(_, c)| *c);
+        assert!(of(first.id()) > Some(0) && of(second.id()) > Some(0), "both have some");
+        let asking: Vec<_> =
+            streams.into_iter().map(|mut stream| std::thread::spawn(move || (asks(&mut stream, TIMES), stream))).collect();
+        kill_process(process(first.id().into()), Signal::INT).expect("Ctrl-C");
+        let gone = first.wait(GRACE);
+        assert_eq!(gone.code, Some(0), "{}", gone.stderr);
+        let streams: Vec<_> = asking.into_iter().map(|thread| thread.join().expect("a client")).collect();
+        let counts: Vec<usize> = streams.iter().map(|(answered, _)| *answered).collect();
+        assert_eq!(counts, [2 * TIMES; CLIENTS], "every request was answered");
+        assert_eq!(asks(&mut idle, 1), 2);
+        assert_eq!(of(second.id()), Some(CLIENTS as u64 + 1), "the other has them all");
+        drop((streams, idle));
+        kill_process(process(second.id().into()), Signal::INT).expect("Ctrl-C");
+        let stayed = second.wait(GRACE);
+        // None was lost, and none answered twice.
+        let requests = |outcome: &Outcome| {
+            let last = outcome.text().lines().last().map(str::to_owned).unwrap_or_default();
+            serde_json::from_str::<Value>(&last).unwrap_or_default()["web"]["requests"].as_u64().unwrap_or(0)
+        };
+        let asked = (CLIENTS * 2 * (TIMES + 1) + 4) as u64;
+        assert_eq!(requests(&gone) + requests(&stayed), asked, "{} and {}", requests(&gone), requests(&stayed));
         house.end();
     });
 }

@@ -127,11 +127,11 @@ pub struct Rings {
     pub commands: ControlMemory,
 }
 
-fn ring_length(capacity: u32) -> usize {
+const fn ring_length(capacity: u32) -> usize {
     (RING_HEADER_ROOM + capacity as usize * size_of::<Slot>()).next_multiple_of(PAGE)
 }
 
-fn length(capacity: u32) -> usize {
+const fn length(capacity: u32) -> usize {
     EVENTS_AT + 2 * ring_length(capacity)
 }
 
@@ -142,6 +142,11 @@ fn rings(memory: SharedMemory, capacity: u32) -> Rings {
 }
 
 impl Rings {
+    /// Bytes of a control memory whose rings have so many messages.
+    pub const fn bytes(capacity: u32) -> u64 {
+        length(capacity) as u64
+    }
+
     /// A new control memory with rings of `capacity` messages (a power of two).
     ///
     /// # Errors

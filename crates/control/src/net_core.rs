@@ -19,6 +19,10 @@ use std::os::fd::OwnedFd;
 /// Longest order.
 pub const ORDER_BYTES_MAX: usize = 16_384;
 
+/// Bytes of memory a net core makes for each service: what that one sends from (8 MiB in small blocks, 16 MiB in large ones),
+/// and the rings between them.
+pub const SERVICE_MEMORY_BYTES: u64 = 25 << 20;
+
 /// What a service may ask of its card's stack beside what the policy is about.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -41,7 +45,7 @@ pub enum Order {
     Memory(QueueWish),
     /// A card; its queue's socket, and its injector's descriptors, are beside it.
     Card(Box<CardOrder>),
-    /// A service; its socket is beside it.
+    /// A service; beside it are its socket, and a lease: closed when the service's memory is given back.
     Service {
         /// The number of the card it is for.
         card: u32,

@@ -30,6 +30,9 @@ pub(super) struct Charges {
     cursor: u32,
     /// The last charge's number.
     last: u64,
+    /// Memory that net cores have made for services: user and bytes, by the lease's token. Net cores end with the daemon, so
+    /// nobody takes these back.
+    leases: BTreeMap<u64, (u32, u64)>,
 }
 
 impl Charges {
@@ -44,7 +47,7 @@ impl Charges {
         let holder = holder.map_err(|error| explain(what, &error))?;
         let held = object.take_map("held").ok_or_else(missing)?;
         let held = XskMap::try_from(held).map_err(|error| explain(what, &error))?;
-        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0, last: 0 })
+        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0, last: 0, leases: BTreeMap::new() })
     }
 
     /// Takes back what an earlier daemon charged; `program`: the number of its program.
@@ -57,7 +60,7 @@ impl Charges {
         let entries = charges.map(|charge| (charge.row, *charge)).collect();
         let used = kept.vnics.iter().flat_map(|vnic| vnic.sockets.values().copied());
         let last = used.chain(kept.charges.iter().map(|charge| charge.number)).max().unwrap_or(0);
-        Ok(Charges { held, holder, entries, cursor: 0, last })
+        Ok(Charges { held, holder, entries, cursor: 0, last, leases: BTreeMap::new() })
     }
 
     /// The program: attached somewhere, it keeps the table in being without this process.
@@ -115,7 +118,18 @@ impl Charges {
 
     /// Bytes charged to `user`, as of the last [`settle`](Charges::settle).
     pub(super) fn of(&self, user: u32) -> u64 {
-        self.entries.values().filter(|charge| charge.user == user).map(|charge| charge.bytes).sum()
+        let queues = self.entries.values().map(|charge| (charge.user, charge.bytes));
+        queues.chain(self.leases.values().copied()).filter(|(owner, _)| *owner == user).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Charges a service's memory to `user` until [`end_lease`](Charges::end_lease).
+    pub(super) fn lease(&mut self, token: u64, user: u32, bytes: u64) {
+        self.leases.insert(token, (user, bytes));
+    }
+
+    /// The memory has been given back.
+    pub(super) fn end_lease(&mut self, token: u64) {
+        self.leases.remove(&token);
     }
 
     /// As [`settle`](Charges::settle), for all users.
@@ -127,8 +141,9 @@ impl Charges {
     /// Bytes by user.
     pub(super) fn by_user(&self) -> BTreeMap<u32, u64> {
         let mut sums = BTreeMap::new();
-        for charge in self.entries.values() {
-            *sums.entry(charge.user).or_default() += charge.bytes;
+        let queues = self.entries.values().map(|charge| (charge.user, charge.bytes));
+        for (user, bytes) in queues.chain(self.leases.values().copied()) {
+            *sums.entry(user).or_default() += bytes;
         }
         sums
     }

@@ -83,6 +83,8 @@ enum Role {
     Filter(u64),
     /// A net core of ours.
     NetCore(usize),
+    /// The memory of a service on one.
+    Lease,
 }
 
 struct Endpoint {
@@ -330,14 +332,15 @@ impl Daemon {
         live.chain(orphans).collect()
     }
 
-    fn watch(&mut self, fd: OwnedFd, role: Role, peer: Peer, identity: Option<Identity>) -> Result<(), String> {
+    /// The number it is known by from now on.
+    fn watch(&mut self, fd: OwnedFd, role: Role, peer: Peer, identity: Option<Identity>) -> Result<u64, String> {
         let token = self.next_token;
         let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
         epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), events)
             .map_err(|error| tables::say("watch a descriptor", error))?;
         self.next_token += 1;
         self.endpoints.insert(token, Endpoint { fd, role, peer, identity });
-        Ok(())
+        Ok(token)
     }
 
     fn attend(&mut self, token: u64) {
@@ -354,6 +357,11 @@ impl Daemon {
             Role::Metrics => self.scrape(),
             Role::Process => self.process_ended(token),
             Role::NetCore(index) => self.net_core_ended(token, index),
+            // Nothing is ever said there: the other end is closed.
+            Role::Lease => {
+                self.charges.end_lease(token);
+                self.close(token);
+            }
             Role::Session | Role::Vnic(_) | Role::Filter(_) => {
                 match receive::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
                     Ok((request, beside)) => self.answer(token, role, peer, request, &beside),

@@ -5,7 +5,7 @@
 //! the net core closes that, or dies, the card is gone. So there is nothing to tidy up, and nothing to tell.
 
 use super::{Daemon, Event, Peer, Role, tables};
-use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, StackWish, plan_of};
+use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, QueueWish, VnicStatus, VnicWish, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
@@ -213,6 +213,7 @@ impl Daemon {
         if self.net_cores.cores.is_empty() {
             return Ok((Answer::Done, Vec::new()));
         }
+        self.check_service_memory(peer)?;
         if let Some((index, slot)) = stack.share.then(|| self.card_to_share(peer, &card)).flatten() {
             let socket = self.hand_service(index, slot, peer)?;
             return Ok((Answer::Done, vec![socket]));
@@ -306,13 +307,38 @@ impl Daemon {
         self.order(index, Order::Card(Box::new(card)), &beside)
     }
 
-    /// Introduces a service to the net core that has its card: the service's end of their socket.
+    /// Introduces a service to the net core that has its card: the service's end of their socket. The memory that the net core
+    /// makes for it is the user's, until the net core gives it back or dies.
     fn hand_service(&mut self, index: usize, card: u32, peer: Peer) -> Result<OwnedFd, String> {
-        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-        let (services, its) = pair.map_err(|error| tables::say("make a pair of sockets", error))?;
+        let pair = || {
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+            pair.map_err(|error| tables::say("make a pair of sockets", error))
+        };
+        let ((services, its), (lease, its_lease)) = (pair()?, pair()?);
+        let token = self.watch(lease, Role::Lease, peer, None)?;
+        self.charges.lease(token, peer.user, SERVICE_MEMORY_BYTES);
         let order = Order::Service { card, user: peer.user, process: peer.process };
-        self.order(index, order, &[its.as_fd()])?;
+        // Not taken, it is closed here, and the lease is over.
+        self.order(index, order, &[its.as_fd(), its_lease.as_fd()])?;
         Ok(services)
+    }
+
+    /// Whether the user may have the memory of one more service.
+    fn check_service_memory(&mut self, peer: Peer) -> Result<(), String> {
+        let rule = self.rule(peer)?;
+        self.charges.settle(&self.state, peer.user);
+        let left = (rule.memory_mib << 20).saturating_sub(self.charges.of(peer.user));
+        if left >= SERVICE_MEMORY_BYTES {
+            return Ok(());
+        }
+        Err(format!(
+            "rule \"{}\" allows {} MiB of memory, of which {} are left, and a service on a net core takes {}, beside its card's: \
+             have fewer services or app cores (--app-cores), or raise memory_mib",
+            rule.name,
+            rule.memory_mib,
+            left >> 20,
+            SERVICE_MEMORY_BYTES >> 20,
+        ))
     }
 
     /// Says something to a net core. One that does not listen is not waited for.

@@ -99,7 +99,7 @@ impl Daemon {
         vnic.map(|_| ()).ok_or_else(|| format!("user {} has no VNIC {slot}: see `qanat vnic list`", peer.user))
     }
 
-    fn rule(&self, peer: Peer) -> Result<Rule, String> {
+    pub(super) fn rule(&self, peer: Peer) -> Result<Rule, String> {
         let rule = self.policy.rule_for(peer.user, peer.group);
         rule.cloned().ok_or_else(|| format!("no rule is for user {} or one of its groups: add one", peer.user))
     }

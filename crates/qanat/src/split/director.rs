@@ -64,13 +64,13 @@ impl NetCore {
                 }
             }
             Order::Service { card, user, process } => {
-                let Some(socket) = beside.next() else { return };
+                let (Some(socket), lease) = (beside.next(), beside.next()) else { return };
                 // Those who never say what they want go after a while, or when there are too many: the oldest first.
                 if self.pending.len() >= INTRODUCED_MAX {
                     self.pending.remove(0);
                 }
                 let introduced = Some(Introduced { card, user, process });
-                self.pending.push(Pending { socket, since: now, may_attach: true, introduced });
+                self.pending.push(Pending { socket, since: now, may_attach: true, introduced, lease });
             }
             // It is there already: the daemon has seen to that.
             Order::Processor { processor, is_guest } => self.is_placed(processor, is_guest),

@@ -36,7 +36,7 @@ impl Harness {
     pub fn new(stack: Stack, receive_frames: u32) -> io::Result<Harness> {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames };
-        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent)?;
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
         let tenancy = occupied(stack, receive_frames, tenant);
         let rings = Rings::open(handed.control.as_fd()).map_err(io::Error::other)?;
         let (commands, events) = (Producer::new(rings.commands), Consumer::new(rings.events));
@@ -120,7 +120,7 @@ impl Placed {
     ) -> io::Result<Placed> {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent::usual(plan.receive_frames);
-        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent)?;
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
         let mut tenancy = occupied(stack, plan.receive_frames, tenant);
         let attached = Attached {
             mtu: 1_500,

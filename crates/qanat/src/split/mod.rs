@@ -27,6 +27,7 @@ pub mod harness;
 mod hoarding;
 mod leave;
 mod link;
+mod memory;
 mod net_core;
 mod places;
 mod remote;

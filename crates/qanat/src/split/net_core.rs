@@ -9,6 +9,7 @@ use super::handshake::{
 use super::tenancy::Tenancy;
 use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
+use qanat_control::net_core::SERVICE_MEMORY_BYTES;
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
 use qanat_stack::{Config, Stack};
@@ -212,6 +213,8 @@ pub(super) struct Pending {
     /// It may be served, not only told how things are.
     pub may_attach: bool,
     pub introduced: Option<Introduced>,
+    /// Closed, the daemon charges nobody for the service's memory any more.
+    pub lease: Option<OwnedFd>,
 }
 
 /// The net core.
@@ -244,7 +247,7 @@ impl NetCore {
     pub fn private(card: Card, socket: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
         let mut core = NetCore::new(vec![card], status, options);
         core.is_private = true;
-        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true, introduced: None });
+        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true, introduced: None, lease: None });
         core
     }
 
@@ -441,13 +444,13 @@ impl NetCore {
                 self.pending.remove(oldest.unwrap_or(0));
             }
             let may_attach = !self.is_private && self.director.is_none();
-            self.pending.push(Pending { socket, since: now, may_attach, introduced: None });
+            self.pending.push(Pending { socket, since: now, may_attach, introduced: None, lease: None });
         }
     }
 
     /// Somebody says what it wants.
     fn hear(&mut self, pending: Pending, now: Time) {
-        let Pending { socket, may_attach, introduced, .. } = pending;
+        let Pending { socket, may_attach, introduced, lease, .. } = pending;
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
         // Descriptors it sends along are closed.
         let outcome = match receive::<Wish>(socket.as_fd(), &mut buffer) {
@@ -458,9 +461,9 @@ impl NetCore {
             Ok((Wish::Attach(_), _)) if !may_attach => {
                 Err("this net core is one service's own, or the daemon's, which is to be asked".to_owned())
             }
-            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, introduced, now),
+            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, introduced, lease, now),
             Err(Fault::Empty) => {
-                self.pending.push(Pending { socket, since: now, may_attach, introduced });
+                self.pending.push(Pending { socket, since: now, may_attach, introduced, lease });
                 return;
             }
             Err(fault) => Err(fault.to_string()),
@@ -488,6 +491,7 @@ impl NetCore {
         socket: &OwnedFd,
         wish: Attach,
         introduced: Option<Introduced>,
+        lease: Option<OwnedFd>,
         now: Time,
     ) -> Result<(), String> {
         if let Some(mismatch) = wish.mismatch() {
@@ -500,7 +504,7 @@ impl NetCore {
             card.open_stack(&wish, self.options.accept, &mut self.scratch, now)?;
         }
         let name: String = wish.name.chars().filter(|letter| !letter.is_control()).take(64).collect();
-        let outcome = admit(card, socket, (name, process, user));
+        let outcome = admit(card, socket, (name, process, user), lease);
         card.end_if_empty(now);
         outcome
     }
@@ -551,14 +555,20 @@ impl NetCore {
 }
 
 /// Makes a service's memory, tells it, and lets it have its share of a card.
-fn admit(card: &mut Card, socket: &OwnedFd, who: (String, i32, u32)) -> Result<(), String> {
+fn admit(
+    card: &mut Card,
+    socket: &OwnedFd,
+    who: (String, i32, u32),
+    lease: Option<OwnedFd>,
+) -> Result<(), String> {
     let (user, own) = (who.2, socket.try_clone().map_err(|error| error.to_string())?);
     const USUAL: Extent = Extent::usual(0);
+    const _: () = assert!(USUAL.bytes() <= SERVICE_MEMORY_BYTES);
     const _: () = assert!(
         (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
             < 1 << 32
     );
-    let (tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames))
+    let (tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames), lease)
         .map_err(|error| format!("memory for the service: {error}"))?;
     let capabilities = card.vnic.capabilities();
     let attached = Attached {

@@ -8,12 +8,12 @@
 
 use super::accept::Owners;
 use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
+use super::memory::{self, Handed};
 use super::{bell, code};
 use bytes::Bytes;
 
 use qanat_abi::{
-    Access, BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, SharedMemory,
-    Violation, message::Window,
+    BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, Violation, message::Window,
 };
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{
@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 /// Commands of one service before the others' turn.
@@ -61,6 +61,12 @@ impl Extent {
     /// 8 MiB of small blocks and 16 MiB of large ones.
     pub(super) const fn usual(receive_frames: u32) -> Extent {
         Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
+    }
+
+    /// Of all that is made for the service, its card's frames not included.
+    pub(super) const fn bytes(&self) -> u64 {
+        let blocks = self.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + self.large_blocks as u64 * LARGE_BLOCK_BYTES as u64;
+        blocks + Rings::bytes(self.ring_messages)
     }
 }
 
@@ -181,13 +187,6 @@ impl House<'_> {
     }
 }
 
-/// Memory files on their way to the service.
-pub(super) struct Handed {
-    pub control: OwnedFd,
-    pub small: OwnedFd,
-    pub large: OwnedFd,
-}
-
 /// An attached service.
 pub(super) struct Tenant {
     socket: OwnedFd,
@@ -222,21 +221,15 @@ pub(super) struct Tenant {
 }
 
 impl Tenant {
-    /// Makes the memory shared with a service on `socket`.
+    /// Makes the memory shared with a service on `socket`; `lease` is closed when it is given back.
     pub(super) fn new(
         socket: OwnedFd,
         (name, process, user): (String, i32, u32),
         extent: Extent,
+        lease: Option<OwnedFd>,
     ) -> io::Result<(Tenant, Handed)> {
         let (rings, control) = Rings::create(extent.ring_messages)?;
-        let block = |count: u32, size: u32| -> io::Result<(OwnedFd, Bytes)> {
-            let length = count as usize * size as usize;
-            let file = SharedMemory::create(length)?;
-            let memory = SharedMemory::map(file.as_fd(), length, Access::Read)?;
-            Ok((file, Bytes::from_owner(memory)))
-        };
-        let (small_file, small) = block(extent.small_blocks, SMALL_BLOCK_BYTES)?;
-        let (large_file, large) = block(extent.large_blocks, LARGE_BLOCK_BYTES)?;
+        let ([small, large], handed) = memory::make(control, extent, lease)?;
         let tenant = Tenant {
             socket,
             name,
@@ -259,7 +252,7 @@ impl Tenant {
             connect_from: None,
             figures: Figures::default(),
         };
-        Ok((tenant, Handed { control, small: small_file, large: large_file }))
+        Ok((tenant, handed))
     }
 
     /// Takes and does the next command. Whether there was one.
