@@ -40,14 +40,14 @@ def attach(path, version, layout, address):
     peer.connect("\0" + path[1:] if path.startswith("@") else path)
     wish = {"version": version, "layout": layout, "name": "attacker", "address": address, "connections": 64}
     peer.send(json.dumps({"version": 2, "body": {"Attach": wish}}).encode())
-    text, ancillary, _, _ = peer.recvmsg(16384, socket.CMSG_LEN(16))
+    text, ancillary, _, _ = peer.recvmsg(16384, socket.CMSG_LEN(20))
     files = array.array("i")
     for _, _, data in ancillary:
         files.frombytes(data)
     answer = json.loads(text)["body"]
     if "Attached" not in answer:
         sys.exit(f"not attached: {answer}")
-    return peer, dict(zip(["control", "received", "small", "large"], files)), answer["Attached"]
+    return peer, dict(zip(["control", "received", "small", "large", "copies"], files)), answer["Attached"]
 
 
 def refused(why):

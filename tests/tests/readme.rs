@@ -172,6 +172,12 @@ fn every_command_of_the_readme_does_what_it_says() {
                     println!("{text}");
                     assert!(text.contains("Net core @qanat-net-") && text.contains("\"web\""), "{text}");
                 }
+                ["qanat", "net-core", ..] => {
+                    // Where there is a second processor.
+                    if std::thread::available_parallelism().is_ok_and(|count| count.get() > 1) {
+                        program(&words, here).succeeds();
+                    }
+                }
                 ["qanat", "net", ..] => {
                     interrupt(server.take());
                     net = Some(program(&words, here).start());

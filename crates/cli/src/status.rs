@@ -145,7 +145,7 @@ fn service_text(service: &ServiceStatus) -> String {
         // Writing to a String cannot fail.
         let _ = writeln!(
             text,
-            "\"{}\" (process {}, user {}), {} connections\n    credits {} of {} used; events {} in its ring, {} waiting; {} \
+            "\"{}\" (process {}, user {}), {} connections\n    credits {} of {} used, {} small messages kept; events {} in its ring, {} waiting; {} \
              events, {} commands, {} bells\n    dropped: {} datagrams without credit, {} refused, {} frames without buffer; \
              {} turns held back",
             service.name,
@@ -154,6 +154,7 @@ fn service_text(service: &ServiceStatus) -> String {
             grouped(service.connections),
             grouped(service.credits_used.into()),
             grouped(service.credits.into()),
+            grouped(service.copies_used.into()),
             service.events_waiting.0,
             service.events_waiting.1,
             grouped(service.events),

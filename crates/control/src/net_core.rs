@@ -20,8 +20,8 @@ use std::os::fd::OwnedFd;
 pub const ORDER_BYTES_MAX: usize = 16_384;
 
 /// Bytes of memory a net core makes for each service: what that one sends from (8 MiB in small blocks, 16 MiB in large ones),
-/// and the rings between them.
-pub const SERVICE_MEMORY_BYTES: u64 = 25 << 20;
+/// the rings between them, and small buffers.
+pub const SERVICE_MEMORY_BYTES: u64 = 30 << 20;
 
 /// What a service may ask of its card's stack beside what the policy is about.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

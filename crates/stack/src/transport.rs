@@ -594,6 +594,22 @@ impl Stack {
         });
     }
 
+    /// A chunk given to the service is now a copy elsewhere: its frame is free, its bytes are still to be consumed.
+    pub fn release_frame(&mut self, now: Time, connection: ConnectionId) {
+        let _ = self.command(now, connection, |tcp, env| {
+            tcp.consume(0, 1, env);
+            ((), Disposition::Keep)
+        });
+    }
+
+    /// As [`consume`](Stack::consume), of bytes whose [frame was released](Stack::release_frame) before.
+    pub fn consume_released(&mut self, now: Time, connection: ConnectionId, bytes: u32) {
+        let _ = self.command(now, connection, |tcp, env| {
+            tcp.consume(bytes, 0, env);
+            ((), Disposition::Keep)
+        });
+    }
+
     /// Sends FIN after everything given to `send`; receiving goes on.
     ///
     /// # Errors

@@ -107,7 +107,7 @@ impl Remote {
         // Dropped otherwise, and given back as such: its connection is gone, or its net core is.
         if stream.open
             && stream.generation == connection.generation()
-            && let Some(frame) = link.lent.give_back(chunk.into_frame())
+            && let Some(frame) = link.received.give_back(chunk.into_frame())
         {
             stream.held = stream.held.saturating_sub(1);
             let before = stream.consumed.replace(frame);
@@ -233,9 +233,9 @@ impl Remote {
         };
         if link.waiting.len() >= WAITING_MAX {
             self.figures.datagrams_dropped += 1;
-        } else if chunk.frame().is_of(link.lent.pool()) {
+        } else if link.received.has(chunk.frame()) {
             let (start, length) = (chunk.frame().headroom() as u16, chunk.len() as u16);
-            if let Some(frame) = link.lent.give_back(chunk.into_frame()) {
+            if let Some(frame) = link.received.give_back(chunk.into_frame()) {
                 self.give(Command::SendChunkTo { socket: slot, peer, window: Window { frame, start, length } });
             }
         } else if link.offset(chunk.frame()).is_some() {

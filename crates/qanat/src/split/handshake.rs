@@ -81,7 +81,7 @@ fn layout() -> String {
 /// The net core's.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Reply {
-    /// Beside it: control memory, received frames, small and large blocks.
+    /// Beside it: control memory, received frames, small and large blocks, small messages.
     Attached(Box<Attached>),
     /// Why not.
     Refused(String),
@@ -104,6 +104,9 @@ pub(super) struct Attached {
     /// Slots of connections there are, other services' included.
     #[serde(default)]
     pub connections: u32,
+    /// Small buffers: their file comes last.
+    #[serde(default)]
+    pub copies: u32,
 }
 
 /// How a net core is, as `qanat status` shows it.
@@ -158,6 +161,9 @@ pub struct ServiceStatus {
     pub credits_used: u32,
     /// Received frames there are.
     pub credits: u32,
+    /// Small messages it keeps, of which it has copies: they take no frames.
+    #[serde(default)]
+    pub copies_used: u32,
     /// Events it has not yet taken, and those waiting for room in its ring.
     pub events_waiting: (u32, u64),
     /// Connections.

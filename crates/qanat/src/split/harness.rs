@@ -3,6 +3,7 @@
 
 use super::accept::AcceptPolicy;
 use super::handshake::Attached;
+use super::lending::Copies;
 use super::link::Link;
 use super::runtime::{SplitOptions, SplitRuntime};
 use super::tenancy::Tenancy;
@@ -20,6 +21,9 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of transmit memory: small blocks, then large ones.
 pub const TRANSMIT_BYTES: (u32, u32) = (8 * 2_048, 2 * 65_536);
 
+/// Small buffers.
+const COPIES: u32 = 16;
+
 /// A tenant, and what its service holds.
 pub struct Harness {
     tenancy: Tenancy,
@@ -36,8 +40,10 @@ impl Harness {
     pub fn new(stack: Stack, receive_frames: u32) -> io::Result<Harness> {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames };
-        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
-        let tenancy = occupied(stack, receive_frames, tenant);
+        let (mut tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
+        let copies = Copies::new(COPIES)?;
+        tenant.use_copies(&copies);
+        let tenancy = occupied(stack, tenant);
         let rings = Rings::open(handed.control.as_fd()).map_err(io::Error::other)?;
         let (commands, events) = (Producer::new(rings.commands), Consumer::new(rings.events));
         Ok(Harness { tenancy, commands, events, _socket: ours })
@@ -89,8 +95,8 @@ impl Harness {
     }
 }
 
-fn occupied(stack: Stack, receive_frames: u32, tenant: Tenant) -> Tenancy {
-    let mut tenancy = Tenancy::new(stack, receive_frames, AcceptPolicy::default());
+fn occupied(stack: Stack, tenant: Tenant) -> Tenancy {
+    let mut tenancy = Tenancy::new(stack, AcceptPolicy::default());
     tenancy.enter(tenant);
     tenancy
 }
@@ -121,7 +127,7 @@ impl Placed {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent::usual(plan.receive_frames);
         let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
-        let mut tenancy = occupied(stack, plan.receive_frames, tenant);
+        let mut tenancy = occupied(stack, tenant);
         let attached = Attached {
             mtu: 1_500,
             receive_frames: plan.receive_frames,

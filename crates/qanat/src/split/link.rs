@@ -2,9 +2,10 @@
 
 use super::bell;
 use super::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
+use super::received::Received;
 use qanat_abi::message::RELEASES_MAX;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Mismatch, Producer, Rings};
-use qanat_nic::{Frame, LentFrames, Pool, Region};
+use qanat_nic::{Frame, Pool, Region};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,7 +19,7 @@ pub(super) struct Link {
     pub socket: OwnedFd,
     pub events: Consumer<ControlMemory>,
     commands: Producer<ControlMemory>,
-    pub lent: LentFrames,
+    pub received: Received,
     pub small: Pool,
     pub large: Pool,
     pub small_bytes: usize,
@@ -34,24 +35,26 @@ pub(super) struct Lost;
 impl Link {
     /// Maps what came beside a net core's answer.
     pub(super) fn open(socket: OwnedFd, attached: &Attached, files: &[OwnedFd]) -> Result<Link, Mismatch> {
-        let [control, received, small, large] = files else {
-            return Err(std::io::Error::from(std::io::ErrorKind::InvalidData).into());
+        let (control, received, small, large, copies) = match files {
+            [control, received, small, large] if attached.copies == 0 => (control, received, small, large, None),
+            [control, received, small, large, copies] => (control, received, small, large, Some(copies)),
+            _ => return Err(std::io::Error::from(std::io::ErrorKind::InvalidData).into()),
         };
         let rings = Rings::open(control.as_fd())?;
-        let lent = LentFrames::map(received.as_fd(), attached.receive_frames, attached.frame_size)?;
+        let received = Received::map(received, copies, attached)?;
         let pool = |file: &OwnedFd, count: u32, size: u32| -> std::io::Result<Pool> {
             let region = Region::of_file(file.as_fd(), count, size)?;
             region.pool(count).ok_or_else(|| std::io::ErrorKind::InvalidData.into())
         };
         let small = pool(small, attached.small_blocks, SMALL_BLOCK_BYTES)?;
         let large = pool(large, attached.large_blocks, LARGE_BLOCK_BYTES)?;
-        lent.pool().region().copy_on_write_to(&small);
+        received.copy_on_write_to(&small);
         let small_bytes = small.region().length();
         Ok(Link {
             socket,
             events: Consumer::new(rings.events),
             commands: Producer::new(rings.commands),
-            lent,
+            received,
             small,
             large,
             small_bytes,
@@ -152,7 +155,7 @@ impl Link {
     pub(super) fn release_dropped(&mut self) {
         let mut frames = [0; RELEASES_MAX];
         let mut count = 0;
-        while let Some(frame) = self.lent.dropped() {
+        while let Some(frame) = self.received.dropped() {
             frames[count] = frame;
             count += 1;
             if count == RELEASES_MAX {

@@ -26,10 +26,12 @@ pub mod harness;
 #[cfg(test)]
 mod hoarding;
 mod leave;
+mod lending;
 mod link;
 mod memory;
 mod net_core;
 mod places;
+mod received;
 mod remote;
 mod remotes;
 mod runtime;

@@ -6,6 +6,7 @@ use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
+use super::lending::{COPIES, COPY_BYTES, Copies};
 use super::tenancy::Tenancy;
 use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
@@ -36,6 +37,8 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 pub struct Card {
     vnic: Box<dyn Vnic>,
     received: OwnedFd,
+    /// For small messages that services keep. Theirs who have the card: one user's.
+    copies: Copies,
     config: Config,
     plan: MemoryPlan,
     interface: String,
@@ -80,6 +83,7 @@ impl Card {
         Ok(Card {
             vnic,
             received: files.receive.try_clone()?,
+            copies: Copies::new(COPIES)?,
             config,
             plan,
             interface: interface.to_owned(),
@@ -166,7 +170,7 @@ impl Card {
             stack.announce(self.vnic.as_mut());
         }
         self.is_shareable = wish.share;
-        self.tenancy = Some(Tenancy::new(stack, self.plan.receive_frames, policy));
+        self.tenancy = Some(Tenancy::new(stack, policy));
         Ok(())
     }
 
@@ -563,12 +567,12 @@ fn admit(
 ) -> Result<(), String> {
     let (user, own) = (who.2, socket.try_clone().map_err(|error| error.to_string())?);
     const USUAL: Extent = Extent::usual(0);
-    const _: () = assert!(USUAL.bytes() <= SERVICE_MEMORY_BYTES);
+    const _: () = assert!(USUAL.bytes() + (COPIES as u64 + 8) * COPY_BYTES as u64 <= SERVICE_MEMORY_BYTES);
     const _: () = assert!(
         (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
             < 1 << 32
     );
-    let (tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames), lease)
+    let (mut tenant, handed) = Tenant::new(own, who, Extent::usual(card.plan.receive_frames), lease)
         .map_err(|error| format!("memory for the service: {error}"))?;
     let capabilities = card.vnic.capabilities();
     let attached = Attached {
@@ -582,8 +586,11 @@ fn admit(
         small_blocks: USUAL.small_blocks,
         large_blocks: USUAL.large_blocks,
         connections: card.connections_max,
+        copies: card.copies.count(),
     };
-    let files = [handed.control.as_fd(), card.received.as_fd(), handed.small.as_fd(), handed.large.as_fd()];
+    tenant.use_copies(&card.copies);
+    let (received, copies) = (card.received.as_fd(), card.copies.file());
+    let files = [handed.control.as_fd(), received, handed.small.as_fd(), handed.large.as_fd(), copies];
     send(socket.as_fd(), Reply::Attached(Box::new(attached)), &files).map_err(|fault| fault.to_string())?;
     card.user = Some(user);
     card.services += 1;

@@ -168,7 +168,7 @@ impl Remote {
     /// Whether a chunk is in memory that is shared with this net core.
     pub(super) fn has_frame(&self, chunk: &Chunk) -> bool {
         let frame = chunk.frame();
-        self.link.as_ref().is_some_and(|link| frame.is_of(link.lent.pool()) || link.offset(frame).is_some())
+        self.link.as_ref().is_some_and(|link| link.received.has(frame) || link.offset(frame).is_some())
     }
 
     pub(super) fn give(&mut self, command: Command) {
@@ -264,7 +264,7 @@ impl Remote {
 
     fn take(&mut self, window: Window) -> Result<Chunk, Lost> {
         let link = self.link.as_mut().ok_or(Lost)?;
-        let frame = link.lent.take(window.frame, window.start.into(), window.length.into()).ok_or(Lost)?;
+        let frame = link.received.take(window).ok_or(Lost)?;
         Ok(Chunk::new(frame))
     }
 

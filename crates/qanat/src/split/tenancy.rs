@@ -26,12 +26,11 @@ pub(super) struct Tenancy {
     owners: Owners,
     /// It is, or has been, several services'.
     is_shared: bool,
-    receive_frames: u32,
 }
 
 impl Tenancy {
-    pub(super) fn new(stack: Stack, receive_frames: u32, policy: AcceptPolicy) -> Tenancy {
-        Tenancy { stack, seats: Vec::new(), owners: Owners::new(policy), is_shared: false, receive_frames }
+    pub(super) fn new(stack: Stack, policy: AcceptPolicy) -> Tenancy {
+        Tenancy { stack, seats: Vec::new(), owners: Owners::new(policy), is_shared: false }
     }
 
     /// Whether another may come.
@@ -63,9 +62,8 @@ impl Tenancy {
 
     /// Each may hold as many frames as the others.
     fn share_out(&mut self) {
-        let count = self.tenants().count().max(1) as u32;
-        let credits = self.receive_frames / count;
-        self.seats.iter_mut().flatten().for_each(|tenant| tenant.set_credits(credits));
+        let count = self.tenants().count() as u32;
+        self.seats.iter_mut().flatten().for_each(|tenant| tenant.share(count));
     }
 
     /// As if there were no credits, to see what they are good for.

@@ -8,6 +8,7 @@
 
 use super::accept::Owners;
 use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
+use super::lending::{Copies, Lending, Lent};
 use super::memory::{self, Handed};
 use super::{bell, code};
 use bytes::Bytes;
@@ -110,15 +111,6 @@ impl From<BadMessage> for Offence {
     }
 }
 
-/// Received bytes the service has.
-struct Lent {
-    chunk: Chunk,
-    /// Which of all that were lent.
-    number: u64,
-    /// Of a stream; else a datagram.
-    stream: Option<ConnectionId>,
-}
-
 /// Counts.
 #[derive(Default)]
 struct Figures {
@@ -201,18 +193,12 @@ pub(super) struct Tenant {
     waiting: VecDeque<Said>,
     /// Of the last event: most data acknowledges something.
     acked: Option<(ConnectionId, u32)>,
-    /// Frames it may hold.
-    credits: u32,
-    /// It holds more, and nothing more is received for it.
+    /// It holds more frames than it may, and nothing more is received for it.
     is_starved: bool,
     /// Its transmit memory, read-only here. One handle each: a piece of it is a count more, not an allocation.
     small: Bytes,
     large: Bytes,
-    /// By frame.
-    lent: Vec<Option<Lent>>,
-    lent_count: u32,
-    lent_ever: u64,
-    datagrams_lent: u32,
+    lending: Lending,
     /// By slot.
     sockets: Vec<Option<UdpSocketId>>,
     /// Local address of the next connect.
@@ -240,14 +226,10 @@ impl Tenant {
             answers: VecDeque::with_capacity(ANSWERS_WAITING_MAX),
             waiting: VecDeque::new(),
             acked: None,
-            credits: extent.receive_frames,
             is_starved: false,
             small,
             large,
-            lent: (0..extent.receive_frames).map(|_| None).collect(),
-            lent_count: 0,
-            lent_ever: 0,
-            datagrams_lent: 0,
+            lending: Lending::new(extent.receive_frames),
             sockets: Vec::new(),
             connect_from: None,
             figures: Figures::default(),
@@ -329,7 +311,7 @@ impl Tenant {
             (Event::Data { connection, chunk }, acked) => {
                 let own = acked.filter(|(of, _)| *of == connection).map_or(0, |(_, bytes)| bytes);
                 acked.filter(|(of, _)| *of != connection).into_iter().for_each(|acked| self.put_acked(acked));
-                match self.lend(chunk, Some(connection)) {
+                match self.lend_stream(house, connection, chunk) {
                     Some(window) => Some(Said::Data { connection: id(connection), window, acked: own }),
                     // As in `say_data`.
                     None => {
@@ -373,11 +355,7 @@ impl Tenant {
             }
             _ => true,
         });
-        let is_its = |place: &Option<Lent>| place.as_ref().is_some_and(|lent| lent.stream == Some(connection));
-        let mut lent: Vec<Lent> = self.lent.iter_mut().filter(|place| is_its(place)).filter_map(Option::take).collect();
-        self.lent_count -= lent.len() as u32;
-        lent.sort_unstable_by_key(|lent| lent.number);
-        lent.into_iter().map(|lent| lent.chunk).collect()
+        self.lending.reclaim(connection)
     }
 
     /// Has a connection that another gave up, with what that one did not look at.
@@ -389,8 +367,8 @@ impl Tenant {
         let unacknowledged = u32::try_from(it.unacknowledged).unwrap_or(u32::MAX);
         self.put(Said::Moved { connection: own, unacknowledged });
         for chunk in rest {
-            // In the same frames, which are nobody's now: there is a place for each.
-            if let Some(window) = self.lend(chunk, Some(connection)) {
+            // In the same frames, or copies, which are nobody's now: there is a place for each.
+            if let Some(window) = self.lending.lend(chunk, Some(connection)) {
                 self.put(Said::Data { connection: own, window, acked: 0 });
             }
         }
@@ -417,17 +395,20 @@ impl Tenant {
         self.waiting.len() > SLOW
     }
 
-    /// It may hold so many frames from now on.
-    pub(super) fn set_credits(&mut self, credits: u32) {
-        self.credits = credits;
+    /// It is one of so many services from now on.
+    pub(super) fn share(&mut self, services: u32) {
+        self.lending.share(services);
+    }
+
+    /// Where small messages may be copied if it keeps many.
+    pub(super) fn use_copies(&mut self, copies: &Copies) {
+        self.lending.use_copies(copies);
     }
 
     /// Whether it has just begun, or ceased, to hold more frames than it may.
     pub(super) fn starves(&mut self) -> Option<bool> {
-        let is_over = match self.is_starved {
-            false => self.lent_count > self.credits,
-            true => self.lent_count > self.credits / 4 * 3,
-        };
+        let ((frames, _), credits) = (self.lending.counts(), self.lending.credits());
+        let is_over = if self.is_starved { frames > credits / 4 * 3 } else { frames > credits };
         (is_over != self.is_starved).then(|| {
             self.is_starved = is_over;
             is_over
@@ -474,7 +455,7 @@ impl Tenant {
         chunk: Chunk,
         acked: u32,
     ) -> Result<(), Offence> {
-        match self.lend(chunk, Some(connection)) {
+        match self.lend_stream(house, connection, chunk) {
             Some(window) => self.say(Said::Data { connection: id(connection), window, acked }),
             None => {
                 // Never: received data is in received frames. But bytes must not be left out of a stream.
@@ -500,13 +481,12 @@ impl Tenant {
             Event::Closed { connection, why } => Said::Closed { connection: id(connection), why: code::of_reason(why) },
             Event::AddressConflict { address } => Said::AddressConflict { address },
             Event::Datagram { socket, peer, chunk } => {
-                // The rest keeps streams going, whatever of datagrams the service keeps.
-                if self.datagrams_lent >= self.credits / 2 {
+                let copy = self.lending.copy_of(&chunk);
+                if copy.is_none() && self.lending.is_full_of_datagrams() {
                     self.figures.datagrams_without_credit += 1;
                     return None;
                 }
-                let window = self.lend(chunk, None)?;
-                self.datagrams_lent += 1;
+                let window = self.lending.lend(copy.unwrap_or(chunk), None)?;
                 Said::Datagram { socket: socket.index() as u16, peer, window }
             }
             // The service's timers are its own affair; data and acknowledgements are `tell`'s.
@@ -514,23 +494,18 @@ impl Tenant {
         })
     }
 
-    fn lend(&mut self, chunk: Chunk, stream: Option<ConnectionId>) -> Option<Window> {
-        let frame = chunk.frame();
-        let (start, length) = (u16::try_from(frame.headroom()).ok()?, u16::try_from(frame.len()).ok()?);
-        let window = Window { frame: frame.index(), start, length };
-        // Received data is in received frames, each of which is somewhere once: the place is free.
-        let place = self.lent.get_mut(window.frame as usize).filter(|place| place.is_none())?;
-        *place = Some(Lent { chunk, number: self.lent_ever, stream });
-        self.lent_ever += 1;
-        self.lent_count += 1;
-        Some(window)
+    /// Lends bytes of a stream, or a copy of them: then their frame is free.
+    #[inline]
+    fn lend_stream(&mut self, house: &mut House<'_>, connection: ConnectionId, chunk: Chunk) -> Option<Window> {
+        let copy = self.lending.copy_of(&chunk);
+        if copy.is_some() {
+            house.stack.release_frame(house.now, connection);
+        }
+        self.lending.lend(copy.unwrap_or(chunk), Some(connection))
     }
 
     fn take_back(&mut self, frame: u32) -> Result<Lent, Offence> {
-        let lent = self.lent.get_mut(frame as usize).and_then(Option::take).ok_or(Offence::NotLent(frame))?;
-        self.lent_count -= 1;
-        self.datagrams_lent -= u32::from(lent.stream.is_none());
-        Ok(lent)
+        self.lending.take_back(frame).ok_or(Offence::NotLent(frame))
     }
 
     fn command(&mut self, house: &mut House<'_>, command: Command) -> Result<(), Offence> {
@@ -595,7 +570,10 @@ impl Tenant {
         if lent.stream != Some(connection) {
             return Err(Offence::NotLent(frame));
         }
-        house.stack.consume(house.now, connection, lent.chunk);
+        match self.lending.is_copy(&lent.chunk) {
+            false => house.stack.consume(house.now, connection, lent.chunk),
+            true => house.stack.consume_released(house.now, connection, lent.chunk.len() as u32),
+        }
         Ok(())
     }
 
@@ -652,6 +630,9 @@ impl Tenant {
             chunk.truncate(window.length.into());
         }
         let sent = match self.socket(socket) {
+            Some(socket) if self.lending.is_copy(&chunk) => {
+                house.stack.send_to(house.now, house.vnic, socket, peer, chunk.bytes())
+            }
             Some(socket) => house.stack.send_chunk_to(house.now, house.vnic, socket, peer, chunk),
             None => Err(CommandError::Stale),
         };
@@ -710,10 +691,11 @@ impl Tenant {
         self.tell(house)
     }
 
-    /// Received frames it holds.
+    /// Received frames, and copies, it holds.
     #[cfg(any(test, feature = "harness"))]
     pub(super) fn lent_count(&self) -> u32 {
-        self.lent_count
+        let (frames, copies) = self.lending.counts();
+        frames + copies
     }
 
     /// Nothing was received for it, because it takes no events.
@@ -728,8 +710,9 @@ impl Tenant {
             name: self.name.clone(),
             process: self.process,
             user: self.user,
-            credits_used: self.lent_count,
-            credits: self.credits,
+            credits_used: self.lending.counts().0,
+            credits: self.lending.credits(),
+            copies_used: self.lending.counts().1,
             events_waiting: (self.events.depth().unwrap_or(u32::MAX), waiting + self.waiting.len() as u64),
             connections,
             events: self.figures.events,

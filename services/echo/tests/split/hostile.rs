@@ -26,6 +26,11 @@ fn commands_that_cannot_be_honest_cut_their_sender_off() {
         Command::Send { connection, range: nothing, consumed: Some(0) },
         Command::Send { connection, range: nothing, consumed: Some(u32::MAX) },
         Command::SendChunkTo { socket: 0, peer: nobody, window: Window { frame: 0, start: 0, length: 64 } },
+        // Small buffers, which are numbered after the frames.
+        Command::Release { count: 1, frames: [1_024; RELEASES_MAX] },
+        Command::Consume { connection, frame: 1_024 + 8_191 },
+        Command::Consume { connection, frame: 1_024 + 8_192 },
+        Command::SendChunkTo { socket: 0, peer: nobody, window: Window { frame: 1_025, start: 0, length: 1 } },
         // Memory it does not have.
         range(transmit_bytes, 1),
         range(u32::MAX, u32::MAX),
@@ -115,6 +120,8 @@ fn hoarded_frames_are_the_hoarders_own() {
     }
     let held = service(&core);
     assert_eq!(u64::from(held.credits_used), frames / 2, "half of them, and not one more");
+    // And small buffers, of which there are as many as were given.
+    assert_eq!(u64::from(held.copies_used), attacker.attached["copies"].as_u64().unwrap());
     neighbour.is_well();
     peer.with_context(|context| context.close_udp(client.socket())).unwrap();
     drop(attacker);
@@ -126,15 +133,15 @@ fn hoarded_frames_are_the_hoarders_own() {
 fn what_is_handed_over_cannot_be_written_cut_short_or_widened() {
     let (core, mut peer, mut neighbour) = scene();
     let attacker = Attacker::new(&core.path, 0);
-    let [control, received, small, large] = attacker.files.as_slice() else { panic!("four files") };
+    let [control, received, small, large, copies] = attacker.files.as_slice() else { panic!("five files") };
     // The control: its own transmit memory it may write.
     let write = |file: &OwnedFd| {
         let file = std::fs::File::from(file.try_clone().unwrap());
         std::os::unix::fs::FileExt::write_at(&file, b"x", 0).is_ok()
     };
     assert!(write(small) && write(large) && write(control));
-    assert!(!write(received), "received frames are read-only");
-    for file in [control, received, small, large] {
+    assert!(!write(received) && !write(copies), "received frames, and copies of them, are read-only");
+    for file in [control, received, small, large, copies] {
         let file = std::fs::File::from(file.try_clone().unwrap());
         let length = file.metadata().unwrap().len();
         assert!(file.set_len(0).is_err() && file.set_len(length * 2).is_err(), "sealed in size");

@@ -4,6 +4,7 @@
 
 mod attacker;
 mod hostile;
+mod keeping;
 mod lying;
 mod memory;
 mod placement;

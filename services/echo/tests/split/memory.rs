@@ -31,7 +31,7 @@ fn attack(path: &Path, card: &str, attacks: &[&str]) -> (bool, String) {
 }
 
 /// On received frames, and on memory's size.
-const PREVENTED: [&str; 13] = [
+const PREVENTED: [&str; 17] = [
     "write:received",
     "reopen:received",
     "pwrite:received",
@@ -42,6 +42,10 @@ const PREVENTED: [&str; 13] = [
     "truncate:small",
     "truncate:large",
     "grow:small",
+    "write:copies",
+    "reopen:copies",
+    "punch:copies",
+    "unseal:copies",
     "unseal:received",
     "unseal:control",
     "unseal:small",
@@ -89,7 +93,7 @@ fn attack_unprotected(name: &str) -> (bool, String) {
         let service = accept(&socket).expect("a service");
         let mut buffer = vec![0; 16_384];
         let (_, _) = receive::<Value>(service.as_fd(), &mut buffer).expect("a wish");
-        let files = [unsealed(20_480), unsealed(1 << 20), unsealed(1 << 20), unsealed(1 << 20)];
+        let files = [20_480, 1 << 20, 1 << 20, 1 << 20, 1 << 20].map(unsealed);
         send(service.as_fd(), json!({ "Attached": {} }), &files.each_ref().map(AsFd::as_fd)).expect("an answer");
         // Until it has ended.
         receive::<Value>(service.as_fd(), &mut buffer).is_ok()
@@ -131,7 +135,7 @@ fn neither_headers_nor_a_neighbours_packets_are_in_any_memory_it_has() {
     neighbour.says(b"words for the neighbour");
     assert!(found(&received_header), "the control: that of what it receives is");
     assert!(!found(&sent_header) && !found(b"words for the neighbour"));
-    assert_eq!(attacker.files.len(), 4);
+    assert_eq!(attacker.files.len(), 5);
     drop(attacker);
     // By the other program, which maps it.
     let (worked, said) = attack(&core.path, &card, &["find:received:words for the attacker:1"]);
