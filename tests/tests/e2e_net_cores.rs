@@ -312,6 +312,13 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
             assert!(is_on(goes, 1), "it is back");
             assert!(!house.text().contains("a guest"));
         }
+        // Its host goes, and it goes along; and again.
+        assert_eq!(net_core(&["remove", "1"]).code, Some(0));
+        assert_eq!(net_core(&["add", "1"]).code, Some(0));
+        assert_eq!(net_core(&["remove", "0"]).code, Some(0));
+        assert!(is_on(stays, 1) && is_on(goes, 1));
+        assert_eq!(net_core(&["add", "0"]).code, Some(0));
+        assert!(is_on(stays, 0) && is_on(goes, 1));
         assert_eq!(net_core(&["remove", "1"]).code, Some(0));
         is_over.store(true, Ordering::Relaxed);
         for stream in streams {
@@ -331,6 +338,7 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
         assert_eq!(net_core(&["add", "1"]).code, Some(0));
         // A guest that dies is not started again; its service finds one that is at home.
         assert_eq!(net_core(&["remove", "0"]).code, Some(0));
+        assert!(is_on(stays, 1));
         kill_process(process(stays), Signal::KILL).expect("a guest to kill");
         eventually("the first answers again", GRACE, || {
             connect("10.77.0.2:7").is_some_and(|mut stream| echoes(&mut stream, 1_000))
@@ -495,10 +503,14 @@ fn web_gives_its_connections_up_between_two_requests() {
         let mut idle = connect("10.77.0.2:80").expect("a connection");
         assert_eq!((streams.len(), asks(&mut idle, 1)), (CLIENTS, 2));
         assert!(streams.iter_mut().all(|stream| asks(stream, 1) == 2));
-        let of = |id: u32| services_of(&house.net_core_of("web")).iter().find(|(it, _)| *it == u64::from(id)).map(|(_, c)| *c);
+        let of = |id: u32| {
+            services_of(&house.net_core_of("web")).iter().find(|(it, _)| *it == u64::from(id)).map(|(_, c)| *c)
+        };
         assert!(of(first.id()) > Some(0) && of(second.id()) > Some(0), "both have some");
-        let asking: Vec<_> =
-            streams.into_iter().map(|mut stream| std::thread::spawn(move || (asks(&mut stream, TIMES), stream))).collect();
+        let asking: Vec<_> = streams
+            .into_iter()
+            .map(|mut stream| std::thread::spawn(move || (asks(&mut stream, TIMES), stream)))
+            .collect();
         kill_process(process(first.id().into()), Signal::INT).expect("Ctrl-C");
         let gone = first.wait(GRACE);
         assert_eq!(gone.code, Some(0), "{}", gone.stderr);

@@ -130,6 +130,18 @@ impl Region {
     }
 }
 
+/// Frames that this process fills by itself and lends: all of them, and their file, which nobody else can ever write.
+///
+/// # Errors
+/// `InvalidInput` for a size or count out of range; what the kernel says.
+pub fn lendable_frames(frame_count: u32, frame_size: u32) -> io::Result<(Pool, OwnedFd)> {
+    let file = memory_file(check(frame_count, frame_size)?)?;
+    let region = Region::of_memory_file(file.as_fd(), frame_count, frame_size)?;
+    seal(file.as_fd(), libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_SEAL)?;
+    let pool = region.pool(frame_count).ok_or(io::ErrorKind::InvalidInput)?;
+    Ok((pool, file))
+}
+
 fn check_file(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     // SAFETY: takes no pointers; the descriptor is live.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

@@ -28,7 +28,7 @@ mod vnic;
 pub use af_xdp::{AfXdp, open_pair};
 pub use error::DeviceError;
 pub use fault::{Fault, FaultCounters, FaultRates};
-pub use lent::{LendableFiles, LentFrames};
+pub use lent::{LendableFiles, LentFrames, lendable_frames};
 pub use memif::{Memif, MemifConfig, MemifError, MemifListener};
 pub use memory::{Frame, Pool, Region};
 pub use pair::{Pair, PairConfig, PairPort, pair};

@@ -213,12 +213,13 @@ impl Daemon {
         if self.net_cores.cores.is_empty() {
             return Ok((Answer::Done, Vec::new()));
         }
-        self.check_service_memory(peer)?;
         if let Some((index, slot)) = stack.share.then(|| self.card_to_share(peer, &card)).flatten() {
+            self.check_service_memory(peer, 0)?;
             let socket = self.hand_service(index, slot, peer)?;
             return Ok((Answer::Done, vec![socket]));
         }
         let index = self.choose_net_core(peer, &stack)?;
+        self.check_service_memory(peer, plan_of(self.queue_wish(card.mtu)).length() as u64)?;
         let (answer, handles) = self.create_vnic(peer, VnicWish { persistent: false, queues: 1, ..card })?;
         let (Answer::Vnic(status), [handle]) = (answer, handles.as_slice()) else {
             return Err("no card was made".to_owned());
@@ -264,6 +265,17 @@ impl Daemon {
         cores.into_iter().find_map(|(index, core)| Some((index, *core.shared.iter().find(is_it)?)))
     }
 
+    /// The queue of a net core's card.
+    fn queue_wish(&self, mtu: u32) -> QueueWish {
+        QueueWish {
+            queue: 0,
+            frame_size: if mtu > 1_700 { 4_096 } else { 2_048 },
+            receive_frames: self.policy.net.frames,
+            transmit_frames: TRANSMIT_FRAMES,
+            prepared_frames: 0,
+        }
+    }
+
     /// Makes memory for a card, opens its queue over it, and gives both to a net core.
     fn hand_card(
         &mut self,
@@ -272,13 +284,7 @@ impl Daemon {
         handle: &OwnedFd,
         stack: StackWish,
     ) -> Result<(), String> {
-        let queue = QueueWish {
-            queue: 0,
-            frame_size: if status.mtu > 1_700 { 4_096 } else { 2_048 },
-            receive_frames: self.policy.net.frames,
-            transmit_frames: TRANSMIT_FRAMES,
-            prepared_frames: 0,
-        };
+        let queue = self.queue_wish(status.mtu);
         let memory = plan_of(queue).allocate_lendable();
         let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
         let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
@@ -323,21 +329,22 @@ impl Daemon {
         Ok(services)
     }
 
-    /// Whether the user may have the memory of one more service.
-    fn check_service_memory(&mut self, peer: Peer) -> Result<(), String> {
+    /// Whether the user may have the memory of one more service, and so many bytes for its card.
+    fn check_service_memory(&mut self, peer: Peer, card_bytes: u64) -> Result<(), String> {
         let rule = self.rule(peer)?;
         self.charges.settle(&self.state, peer.user);
         let left = (rule.memory_mib << 20).saturating_sub(self.charges.of(peer.user));
-        if left >= SERVICE_MEMORY_BYTES {
+        if left >= SERVICE_MEMORY_BYTES + card_bytes {
             return Ok(());
         }
         Err(format!(
-            "rule \"{}\" allows {} MiB of memory, of which {} are left, and a service on a net core takes {}, beside its card's: \
-             have fewer services or app cores (--app-cores), or raise memory_mib",
+            "rule \"{}\" allows {} MiB of memory, of which {} are left, and a service on a net core takes {}, its card {}: have \
+             fewer services or app cores (--app-cores), or raise memory_mib",
             rule.name,
             rule.memory_mib,
             left >> 20,
             SERVICE_MEMORY_BYTES >> 20,
+            card_bytes.div_ceil(1 << 20),
         ))
     }
 

@@ -7,36 +7,31 @@
 //! ```
 
 use qanat_abi::message::Window;
-use qanat_nic::{LendableFiles, MemoryPlan, Pool};
+use qanat_nic::{Pool, lendable_frames};
 use qanat_stack::{Chunk, ConnectionId};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of a small buffer: a message of at most so many is small.
 pub(super) const COPY_BYTES: u32 = 512;
 /// Small buffers of a card.
 pub(super) const COPIES: u32 = 8_192;
-/// A part of the copies' memory file that is not lent must fill a page.
-const UNUSED: u32 = 4_096 / COPY_BYTES;
 
 /// The small buffers of a card's stack.
 pub(super) struct Copies {
     pool: Pool,
-    files: LendableFiles,
+    file: OwnedFd,
 }
 
 impl Copies {
-    /// So many of them, a multiple of eight.
+    /// So many of them.
     pub(super) fn new(count: u32) -> io::Result<Copies> {
-        let (frame_size, transmit_frames) = (COPY_BYTES, UNUSED);
-        let plan = MemoryPlan { frame_size, receive_frames: count, transmit_frames, prepared_frames: 0 };
-        let (memory, files) = plan.allocate_lendable()?;
-        files.seal_receive()?;
-        Ok(Copies { pool: memory.receive, files })
+        let (pool, file) = lendable_frames(count, COPY_BYTES)?;
+        Ok(Copies { pool, file })
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
-        self.files.receive.as_fd()
+        self.file.as_fd()
     }
 
     pub(super) fn count(&self) -> u32 {
@@ -170,6 +165,7 @@ impl Lending {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use qanat_nic::MemoryPlan;
 
     /// Messages of `length` bytes held until no frame, or no copy, is left: how many, and the bytes of memory that are theirs.
     fn held(length: usize, copies: u32) -> (usize, u64) {

@@ -559,15 +559,10 @@ impl NetCore {
 }
 
 /// Makes a service's memory, tells it, and lets it have its share of a card.
-fn admit(
-    card: &mut Card,
-    socket: &OwnedFd,
-    who: (String, i32, u32),
-    lease: Option<OwnedFd>,
-) -> Result<(), String> {
+fn admit(card: &mut Card, socket: &OwnedFd, who: (String, i32, u32), lease: Option<OwnedFd>) -> Result<(), String> {
     let (user, own) = (who.2, socket.try_clone().map_err(|error| error.to_string())?);
     const USUAL: Extent = Extent::usual(0);
-    const _: () = assert!(USUAL.bytes() + (COPIES as u64 + 8) * COPY_BYTES as u64 <= SERVICE_MEMORY_BYTES);
+    const _: () = assert!(USUAL.bytes() + COPIES as u64 * COPY_BYTES as u64 <= SERVICE_MEMORY_BYTES);
     const _: () = assert!(
         (USUAL.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + USUAL.large_blocks as u64 * LARGE_BLOCK_BYTES as u64)
             < 1 << 32

@@ -14,7 +14,8 @@ use super::{bell, code};
 use bytes::Bytes;
 
 use qanat_abi::{
-    BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, Violation, message::Window,
+    BadMessage, Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings, Violation,
+    message::Window,
 };
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{
@@ -66,7 +67,8 @@ impl Extent {
 
     /// Of all that is made for the service, its card's frames not included.
     pub(super) const fn bytes(&self) -> u64 {
-        let blocks = self.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + self.large_blocks as u64 * LARGE_BLOCK_BYTES as u64;
+        let blocks =
+            self.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + self.large_blocks as u64 * LARGE_BLOCK_BYTES as u64;
         blocks + Rings::bytes(self.ring_messages)
     }
 }

@@ -98,7 +98,8 @@ fn datagrams_kept_take_small_buffers_and_come_back_as_they_were() {
             sent += 1;
         }
     }
-    let again = |side: &mut qanat::Runtime, client: &mut Client| client.send_datagram(side, &sent.to_be_bytes().repeat(25));
+    let again =
+        |side: &mut qanat::Runtime, client: &mut Client| client.send_datagram(side, &sent.to_be_bytes().repeat(25));
     run_until(&mut side, &mut client, "all of them", again, |client| client.datagrams.len() >= DATAGRAMS);
     for number in 0..DATAGRAMS as u32 - 1 {
         let whole = number.to_be_bytes().repeat(25);
@@ -107,7 +108,11 @@ fn datagrams_kept_take_small_buffers_and_come_back_as_they_were() {
     let (copies, frames) = most;
     assert!(frames <= 256 + 1 && copies >= 220, "{frames} frames and {copies} copies");
     let pinned = u64::from(frames) * 2_048 + u64::from(copies) * 512;
-    eprintln!("{} messages of 100 bytes kept: {pinned} bytes, {} each", frames + copies, pinned / u64::from(frames + copies));
+    eprintln!(
+        "{} messages of 100 bytes kept: {pinned} bytes, {} each",
+        frames + copies,
+        pinned / u64::from(frames + copies)
+    );
     serving.end();
 }
 
