@@ -4,11 +4,11 @@
 //! not lent before; and in the end, whether the service was cut off, went away, or gave everything back and closed all,
 //! every frame, connection and timer is home.
 
-use qanat::split::harness::{Harness, TRANSMIT_BYTES};
+use qanat::split::harness::{COPIES, Harness, TRANSMIT_BYTES};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
 use qanat_nic::{Clock, ManualClock, MemoryPlan, Pair, PairConfig, Vnic, pair};
-use qanat_stack::{Config, ConnectOptions, Event as PeerEvent, ListenOptions, Stack};
+use qanat_stack::{Config, ConnectOptions, Event as PeerEvent, ListenOptions, Stack, UdpSocketId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -46,6 +46,7 @@ struct Bench {
     service: Harness,
     device: Pair,
     peer: Stack,
+    peers_socket: UdpSocketId,
     wire: Pair,
     held: BTreeMap<u32, Held>,
     /// As accepted or connected.
@@ -71,9 +72,9 @@ impl Bench {
         let service = Harness::new(stack(OWN, &device, &clock), RECEIVE_FRAMES).ok()?;
         let mut peer = stack(PEER, &wire, &clock);
         peer.listen(SocketAddr::new(PEER.into(), 9), ListenOptions::default()).ok()?;
-        peer.bind_udp(SocketAddr::new(PEER.into(), 9)).ok()?;
+        let peers_socket = peer.bind_udp(SocketAddr::new(PEER.into(), 9)).ok()?;
         let (held, connections, opened) = (BTreeMap::new(), Vec::new(), Vec::new());
-        Some(Bench { clock, service, device, peer, wire, held, connections, opened })
+        Some(Bench { clock, service, device, peer, peers_socket, wire, held, connections, opened })
     }
 
     /// Whether an honest service could not have said it, by what it holds.
@@ -161,7 +162,12 @@ impl Bench {
 
     fn on_event(&mut self, event: Event) {
         let mut lent = |window: Window, of| {
-            assert!(window.frame < RECEIVE_FRAMES && usize::from(window.start) + usize::from(window.length) <= 2_048);
+            let is_copy = window.frame >= RECEIVE_FRAMES;
+            let size = if is_copy { COPIES.1 } else { 2_048 };
+            assert!(window.frame < RECEIVE_FRAMES + COPIES.0);
+            assert!(u32::from(window.start) + u32::from(window.length) <= size);
+            let frames = self.held.keys().filter(|frame| **frame < RECEIVE_FRAMES).count() as u32;
+            assert!(!is_copy || frames >= RECEIVE_FRAMES / 4, "a copy for who has {frames} frames");
             assert!(self.held.insert(window.frame, (window, of)).is_none(), "frame {} lent twice", window.frame);
         };
         match event {
@@ -254,6 +260,15 @@ impl Bench {
             }
             3 => {
                 self.clock.advance(Duration::from_millis(values.u16().into()));
+                self.turn().is_ok()
+            }
+            4 => {
+                // Messages, most of them small, for a service that may keep them.
+                let (now, to) = (self.clock.now(), SocketAddr::new(OWN.into(), 7));
+                let length = usize::from(values.u8()) * 3;
+                for _ in 0..values.u8() % 16 {
+                    let _ = self.peer.send_to(now, &mut self.wire, self.peers_socket, to, &[7; 765][..length]);
+                }
                 self.turn().is_ok()
             }
             _ => {

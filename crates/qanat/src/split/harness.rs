@@ -3,7 +3,7 @@
 
 use super::accept::AcceptPolicy;
 use super::handshake::Attached;
-use super::lending::Copies;
+use super::lending::{COPY_BYTES, Copies};
 use super::link::Link;
 use super::runtime::{SplitOptions, SplitRuntime};
 use super::tenancy::Tenancy;
@@ -21,8 +21,8 @@ use std::os::fd::{AsFd, OwnedFd};
 /// Bytes of transmit memory: small blocks, then large ones.
 pub const TRANSMIT_BYTES: (u32, u32) = (8 * 2_048, 2 * 65_536);
 
-/// Small buffers.
-const COPIES: u32 = 16;
+/// Small buffers, and the bytes of one.
+pub const COPIES: (u32, u32) = (16, COPY_BYTES);
 
 /// A tenant, and what its service holds.
 pub struct Harness {
@@ -41,7 +41,7 @@ impl Harness {
         let (its, ours) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames };
         let (mut tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None)?;
-        let copies = Copies::new(COPIES)?;
+        let copies = Copies::new(COPIES.0)?;
         tenant.use_copies(&copies);
         let tenancy = occupied(stack, tenant);
         let rings = Rings::open(handed.control.as_fd()).map_err(io::Error::other)?;
