@@ -34,7 +34,7 @@ impl Service {
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
         let (its, ours) = pair.expect("a pair of sockets");
         let extent = Extent { ring_messages: 4_096, ..Extent::usual(PLAN.receive_frames) };
-        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent).expect("memory");
+        let (tenant, handed) = Tenant::new(its, (String::new(), 0, 0), extent, None).expect("memory");
         tenancy.enter(tenant);
         let rings = Rings::open(handed.control.as_fd()).expect("rings");
         let (commands, events) = (Producer::new(rings.commands), Consumer::new(rings.events));
@@ -73,7 +73,7 @@ fn beside_a_hoarder(has_credits: bool) -> (usize, usize, u32) {
     let mut now = Time::ZERO;
     let mut peer = Stack::new(Config::new(CLIENT, 24), [1; 32], &device, now);
     let stack = Stack::new(Config::new(SERVER, 24), [2; 32], &card, now);
-    let mut tenancy = Tenancy::new(stack, PLAN.receive_frames, AcceptPolicy::RoundRobin);
+    let mut tenancy = Tenancy::new(stack, AcceptPolicy::RoundRobin);
     let (mut honest, mut hoarder) = (Service::enter(&mut tenancy), Service::enter(&mut tenancy));
     if !has_credits {
         tenancy.without_credits();

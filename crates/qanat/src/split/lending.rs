@@ -91,6 +91,11 @@ impl Lending {
         self.copy_credits = self.copies.as_ref().map_or(0, Pool::frame_count) / services.max(1);
     }
 
+    #[cfg(test)]
+    pub(super) fn without_credits(&mut self) {
+        self.credits = u32::MAX;
+    }
+
     pub(super) fn credits(&self) -> u32 {
         self.credits
     }

@@ -73,7 +73,7 @@ impl Link {
     #[inline]
     pub(super) fn ask_for_next(&self) {
         if let Some((frame, start)) = self.events.peek().and_then(Event::bytes_of) {
-            self.lent.prefetch(frame, start.into());
+            self.received.prefetch(frame, start.into());
         }
     }
 

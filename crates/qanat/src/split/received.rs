@@ -41,6 +41,15 @@ impl Received {
         }
     }
 
+    /// Has the processor fetch the bytes from `start` on: a hint.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u32, start: u32) {
+        match (index.checked_sub(self.first_copy), &self.copies) {
+            (Some(copy), Some(copies)) => copies.prefetch(copy, start),
+            _ => self.frames.prefetch(index, start),
+        }
+    }
+
     #[inline]
     pub(super) fn has(&self, frame: &Frame) -> bool {
         frame.is_of(self.frames.pool()) || self.copies.as_ref().is_some_and(|copies| frame.is_of(copies.pool()))

@@ -69,7 +69,7 @@ impl Tenancy {
     /// As if there were no credits, to see what they are good for.
     #[cfg(test)]
     pub(super) fn without_credits(&mut self) {
-        self.seats.iter_mut().flatten().for_each(|tenant| tenant.set_credits(u32::MAX));
+        self.seats.iter_mut().flatten().for_each(|tenant| tenant.without_credits());
     }
 
     /// Frames a service holds.

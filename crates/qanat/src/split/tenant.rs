@@ -402,6 +402,12 @@ impl Tenant {
         self.lending.share(services);
     }
 
+    /// It may hold all there are: to see what credits are good for.
+    #[cfg(test)]
+    pub(super) fn without_credits(&mut self) {
+        self.lending.without_credits();
+    }
+
     /// Where small messages may be copied if it keeps many.
     pub(super) fn use_copies(&mut self, copies: &Copies) {
         self.lending.use_copies(copies);
