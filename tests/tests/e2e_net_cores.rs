@@ -69,7 +69,7 @@ impl House {
     }
 
     fn text(&self) -> String {
-        Program::new(qanat()).arguments(["status"]).environment("QANAT_SOCKET", self.socket()).succeeds().text()
+        Program::new(qanat()).arguments(["status"]).environment("QANAT_SOCKET", self.socket()).run().text()
     }
 
     /// The net core that has a service of that name, as it says itself.
@@ -299,18 +299,21 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
                 })
             })
             .collect();
+        let mut third = None;
         for round in 0..3 {
             assert_eq!(net_core(&["remove", "1"]).code, Some(0), "round {round}");
             assert!(is_on(goes, 0), "it runs on the other's processor");
-            assert!(house.text().contains("on processor 0, a guest, removed from 1: process"), "{}", house.text());
+            eventually("it is told", GRACE, || {
+                house.text().contains("on processor 0, a guest, removed from 1: process")
+            });
             // It takes no more.
-            let third = house.start(&["echo", "--placement", "split", "--address", "10.77.0.4/24"]);
-            eventually("the third answers", GRACE, || connect("10.77.0.4:7").is_some());
-            assert_eq!(net_core_at(&house.status(), "10.77.0.4"), stays);
-            drop(third);
+            if round == 0 {
+                third = Some(house.start(&["echo", "--placement", "split", "--address", "10.77.0.4/24"]));
+                eventually("the third answers", GRACE, || connect("10.77.0.4:7").is_some());
+                assert_eq!(net_core_at(&house.status(), "10.77.0.4"), stays);
+            }
             assert_eq!(net_core(&["add", "1"]).code, Some(0), "round {round}");
             assert!(is_on(goes, 1), "it is back");
-            assert!(!house.text().contains("a guest"));
         }
         // Its host goes, and it goes along; and again.
         assert_eq!(net_core(&["remove", "1"]).code, Some(0));
@@ -330,7 +333,7 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
         assert_eq!(restarts(&status), 2, "{status}");
 
         // With its last service it ends, and its place is the next one's.
-        drop(second);
+        drop((second, third));
         eventually("the guest has ended", GRACE, || {
             house.status()["net_cores_started"].as_array().is_some_and(|cores| cores.len() == 1)
         });
