@@ -8,7 +8,7 @@
 use qanat_nic::{Frame, Time, TransmitOptions};
 use qanat_wire::ethernet::MacAddress;
 use siphasher::sip::SipHasher13;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -25,8 +25,11 @@ const REACHABLE: Duration = Duration::from_secs(30);
 const LOCK: Duration = Duration::from_secs(1);
 /// The use of an address is noted at least so often: what goes when the table is full is decided by it.
 const USE_NOTED: Duration = Duration::from_secs(1);
-/// Frames kept per unresolved neighbour; the oldest goes first (RFC 1122 section 2.3.2.2 asks for at least one).
-const PENDING_MAX: usize = 4;
+/// Frames kept for each unresolved neighbour, whoever else is unresolved; the oldest goes first (RFC 1122 section 2.3.2.2 asks
+/// for at least one).
+const PENDING_OWN: usize = 4;
+/// Frames beyond those, of all neighbours together: many connections may begin at once with one that is not known yet.
+const PENDING_SHARED: usize = 256;
 /// Entries looked at to find one to evict.
 const EVICTION_CANDIDATES: u32 = 16;
 
@@ -52,7 +55,7 @@ struct Neighbour {
     confirmed: Time,
     used: Time,
     requests: u8,
-    pending: Vec<Pending>,
+    pending: VecDeque<Pending>,
 }
 
 /// A place in the table that a connection may remember; stale when the entry is gone.
@@ -91,6 +94,8 @@ pub(crate) struct Neighbours {
     /// Where the search for something to evict goes on.
     hand: u32,
     limit: u32,
+    /// Of [`PENDING_SHARED`], how many may still be kept.
+    shared_left: usize,
     /// Changes of addresses that were known: replaced, or gone.
     pub(crate) version: u64,
 }
@@ -102,6 +107,7 @@ impl Neighbours {
             by_address: HashMap::with_capacity_and_hasher(limit as usize, Keyed(key.0, key.1)),
             hand: 0,
             limit,
+            shared_left: PENDING_SHARED,
             version: 0,
         }
     }
@@ -154,7 +160,7 @@ impl Neighbours {
             self.evict();
         }
         let neighbour =
-            Neighbour { address, mac: None, confirmed: Time::ZERO, used: now, requests: 0, pending: Vec::new() };
+            Neighbour { address, mac: None, confirmed: Time::ZERO, used: now, requests: 0, pending: VecDeque::new() };
         match self.entries.insert(neighbour) {
             Ok((slot, _)) => {
                 self.by_address.insert(address, slot);
@@ -180,7 +186,13 @@ impl Neighbours {
         {
             self.version += 1;
             self.by_address.remove(&neighbour.address);
+            self.leave(neighbour.pending.len());
         }
+    }
+
+    /// So many frames that waited for one neighbour wait no more.
+    fn leave(&mut self, frames: usize) {
+        self.shared_left += frames.saturating_sub(PENDING_OWN);
     }
 
     /// Until when a known address may be used without [`resolve`](Neighbours::resolve), while `version` stays the same: it is
@@ -208,8 +220,14 @@ impl Neighbours {
         let Some(neighbour) = self.entries.get_mut(hint.slot as usize, hint.generation) else {
             return Some(pending);
         };
-        let displaced = (neighbour.pending.len() >= PENDING_MAX).then(|| neighbour.pending.remove(0));
-        neighbour.pending.push(pending);
+        let mut displaced = None;
+        if neighbour.pending.len() >= PENDING_OWN {
+            match self.shared_left.checked_sub(1) {
+                Some(left) => self.shared_left = left,
+                None => displaced = neighbour.pending.pop_front(),
+            }
+        }
+        neighbour.pending.push_back(pending);
         displaced
     }
 
@@ -222,13 +240,13 @@ impl Neighbours {
         mac: MacAddress,
         solicited: bool,
         create: bool,
-    ) -> Vec<Pending> {
+    ) -> VecDeque<Pending> {
         let slot = match self.by_address.get(&address) {
             Some(&slot) => slot,
             None if create => self.create(now, address),
-            None => return Vec::new(),
+            None => return VecDeque::new(),
         };
-        let Some(neighbour) = self.entries.at_mut(slot) else { return Vec::new() };
+        let Some(neighbour) = self.entries.at_mut(slot) else { return VecDeque::new() };
         let asking = neighbour.requests > 0;
         let accept = match neighbour.mac {
             None => true,
@@ -236,13 +254,15 @@ impl Neighbours {
             Some(_) => (asking && solicited) || now.since(neighbour.confirmed) > LOCK,
         };
         if !accept {
-            return Vec::new();
+            return VecDeque::new();
         }
         self.version += u64::from(neighbour.mac.is_some_and(|known| known != mac));
         neighbour.mac = Some(mac);
         neighbour.confirmed = now;
         neighbour.requests = 0;
-        std::mem::take(&mut neighbour.pending)
+        let waited = std::mem::take(&mut neighbour.pending);
+        self.leave(waited.len());
+        waited
     }
 
     /// The retransmission timer of an entry expired.
@@ -261,6 +281,7 @@ impl Neighbours {
         }
         let address = neighbour.address;
         let lost = neighbour.pending.len();
+        self.leave(lost);
         self.version += 1;
         self.entries.remove(hint.slot);
         self.by_address.remove(&address);
@@ -319,6 +340,35 @@ mod tests {
         }
         assert_eq!(table.len(), 16);
         assert_eq!(known(&mut table, Time::from_millis(10_000), address(1)), Some(MAC));
+    }
+
+    #[test]
+    fn many_frames_wait_for_one_neighbour_and_no_more_than_all_may() {
+        let pool = qanat_nic::Region::new(1_024, 2_048).unwrap().pool(1_024).unwrap();
+        let pending = || Pending { frame: pool.allocate(0).unwrap(), options: TransmitOptions::default() };
+        let mut table = Neighbours::new(16, (1, 2));
+        let unknown =
+            |table: &mut Neighbours, number| match table.resolve(Time::ZERO, address(number), NeighbourHint::default())
+            {
+                Resolution::Unknown { hint, .. } => hint,
+                Resolution::Known { .. } => panic!("nobody answered"),
+            };
+        let first = unknown(&mut table, 1);
+        let kept = (0..64).filter(|_| table.wait(first, pending()).is_none()).count();
+        assert_eq!(kept, 64, "64 connections begin at once");
+        for number in 2..=16 {
+            let hint = unknown(&mut table, number);
+            (0..64).for_each(|_| drop(table.wait(hint, pending())));
+        }
+        assert_eq!(table.pending_count(), PENDING_SHARED + 16 * PENDING_OWN);
+        assert_eq!(table.learn(Time::ZERO, address(1), MAC, true, false).len(), 64);
+        // Each way out gives back what it held: an answer, silence, and another's place.
+        let silent = unknown(&mut table, 2);
+        while !matches!(table.retry(silent), Retry::Failed(..)) {}
+        for number in 100..200 {
+            table.resolve(Time::from_millis(number.into()), address(number), NeighbourHint::default());
+        }
+        assert_eq!((table.pending_count(), table.shared_left), (0, PENDING_SHARED));
     }
 
     #[test]
