@@ -546,12 +546,13 @@ fn app_cores_come_and_go_on_a_net_core_of_their_own_and_no_connection_notices() 
     scenario(|| {
         let start = |words: &[&str]| Program::new(qanat()).arguments(words).start();
         let net = start(&["net", "--direct", "--socket", "@qanat-net-shared", "--accept", "least-loaded"]);
-        let share = ["echo", "--net", "@qanat-net-shared", "--share"];
-        let first = start(&share);
         let status = || {
             let asked = Program::new(qanat()).arguments(["status", "--json", "--net", "@qanat-net-shared"]).run();
             serde_json::from_str::<Value>(asked.text().trim()).unwrap_or_default()["net_cores"][0].clone()
         };
+        eventually("the net core listens", GRACE, || status().is_object());
+        let share = ["echo", "--net", "@qanat-net-shared", "--share"];
+        let first = start(&share);
         let mut streams = Vec::new();
         eventually("echo answers", GRACE, || {
             streams.extend(connect("10.77.0.2:7"));
@@ -596,7 +597,10 @@ fn a_net_core_serves_over_memif_one_peer_after_the_other() {
     let name = |file: &str| place.path().join(file).to_str().expect("a name").to_owned();
     let (memif, socket) = (format!("memif:{}", name("link")), name("net"));
     let mut net = Program::new(qanat()).arguments(["net", "--link", &memif, "--socket", &socket]).start();
-    eventually("it waits for its peer", GRACE, || Path::new(&name("link")).exists());
+    let asked = || Program::new(qanat()).arguments(["status", "--net", &socket]).run();
+    eventually("it waits for its peer, and services", GRACE, || {
+        Path::new(&name("link")).exists() && asked().code == Some(0)
+    });
     let mut echo = Program::new(qanat()).arguments(["echo", "--net", &socket]).start();
     let slave = format!("memif-slave:{}", name("link"));
     for round in 0..2 {
