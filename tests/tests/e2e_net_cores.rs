@@ -597,10 +597,7 @@ fn a_net_core_serves_over_memif_one_peer_after_the_other() {
     let name = |file: &str| place.path().join(file).to_str().expect("a name").to_owned();
     let (memif, socket) = (format!("memif:{}", name("link")), name("net"));
     let mut net = Program::new(qanat()).arguments(["net", "--link", &memif, "--socket", &socket]).start();
-    let asked = || Program::new(qanat()).arguments(["status", "--net", &socket]).run();
-    eventually("it waits for its peer, and services", GRACE, || {
-        Path::new(&name("link")).exists() && asked().code == Some(0)
-    });
+    eventually("it waits for its peer", GRACE, || Path::new(&name("link")).exists());
     let mut echo = Program::new(qanat()).arguments(["echo", "--net", &socket]).start();
     let slave = format!("memif-slave:{}", name("link"));
     for round in 0..2 {
