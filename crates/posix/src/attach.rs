@@ -403,7 +403,7 @@ fn make_here(
     options.mtu = wishes.mtu;
     options.control.clone_from(&wishes.socket);
     options.interface.clone_from(&wishes.interface);
-    options.name = Some(crate::start::program()).filter(|name| !name.is_empty());
+    options.name = Some(crate::start::program().to_owned()).filter(|name| !name.is_empty());
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);

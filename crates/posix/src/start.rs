@@ -40,12 +40,7 @@ extern "C" fn at_start() {
 }
 
 /// The program's name, as it was executed.
-pub(crate) fn program() -> String {
-    program_name().to_owned()
-}
-
-/// The same, lent.
-pub(crate) fn program_name() -> &'static str {
+pub(crate) fn program() -> &'static str {
     NAME.get().map_or("", String::as_str)
 }
 
