@@ -4,9 +4,10 @@
 //! Everything this library allocates while it holds the [lock](crate::lock) is there; everything else comes from the C
 //! library. The lock is what guards the heap, too.
 
+use crate::local::LOCAL;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -24,21 +25,16 @@ static BASE: AtomicUsize = AtomicUsize::new(0);
 /// The memory file; -1: there is none, and only children have it.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
-thread_local! {
-    /// This thread holds the lock.
-    static INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Whether this thread holds the lock.
 #[inline]
 pub(crate) fn is_inside() -> bool {
-    INSIDE.get()
+    LOCAL.with(|local| local.is_inside.get())
 }
 
 /// To be called by who takes the lock, and who gives it back.
 #[inline]
 pub(crate) fn set_inside(inside: bool) {
-    INSIDE.set(inside);
+    LOCAL.with(|local| local.is_inside.set(inside));
 }
 
 /// Where the reservation begins.

@@ -27,6 +27,7 @@ mod identity;
 mod join;
 mod keeper;
 mod lead;
+mod local;
 mod lock;
 mod process;
 mod pump;

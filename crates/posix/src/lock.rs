@@ -1,10 +1,11 @@
 //! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
 //! their death.
 
-use crate::arena::{is_inside, set_inside};
+use crate::arena::set_inside;
 use crate::calls::signals::lock_given_back;
+use crate::local::{LOCAL, Local};
 use crate::world::World;
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
@@ -73,14 +74,9 @@ pub(crate) fn abandon() {
     SHARED.store(std::ptr::null_mut(), Ordering::Release);
 }
 
-thread_local! {
-    /// This thread holds the lock.
-    static IS_HELD: Cell<bool> = const { Cell::new(false) };
-}
-
 /// Whether this thread holds the lock.
 pub(crate) fn is_held() -> bool {
-    IS_HELD.get()
+    LOCAL.with(|local| local.is_held.get())
 }
 
 /// The lock, held.
@@ -95,21 +91,23 @@ pub(crate) struct Guard {
 #[inline]
 pub(crate) fn lock() -> Result<Guard, i32> {
     let shared = shared().ok_or(libc::ENETDOWN)?;
-    if is_inside() || is_held() {
-        return Err(libc::EAGAIN);
-    }
-    // From here on: a signal that comes while it is being taken waits, too.
-    IS_HELD.set(true);
-    let guard = take(shared);
-    if guard.is_err() {
-        IS_HELD.set(false);
-        lock_given_back();
-    }
-    guard
+    LOCAL.with(|local| {
+        if local.is_inside.get() || local.is_held.get() {
+            return Err(libc::EAGAIN);
+        }
+        // From here on: a signal that comes while it is being taken waits, too.
+        local.is_held.set(true);
+        let guard = take(shared, local);
+        if guard.is_err() {
+            local.is_held.set(false);
+            lock_given_back(local);
+        }
+        guard
+    })
 }
 
 #[inline]
-fn take(shared: &'static Shared) -> Result<Guard, i32> {
+fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
     let mut status = libc::EBUSY;
     for _ in 0..TRIES {
         // SAFETY: initialised.
@@ -135,7 +133,7 @@ fn take(shared: &'static Shared) -> Result<Guard, i32> {
         unsafe { libc::pthread_mutex_unlock(shared.mutex.get()) };
         return Err(libc::ENETDOWN);
     }
-    set_inside(true);
+    local.is_inside.set(true);
     Ok(Guard { shared })
 }
 
@@ -175,11 +173,13 @@ impl Guard {
     }
 
     fn unlock(&self) {
-        set_inside(false);
-        // SAFETY: held by this thread.
-        unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
-        IS_HELD.set(false);
-        lock_given_back();
+        LOCAL.with(|local| {
+            local.is_inside.set(false);
+            // SAFETY: held by this thread.
+            unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+            local.is_held.set(false);
+            lock_given_back(local);
+        });
     }
 }
 

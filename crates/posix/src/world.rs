@@ -231,8 +231,8 @@ impl World {
     }
 
     /// Whether the program knows of something else to attend to, and the stack was driven just now.
-    pub(crate) fn has_more(&self, now: Time) -> bool {
-        self.told > 1 && self.is_driven(now)
+    pub(crate) fn has_more(&self) -> bool {
+        self.told > 1 && self.is_driven(self.clock.now())
     }
 
     /// Whether the stack was driven just now.

@@ -1,7 +1,7 @@
 //! `sendfile` to sockets of ours: what the kernel would take from a file's pages is read and sent.
 
 use super::give;
-use super::send::{send_datagram_bytes, send_stream};
+use super::send::send_bytes;
 use crate::descriptor;
 use crate::lock::lock;
 use crate::real;
@@ -85,12 +85,7 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         }
         let piece = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length as usize }];
         // SAFETY: so many readable bytes.
-        let sent = unsafe {
-            match send_datagram_bytes(number, &piece) {
-                None => send_stream(number, &piece, 0),
-                Some(sent) => sent,
-            }
-        };
+        let sent = unsafe { send_bytes(number, &piece) };
         let sent = match sent {
             Ok(sent) => sent,
             Err(error) if done == 0 => {

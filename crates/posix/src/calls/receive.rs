@@ -17,7 +17,8 @@ use std::time::Duration;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Received {
     pub(super) length: usize,
-    peer: Option<SocketAddr>,
+    /// Of a datagram: whom it is from, and its socket's family.
+    from: Option<(SocketAddr, c_int)>,
     /// Of a datagram: more than fitted.
     is_cut: bool,
     /// Its whole length.
@@ -67,6 +68,7 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
         Kind::Stream(_) => unsafe { take_stream(world, number, vectors, room, flags) },
         Kind::Datagram(datagram) => {
             let peek = flags & libc::MSG_PEEK != 0;
+            let family = socket.family;
             let Some((peer, chunk)) = datagram.queue.front() else {
                 let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
@@ -79,7 +81,7 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             // SAFETY: as the caller says.
             let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
             let whole = chunk.len();
-            let mut received = Received { length, peer: Some(*peer), is_cut: whole > room, whole, beside: None };
+            let mut received = Received { length, from: Some((*peer, family)), is_cut: whole > room, whole, beside: None };
             if socket.options.beside.any() {
                 let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
                 if let Some((peer, chunk)) = taken {
@@ -108,9 +110,7 @@ unsafe fn take_stream(
     room: usize,
     flags: c_int,
 ) -> Option<Result<Received, i32>> {
-    let now = qanat::nic::Clock::now(&world.clock);
     let socket: &mut Socket = world.sockets.get_mut(number)?;
-    let peer = socket.peer;
     let Kind::Stream(stream) = &mut socket.kind else { return None };
     if stream.is_connecting {
         return None;
@@ -152,7 +152,7 @@ unsafe fn take_stream(
             }
         }
         let beside = Beside::of_stream(socket, length);
-        return Some(Ok(Received { length, peer, beside, ..Received::default() }));
+        return Some(Ok(Received { length, beside, ..Received::default() }));
     }
     while length < room {
         let Some(chunk) = stream.chunks.front() else { break };
@@ -171,11 +171,11 @@ unsafe fn take_stream(
         stream.front_read = 0;
         let Some(chunk) = stream.chunks.pop_front() else { break };
         if let Some(connection) = stream.connection {
-            world.stack.consume(now, connection, chunk);
+            world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
         }
     }
     let beside = world.sockets.get(number).and_then(|socket| Beside::of_stream(socket, length));
-    Some(Ok(Received { length, peer, beside, ..Received::default() }))
+    Some(Ok(Received { length, beside, ..Received::default() }))
 }
 
 /// Receives, waiting if that is wanted.
@@ -197,7 +197,7 @@ pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c
     // SAFETY: as the caller says.
     let first = unsafe { take(&mut guard, number, vectors, flags) };
     let first = match first {
-        None if !guard.has_more(guard.clock_now()) => {
+        None if !guard.has_more() => {
             let now = guard.look_now();
             guard.leave_together(now);
             // SAFETY: as the caller says.
@@ -207,14 +207,14 @@ pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c
     };
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    let (timeout, is_dual) = (socket.receive_timeout, socket.is_dual);
+    let (timeout, is_dual, family) = (socket.receive_timeout, socket.is_dual, socket.family);
     let is_stream = matches!(socket.kind, Kind::Stream(_));
     drop(guard);
     let mut received = match first {
         Some(received) => received?,
         None if is_dual && !is_stream => {
             // SAFETY: as the caller says.
-            return unsafe { receive_dual(fd, number, vectors, flags, waits, timeout) };
+            return unsafe { receive_dual((fd, family), number, vectors, flags, waits.then_some(timeout)) };
         }
         None if !waits => return Err(libc::EAGAIN),
         None => block(number, timeout, None, |guard: &mut Guard| {
@@ -289,20 +289,19 @@ unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32>
     // SAFETY: as the caller says.
     let length = unsafe { scatter(vectors, 0, &error.payload) };
     let beside = Some(Beside::Error { peer: error.peer, why: error.why });
-    Ok(Received { length, peer: Some(error.peer), is_cut: length < whole, whole, beside })
+    Ok(Received { length, from: Some((error.peer, socket.family)), is_cut: length < whole, whole, beside })
 }
 
-/// A datagram from either: the kernel's socket of the same number is asked too.
+/// A datagram from either: the kernel's socket of the same number, of `family`, is asked too. `waits`: for so long, if at all.
 ///
 /// # Safety
 /// The vectors are writable.
 unsafe fn receive_dual(
-    fd: c_int,
+    (fd, family): (c_int, c_int),
     number: u32,
     vectors: &[iovec],
     flags: c_int,
-    waits: bool,
-    timeout: Option<std::time::Duration>,
+    waits: Option<Option<Duration>>,
 ) -> Result<Received, i32> {
     let from_kernel = || -> Option<Result<Received, i32>> {
         let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
@@ -322,12 +321,13 @@ unsafe fn receive_dual(
         let whole = length as usize;
         // SAFETY: zeroed at first, so all of it is readable.
         let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
-        Some(Ok(Received { length: whole.min(room), peer, is_cut: whole > room, whole, beside: None }))
+        let from = peer.map(|peer| (peer, family));
+        Some(Ok(Received { length: whole.min(room), from, is_cut: whole > room, whole, beside: None }))
     };
-    match from_kernel() {
-        Some(received) => received,
-        None if !waits => Err(libc::EAGAIN),
-        None => block(number, timeout, Some(fd), |guard: &mut Guard| {
+    match (from_kernel(), waits) {
+        (Some(received), _) => received,
+        (None, None) => Err(libc::EAGAIN),
+        (None, Some(timeout)) => block(number, timeout, Some(fd), |guard: &mut Guard| {
             // SAFETY: as the caller says.
             unsafe { take(guard, number, vectors, flags) }.or_else(from_kernel)
         }),
@@ -444,7 +444,7 @@ unsafe extern "C" fn recvfrom(
     // SAFETY: as the caller says.
     give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|received| {
         // SAFETY: as the caller says.
-        unsafe { tell_peer(number, received, peer, length) };
+        unsafe { tell_peer(received, peer, length) };
         length_of(received, flags)
     }))
 }
@@ -470,15 +470,13 @@ unsafe extern "C" fn __recvfrom_chk(
 ///
 /// # Safety
 /// As for [`address::write`].
-unsafe fn tell_peer(number: u32, received: Received, peer: *mut sockaddr, length: *mut socklen_t) {
+unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut socklen_t) {
     if peer.is_null() || length.is_null() {
         return;
     }
-    let Ok(guard) = lock() else { return };
-    let Some(socket) = guard.sockets.get(number) else { return };
-    match received.peer.filter(|_| matches!(socket.kind, Kind::Datagram(_))) {
+    match received.from {
         // SAFETY: as the caller says.
-        Some(from) => unsafe { address::write(from, socket.family, peer, length) },
+        Some((from, family)) => unsafe { address::write(from, family, peer, length) },
         // SAFETY: as the caller says.
         None => unsafe { *length = 0 },
     }
@@ -512,7 +510,7 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
     // SAFETY: as the caller says.
     let received = unsafe { receive(fd, number, vectors, flags) }?;
     // SAFETY: as the caller says.
-    unsafe { tell_peer(number, received, message.msg_name.cast(), &raw mut message.msg_namelen) };
+    unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & libc::MSG_ERRQUEUE;
     // SAFETY: as the caller says.
     unsafe { tell(number, received.beside, message) };

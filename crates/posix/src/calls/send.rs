@@ -87,9 +87,13 @@ unsafe fn push(
 ///
 /// # Safety
 /// The vectors are readable.
-pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
+unsafe fn send_stream(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-    let mut guard = lock()?;
     let mut now = guard.clock_now();
     // SAFETY: as the caller says.
     let mut first = unsafe { push(&mut guard, now, number, vectors, (0, all)) };
@@ -105,7 +109,7 @@ pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -
     drop(guard);
     let mut done = match first {
         Some(Ok(done)) => done,
-        Some(Err(error)) => return Err(broken_pipe(error, flags)),
+        Some(Err(error)) => return Err(error),
         None if waits => 0,
         None => return Err(libc::EAGAIN),
     };
@@ -130,7 +134,7 @@ pub(super) unsafe fn send_stream(number: u32, vectors: &[iovec], flags: c_int) -
                 told_later(number, error);
                 break;
             }
-            Err(error) => return Err(broken_pipe(error, flags)),
+            Err(error) => return Err(error),
         }
     }
     Ok(done as isize)
@@ -144,23 +148,25 @@ fn broken_pipe(error: i32, flags: c_int) -> i32 {
     error
 }
 
-/// Whom a datagram goes to, and how.
+/// Who sends, or has sent, something.
 enum Way {
-    Ours,
+    /// So many bytes.
+    Ours(isize),
+    /// It is not for where the VNIC leads.
     Kernel,
 }
 
-/// Sends a datagram of ours; [`Way::Kernel`]: it is not for where the VNIC leads.
+/// Sends a datagram of ours.
 ///
 /// # Safety
 /// The vectors are readable.
 unsafe fn send_datagram(
+    mut guard: Guard,
     number: u32,
     vectors: &[iovec],
     to: Option<SocketAddr>,
     wanted: Wanted,
-) -> Result<(Way, isize), i32> {
-    let mut guard = lock()?;
+) -> Result<Way, i32> {
     let now = guard.clock_now();
     let world = &mut *guard;
     let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
@@ -184,7 +190,7 @@ unsafe fn send_datagram(
     }
     let is_own = world.addresses.iter().any(|(own, _)| *own == peer.ip());
     if is_dual && (!is_on_link(peer.ip()) || is_own) {
-        return Ok((Way::Kernel, 0));
+        return Ok(Way::Kernel);
     }
     if datagram.sockets.is_empty() {
         super::bind::rebind(&mut guard, number)?;
@@ -231,61 +237,84 @@ unsafe fn send_datagram(
     };
     sent.map_err(errno_of_command)?;
     guard.sent(now);
-    Ok((Way::Ours, all as isize))
+    Ok(Way::Ours(all as isize))
 }
 
-/// Sends the bytes of a file as a datagram, if `number` sends such.
+/// Sends bytes of a file: on a stream, or as a datagram to where the socket is connected.
 ///
 /// # Safety
 /// The vectors are readable.
-pub(super) unsafe fn send_datagram_bytes(number: u32, vectors: &[iovec]) -> Option<Result<isize, i32>> {
-    if lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection)) {
-        return None;
-    }
+pub(super) unsafe fn send_bytes(number: u32, vectors: &[iovec]) -> Result<isize, i32> {
     // SAFETY: as the caller says.
-    Some(match unsafe { send_datagram(number, vectors, None, Wanted::default()) } {
-        Ok((Way::Ours, length)) => Ok(length),
-        Ok((Way::Kernel, _)) => Err(libc::EINVAL),
-        Err(error) => Err(error),
-    })
+    match unsafe { send_by_kind(lock()?, number, vectors, 0, Destination::NONE, Wanted::default()) } {
+        Ok(Way::Ours(length)) => Ok(length),
+        Ok(Way::Kernel) => Err(libc::EINVAL),
+        Err(error) => Err(broken_pipe(error, 0)),
+    }
+}
+
+/// Where a call says a datagram is to go, as the program has it.
+#[derive(Clone, Copy)]
+struct Destination {
+    address: *const sockaddr,
+    length: socklen_t,
+}
+
+impl Destination {
+    /// It says nothing.
+    const NONE: Destination = Destination { address: std::ptr::null(), length: 0 };
 }
 
 /// Sends on whatever `number` is.
 ///
 /// # Safety
-/// The vectors are readable.
+/// The vectors are readable; `to` as for [`address::read`].
 unsafe fn send_ours(
     number: u32,
     vectors: &[iovec],
     flags: c_int,
-    to: Option<SocketAddr>,
+    to: Destination,
     wanted: Wanted,
     kernel: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let kind = lock().and_then(|mut guard| {
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-        match &socket.kind {
-            Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
-            // It would be two datagrams instead of one.
-            Kind::Datagram(_) if flags & libc::MSG_MORE != 0 => Err(libc::EOPNOTSUPP),
-            Kind::Datagram(_) => Ok(true),
-            Kind::Stream(_) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
-            Kind::Stream(_) => Ok(false),
-            Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
-            Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
-        }
-    });
-    let kind = kind.and_then(|is_datagram| check(vectors).map(|()| is_datagram));
-    match kind {
-        // SAFETY: as the caller says.
-        Ok(true) => match unsafe { send_datagram(number, vectors, to, wanted) } {
-            Ok((Way::Kernel, _)) => kernel(),
-            Ok((Way::Ours, length)) => give(Ok(length)),
-            Err(error) => give(Err(broken_pipe(error, flags))),
-        },
-        // SAFETY: as the caller says.
-        Ok(false) => give(unsafe { send_stream(number, vectors, flags) }),
+    // SAFETY: as the caller says.
+    match lock().and_then(|guard| unsafe { send_by_kind(guard, number, vectors, flags, to, wanted) }) {
+        Ok(Way::Kernel) => kernel(),
+        Ok(Way::Ours(length)) => length,
         Err(error) => give(Err(broken_pipe(error, flags))),
+    }
+}
+
+/// # Safety
+/// As [`send_ours`].
+unsafe fn send_by_kind(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+    to: Destination,
+    wanted: Wanted,
+) -> Result<Way, i32> {
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    match &socket.kind {
+        Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
+        // It would be two datagrams instead of one.
+        Kind::Datagram(_) if flags & libc::MSG_MORE != 0 => Err(libc::EOPNOTSUPP),
+        Kind::Datagram(_) => {
+            // SAFETY: as the caller says.
+            let to = unsafe { address::destination(to.address, to.length, socket.family) }?;
+            check(vectors)?;
+            // SAFETY: as the caller says.
+            unsafe { send_datagram(guard, number, vectors, to, wanted) }
+        }
+        Kind::Stream(_) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
+        Kind::Stream(_) => {
+            check(vectors)?;
+            // SAFETY: as the caller says.
+            unsafe { send_stream(guard, number, vectors, flags) }.map(Way::Ours)
+        }
+        Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
+        Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
     }
 }
 
@@ -302,7 +331,7 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         None => unsafe { real::write(fd, buffer, count) },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), 0, None, Wanted::default(), || real::write(fd, buffer, count))
+            send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || real::write(fd, buffer, count))
         },
     }
 }
@@ -318,7 +347,7 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
     // SAFETY: as the caller says.
     let Some(parts) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
     // SAFETY: as the caller says.
-    unsafe { send_ours(number, parts, 0, None, Wanted::default(), || real::writev(fd, vectors, count)) }
+    unsafe { send_ours(number, parts, 0, Destination::NONE, Wanted::default(), || real::writev(fd, vectors, count)) }
 }
 
 /// # Safety
@@ -330,7 +359,7 @@ unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags
         None => unsafe { real::send(fd, buffer, count, flags) },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), flags, None, Wanted::default(), || {
+            send_ours(number, &one(buffer, count), flags, Destination::NONE, Wanted::default(), || {
                 real::send(fd, buffer, count, flags)
             })
         },
@@ -361,28 +390,11 @@ unsafe extern "C" fn sendto(
     match number {
         None => kernel(),
         // SAFETY: as the caller says.
-        Some(number) => match unsafe { destination(number, peer, length) } {
-            // SAFETY: as the caller says.
-            Ok(to) => unsafe { send_ours(number, &one(buffer, count), flags, to, Wanted::default(), kernel) },
-            Err(error) => give(Err(error)),
+        Some(number) => unsafe {
+            let to = Destination { address: peer, length };
+            send_ours(number, &one(buffer, count), flags, to, Wanted::default(), kernel)
         },
     }
-}
-
-/// Where `number` is to send to; a stream has but one peer, whatever is said.
-///
-/// # Safety
-/// As for [`address::read`].
-unsafe fn destination(number: u32, peer: *const sockaddr, length: socklen_t) -> Result<Option<SocketAddr>, i32> {
-    if peer.is_null() {
-        return Ok(None);
-    }
-    let family = lock().and_then(|guard| {
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-        Ok(matches!(socket.kind, Kind::Datagram(_)).then_some(socket.family))
-    })?;
-    // SAFETY: as the caller says.
-    family.map_or(Ok(None), |family| unsafe { address::destination(peer, length, family) })
 }
 
 /// # Safety
@@ -404,11 +416,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     };
     // SAFETY: as the caller says.
     let Some(vectors) = (unsafe { slice(parts.msg_iov, parts.msg_iovlen) }) else { return give(Err(libc::EMSGSIZE)) };
-    // SAFETY: as the caller says.
-    let to = match unsafe { destination(number, parts.msg_name.cast(), parts.msg_namelen) } {
-        Ok(to) => to,
-        Err(error) => return give(Err(error)),
-    };
+    let to = Destination { address: parts.msg_name.cast(), length: parts.msg_namelen };
     let wanted = if parts.msg_control.is_null() {
         Ok(Wanted::default())
     } else {

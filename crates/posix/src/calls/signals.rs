@@ -1,6 +1,7 @@
 //! Signals: a call that one interrupts goes on after its handler if that says so (`SA_RESTART`), as the kernel's own calls do.
 //! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
 
+use crate::local::{LOCAL, Local};
 use crate::real;
 use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
 use std::cell::Cell;
@@ -18,8 +19,6 @@ thread_local! {
     static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
     /// Handlers called in this thread.
     static CALLED: Cell<u32> = const { Cell::new(0) };
-    /// Signals, a bit each, that came while this thread held the lock: they are blocked, and come again when it is given back.
-    static HELD_BACK: Cell<u64> = const { Cell::new(0) };
 }
 
 fn slot(signal: c_int) -> Option<usize> {
@@ -63,16 +62,16 @@ unsafe fn hold_back(signal: c_int, information: *mut siginfo_t, context: *mut c_
             && libc::sigaddset(&raw mut (*context).uc_sigmask, signal) == 0
     };
     if sent {
-        HELD_BACK.set(HELD_BACK.get() | 1 << (signal - 1));
+        LOCAL.with(|local| local.held_back.set(local.held_back.get() | 1 << (signal - 1)));
     }
     sent
 }
 
 /// This thread has given the lock back: what was held back comes now.
 #[inline]
-pub(crate) fn lock_given_back() {
-    if HELD_BACK.get() != 0 {
-        unblock(HELD_BACK.take());
+pub(crate) fn lock_given_back(local: &Local) {
+    if local.held_back.get() != 0 {
+        unblock(local.held_back.take());
     }
 }
 

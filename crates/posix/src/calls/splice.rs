@@ -3,7 +3,7 @@
 use super::file::room;
 use super::give;
 use super::receive::receive;
-use super::send::send_stream;
+use super::send::send_bytes;
 use crate::descriptor;
 use crate::real;
 use crate::wait::{readable, sleep};
@@ -111,5 +111,5 @@ fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i3
         return if read == 0 { Ok(0) } else { Err(real::errno()) };
     }
     // SAFETY: so many readable bytes.
-    unsafe { send_stream(socket, &vector(buffer.get_mut(..read as usize).unwrap_or_default()), 0) }
+    unsafe { send_bytes(socket, &vector(buffer.get_mut(..read as usize).unwrap_or_default())) }
 }

@@ -1,0 +1,20 @@
+//! What a thread notes of itself for each call. In one place: a library that is loaded before others finds its threads' own data
+//! by a call (`__tls_get_addr`), one for each variable that is used.
+
+use std::cell::Cell;
+
+/// A thread's notes.
+pub(crate) struct Local {
+    /// It holds the [lock](crate::lock), or is about to, or has just given it back.
+    pub(crate) is_held: Cell<bool>,
+    /// What it allocates is in the [arena](crate::arena).
+    pub(crate) is_inside: Cell<bool>,
+    /// Signals, a bit each, that came while it held the lock: they are blocked, and come again when it is given back.
+    pub(crate) held_back: Cell<u64>,
+}
+
+thread_local! {
+    /// The calling thread's.
+    pub(crate) static LOCAL: Local =
+        const { Local { is_held: Cell::new(false), is_inside: Cell::new(false), held_back: Cell::new(0) } };
+}
