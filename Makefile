@@ -66,7 +66,8 @@ bench-quick: build bench-deps ## the same in some minutes, less exact
 
 # In a directory of its own: a program that counts cycles is not the one to measure rates with.
 bench-breakdown: deps bench-deps ## where the time of a packet goes, by cycle counters (QUICK=--quick)
-	cargo build --release --package qanat-cli --features breakdown --target-dir target/breakdown
+	cargo build --release --package qanat-cli --package qanat-posix --target-dir target/breakdown \
+		--features qanat-cli/breakdown,qanat-posix/breakdown
 	$(SUDO) target/breakdown/release/qanat bench breakdown $(QUICK) --report bench-breakdown.html
 
 bench-instructions: deps ## instructions per unit of work into bench/instructions.txt: a change there is to be reviewed

@@ -17,7 +17,7 @@ use std::time::Duration;
 const MTU: u32 = 1_500;
 /// What to do.
 pub const NOT_BUILT: &str = "this program was built without cycle counters: `make bench-breakdown` builds one with them \
-                             (cargo build --release --package qanat-cli --features breakdown) and makes this table";
+                             and makes this table";
 /// As the paper's.
 const LENGTH: usize = 1_024;
 /// The columns between a packet's coming and its going, ns.
@@ -44,9 +44,11 @@ const fn subject(name: &'static str, peer: Peer, window: usize) -> Subject {
     Subject { name, peer, window }
 }
 
-const OVER_VETH: [Subject; 6] = [
+const OVER_VETH: [Subject; 8] = [
     subject("Linux, server running", Peer::LinuxAsleep, 64),
     subject("Linux, server asleep", Peer::LinuxAsleep, 1),
+    subject("ours, sockets under qanat run", Peer::Sockets, 64),
+    subject("ours, sockets, 64 a call", Peer::SocketsBatch, 64),
     subject("ours, UDP with copies", Peer::Copies, 64),
     subject("ours, native UDP", Peer::Native, 64),
     subject("ours, native UDP, one at a time", Peer::Native, 1),
@@ -136,11 +138,11 @@ fn columns() -> Vec<Column> {
 /// Sampling begins when both ends run evenly: shorter runs would be over by then.
 const DURATION_MIN: Duration = Duration::from_secs(1);
 
-/// What `qanat echo` says at its end.
+/// What `qanat echo` says at its end, and the library of `qanat run`, if it is there, in a line of its own.
 #[derive(Deserialize)]
 struct Stopped {
-    echo: qanat_echo::Figures,
-    breakdown: Counted,
+    echo: Option<qanat_echo::Figures>,
+    breakdown: Option<Counted>,
 }
 
 #[derive(Deserialize)]
@@ -162,10 +164,13 @@ fn one(bench: &Bench<'_>, subject: &Subject) -> Result<PerPacket, HarnessError> 
     }
     let (_, echo) = bench.measure_kept(subject.peer, LENGTH, subject.window, false)?;
     let output = echo.stop()?;
-    let stopped: Option<Stopped> = output.lines().rev().find_map(|line| serde_json::from_str(line).ok());
-    let stopped = stopped.ok_or_else(|| HarnessError::Child(format!("the echo counted nothing: {output:?}")))?;
-    let packets = stopped.echo.echoed.max(1) as f64;
-    Ok(stopped.breakdown.phases_ns.into_iter().map(|(name, ns)| (name, ns / packets)).collect())
+    let said = || output.lines().rev().filter_map(|line| serde_json::from_str::<Stopped>(line).ok());
+    let (figures, counted) = (said().find_map(|stopped| stopped.echo), said().find_map(|stopped| stopped.breakdown));
+    let (Some(figures), Some(counted)) = (figures, counted) else {
+        return Err(HarnessError::Child(format!("the echo counted nothing: {output:?}")));
+    };
+    let packets = figures.echoed.max(1) as f64;
+    Ok(counted.phases_ns.into_iter().map(|(name, ns)| (name, ns / packets)).collect())
 }
 
 /// Samples to nanoseconds: each stands for the time between two.

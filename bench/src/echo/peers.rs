@@ -40,10 +40,19 @@ pub(super) enum Peer {
     UringSingle,
     UringBatch,
     UringAsleep,
+    /// A program on sockets under `qanat run`, a datagram a call.
+    Sockets,
+    /// And up to 64 a call.
+    SocketsBatch,
     Dpdk,
 }
 
 impl Peer {
+    /// Whether the library of `qanat run` stands in for the kernel.
+    fn has_library(self) -> bool {
+        matches!(self, Peer::Sockets | Peer::SocketsBatch)
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Peer::Raw => "raw (driver)",
@@ -56,6 +65,8 @@ impl Peer {
             Peer::UringSingle => "Linux io_uring",
             Peer::UringBatch => "Linux io_uring, batches",
             Peer::UringAsleep => "Linux io_uring, sleeping",
+            Peer::Sockets => "sockets under qanat run",
+            Peer::SocketsBatch => "sockets under qanat run, mmsg",
             Peer::Dpdk => "DPDK testpmd (driver)",
         }
     }
@@ -162,7 +173,7 @@ impl Bench<'_> {
         alike: bool,
     ) -> Result<(EchoReport, Running), HarnessError> {
         topology.set_offloads(Offloads::Default)?;
-        let is_kernel = !kernel_arguments(peer).is_empty();
+        let is_kernel = !kernel_arguments(peer).is_empty() && !peer.has_library();
         let echo = match peer {
             Peer::Dpdk => self.start_testpmd_veth(topology)?,
             _ => self.start_echo_veth(topology, peer)?,
@@ -191,7 +202,12 @@ impl Bench<'_> {
     fn start_echo_veth(&self, topology: &Topology, peer: Peer) -> Result<Running, HarnessError> {
         let own = format!("{SERVER_OWN}/{PREFIX_LENGTH}");
         let port = PORT.to_string();
-        let mut arguments = vec!["echo", "--json", "--port", &port];
+        let program = self.options.common.program.display().to_string();
+        let mut arguments = match peer.has_library() {
+            true => vec!["run", "--interface", topology.server_interface(), "--address", &own, "--", &program],
+            false => Vec::new(),
+        };
+        arguments.extend(["echo", "--json", "--port", &port]);
         let kernel = kernel_arguments(peer);
         if kernel.is_empty() {
             arguments.extend(["--direct", "--interface", topology.server_interface(), "--address", &own]);
@@ -342,8 +358,8 @@ fn mode(peer: Peer) -> Vec<&'static str> {
 /// How a kernel's peer uses its socket; empty for the others.
 fn kernel_arguments(peer: Peer) -> &'static [&'static str] {
     match peer {
-        Peer::LinuxSingle | Peer::LinuxAsleep => &["--kernel", "epoll"],
-        Peer::LinuxBatch => &["--kernel", "epoll", "--batch"],
+        Peer::LinuxSingle | Peer::LinuxAsleep | Peer::Sockets => &["--kernel", "epoll"],
+        Peer::LinuxBatch | Peer::SocketsBatch => &["--kernel", "epoll", "--batch"],
         Peer::UringSingle | Peer::UringAsleep => &["--kernel", "uring"],
         Peer::UringBatch => &["--kernel", "uring", "--batch"],
         Peer::Raw | Peer::Native | Peer::Copies | Peer::Asleep | Peer::Dpdk => &[],

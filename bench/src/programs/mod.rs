@@ -55,7 +55,7 @@ const fn case(name: &'static str, program: Program, load: &'static str, bar: Opt
     Case { name, program, load, bar, is_quick }
 }
 
-const CASES: [Case; 12] = [
+const CASES: [Case; 13] = [
     case("nginx, 1 KiB, keep-alive", Program::Nginx, "http http://{}/1k -c 64", Some(Bar::Rate(2.0)), true),
     case("nginx, 1 KiB, one connection", Program::Nginx, "http http://{}/1k -c 1", None, false),
     case("nginx, 1 KiB, connection per request", Program::Nginx, "http http://{}/1k -c 64 --close", None, false),
@@ -91,6 +91,7 @@ const CASES: [Case; 12] = [
     ),
     case("memcached TCP, 90 % GET, 1 KiB, one connection", Program::Memcached, "memcached {}", None, false),
     case("UDP echo, 64 B, a datagram a call", Program::UdpEcho, "udp {} --window 64", Some(Bar::OfNative(0.7)), false),
+    case("UDP echo, 64 B, one at a time", Program::UdpEcho, "udp {}", None, true),
     case("UDP echo, 64 B, batches", Program::UdpEchoBatch, "udp {} --window 64", Some(Bar::OfNative(0.7)), true),
 ];
 
@@ -98,7 +99,9 @@ impl Case {
     /// The kernel first: others are compared with it.
     fn peers(&self) -> Vec<Sockets> {
         let mut peers = vec![Sockets::Kernel, Sockets::Own];
-        peers.extend(self.program.is_echo().then_some(Sockets::Native));
+        if self.program.is_echo() {
+            peers.extend([Sockets::Native, Sockets::Split]);
+        }
         peers
     }
 }
@@ -329,6 +332,8 @@ fn remarks() -> Vec<String> {
          charged to the client.",
         "Every answer of redis and memcached is compared with what was written, byte by byte; FAILED are wrong, lost or \
          refused ones.",
+        "«native, split»: the echo as a service whose stack is in another process, both on the server's processor: what a \
+         stack behind another process, instead of in the program, would cost at least.",
         "haproxy's backend is an nginx on the kernel's sockets, on the client's processor.",
     ]
     .map(str::to_owned)

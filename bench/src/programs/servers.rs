@@ -95,6 +95,8 @@ pub enum Sockets {
     Own,
     /// No sockets at all, a service of the native API: only for the echoes.
     Native,
+    /// The same with its stack in another process, on the same processor.
+    Split,
 }
 
 impl Sockets {
@@ -104,6 +106,7 @@ impl Sockets {
             Sockets::Kernel => "kernel",
             Sockets::Own => "qanat run",
             Sockets::Native => "native",
+            Sockets::Split => "native, split",
         }
     }
 
@@ -261,8 +264,10 @@ fn arguments(
             port = program.port().to_string();
             vec!["-u", "root", "-l", &address, "-U", &port, "-t", "1"]
         }
-        Program::UdpEcho | Program::UdpEchoBatch if sockets == Sockets::Native => {
-            vec!["echo", "--udp", "--interface", topology.server_interface(), "--address", &prefixed]
+        Program::UdpEcho | Program::UdpEchoBatch if matches!(sockets, Sockets::Native | Sockets::Split) => {
+            let placement = if sockets == Sockets::Split { "split" } else { "linked" };
+            let interface = topology.server_interface();
+            vec!["echo", "--udp", "--placement", placement, "--interface", interface, "--address", &prefixed]
         }
         Program::UdpEcho => vec!["echo", "--kernel", "epoll"],
         Program::UdpEchoBatch => vec!["echo", "--kernel", "epoll", "--batch"],

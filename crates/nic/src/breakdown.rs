@@ -19,6 +19,8 @@ pub enum Phase {
     DriverIn,
     /// From frames to events.
     StackIn,
+    /// Into the library of the sockets API, and back into the program: what a system call would be.
+    Crossing,
     /// The service itself.
     Service,
     /// A payload out of its frame.
@@ -33,10 +35,11 @@ pub enum Phase {
 
 impl Phase {
     /// All of them, in a packet's order.
-    pub const ALL: [Phase; 8] = [
+    pub const ALL: [Phase; 9] = [
         Phase::DriverIn,
         Phase::StackIn,
         Phase::Scheduling,
+        Phase::Crossing,
         Phase::CopyOut,
         Phase::Service,
         Phase::CopyIn,
@@ -50,6 +53,7 @@ impl Phase {
             Phase::Scheduling => "scheduling",
             Phase::DriverIn => "driver_in",
             Phase::StackIn => "stack_in",
+            Phase::Crossing => "crossing",
             Phase::Service => "service",
             Phase::CopyOut => "copy_out",
             Phase::CopyIn => "copy_in",
@@ -149,6 +153,12 @@ mod meter {
     /// Nothing.
     #[inline(always)]
     pub fn span(_phase: Phase) -> Span {
+        Span
+    }
+
+    /// Nothing.
+    #[inline(always)]
+    pub fn call() -> Span {
         Span
     }
 
@@ -261,6 +271,15 @@ mod meter {
         })
     }
 
+    /// A program calls: until it is dropped, time that nothing else is charged for is [`Phase::Crossing`]'s; then the
+    /// program's, which is the [`Phase::Service`].
+    #[inline(always)]
+    pub fn call() -> Span {
+        let mut span = span(Phase::Crossing);
+        span.outer = Phase::Service as usize;
+        span
+    }
+
     impl Drop for Span {
         #[inline(always)]
         fn drop(&mut self) {
@@ -363,4 +382,4 @@ mod meter {
     }
 }
 
-pub use meter::{Span, report, span, turn_begins, turn_ends};
+pub use meter::{Span, call, report, span, turn_begins, turn_ends};

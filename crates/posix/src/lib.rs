@@ -19,6 +19,8 @@ mod arena;
 mod attach;
 mod bells;
 mod calls;
+#[cfg(feature = "breakdown")]
+mod counted;
 mod descriptor;
 mod epoll;
 mod explain;

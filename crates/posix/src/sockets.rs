@@ -336,12 +336,13 @@ impl Sockets {
         }
     }
 
-    /// Has the stack handle what has come.
-    pub(crate) fn receive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
-        stack.receive_with(now, vnic, self);
+    /// Has the stack handle what has come; how many frames that was.
+    pub(crate) fn receive(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) -> usize {
+        let count = stack.receive_with(now, vnic, self);
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);
         }
+        count
     }
 
     /// Has everything leave, and timers run out.

@@ -9,6 +9,7 @@ use crate::script::Script;
 use crate::sockets::Sockets;
 use crate::transit::Transit;
 use crate::wire::Wire;
+use qanat::nic::breakdown::{self, Metered, Phase};
 use qanat::nic::place::Place;
 use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
 use qanat::stack::Stack;
@@ -80,7 +81,7 @@ pub(crate) struct Holdings {
 #[allow(clippy::large_enum_variant, reason = "there is one, and the card's is on every packet's way")]
 pub(crate) enum Device {
     /// The daemon's card, which goes with its attachment.
-    Card(AfXdp, #[allow(dead_code, reason = "kept for its drop")] Attachment),
+    Card(Metered<AfXdp>, #[allow(dead_code, reason = "kept for its drop")] Attachment),
     Wire(Box<Wire>),
 }
 
@@ -178,9 +179,14 @@ impl World {
     /// As [`drive`](World::drive), but for what the stack has to send: [`leave`](World::leave) or
     /// [`leave_together`](World::leave_together) is called next.
     fn look(&mut self) -> Time {
+        breakdown::turn_begins();
         let now = self.clock.now();
         self.rung = None;
-        self.sockets.receive(&mut self.stack, self.vnic.get(), now);
+        let received = {
+            let _stack = breakdown::span(Phase::StackIn);
+            self.sockets.receive(&mut self.stack, self.vnic.get(), now)
+        };
+        breakdown::turn_ends(received > 0);
         self.driven_at = now;
         self.learn(now);
         self.ring();
@@ -190,6 +196,7 @@ impl World {
     /// Everything leaves that waits to.
     pub(crate) fn leave(&mut self, now: Time) {
         (self.held_since, self.held) = (None, 0);
+        let _stack = breakdown::span(Phase::StackOut);
         self.sockets.transmit(&mut self.stack, self.vnic.get(), now);
         self.ring();
     }

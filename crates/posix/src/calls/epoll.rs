@@ -12,6 +12,7 @@ use crate::socket::Socket;
 use crate::wait::{Spin, sleep_time, timespec_of};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
+use qanat::nic::breakdown;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -429,6 +430,7 @@ fn wait(
     timeout: Option<Duration>,
     mask: *const sigset_t,
 ) -> Result<i32, i32> {
+    let _call = breakdown::call();
     let mut guard = lock()?;
     let thread = Thread::this();
     let handlers = handlers_called();

@@ -10,6 +10,7 @@ use crate::socket::{Kind, Socket};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
+use qanat::nic::breakdown::{self, Phase};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -32,6 +33,7 @@ pub(super) struct Received {
 /// # Safety
 /// The vectors are writable.
 unsafe fn scatter(vectors: &[iovec], at: usize, mut bytes: &[u8]) -> usize {
+    let _copying = breakdown::span(Phase::CopyOut);
     let (mut skip, mut copied) = (at, 0);
     for vector in vectors {
         if skip >= vector.iov_len {
@@ -81,7 +83,8 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             // SAFETY: as the caller says.
             let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
             let whole = chunk.len();
-            let mut received = Received { length, from: Some((*peer, family)), is_cut: whole > room, whole, beside: None };
+            let mut received =
+                Received { length, from: Some((*peer, family)), is_cut: whole > room, whole, beside: None };
             if socket.options.beside.any() {
                 let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
                 if let Some((peer, chunk)) = taken {
@@ -183,6 +186,7 @@ unsafe fn take_stream(
 /// # Safety
 /// The vectors are writable.
 pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+    let _call = breakdown::call();
     if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
         return Err(libc::EINVAL);
     }

@@ -14,6 +14,7 @@ use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use qanat::Time;
+use qanat::nic::breakdown::{self, Phase};
 use std::net::SocketAddr;
 
 /// Bytes of one call that are copied at a time.
@@ -24,6 +25,7 @@ const PIECE_MAX: usize = 64 * 1024;
 /// # Safety
 /// The vectors are readable; the lock is held.
 unsafe fn gather(vectors: &[iovec], at: usize, most: usize) -> Vec<u8> {
+    let _copying = breakdown::span(Phase::CopyIn);
     let mut bytes = Vec::with_capacity(most);
     let mut skip = at;
     for vector in vectors {
@@ -64,6 +66,7 @@ unsafe fn push(
         return None;
     }
     let mut done = 0;
+    let _stack = breakdown::span(Phase::StackOut);
     while at + done < all {
         let room = stream.room();
         if room == 0 {
@@ -87,12 +90,7 @@ unsafe fn push(
 ///
 /// # Safety
 /// The vectors are readable.
-unsafe fn send_stream(
-    mut guard: Guard,
-    number: u32,
-    vectors: &[iovec],
-    flags: c_int,
-) -> Result<isize, i32> {
+unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     let mut now = guard.clock_now();
     // SAFETY: as the caller says.
@@ -217,6 +215,7 @@ unsafe fn send_datagram(
     if dont_fragment && segment.unwrap_or(all).min(all) + headers > mtu {
         return Err(libc::EMSGSIZE);
     }
+    let stack_out = breakdown::span(Phase::StackOut);
     let sent = match vectors {
         _ if segment.is_some_and(|segment| segment < all) => {
             // SAFETY: as the caller says.
@@ -235,6 +234,7 @@ unsafe fn send_datagram(
             world.stack.send_to(now, world.vnic.get(), id, peer, &bytes)
         }
     };
+    drop(stack_out);
     sent.map_err(errno_of_command)?;
     guard.sent(now);
     Ok(Way::Ours(all as isize))
@@ -277,6 +277,7 @@ unsafe fn send_ours(
     wanted: Wanted,
     kernel: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    let _call = breakdown::call();
     // SAFETY: as the caller says.
     match lock().and_then(|guard| unsafe { send_by_kind(guard, number, vectors, flags, to, wanted) }) {
         Ok(Way::Kernel) => kernel(),
@@ -331,7 +332,9 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         None => unsafe { real::write(fd, buffer, count) },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || real::write(fd, buffer, count))
+            send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || {
+                real::write(fd, buffer, count)
+            })
         },
     }
 }
