@@ -303,6 +303,12 @@ impl VnicHandle {
         }
     }
 
+    /// Gives the VNIC up for everybody who has the handle, in whatever process.
+    pub fn give_up(&self) {
+        // A daemon that is gone has none to be given up.
+        let _ = rustix::net::shutdown(self.as_fd(), rustix::net::Shutdown::Both);
+    }
+
     /// What the VNIC was when made or opened.
     pub fn status(&self) -> &VnicStatus {
         &self.status

@@ -84,6 +84,13 @@ pub struct Metered<V: Vnic> {
     vnic: V,
 }
 
+impl<V: Vnic> Metered<V> {
+    /// The device itself.
+    pub fn device(&self) -> &V {
+        &self.vnic
+    }
+}
+
 impl<V: Vnic> Vnic for Metered<V> {
     fn capabilities(&self) -> Capabilities {
         self.vnic.capabilities()

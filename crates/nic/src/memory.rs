@@ -235,6 +235,18 @@ impl Pool {
         Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, count, free, region }) }
     }
 
+    /// A pool of these frames of a region, whoever has had them; `free`: they are here, else they are redeemed one by one.
+    pub(crate) fn of(region: &Rc<Region>, frames: std::ops::Range<u32>, free: bool) -> Pool {
+        let end = frames.end.min(region.frame_count);
+        let count = end.saturating_sub(frames.start);
+        let mut buffers = Vec::with_capacity(count as usize);
+        if free {
+            // SAFETY: less than the frames there are.
+            buffers.extend((frames.start..end).rev().map(|index| unsafe { region.buffer(index) }));
+        }
+        Pool::over(region, count, buffers)
+    }
+
     /// Takes a free frame, empty, with its data starting `headroom` bytes in; `None` when the pool is exhausted.
     /// The bytes are whatever the last owner left.
     pub fn allocate(&self, headroom: usize) -> Option<Frame> {

@@ -460,7 +460,7 @@ pub(crate) struct Ground {
 pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
     let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
     let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
-    let stack = Stack::new(config, entropy, vnic.get(), clock.now());
+    let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
     let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
     let bells = Bells::new().map_err(say)?;
     let mut processes = Processes { registry, ..Processes::default() };
@@ -468,5 +468,5 @@ pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
     descriptor::use_table(&table);
     processes.insert(table);
     let keeper_bell = new_event().map_err(say)?;
-    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses }))
+    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config }))
 }

@@ -38,6 +38,11 @@ impl Bells {
         self.free.push(bell);
     }
 
+    /// Wakes whoever sleeps.
+    pub(crate) fn ring_all(&self) {
+        self.descriptors.iter().copied().for_each(ring);
+    }
+
     pub(crate) fn ring(&self, bell: Bell) {
         ring(self.descriptor(bell));
     }

@@ -74,7 +74,10 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first
     }
     // What it closes itself, such as a process's line, may have the number of a socket in the program.
     crate::descriptor::use_none();
-    keep(registry, keeper_bell, successor);
+    crate::lock::be_silent();
+    if keep(registry, keeper_bell, successor).is_none() {
+        crate::obituary::publish(successor);
+    }
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
@@ -85,13 +88,13 @@ struct Life {
     line: OwnedFd,
 }
 
-fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
+/// `None`: somebody was killed in the middle of the stack's work, and there is nothing to be kept.
+fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) -> Option<()> {
     let mut lives: Vec<Life> = Vec::new();
     let mut looks = 0;
     let mut ended_at: Option<Time> = None;
     loop {
-        // A world that is broken has nothing to be kept.
-        let Ok(mut guard) = lock() else { return };
+        let mut guard = lock().ok()?;
         let now = guard.clock_now();
         let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
         let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
@@ -111,7 +114,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         if guard.processes.count() == 0 {
             let since = *ended_at.get_or_insert(now);
             if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
-                return;
+                return Some(());
             }
         }
         looks = if is_watched || is_idle { looks + 1 } else { 0 };
@@ -139,14 +142,14 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         }
         // Without what it hears by it would know of nothing, and never sleep.
         if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
-            return;
+            return Some(());
         }
         let mut newcomer = None;
         if fds[3].revents != 0
             && let Some((line, is_same_user)) = somebody_at(successor)
         {
             if ended_at.is_some() {
-                return;
+                return Some(());
             }
             newcomer = Some(Life { number: if is_same_user { join::NOBODY } else { join::OBSERVER }, line });
         }
@@ -162,7 +165,7 @@ fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) {
         };
         let ended: Vec<bool> = fds[4..].iter().zip(&mut lives).map(has_ended).collect();
         if ended.contains(&true) {
-            let Ok(mut guard) = lock() else { return };
+            let mut guard = lock().ok()?;
             for (life, _) in lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
                 guard.process_ended(life.number);
             }

@@ -31,6 +31,8 @@ mod keeper;
 mod lead;
 mod local;
 mod lock;
+mod obituary;
+mod peers;
 mod process;
 mod pump;
 mod real;

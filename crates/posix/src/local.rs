@@ -11,10 +11,18 @@ pub(crate) struct Local {
     pub(crate) is_inside: Cell<bool>,
     /// Signals, a bit each, that came while it held the lock: they are blocked, and come again when it is given back.
     pub(crate) held_back: Cell<u64>,
+    /// Calls that found the world broken.
+    pub(crate) broken_calls: Cell<u32>,
 }
 
 thread_local! {
     /// The calling thread's.
-    pub(crate) static LOCAL: Local =
-        const { Local { is_held: Cell::new(false), is_inside: Cell::new(false), held_back: Cell::new(0) } };
+    pub(crate) static LOCAL: Local = const {
+        Local {
+            is_held: Cell::new(false),
+            is_inside: Cell::new(false),
+            held_back: Cell::new(0),
+            broken_calls: Cell::new(0),
+        }
+    };
 }

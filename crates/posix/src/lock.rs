@@ -3,12 +3,14 @@
 
 use crate::arena::set_inside;
 use crate::calls::signals::lock_given_back;
+use crate::explain::warn;
 use crate::local::{LOCAL, Local};
 use crate::world::World;
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Tries before a thread that finds it taken goes to sleep: it is held for some microseconds.
 const TRIES: u32 = 200;
@@ -79,6 +81,41 @@ pub(crate) fn is_held() -> bool {
     LOCAL.with(|local| local.is_held.get())
 }
 
+/// What is left of a world that somebody was killed in the middle of changing: only what never changes is to be looked at.
+pub(crate) fn remains() -> Option<&'static World> {
+    let shared = shared().filter(|shared| shared.is_broken.load(Ordering::Relaxed) != 0)?;
+    // SAFETY: nobody has the lock any more, as everybody finds it broken.
+    Some(unsafe { &*shared.world.get() })
+}
+
+/// Calls of a thread on a broken world that are told so at once; a program that goes on trying is not to use up a processor.
+const BROKEN_CALLS_MAX: u32 = 100;
+const BRAKE: Duration = Duration::from_millis(10);
+
+/// This process has said, or need not say, that the world is broken.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// This process says nothing.
+pub(crate) fn be_silent() {
+    IS_TOLD.store(true, Ordering::Relaxed);
+}
+
+/// Says so once, and lets nobody hurry.
+#[cold]
+fn tell_broken(local: &Local) {
+    if !IS_TOLD.swap(true, Ordering::Relaxed) {
+        warn(format_args!(
+            "one of those who share this virtual card was killed in the middle of the stack's work: the card is gone, and its \
+             sockets with it (ENETDOWN); start this program anew"
+        ));
+    }
+    let calls = local.broken_calls.get().saturating_add(1);
+    local.broken_calls.set(calls);
+    if calls > BROKEN_CALLS_MAX {
+        std::thread::sleep(BRAKE);
+    }
+}
+
 /// The lock, held.
 pub(crate) struct Guard {
     shared: &'static Shared,
@@ -101,6 +138,7 @@ pub(crate) fn lock() -> Result<Guard, i32> {
         if guard.is_err() {
             local.is_held.set(false);
             lock_given_back(local);
+            tell_broken(local);
         }
         guard
     })

@@ -97,6 +97,7 @@ pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(
 /// # Safety
 /// As `fork`.
 pub(crate) unsafe fn fork() -> libc::pid_t {
+    crate::calls::fresh::forget_all();
     let Ok(mut guard) = lock() else {
         // SAFETY: as the caller says.
         return unsafe { crate::real::fork() };

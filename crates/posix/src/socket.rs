@@ -91,6 +91,13 @@ pub(crate) struct Listener {
     pub(crate) backlog: usize,
 }
 
+impl Listener {
+    /// Whether one more connection may wait, or would be among `more` too many. As Linux counts: one more than was asked for.
+    pub(crate) fn has_room(&self, more: usize) -> bool {
+        self.pending.len() <= self.backlog + more
+    }
+}
+
 #[derive(Default)]
 pub(crate) struct Stream {
     /// `None`: over.
@@ -193,6 +200,11 @@ impl Datagram {
 }
 
 impl Socket {
+    /// As [`Listener::has_room`]; of what is none, never.
+    pub(crate) fn has_queue_room(&self, more: usize) -> bool {
+        matches!(&self.kind, Kind::Listener(listener) if listener.has_room(more))
+    }
+
     pub(crate) fn new(family: c_int, local: SocketAddr, kind: Kind) -> Socket {
         Socket {
             references: 0,

@@ -2,6 +2,7 @@
 
 use crate::bells::Bell;
 use crate::epoll::Epoll;
+use crate::peers::Peers;
 use crate::socket::{Kind, Socket, Stream, errno_of};
 use qanat::nic::Vnic;
 use qanat::stack::{Handler, Stack, UdpError};
@@ -13,6 +14,8 @@ use std::net::SocketAddr;
 
 /// Nothing in a slot of a table by number.
 const NONE: u32 = u32::MAX;
+/// Connections that may wait beyond a full queue: of those the stack had accepted when it became full.
+const OVERRUN_MAX: usize = 1_024;
 /// Errors of a datagram socket that wait to be received, at most.
 const ERRORS_MAX: usize = 64;
 /// A connection there never is.
@@ -24,6 +27,7 @@ pub(crate) struct Sockets {
     free: Vec<u32>,
     /// With the whole handle: what is still to be told of a connection is not to be taken for the slot's next one's.
     by_connection: Vec<(ConnectionId, u32)>,
+    pub(crate) peers: Peers,
     /// Several share a port by `SO_REUSEPORT`, and have connections in turn.
     by_listener: Vec<VecDeque<u32>>,
     /// Several share a port by `SO_REUSEADDR` or `SO_REUSEPORT`.
@@ -33,7 +37,7 @@ pub(crate) struct Sockets {
     pub(crate) to_ring: Vec<Bell>,
     /// Datagrams dropped for want of room in their socket's queue.
     pub(crate) datagrams_dropped: u64,
-    /// Connections turned away for want of room in their listener's queue.
+    /// Connections reset for want of room in their listener's queue.
     pub(crate) backlog_full: u64,
 }
 
@@ -71,8 +75,14 @@ impl Sockets {
         self.slots.iter().flatten()
     }
 
-    /// Events of `connection` are `socket`'s from now on.
-    pub(crate) fn own_connection(&mut self, connection: ConnectionId, socket: u32) {
+    /// Events of `connection`, between these two ends, ours first, are `socket`'s from now on.
+    pub(crate) fn own_connection(
+        &mut self,
+        connection: ConnectionId,
+        socket: u32,
+        (local, peer): (SocketAddr, SocketAddr),
+    ) {
+        self.peers.insert(connection, local, peer);
         let index = connection.index();
         if self.by_connection.len() <= index {
             self.by_connection.resize(index + 1, NOBODY);
@@ -86,18 +96,24 @@ impl Sockets {
         Some(std::mem::replace(owned, NOBODY).1)
     }
 
-    pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32) {
+    pub(crate) fn own_listener(&mut self, listener: ListenerId, socket: u32, stack: &mut Stack) {
+        // Whoever else has it may be full. It is there: it has just been made, or is another's.
+        let _ = stack.hold_listener(listener, false);
         if self.by_listener.len() <= listener.index() {
             self.by_listener.resize_with(listener.index() + 1, VecDeque::new);
         }
         self.by_listener[listener.index()].push_back(socket);
     }
 
-    /// `socket` has it no more; whether nobody has.
-    pub(crate) fn disown_listener(&mut self, listener: ListenerId, socket: u32) -> bool {
-        let Some(owners) = self.by_listener.get_mut(listener.index()) else { return true };
-        owners.retain(|owner| *owner != socket);
-        owners.is_empty()
+    /// `socket` has it no more; with the last that had it the listener is closed.
+    pub(crate) fn disown_listener(&mut self, listener: ListenerId, socket: u32, stack: &mut Stack) {
+        let owners = self.by_listener.get_mut(listener.index());
+        let has_others = owners.is_some_and(|owners| {
+            owners.retain(|owner| *owner != socket);
+            !owners.is_empty()
+        });
+        // It is there as long as it has an owner. Whether the others have room is seen with the next connection.
+        let _ = if has_others { stack.hold_listener(listener, false) } else { stack.close_listener(listener) };
     }
 
     pub(crate) fn own_datagrams(&mut self, id: UdpSocketId, socket: u32) {
@@ -203,6 +219,7 @@ impl Sockets {
                 self.notify(number);
             }
             Event::Closed { connection, why } => {
+                self.peers.remove(connection);
                 let Some(number) = self.disown_connection(connection) else { return };
                 if let Some(socket) = self.get_mut(number) {
                     socket.error = errno_of(why);
@@ -276,15 +293,9 @@ impl Sockets {
         stack: &mut Stack,
         now: Time,
     ) {
-        let number = self.by_listener.get_mut(listener.index()).map_or(NONE, |owners| {
-            owners.rotate_left(owners.len().min(1));
-            owners.back().copied().unwrap_or(NONE)
-        });
-        let has_room = |socket: &Socket| match &socket.kind {
-            Kind::Listener(listener) => listener.pending.len() < listener.backlog,
-            _ => false,
-        };
-        let Some(parent) = self.get(number).filter(|socket| has_room(socket)) else {
+        let number = self.next_owner(listener);
+        // The listener is held as soon as all queues are full; what was accepted until then is only a few more.
+        let Some(parent) = self.get(number).filter(|socket| socket.has_queue_room(OVERRUN_MAX)) else {
             self.backlog_full += 1;
             // It is gone already, or will be.
             let _ = stack.refuse(now, connection);
@@ -303,10 +314,37 @@ impl Sockets {
             stream.send_room = socket.options.send_room;
         }
         let child = self.insert(socket);
-        self.own_connection(connection, child);
+        self.own_connection(connection, child, (local, peer));
         crate::calls::options::apply(self.get(child), stack, now);
         if !is_deferred {
             self.offer(number, child, stack, now);
+        }
+    }
+
+    /// Whose the next connection of a listener is: in turn of those that have it, as long as they have room.
+    fn next_owner(&mut self, listener: ListenerId) -> u32 {
+        let Some(mut owners) = self.by_listener.get_mut(listener.index()).map(std::mem::take) else { return NONE };
+        for _ in 0..owners.len() {
+            owners.rotate_left(1);
+            let has_room = |owner: &u32| self.get(*owner).is_some_and(|socket| socket.has_queue_room(0));
+            if owners.back().is_some_and(has_room) {
+                break;
+            }
+        }
+        let number = owners.back().copied().unwrap_or(NONE);
+        self.by_listener[listener.index()] = owners;
+        number
+    }
+
+    /// Has the stack accept nothing for listening socket `number` while nobody who shares its port has room for more: as on
+    /// Linux, peers try again.
+    pub(crate) fn hold_if_full(&self, number: u32, stack: &mut Stack) {
+        let Some(Socket { kind: Kind::Listener(own), .. }) = self.get(number) else { return };
+        for id in &own.listeners {
+            let mut owners = self.by_listener.get(id.index()).into_iter().flatten();
+            let has_room = owners.any(|owner| self.get(*owner).is_some_and(|socket| socket.has_queue_room(0)));
+            // It is there as long as it has an owner.
+            let _ = stack.hold_listener(*id, !has_room);
         }
     }
 
@@ -326,6 +364,9 @@ impl Sockets {
     fn offer(&mut self, listener: u32, child: u32, stack: &mut Stack, now: Time) {
         if let Some(Socket { kind: Kind::Listener(waits), .. }) = self.get_mut(listener) {
             waits.pending.push_back(child);
+            if !waits.has_room(0) {
+                self.hold_if_full(listener, stack);
+            }
             self.notify(listener);
         } else if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.remove(child)
             && let Some(connection) = stream.connection

@@ -47,6 +47,7 @@ fn errno_name(errno: c_int) -> &'static str {
 
 /// Functions that the library puts before the C library's.
 pub const CALLS: &[(&[&str], Support, &str)] = &[
+    (&["socket"], Supported, "it becomes ours when it is bound or connected"),
     (&["bind", "listen", "accept", "accept4", "connect", "getsockname", "getpeername"], Supported, ""),
     (&["shutdown", "close", "close_range", "closefrom"], Supported, "`close_range` with flags is the kernel's alone"),
     (
@@ -97,7 +98,7 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
 
 /// Calls that the library does not stand before.
 pub const OTHERS: &[(&str, Support, &str)] = &[
-    ("`socket`, `socketpair`, `epoll_create`", Kernels, "a socket becomes ours when it is bound or connected"),
+    ("`socketpair`, `epoll_create`", Kernels, ""),
     (
         "SCM_RIGHTS over a Unix socket",
         Supported,

@@ -13,7 +13,7 @@ use qanat::nic::breakdown::{self, Metered, Phase};
 use qanat::nic::place::Place;
 use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
 use qanat::stack::Stack;
-use qanat::{Attachment, Time};
+use qanat::{Attachment, Config, Time};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
@@ -48,6 +48,8 @@ pub(crate) struct World {
     pub(crate) keeper_bell: RawFd,
     /// Own addresses and prefix lengths.
     pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// The stack's.
+    pub(crate) config: Config,
     /// What another process must have, too, to be one of the program's.
     pub(crate) holdings: Holdings,
     /// Sockets on their way between processes.
@@ -81,7 +83,7 @@ pub(crate) struct Holdings {
 #[allow(clippy::large_enum_variant, reason = "there is one, and the card's is on every packet's way")]
 pub(crate) enum Device {
     /// The daemon's card, which goes with its attachment.
-    Card(Metered<AfXdp>, #[allow(dead_code, reason = "kept for its drop")] Attachment),
+    Card(Metered<AfXdp>, Attachment),
     Wire(Box<Wire>),
 }
 
@@ -136,11 +138,12 @@ pub(crate) struct Parts {
     pub(crate) processes: Processes,
     pub(crate) keeper_bell: RawFd,
     pub(crate) addresses: Vec<(IpAddr, u8)>,
+    pub(crate) config: Config,
 }
 
 impl World {
     pub(crate) fn new(parts: Parts) -> World {
-        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses } = parts;
+        let Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config } = parts;
         let doorbell = vnic.doorbell();
         let script = Script::default();
         let sockets = Sockets::default();
@@ -157,6 +160,7 @@ impl World {
             doorbell,
             keeper_bell,
             addresses,
+            config,
             holdings: Holdings::default(),
             transit: Transit::default(),
             fallbacks: Fallbacks::default(),

@@ -218,6 +218,13 @@ enum Device {
 }
 
 impl Attachment {
+    /// Gives a daemon's device up for everybody who has it, in whatever process; another stays as long as somebody does.
+    pub fn give_up(&self) {
+        if let Device::Handed(handle) = &self.device {
+            handle.give_up();
+        }
+    }
+
     /// Makes or opens the device and attaches the XDP program with its rules.
     ///
     /// # Errors

@@ -125,7 +125,7 @@ counters! {
         tcp_cookies_invalid,
         /// Connections accepted.
         tcp_accepted,
-        /// Completed handshakes dropped: no room for connections.
+        /// Handshakes, complete or just begun, dropped: no room for connections.
         tcp_accept_overflow,
         /// Connections opened by this side.
         tcp_connected,

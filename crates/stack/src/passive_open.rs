@@ -24,11 +24,13 @@ pub(crate) struct Listener {
     /// Half-open connections allowed; 0: the stack's limit only.
     backlog: usize,
     half_open: usize,
+    /// Nothing is accepted for now: see [`Stack::hold_listener`].
+    pub(crate) is_held: bool,
 }
 
 impl Listener {
     pub(crate) fn new(local: SocketAddr, options: ListenOptions) -> Listener {
-        Listener { local, backlog: options.backlog, half_open: 0 }
+        Listener { local, backlog: options.backlog, half_open: 0, is_held: false }
     }
 
     /// How much of a destination is left open: nothing, the address, the family too (`[::]`, RFC 3493 section 3.7).
@@ -57,6 +59,11 @@ pub(crate) struct HalfOpenSlot {
 }
 
 impl Stack {
+    fn is_held(&self, listener: ListenerId) -> bool {
+        let entry = self.transport.listeners.get(listener.index(), listener.generation());
+        entry.is_some_and(|entry| entry.is_held)
+    }
+
     fn listener_for(&self, key: &FlowKey) -> Option<ListenerId> {
         let (address, port) = (key.local_address(), key.local_port());
         let matching = |(slot, listener): (u32, &Listener)| Some((listener.openness(address, port)?, slot));
@@ -104,6 +111,10 @@ impl Stack {
             return;
         }
         let Some(entry) = self.transport.listeners.get_mut(listener.index(), listener.generation()) else { return };
+        if entry.is_held {
+            self.network.counters.tcp_accept_overflow += 1;
+            return;
+        }
         let full = entry.backlog > 0 && entry.half_open >= entry.backlog;
         // The handle is not known before the handshake is over; nothing looks at this one.
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
@@ -165,7 +176,7 @@ impl Stack {
 
     pub(crate) fn input_half_open(&mut self, now: Time, slot: u32, segment: &SegmentIn<'_>, payload: Option<Chunk>) {
         let Some(half) = self.transport.half_open.at_mut(slot) else { return };
-        let key = half.key;
+        let (key, listener) = (half.key, half.listener);
         let verdict = half.state.input(segment, &mut env!(self, now));
         match verdict {
             HalfOpenVerdict::Ignore => {}
@@ -177,7 +188,7 @@ impl Stack {
             HalfOpenVerdict::Reset => self.reply_reset(now, key, segment),
             HalfOpenVerdict::Remove => self.remove_half_open(slot),
             HalfOpenVerdict::Establish => {
-                if self.transport.connections.is_full() {
+                if self.transport.connections.is_full() || self.is_held(listener) {
                     // The peer will repeat its ACK or data; by then there may be room.
                     self.network.counters.tcp_accept_overflow += 1;
                     return;
@@ -269,7 +280,7 @@ impl Stack {
             self.network.counters.tcp_cookies_invalid += 1;
             return false;
         };
-        if self.transport.connections.is_full() {
+        if self.transport.connections.is_full() || self.is_held(listener) {
             self.network.counters.tcp_accept_overflow += 1;
             return true;
         }

@@ -540,6 +540,17 @@ impl Stack {
         Ok(())
     }
 
+    /// Has a listener accept nothing (or, again, everything): SYNs and the ACKs that would complete handshakes are dropped, and
+    /// counted as overflow, and their senders repeat them. For a service whose queue of connections is full.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn hold_listener(&mut self, listener: ListenerId, is_held: bool) -> Result<(), CommandError> {
+        let entry = self.transport.listeners.get_mut(listener.index(), listener.generation());
+        entry.ok_or(CommandError::Stale)?.is_held = is_held;
+        Ok(())
+    }
+
     /// Resets a connection just accepted.
     ///
     /// # Errors

@@ -170,3 +170,34 @@ fn a_dual_stack_listener() {
     assert_eq!(connect(&mut server, "10.0.0.2:80").unwrap().0, one);
     assert_eq!(connect(&mut server, "10.0.0.2:81"), None, "another port");
 }
+
+/// A listener that is held drops what begins or completes a handshake; the peer tries again, and is served when it is not.
+#[test]
+fn a_held_listener_is_tried_again() {
+    let clock = ManualClock::new();
+    let [mut client, mut server] = hosts(&clock, ["10.0.0.1", "10.0.0.2"], PairConfig::default());
+    let target = "10.0.0.2:80".parse().unwrap();
+    let listener = server.stack.listen(target, ListenOptions::default()).unwrap();
+    let turns = |server: &mut Host, client: &mut Host, milliseconds: u64| {
+        let mut accepted = 0;
+        for _ in 0..milliseconds {
+            clock.advance(Duration::from_millis(1));
+            client.transmit(&clock);
+            let ended = client.events(&clock).into_iter().find(|event| matches!(event, Event::Closed { .. }));
+            assert!(ended.is_none(), "nobody is reset");
+            accepted += server.events(&clock).iter().filter(|event| matches!(event, Event::Accepted { .. })).count();
+            server.transmit(&clock);
+        }
+        accepted
+    };
+    client.stack.connect(clock.now(), target, ConnectOptions::default()).unwrap();
+    assert_eq!(turns(&mut server, &mut client, 20), 1);
+    server.stack.hold_listener(listener, true).unwrap();
+    client.stack.connect(clock.now(), target, ConnectOptions::default()).unwrap();
+    assert_eq!(turns(&mut server, &mut client, 500), 0);
+    assert!(server.stack.counters().tcp_accept_overflow > 0);
+    server.stack.hold_listener(listener, false).unwrap();
+    assert_eq!(turns(&mut server, &mut client, 3_000), 1, "the SYN comes again");
+    server.stack.close_listener(listener).unwrap();
+    assert!(server.stack.hold_listener(listener, true).is_err());
+}

@@ -12,6 +12,7 @@ mod program;
 mod queue;
 mod ring;
 mod socket;
+mod take_over;
 
 pub use handed::{HandedCard, HandedQueue, MemoryFiles, Outlet, hand_over, hand_over_through};
 pub use inject::{HandedInjector, PreparedInjector};

@@ -42,10 +42,10 @@ const COPY_HEADROOM: usize = 64;
 /// An open queue. Not `Send`: its frames belong to this thread.
 pub struct AfXdp {
     /// Before the memory it uses.
-    socket: Socket,
+    pub(super) socket: Socket,
     in_flight: Vec<Option<TransmitBuffer>>,
     in_flight_count: u32,
-    memory: FrameMemory,
+    pub(super) memory: FrameMemory,
     frame_shift: u32,
     /// Frames in the fill ring, or in the kernel's hands, or in the receive ring.
     lent_count: u32,

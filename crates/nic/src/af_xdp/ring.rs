@@ -88,6 +88,11 @@ impl<T: Copy> Producer<T> {
         Ok(Producer { raw, position, consumed })
     }
 
+    /// Entries there are.
+    pub(super) fn size(&self) -> u32 {
+        self.raw.mask + 1
+    }
+
     /// Free entries; asks the kernel's position only if fewer than `wanted` are known free.
     #[inline]
     pub(super) fn free(&mut self, wanted: u32) -> u32 {
@@ -171,6 +176,11 @@ impl<T: Copy> Consumer<T> {
         let position = raw.consumer().load(Ordering::Relaxed);
         let produced = raw.producer().load(Ordering::Acquire);
         Ok(Consumer { raw, position, produced })
+    }
+
+    /// Entries there are.
+    pub(super) fn size(&self) -> u32 {
+        self.raw.mask + 1
     }
 
     /// Entries that can be read; asks the kernel's position if none are known. At most the ring's size, whatever it says.

@@ -56,6 +56,7 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
     // SAFETY: as the caller says.
     let wanted = unsafe { address::read(address, length) };
     let real_bind = || {
+        super::fresh::forget(fd);
         // SAFETY: as the caller says.
         let status = unsafe { real::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(real::errno()) }
@@ -158,7 +159,7 @@ pub(super) fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: 
         return Err(libc::EADDRINUSE);
     }
     if nature.is_stream {
-        adopt(&mut guard, fd, socket)?;
+        adopt(&mut guard, fd, socket, None)?;
         explain(format_args!("fd {fd}: bind {local}: ours"));
         return Ok(());
     }
@@ -166,7 +167,7 @@ pub(super) fn bind_ours(fd: c_int, local: SocketAddr, nature: &Nature, is_dual: 
     if let Kind::Datagram(datagram) = &mut socket.kind {
         datagram.sockets.clone_from(&ids);
     }
-    let number = adopt(&mut guard, fd, socket)?;
+    let number = adopt(&mut guard, fd, socket, None)?;
     for id in ids {
         guard.sockets.own_datagrams(id, number);
     }

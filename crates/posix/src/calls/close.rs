@@ -39,10 +39,9 @@ impl Guard {
         match socket.kind {
             Kind::Bound => {}
             Kind::Listener(listener) => {
+                let world = &mut **self;
                 for id in listener.listeners {
-                    if self.sockets.disown_listener(id, number) {
-                        let _ = self.stack.close_listener(id);
-                    }
+                    world.sockets.disown_listener(id, number, &mut world.stack);
                 }
                 let mut children: Vec<u32> = listener.pending.into();
                 if socket.options.defer_accept {
@@ -108,6 +107,11 @@ impl Guard {
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {
+    if crate::lock::remains().is_some() {
+        // There is nothing to be let go of, and the number may be a file's next.
+        descriptor::set(fd, Entry::Kernel);
+        return false;
+    }
     if let Entry::Socket(number) = entry {
         linger(number);
     }
@@ -232,9 +236,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             if reads {
                 let ids = std::mem::take(&mut listener.listeners);
                 for id in ids {
-                    if world.sockets.disown_listener(id, number) {
-                        let _ = world.stack.close_listener(id);
-                    }
+                    world.sockets.disown_listener(id, number, &mut world.stack);
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
@@ -282,6 +284,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
         return;
     }
     if entry == Entry::Kernel {
+        super::fresh::forget(old);
         super::copies::note(old, new);
         return;
     }

@@ -1,7 +1,7 @@
 //! `fcntl` and `ioctl`.
 
 use super::close::copied;
-use super::{give_int, stand_in};
+use super::{fresh, give_int, stand_in};
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
@@ -25,8 +25,10 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: the program's own argument.
         let result = unsafe { real::fcntl64(fd, command, argument) };
-        if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
-            copied(fd, result);
+        match command {
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result),
+            libc::F_SETFL => fresh::has_set_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0),
+            _ => {}
         }
         return result;
     };
@@ -75,6 +77,10 @@ extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
     let Some(number) = descriptor::socket(fd) else {
+        if request == libc::FIONBIO {
+            // What is there to be said of it the kernel says.
+            fresh::forget(fd);
+        }
         // SAFETY: as the caller says.
         return unsafe { real::ioctl(fd, request, argument) };
     };

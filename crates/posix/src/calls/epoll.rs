@@ -263,6 +263,12 @@ unsafe fn wait_kernel(
     // SAFETY: the kernel wrote so many.
     let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
     let (kept, own) = without_own(out);
+    // It has got a socket of ours while this thread slept.
+    if let Entry::Epoll(number) = descriptor::get(epoll)
+        && let Ok(mut guard) = lock()
+    {
+        told(&mut guard, number, own);
+    }
     if kept > 0 || !own.any() {
         return kept as c_int;
     }
@@ -460,8 +466,11 @@ fn wait(
             let mut more = 0;
             if is_turn && count < out.len() {
                 let asked = ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null());
-                more = asked.map_or(0, |(more, _)| more);
-                kernels_had(&mut lock()?, number, more);
+                let (kernels, own) = asked.unwrap_or_default();
+                more = kernels;
+                let mut guard = lock()?;
+                kernels_had(&mut guard, number, kernels);
+                told(&mut guard, number, own);
             }
             return Ok((count + more) as i32);
         }
@@ -503,11 +512,7 @@ fn wait(
         {
             crate::bells::silence(guard.bells.descriptor(bell));
         }
-        if own.device
-            && let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
-        {
-            instance.is_armed = instance.is_nested;
-        }
+        told(&mut guard, number, own);
         if kernels == 0 && asked.is_ok() && !is_over {
             continue;
         }
@@ -519,6 +524,15 @@ fn wait(
         spin.succeeded();
         guard.leaves(thread, now);
         return if kernels + count > 0 { Ok((kernels + count) as i32) } else { asked.map(|_| 0) };
+    }
+}
+
+/// The kernel's instance has told of the library's own: of the device it does once, so it is to be armed again.
+fn told(guard: &mut Guard, number: u32, own: Own) {
+    if own.device
+        && let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
+    {
+        instance.is_armed = instance.is_nested;
     }
 }
 

@@ -108,12 +108,15 @@ fn is_among_us(fd: c_int) -> bool {
 /// # Safety
 /// As `sendmsg`.
 pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> Option<libc::ssize_t> {
-    shared()?;
     // SAFETY: as the caller says.
     let place = unsafe { rights(message) }?;
     // SAFETY: within the buffer, as has been seen.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     let mut control = control.to_vec();
+    for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
+        super::fresh::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+    }
+    shared()?;
     let among_us = is_among_us(fd);
     let mut made: Vec<(u32, RawFd)> = Vec::new();
     let mut on_their_way = Vec::new();

@@ -8,6 +8,7 @@ mod copies;
 pub(crate) mod epoll;
 mod exec;
 mod file;
+pub(crate) mod fresh;
 mod hand_over;
 mod information;
 pub(crate) mod open;

@@ -1,6 +1,7 @@
 //! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
 
 use super::bind::{Nature, bind_ours, free_port, nature};
+use super::fresh::{self, Note};
 use super::{give_int, options};
 use crate::address;
 use crate::attach::{attach, attach_to_send, is_on_link};
@@ -13,6 +14,7 @@ use crate::socket::{Kind, Listener, Socket, Stream};
 use crate::wait::block;
 use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
 use qanat::{CommandError, ConnectOptions, ListenOptions};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
@@ -38,9 +40,19 @@ pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_in
     (status == 0).then_some(value)
 }
 
+/// An option that is a structure; `None`: it is not that long.
+pub(super) fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Option<T> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let mut length = size_of::<T>() as socklen_t;
+    // SAFETY: so many writable bytes.
+    let status = unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    // SAFETY: plain numbers, zeroed at first.
+    (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
+}
+
 /// The address the kernel has bound it to.
 pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
-    let mut storage = std::mem::MaybeUninit::<sockaddr_storage>::zeroed();
+    let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
     // SAFETY: so many writable bytes.
     let status = unsafe { real::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
@@ -49,8 +61,8 @@ pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
 }
 
 /// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
-pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket) -> Result<u32, i32> {
-    options::read_all(fd, &mut socket);
+pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Option<Note>) -> Result<u32, i32> {
+    options::read_set(fd, &mut socket, note);
     socket.references = 1;
     let number = guard.sockets.insert(socket);
     if !descriptor::set(fd, Entry::Socket(number)) {
@@ -98,6 +110,8 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
             }
             Kind::Listener(listener) => {
                 listener.backlog = backlog;
+                let world = &mut *guard;
+                world.sockets.hold_if_full(number, &mut world.stack);
                 Ok(0)
             }
             Kind::Stream(_) => Err(libc::EINVAL),
@@ -124,7 +138,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     let mut socket = Socket::new(nature.family, local, Kind::Bound);
     socket.is_dual = true;
     let was_nonblocking = is_nonblocking(fd);
-    let number = adopt(&mut guard, fd, socket)?;
+    let number = adopt(&mut guard, fd, socket, None)?;
     // Whoever waits to accept waits here, for both.
     set_nonblocking(fd, true);
     if let Some(socket) = guard.sockets.get_mut(number) {
@@ -182,8 +196,9 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
             }
         }
     }
+    let world = &mut **guard;
     for id in &listeners {
-        guard.sockets.own_listener(*id, number);
+        world.sockets.own_listener(*id, number, &mut world.stack);
     }
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.kind = Kind::Listener(Listener { listeners, pending: std::collections::VecDeque::new(), backlog });
@@ -252,6 +267,11 @@ fn accept_ours(
             return Some(Err(libc::EINVAL));
         }
         if let Some(child) = listener.pending.pop_front() {
+            if listener.pending.len() == listener.backlog {
+                // It was full.
+                let world = &mut **guard;
+                world.sockets.hold_if_full(number, &mut world.stack);
+            }
             let peer = guard.sockets.get(child).and_then(|socket| socket.peer)?;
             return Some(Ok(Accepted::Ours(child, peer, family)));
         }
@@ -302,8 +322,11 @@ fn accept_ours(
 unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let peer = unsafe { address::read(address, length) };
-    // SAFETY: as the caller says.
-    let real_connect = || unsafe { real::connect(fd, address, length) };
+    let real_connect = || {
+        fresh::forget(fd);
+        // SAFETY: as the caller says.
+        unsafe { real::connect(fd, address, length) }
+    };
     if let Some(number) = descriptor::socket(fd) {
         return give_int(connect_again(number, peer));
     }
@@ -312,7 +335,9 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
         return real_connect();
     }
-    let Some(nature) = nature(fd) else { return real_connect() };
+    let known = fresh::note(fd);
+    let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
+    let Some(nature) = by_note.or_else(|| nature(fd)) else { return real_connect() };
     // SAFETY: it was long enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     if !nature.reaches(fd, peer, given_family) {
@@ -327,15 +352,20 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
         note(fd, Call::Connect, peer, Why::Own);
         return real_connect();
     }
-    let bound = kernel_name(fd).filter(|local| local.port() != 0);
+    let bound = if known.is_some() { None } else { kernel_name(fd).filter(|local| local.port() != 0) };
     if let Some(bound) = bound.filter(|bound| !bound.ip().is_unspecified()) {
         note(fd, Call::Connect, bound, Why::Bound);
         return real_connect();
     }
-    give_int(connect_ours(fd, peer, &nature, bound.map(|bound| bound.port())))
+    give_int(connect_ours(fd, peer, (&nature, known), bound.map(|bound| bound.port())))
 }
 
-fn connect_ours(fd: c_int, peer: SocketAddr, nature: &Nature, port: Option<u16>) -> Result<i32, i32> {
+fn connect_ours(
+    fd: c_int,
+    peer: SocketAddr,
+    (nature, note): (&Nature, Option<Note>),
+    port: Option<u16>,
+) -> Result<i32, i32> {
     let unspecified: IpAddr = match peer {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
@@ -353,12 +383,10 @@ fn connect_ours(fd: c_int, peer: SocketAddr, nature: &Nature, port: Option<u16>)
         return Ok(0);
     }
     let mut guard = lock()?;
-    let nonblocking = is_nonblocking(fd);
     let local = SocketAddr::new(unspecified, port.unwrap_or(0));
     let socket = Socket::new(nature.family, local, Kind::Bound);
-    let number = adopt(&mut guard, fd, socket)?;
+    let number = adopt(&mut guard, fd, socket, note)?;
     if let Some(socket) = guard.sockets.get_mut(number) {
-        socket.is_nonblocking = nonblocking;
         socket.options.has_bound = port.is_some();
     }
     explain(format_args!("fd {fd}: connect {peer}: ours"));
@@ -370,14 +398,15 @@ fn begin(mut guard: Guard, number: u32, peer: SocketAddr, options: ConnectOption
     let now = guard.clock_now();
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
-    guard.sockets.own_connection(connection, number);
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
     let send_room = socket.options.send_room;
     socket.kind = Kind::Stream(Stream { send_room, ..Stream::new(connection, true) });
     (socket.peer, socket.has_failed) = (Some(peer), false);
     socket.local = local.unwrap_or(socket.local);
+    let ends = (socket.local, peer);
     let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
     let world = &mut *guard;
+    world.sockets.own_connection(connection, number, ends);
     options::apply(world.sockets.get(number), &mut world.stack, now);
     guard.drive_now();
     drop(guard);

@@ -1,8 +1,9 @@
 //! Options of sockets. The kernel's socket of the same descriptor checks and keeps them, so that what Linux refuses is refused
 //! here too; the stack is told of those that mean something to it.
 
+use super::fresh::{self, Note};
 use super::give_int;
-use super::open::kernel_option;
+use super::open::{kernel_option, kernel_structure};
 use crate::descriptor;
 use crate::explain::explain;
 use crate::lock::{Guard, lock};
@@ -12,7 +13,8 @@ use crate::support::{OPTIONS, Row, Support, UDP_SEGMENT};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
 use qanat::{Keepalive, Time};
-use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// As Linux' defaults.
@@ -20,29 +22,48 @@ const KEEP_IDLE: Duration = Duration::from_secs(7_200);
 const KEEP_INTERVAL: Duration = Duration::from_secs(75);
 const KEEP_COUNT: u32 = 9;
 
-/// An option that is a structure; `None`: it is not that long.
-fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Option<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
-    // SAFETY: plain numbers, zeroed at first.
-    (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
-}
-
 fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
     let time: libc::timeval = kernel_structure(fd, libc::SOL_SOCKET, name)?;
     let time = Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64);
     Some(time).filter(|time| !time.is_zero())
 }
 
+/// Reads what was set on the kernel's socket: with a note only that, since all else is as on any new one.
+pub(super) fn read_set(fd: c_int, socket: &mut Socket, note: Option<Note>) {
+    let Some((note, new)) = note.and_then(|note| Some((note, of_new(socket.family)?))) else {
+        return read_all(fd, socket);
+    };
+    socket.is_nonblocking = note.is_nonblocking();
+    socket.options = new;
+    for (level, name) in note.set() {
+        read(fd, socket, level, name);
+    }
+}
+
+/// The options of a new socket of TCP, as this machine has them; no time is limited there, and nothing lingers.
+fn of_new(family: c_int) -> Option<Options> {
+    static OF_NEW: [OnceLock<Option<Options>>; 2] = [const { OnceLock::new() }; 2];
+    let make = || {
+        // SAFETY: takes no pointers.
+        let new = unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        if new < 0 {
+            return None;
+        }
+        let mut socket = Socket::new(family, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Kind::Bound);
+        read_all(new, &mut socket);
+        // SAFETY: made just now.
+        unsafe { real::close(new) };
+        Some(socket.options)
+    };
+    *OF_NEW[usize::from(family == libc::AF_INET6)].get_or_init(make)
+}
+
 /// Reads everything that was set on the kernel's socket.
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = super::open::is_nonblocking(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
-    let followed = OPTIONS.iter().filter(|row| row.support == Support::Supported);
-    for (level, name) in followed.map(|row| (&row.level, &row.option)) {
-        let is_of_it = match (*level, *name) {
+    for (_, (level, name)) in fresh::followed() {
+        let is_of_it = match (level, name) {
             (libc::IPPROTO_TCP, _) => is_stream,
             (libc::IPPROTO_UDP, _) => !is_stream,
             (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.family == libc::AF_INET6,
@@ -51,7 +72,7 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
             _ => true,
         };
         if is_of_it {
-            read(fd, socket, *level, *name);
+            read(fd, socket, level, name);
         }
     }
 }
@@ -254,7 +275,13 @@ unsafe extern "C" fn setsockopt(
             _ => {}
         }
     }
-    let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
+    if status != 0 {
+        return status;
+    }
+    let Some(number) = descriptor::socket(fd) else {
+        fresh::has_set(fd, level, name);
+        return status;
+    };
     give_int(set(fd, number, level, name))
 }
 

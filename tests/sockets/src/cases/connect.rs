@@ -27,6 +27,25 @@ fn blocking(suite: &mut Suite) {
         t.see("again", sys::connect(fd, &t.there(port)));
         t.see("error", t.error_of(fd));
     });
+    // What was set holds whoever set it, by whatever way to the same socket.
+    suite.add(BOTH, "what_was_set_before_holds", |t| {
+        type Set = fn(sys::Fd);
+        let set: [(&str, Set); 4] = [
+            ("itself", |fd| _ = set_time(fd, libc::SO_RCVTIMEO, 60)),
+            ("child", |fd| _ = sys::wait(sys::fork(|| i32::from(!set_time(fd, libc::SO_RCVTIMEO, 60).is_ok())).fd())),
+            ("copy", |fd| _ = set_time(sys::dup(fd).fd(), libc::SO_RCVTIMEO, 60)),
+            ("nonblocking", |fd| _ = sys::fcntl(fd, libc::F_SETFL, libc::O_NONBLOCK)),
+        ];
+        for (how, set) in set {
+            let (listener, port) = t.peer_listens();
+            let fd = t.tcp();
+            set(fd);
+            t.see(how, sys::connect(fd, &t.there(port)));
+            let _peer = listener.accept();
+            t.see(how, ready(fd, POLLOUT));
+            t.see(how, sys::recv(fd, &mut [0; 8], 0));
+        }
+    });
     suite.add(BOTH, "wrong_addresses", |t| {
         let fd = t.tcp();
         t.see("port_0", sys::connect(fd, &t.there(0)));
