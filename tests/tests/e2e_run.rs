@@ -11,16 +11,24 @@ use std::time::Duration;
 
 #[path = "e2e_run/exec.rs"]
 mod exec;
+#[path = "e2e_run/killed.rs"]
+mod killed;
+#[path = "e2e_run/programs.rs"]
+mod programs;
+#[path = "e2e_run/waits.rs"]
+mod waits;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const OURS: &str = "10.77.0.2";
 
 /// `qanat run`, its daemon's socket in `directory`.
 fn run(directory: &Path, words: &[&str]) -> Program {
-    Program::new(qanat())
-        .arguments(["run", "--explain", "--"])
-        .arguments(words)
-        .environment("QANAT_SOCKET", directory.join("control.sock"))
+    run_with(directory, &[], words)
+}
+
+fn run_with(directory: &Path, options: &[&str], words: &[&str]) -> Program {
+    let program = Program::new(qanat()).arguments(["run", "--explain"]).arguments(options).arguments(["--"]);
+    program.arguments(words).environment("QANAT_SOCKET", directory.join("control.sock"))
 }
 
 fn signal(process: &Running, signal: Signal) {

@@ -1,6 +1,6 @@
 //! Sockets over `exec`, and programs that share an address.
 
-use super::{OURS, PATIENCE, ask, cards, ends, run, signal, sleeps};
+use super::{OURS, PATIENCE, ask, cards, ends, run, run_with, signal, sleeps};
 use qanat_tests::e2e::{Pages, Program, Running, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Write};
@@ -203,11 +203,6 @@ fn what_is_shared_points_to_nothing_of_one_program() {
     });
 }
 
-fn runs(directory: &Path, options: &[&str], words: &[&str]) -> Program {
-    let program = Program::new(qanat()).arguments(["run", "--explain"]).arguments(options).arguments(["--"]);
-    program.arguments(words).environment("QANAT_SOCKET", directory.join("control.sock"))
-}
-
 #[test]
 fn programs_side_by_side_have_addresses_of_their_own_or_share_one() {
     scenario(|| {
@@ -231,13 +226,13 @@ fn programs_side_by_side_have_addresses_of_their_own_or_share_one() {
             });
         };
         // Nobody names an address: the second program gets the next.
-        let one = runs(directory.path(), &[], &["python3", "-c", &script(7000)]).start();
+        let one = run_with(directory.path(), &[], &["python3", "-c", &script(7000)]).start();
         serves(OURS, 7000);
-        let two = runs(directory.path(), &[], &["python3", "-c", &script(7001)]).start();
+        let two = run_with(directory.path(), &[], &["python3", "-c", &script(7001)]).start();
         serves("10.77.0.3", 7001);
         // Who names it shares it.
         let named = ["--address", "10.77.0.2/24"];
-        let three = runs(directory.path(), &named, &["python3", "-c", &script(7002)]).start();
+        let three = run_with(directory.path(), &named, &["python3", "-c", &script(7002)]).start();
         serves(OURS, 7002);
         serves(OURS, 7000);
         // It stays when the program that had it first goes, however it goes but in the middle of the stack's work (docs/posix.md).
@@ -251,7 +246,7 @@ fn programs_side_by_side_have_addresses_of_their_own_or_share_one() {
         });
         // What one command starts stays together.
         let both = format!("python3 -c \"{}\" & exec python3 -c \"{}\"", script(7003), script(7004));
-        let four = runs(directory.path(), &[], &["sh", "-c", &both]).start();
+        let four = run_with(directory.path(), &[], &["sh", "-c", &both]).start();
         serves("10.77.0.4", 7003);
         serves("10.77.0.4", 7004);
         signal(&three, Signal::TERM);

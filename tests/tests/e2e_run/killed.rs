@@ -1,0 +1,84 @@
+//! A program killed in the very middle of the stack's work: whoever shares the stack can't go on with it, and nobody waits in vain.
+
+use super::{OURS, PATIENCE, ask, run, run_with, signal};
+use qanat_tests::e2e::{Program, eventually, scenario};
+use rustix::io::Errno;
+use rustix::process::Signal;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+
+/// Whether a connection is ended by a reset, before its reader loses patience.
+fn is_reset(mut stream: TcpStream) -> bool {
+    stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+    let mut rest = Vec::new();
+    stream.read_to_end(&mut rest).is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+}
+
+#[test]
+fn peers_are_reset_sharers_told_and_the_address_is_free() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        Program::new("ip").arguments(["address", "add", "10.77.0.1/32", "dev", "lo"]).succeeds();
+        let kernels = TcpListener::bind("10.77.0.1:8000").expect("a listener");
+        // It has connections both ways, and no other reason to call `sendto` than to send what the stack has ready.
+        let victim = format!(
+            "import socket\n\
+             s = socket.create_server(('{OURS}', 7000)); kept = [socket.create_connection(('10.77.0.1', 8000))]\n\
+             while True: c = s.accept()[0]; kept.append(c); c.sendall(b'hello')"
+        );
+        let mut victim = run(directory.path(), &["python3", "-c", &victim]).start();
+        let (outgoing, _) = kernels.accept().expect("the victim's connection");
+        let connect = |port: u16, greeting: &[u8]| {
+            let mut stream = TcpStream::connect((OURS, port)).expect("a connection");
+            stream.set_read_timeout(Some(PATIENCE)).expect("a limit");
+            let mut heard = vec![0; greeting.len()];
+            stream.read_exact(&mut heard).expect("an answer");
+            assert_eq!(heard, greeting);
+            stream
+        };
+        eventually("the victim listens", PATIENCE, || ask(7000, "", 5).as_deref() == Some("hello"));
+        // Who shares its card waits for what will never come, and says what came of that.
+        let sharer = format!(
+            "import socket, time\n\
+             s = socket.create_server(('{OURS}', 7001)); c = s.accept()[0]; c.sendall(b'hello')\n\
+             try: c.recv(1)\n\
+             except OSError as error: print(error.errno, flush=True)\n\
+             time.sleep(1000)"
+        );
+        let named = ["--address", "10.77.0.2/24"];
+        let mut sharer = run_with(directory.path(), &named, &["python3", "-c", &sharer]).start();
+        let mut shared = None;
+        eventually("the sharer listens", PATIENCE, || {
+            shared = TcpStream::connect((OURS, 7001)).ok();
+            shared.is_some()
+        });
+        let mut idle: Vec<TcpStream> = (0..300).map(|_| connect(7000, b"hello")).collect();
+        idle.extend(shared);
+        idle.push(outgoing);
+        // The kernel kills it on its way into the call, with the lock held.
+        let killer =
+            ["-qq", "-e", "trace=sendto", "-e", "inject=sendto:signal=SIGKILL", "-p", &victim.id().to_string()];
+        let killer = Program::new("strace").arguments(killer).start();
+        eventually("it is killed as it sends", PATIENCE, || {
+            ask(7000, "", 5);
+            !victim.is_running()
+        });
+        killer.wait(PATIENCE);
+        victim.wait(PATIENCE);
+        // All wait at once: none may need another's time.
+        let count = idle.len();
+        let waits: Vec<_> = idle.into_iter().map(|stream| std::thread::spawn(|| is_reset(stream))).collect();
+        let reset = waits.into_iter().map(|wait| wait.join().expect("a reader")).filter(|reset| *reset);
+        assert_eq!(reset.count(), count, "each peer is told");
+        // The address is a new program's at once, though the sharer has not gone.
+        let next =
+            "import socket\ns = socket.create_server(('10.77.0.2', 7000))\nwhile True: s.accept()[0].sendall(b'again')";
+        let _next = run(directory.path(), &["python3", "-c", next]).start();
+        eventually("the next one answers", PATIENCE, || ask(7000, "", 5).as_deref() == Some("again"));
+        assert!(sharer.is_running(), "it is not taken down");
+        signal(&sharer, Signal::TERM);
+        let said = sharer.wait(PATIENCE);
+        assert_eq!(said.text().trim().parse().ok(), Some(Errno::NETDOWN.raw_os_error()), "{}", said.stderr);
+        assert!(said.stderr.contains("was killed in the middle of the stack's work"), "{}", said.stderr);
+    });
+}
