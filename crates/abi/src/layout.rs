@@ -216,6 +216,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn another_goes_on_with_either_side_of_a_ring() {
+        let (ours, file) = Rings::create(4).unwrap();
+        let open = || Rings::open(file.as_fd()).unwrap().events;
+        let (mut producer, mut consumer) = (Producer::new(ours.events), Consumer::new(open()));
+        for number in 0..50u64 {
+            for half in [0, 1] {
+                assert_eq!(producer.push([number << 16, half, 0, 0]), Ok(true));
+            }
+            producer.publish();
+            producer = Producer::resumed(open(), producer.position(), producer.batches());
+            assert_eq!(consumer.pop(), Some([number << 16, 0, 0, 0]));
+            consumer = Consumer::resumed(open(), consumer.position());
+            assert_eq!(consumer.pop(), Some([number << 16, 1, 0, 0]));
+            consumer.release();
+            assert!(consumer.falls_asleep());
+            assert!(producer.must_wake(), "whether it sleeps was not looked at before");
+            assert_eq!(producer.batches(), number + 1);
+        }
+    }
+
     /// Overwrites a position as a hostile peer would.
     fn forge(file: BorrowedFd<'_>, at: usize, value: u32) {
         let memory = SharedMemory::map(file, length(4), Access::ReadWrite).unwrap();

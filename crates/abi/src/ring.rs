@@ -114,6 +114,15 @@ impl<P: Place> Producer<P> {
     }
 }
 
+impl<P: Place> Producer<P> {
+    /// Of a ring that another has written so far, up to `position`, in so many `batches`, all of them published.
+    pub fn resumed(place: P, position: u32, batches: u64) -> Producer<P> {
+        let consumed = position.wrapping_sub(place.slots().len() as u32);
+        // No room is known of, and whether the consumer sleeps neither.
+        Producer { place, position, published: position, held: 0, consumed, is_unlooked: true, batches }
+    }
+}
+
 impl<P: Place, const CHECKED: bool> Producer<P, CHECKED> {
     pub(crate) fn of(place: P) -> Producer<P, CHECKED> {
         Producer { place, position: 0, published: 0, held: 0, consumed: 0, is_unlooked: false, batches: 0 }
@@ -247,6 +256,16 @@ impl<P: Place> Consumer<P> {
     /// Of an empty ring.
     pub fn new(place: P) -> Consumer<P> {
         Consumer { place, position: 0, released: 0 }
+    }
+
+    /// Of a ring that another has read so far, up to `position`.
+    pub fn resumed(place: P, position: u32) -> Consumer<P> {
+        Consumer { place, position, released: position }
+    }
+
+    /// Messages taken since the start, wrapping.
+    pub fn position(&self) -> u32 {
+        self.position
     }
 
     /// The next message's slot, and its first word if it is there.

@@ -67,24 +67,27 @@ impl Region {
             receive: memory_file(check(receive, frame_size)?)?,
             rest: memory_file(check(rest, frame_size)?)?,
         };
-        let region = Region::of_lendable(files.receive.as_fd(), files.rest.as_fd(), receive, rest, frame_size)?;
+        let region =
+            Region::of_lendable(files.receive.as_fd(), files.rest.as_fd(), (receive, rest), frame_size, false)?;
         Ok((region, files))
     }
 
-    /// Maps both files side by side. Whoever calls has checked, or made, their lengths.
+    /// Maps both files, of so many frames, side by side. Whoever calls has checked, or made, their lengths. `is_sealed`: frames
+    /// to receive into are mapped read-only, as nobody can do otherwise any more.
     pub(crate) fn of_lendable(
         receive_file: BorrowedFd<'_>,
         rest_file: BorrowedFd<'_>,
-        receive: u32,
-        rest: u32,
+        (receive, rest): (u32, u32),
         frame_size: u32,
+        is_sealed: bool,
     ) -> io::Result<Rc<Region>> {
         let (first, second) = (check(receive, frame_size)?, check(rest, frame_size)?);
         let count = receive.checked_add(rest).filter(|_| first.is_multiple_of(PAGE) && second.is_multiple_of(PAGE));
         let count = count.ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "frames that are lent must fill pages: an even number of them")
         })?;
-        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let writable = libc::PROT_READ | libc::PROT_WRITE;
+        let received = if is_sealed { libc::PROT_READ } else { writable };
         let anywhere = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping at an address of the kernel's choice, without access: it only reserves addresses.
         let base = unsafe { libc::mmap(std::ptr::null_mut(), first + second, libc::PROT_NONE, anywhere, -1, 0) };
@@ -92,8 +95,10 @@ impl Region {
             return Err(io::Error::last_os_error());
         }
         // From here on the region unmaps what is mapped.
-        let region = Region::over(base, protection, count, frame_size)?;
-        for (file, offset, length) in [(receive_file, 0, first), (rest_file, first, second)] {
+        let region = Region::over(base, if is_sealed { receive } else { 0 }, count, frame_size)?;
+        for (file, offset, length, protection) in
+            [(receive_file, 0, first, received), (rest_file, first, second, writable)]
+        {
             let flags = libc::MAP_SHARED | libc::MAP_FIXED;
             // SAFETY: replaces a part of the reservation just made, and nothing else; the file's size is sealed.
             let mapped =
@@ -117,7 +122,7 @@ impl Region {
         if base == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
-        Region::over(base, protection, frame_count, frame_size)
+        Region::over(base, frame_count, frame_count, frame_size)
     }
 
     /// Maps a memory file of this process's frames that another only reads.
@@ -142,7 +147,16 @@ pub fn lendable_frames(frame_count: u32, frame_size: u32) -> io::Result<(Pool, O
     Ok((pool, file))
 }
 
-fn check_file(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
+/// The same frames, in a process that goes on with them: they are read, and given back.
+///
+/// # Errors
+/// `InvalidData` if it is no memory file of sealed size; what the kernel says.
+pub fn lent_frames(file: BorrowedFd<'_>, frame_count: u32, frame_size: u32) -> io::Result<Pool> {
+    let pool = Region::read_only(file, frame_count, frame_size)?.pool(frame_count);
+    pool.ok_or_else(|| io::ErrorKind::InvalidInput.into())
+}
+
+pub(crate) fn check_file(file: BorrowedFd<'_>, length: usize) -> io::Result<()> {
     // SAFETY: takes no pointers; the descriptor is live.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
     let size = File::from(file.try_clone_to_owned()?).metadata()?.len();

@@ -24,9 +24,8 @@ pub struct Region {
     base: NonNull<u8>,
     frame_size: u32,
     frame_count: u32,
-    /// Where writable data may end at most, bytes from a frame's start: its size, or 0 if another process's frames are
-    /// mapped read-only here.
-    write_limit: u32,
+    /// So many frames, the first, are mapped read-only here: whoever made them writes them, or a device does.
+    read_only: u32,
     assigned: std::cell::Cell<u32>,
     /// Where frames that can't be written are copied to when somebody wants to.
     copies: std::cell::OnceCell<Pool>,
@@ -98,13 +97,13 @@ impl Region {
             libc::madvise(address, length, libc::MADV_HUGEPAGE);
             libc::madvise(address, length, libc::MADV_DONTDUMP);
         }
-        Region::over(address, libc::PROT_READ | libc::PROT_WRITE, frame_count, frame_size)
+        Region::over(address, 0, frame_count, frame_size)
     }
 
-    /// The region in a mapping that becomes its own.
+    /// The region in a mapping that becomes its own, the first `read_only` frames of which are mapped so.
     pub(crate) fn over(
         address: *mut libc::c_void,
-        protection: i32,
+        read_only: u32,
         frame_count: u32,
         frame_size: u32,
     ) -> io::Result<Rc<Region>> {
@@ -113,7 +112,7 @@ impl Region {
             base,
             frame_size,
             frame_count,
-            write_limit: if protection & libc::PROT_WRITE != 0 { frame_size } else { 0 },
+            read_only,
             assigned: std::cell::Cell::new(0),
             copies: std::cell::OnceCell::new(),
         }))
@@ -153,7 +152,7 @@ impl Region {
     /// A pool of all frames, none of which is here: they are redeemed one by one as their owner lends them.
     pub(crate) fn absent_pool(self: &Rc<Region>) -> Pool {
         self.assigned.set(self.frame_count);
-        Pool::over(self, self.frame_count, Vec::with_capacity(self.frame_count as usize))
+        Pool::over(self, 0, self.frame_count, Vec::with_capacity(self.frame_count as usize))
     }
 
     /// Takes the next `count` unassigned frames into a pool; `None` if fewer are left.
@@ -166,7 +165,7 @@ impl Region {
         // Last in, first out, and low addresses first: the frames used last are the ones still in cache.
         // SAFETY: so many were unassigned, all less than the frames there are.
         let free: Vec<NonNull<u8>> = (first..first + count).rev().map(|index| unsafe { self.buffer(index) }).collect();
-        Some(Pool::over(self, count, free))
+        Some(Pool::over(self, first, count, free))
     }
 
     /// Where frame `index` begins.
@@ -215,7 +214,10 @@ struct PoolInner {
     /// The region's, at hand.
     base: NonNull<u8>,
     frame_size: u32,
+    /// Where writable data may end at most, bytes from a frame's start: its size, or 0 if it is mapped read-only.
     write_limit: u32,
+    /// The first frame's number in the region.
+    first: u32,
     count: u32,
     /// Where free frames begin. Capacity is `count` from the start: pushing never allocates.
     free: UnsafeCell<Vec<NonNull<u8>>>,
@@ -229,10 +231,11 @@ pub struct Pool {
 }
 
 impl Pool {
-    fn over(region: &Rc<Region>, count: u32, free: Vec<NonNull<u8>>) -> Pool {
-        let Region { base, frame_size, write_limit, .. } = **region;
+    fn over(region: &Rc<Region>, first: u32, count: u32, free: Vec<NonNull<u8>>) -> Pool {
+        let Region { base, frame_size, .. } = **region;
+        let write_limit = if first < region.read_only { 0 } else { frame_size };
         let (free, region) = (UnsafeCell::new(free), Rc::clone(region));
-        Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, count, free, region }) }
+        Pool { inner: Rc::new(PoolInner { base, frame_size, write_limit, first, count, free, region }) }
     }
 
     /// A pool of these frames of a region, whoever has had them; `free`: they are here, else they are redeemed one by one.
@@ -244,7 +247,7 @@ impl Pool {
             // SAFETY: less than the frames there are.
             buffers.extend((frames.start..end).rev().map(|index| unsafe { region.buffer(index) }));
         }
-        Pool::over(region, count, buffers)
+        Pool::over(region, frames.start, count, buffers)
     }
 
     /// Takes a free frame, empty, with its data starting `headroom` bytes in; `None` when the pool is exhausted.
@@ -266,8 +269,42 @@ impl Pool {
     pub(crate) fn take_free(&self) -> Option<u32> {
         // SAFETY: as in `allocate`.
         let buffer = unsafe { (*self.inner.free.get()).pop() }?;
+        Some(self.index_of(buffer))
+    }
+
+    /// The number of its first frame in the region.
+    pub(crate) fn first_index(&self) -> u32 {
+        self.inner.first
+    }
+
+    fn index_of(&self, buffer: NonNull<u8>) -> u32 {
         // A power of two.
-        Some(((buffer.addr().get() - self.inner.base.addr().get()) >> self.inner.frame_size.trailing_zeros()) as u32)
+        ((buffer.addr().get() - self.inner.base.addr().get()) >> self.inner.frame_size.trailing_zeros()) as u32
+    }
+
+    /// The numbers of its free frames.
+    pub(crate) fn free_indices(&self) -> Vec<u32> {
+        // SAFETY: as in `allocate`.
+        unsafe { &*self.inner.free.get() }.iter().map(|buffer| self.index_of(*buffer)).collect()
+    }
+
+    /// Takes all free frames away; their numbers.
+    pub(crate) fn take_all_free(&self) -> Vec<u32> {
+        let taken = self.free_indices();
+        // SAFETY: as in `allocate`. Its capacity stays.
+        unsafe { (*self.inner.free.get()).clear() };
+        taken
+    }
+
+    /// Gives back some of those, to be taken after whatever came home meanwhile.
+    pub(crate) fn put_back(&self, indices: impl Iterator<Item = u32>) {
+        // SAFETY: as in `allocate`; `indices` calls nothing of a pool's.
+        let free = unsafe { &mut *self.inner.free.get() };
+        let home = std::mem::take(free);
+        free.reserve(self.inner.count as usize);
+        // SAFETY: they are numbers of frames of this pool's.
+        free.extend(indices.map(|index| unsafe { self.inner.region.buffer(index) }));
+        free.extend(home);
     }
 
     /// Has the processor fetch two lines of frame `index`, from `start` on: a hint.
@@ -550,6 +587,17 @@ impl Frame {
         copy.append(length)?.get_mut(..kept)?.copy_from_slice(self.bytes().get(..kept)?);
         *self = copy;
         Some(self.bytes_mut())
+    }
+
+    /// Whether it can be written where it is.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.pool.write_limit > 0
+    }
+
+    /// Whether it is a frame of `pool`'s own.
+    pub(crate) fn is_from(&self, pool: &Pool) -> bool {
+        Rc::ptr_eq(&self.pool, &pool.inner)
     }
 
     /// Whether it is a frame of `pool`'s region.

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 
 /// The frames of one queue. Disjoint shares of one region: a flood of received packets can't starve the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct MemoryPlan {
     /// Bytes per frame: 2048 or 4096 (what AF_XDP takes).
     pub frame_size: u32,
@@ -86,14 +86,13 @@ impl MemoryPlan {
 
     /// Maps what [`allocate_lendable`](MemoryPlan::allocate_lendable) made in another process.
     pub(crate) fn map_lendable(&self, receive: BorrowedFd<'_>, rest: BorrowedFd<'_>) -> io::Result<Rc<Region>> {
+        self.map_files(receive, rest, false)
+    }
+
+    fn map_files(&self, receive: BorrowedFd<'_>, rest: BorrowedFd<'_>, is_sealed: bool) -> io::Result<Rc<Region>> {
         self.frame_count(1)?;
-        Region::of_lendable(
-            receive,
-            rest,
-            self.receive_frames,
-            self.transmit_frames + self.prepared_frames,
-            self.frame_size,
-        )
+        let counts = (self.receive_frames, self.transmit_frames + self.prepared_frames);
+        Region::of_lendable(receive, rest, counts, self.frame_size, is_sealed)
     }
 
     /// As [`allocate_lendable`](MemoryPlan::allocate_lendable), over files that another process, which is trusted, made with
@@ -103,6 +102,20 @@ impl MemoryPlan {
     /// What `mmap` says.
     pub fn open_lendable(&self, files: &LendableFiles) -> io::Result<FrameMemory> {
         self.cut(&self.map_lendable(files.receive.as_fd(), files.rest.as_fd())?)
+    }
+
+    /// As [`open_lendable`](MemoryPlan::open_lendable), when the received frames are lent already and their file is sealed: they
+    /// are only read here, and copied into one to send from by whoever has to write.
+    ///
+    /// # Errors
+    /// `InvalidData` if the files are none of sealed size; what `mmap` says.
+    pub fn open_lent(&self, files: &LendableFiles) -> io::Result<FrameMemory> {
+        let length = |frames: u32| frames as usize * self.frame_size as usize;
+        crate::lent::check_file(files.receive.as_fd(), length(self.receive_frames))?;
+        crate::lent::check_file(files.rest.as_fd(), length(self.transmit_frames + self.prepared_frames))?;
+        let memory = self.cut(&self.map_files(files.receive.as_fd(), files.rest.as_fd(), true)?)?;
+        memory.region.copy_on_write_to(&memory.transmit);
+        Ok(memory)
     }
 
     /// Maps a memory file that another process made with this plan.

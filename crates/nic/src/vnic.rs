@@ -1,5 +1,6 @@
 //! The trait [`Vnic`]: one queue pair of a virtual network card.
 
+use crate::af_xdp::AfXdp;
 use crate::memory::{Frame, Pool};
 use qanat_wire::ethernet::MacAddress;
 use std::net::IpAddr;
@@ -7,7 +8,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
 /// What a receiver must do about layer-4 checksums of received frames.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum ReceiveChecksum {
     /// Check them.
     Verify,
@@ -39,7 +40,7 @@ pub struct Capabilities {
 
 /// A layer-4 checksum for the device to fill in (as `CHECKSUM_PARTIAL`): the field at `start + offset` holds the folded,
 /// uncomplemented pseudo-header sum; the device sums from `start` to the end of the packet into it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ChecksumOffload {
     /// Where summing starts, bytes from the start of the frame.
     pub start: u16,
@@ -48,7 +49,7 @@ pub struct ChecksumOffload {
 }
 
 /// Per-frame wishes of the sender.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct TransmitOptions {
     /// The packet goes on in the next frame transmitted (scatter-gather).
     pub continues: bool,
@@ -77,7 +78,7 @@ impl TransmitBuffer {
 }
 
 /// Counters of a device queue since it was opened. Every frame lost has a cause here.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct VnicStatistics {
     /// Frames received by the application.
     pub receive_frames: u64,
@@ -91,6 +92,8 @@ pub struct VnicStatistics {
     pub receive_no_buffer: u64,
     /// Frames dropped because the receive ring was full.
     pub receive_ring_full: u64,
+    /// Descriptors of received frames that can't be: of a queue another process had before, which might write them.
+    pub receive_invalid: u64,
     /// Frames or descriptors the device refused as invalid.
     pub transmit_invalid: u64,
     /// Frames the device took but lost (for example `EBUSY` of a full veth peer).
@@ -153,6 +156,11 @@ pub trait Vnic {
         let _ = address;
     }
 
+    /// The AF_XDP queue it is, if it is one, and nothing more: what another process could go on with.
+    fn as_af_xdp(&self) -> Option<&AfXdp> {
+        None
+    }
+
     /// Counters.
     fn statistics(&self) -> VnicStatistics;
 }
@@ -201,6 +209,10 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn release_address(&mut self, address: IpAddr) {
         (**self).release_address(address);
+    }
+
+    fn as_af_xdp(&self) -> Option<&AfXdp> {
+        (**self).as_af_xdp()
     }
 
     fn statistics(&self) -> VnicStatistics {

@@ -7,7 +7,7 @@ use std::fmt;
 pub const HEADER_LENGTH: usize = 14;
 
 /// An Ethernet address.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct MacAddress(pub [u8; 6]);
 
 impl MacAddress {

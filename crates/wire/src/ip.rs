@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// An IP protocol number; in IPv6 the value of *next header* (IANA "Assigned Internet Protocol Numbers").
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Protocol(pub u8);
 
 impl Protocol {
@@ -56,6 +56,7 @@ impl fmt::Debug for Protocol {
 /// Explicit congestion notification: the two low bits of TOS or traffic class (RFC 3168, section 5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
+#[derive(serde::Serialize, serde::Deserialize)]
 pub enum Ecn {
     /// Not ECN-capable.
     #[default]

@@ -31,7 +31,7 @@ const PREFIX_LENGTH: usize = 32;
 const MTU_LENGTH: usize = 8;
 
 /// A prefix that a router advertises (section 4.6.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct Prefix {
     /// The prefix; bits past `length` are to be ignored.
     pub address: Ipv6Addr,

@@ -16,7 +16,7 @@ pub const CHECKSUM_OFFSET: usize = 16;
 
 /// A sequence number: arithmetic modulo 2^32, compared by the shorter way round (RFC 9293, section 3.4). Deliberately
 /// not `Ord`: that order isn't transitive.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct SequenceNumber(pub u32);
 
 impl SequenceNumber {
@@ -114,7 +114,7 @@ impl Sub<SequenceNumber> for SequenceNumber {
 }
 
 /// Control bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Flags(pub u8);
 
 impl Flags {
@@ -314,7 +314,7 @@ impl<'a> Segment<'a> {
 }
 
 /// A header with its options.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct Header {
     /// Sender's port.
     pub source_port: u16,

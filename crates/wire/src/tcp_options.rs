@@ -26,7 +26,7 @@ const TIMESTAMPS: u8 = 8;
 const USER_TIMEOUT: u8 = 28;
 
 /// The timestamps option.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Timestamps {
     /// The sender's clock (TSval).
     pub value: u32,
@@ -35,7 +35,7 @@ pub struct Timestamps {
 }
 
 /// The user timeout option (RFC 5482, section 3.3): 15 bits of seconds, or of minutes if the highest bit is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct UserTimeout(pub u16);
 
 impl UserTimeout {
@@ -58,7 +58,7 @@ impl UserTimeout {
 }
 
 /// Received bytes beyond the acknowledgment number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct SackBlock {
     /// First sequence number of the block.
     pub start: SequenceNumber,
@@ -67,7 +67,7 @@ pub struct SackBlock {
 }
 
 /// Up to [`SACK_BLOCKS_MAX`] blocks, the most recent first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct SackBlocks {
     blocks: [SackBlock; SACK_BLOCKS_MAX],
     count: u8,
@@ -113,7 +113,7 @@ impl SackBlocks {
 }
 
 /// The options of a segment. Those unknown here are skipped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
 pub struct Options {
     /// Maximum segment size the sender can receive, bytes without headers; as it stands, 0 included. On SYNs.
     pub mss: Option<u16>,

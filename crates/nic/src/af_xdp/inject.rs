@@ -113,7 +113,8 @@ pub(super) struct Injector {
     dropped_before: u64,
     is_ready: bool,
     calls_until_look: u32,
-    _held: (OwnedFd, (OwnedFd, OwnedFd)),
+    /// As they came.
+    held: HandedInjector,
 }
 
 /// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
@@ -213,7 +214,7 @@ impl Injector {
             observer,
             is_ready: false,
             calls_until_look: 0,
-            _held: (handed.program, handed.attachment),
+            held: handed,
         };
         match injector.is_quick() {
             true => Ok(injector),
@@ -223,6 +224,12 @@ impl Injector {
 }
 
 impl Injector {
+    /// Its descriptors, for who goes on with the queue.
+    pub(super) fn descriptors(&self) -> [BorrowedFd<'_>; 4] {
+        let HandedInjector { program, batch, attachment: (first, second) } = &self.held;
+        [program.as_fd(), batch.as_fd(), first.as_fd(), second.as_fd()]
+    }
+
     /// Whether the device takes frames this way now. Looks at it every [`CALLS_PER_LOOK`] calls: frames sent after it
     /// stopped and before the look are lost.
     #[inline]

@@ -7,6 +7,7 @@
 mod copies;
 mod handed;
 mod inject;
+mod moved;
 mod object;
 mod program;
 mod queue;
@@ -16,6 +17,7 @@ mod take_over;
 
 pub use handed::{HandedCard, HandedQueue, MemoryFiles, Outlet, hand_over, hand_over_through};
 pub use inject::{HandedInjector, PreparedInjector};
+pub use moved::{Parted, Parting};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
 

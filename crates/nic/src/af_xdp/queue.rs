@@ -43,19 +43,19 @@ const COPY_HEADROOM: usize = 64;
 pub struct AfXdp {
     /// Before the memory it uses.
     pub(super) socket: Socket,
-    in_flight: Vec<Option<TransmitBuffer>>,
-    in_flight_count: u32,
+    pub(super) in_flight: Vec<Option<TransmitBuffer>>,
+    pub(super) in_flight_count: u32,
     pub(super) memory: FrameMemory,
     frame_shift: u32,
     /// Frames in the fill ring, or in the kernel's hands, or in the receive ring.
-    lent_count: u32,
+    pub(super) lent_count: u32,
     /// Everything before this is whole packets, for the next flush to publish.
-    packet_end: u32,
+    pub(super) packet_end: u32,
     /// Descriptors published so far.
-    published: u32,
+    pub(super) published: u32,
     /// Bytes of the frames queued since the last flush.
     queued_bytes: usize,
-    injector: Option<Injector>,
+    pub(super) injector: Option<Injector>,
     /// Bytes and frames queued of the packet not yet whole.
     packet_length: usize,
     packet_buffers: u32,
@@ -65,7 +65,9 @@ pub struct AfXdp {
     /// Reclaim when fewer transmit entries are free.
     reserve: u32,
     capabilities: Capabilities,
-    statistics: VnicStatistics,
+    pub(super) statistics: VnicStatistics,
+    /// Another process has had it before, and may still have its rings mapped.
+    pub(super) is_moved: bool,
     queue: u32,
     copies: Option<Copies>,
     /// Keeps the XDP program; a queue handed over by the control plane has it kept there.
@@ -180,6 +182,7 @@ impl AfXdp {
             reserve: rings.transmit / 4,
             capabilities,
             statistics: VnicStatistics::default(),
+            is_moved: false,
             socket,
             memory,
             queue,
@@ -241,6 +244,12 @@ impl AfXdp {
         if fill.needs_wakeup() {
             self.socket.kick_receive();
         }
+    }
+
+    /// Whether a descriptor can be of a frame that the device was lent.
+    #[cold]
+    fn is_receivable(&self, index: u32, start: u32, length: u32) -> bool {
+        index < self.memory.receive.frame_count() && length <= (1 << self.frame_shift) - start
     }
 
     /// Descriptors of whole packets that may be taken: at most `frames_max` of `available`.
@@ -432,8 +441,13 @@ impl Vnic for AfXdp {
             let index = (descriptor.addr >> self.frame_shift) as u32;
             let start = (descriptor.addr & mask) as u32;
             let continues = descriptor.options & libc::XDP_PKT_CONTD != 0;
+            if self.is_moved && !self.is_receivable(index, start, descriptor.len) {
+                self.statistics.receive_invalid += 1;
+                continue;
+            }
             // SAFETY: the kernel gives back frames it was lent through the fill ring, each once; those came from
-            // `into_index` of frames of the receive pool. Its lengths stay within the frame.
+            // `into_index` of frames of the receive pool. Its lengths stay within the frame. Where another process than the
+            // kernel might write descriptors, this one has been looked at.
             let frame = unsafe { self.memory.receive.redeem(index, start, descriptor.len, continues) };
             self.statistics.receive_bytes += u64::from(descriptor.len);
             // Another core wrote it: ask for the headers of all before anyone waits for those of the first.
@@ -564,6 +578,10 @@ impl Vnic for AfXdp {
             // What is left in the map takes frames that the stack then drops, counted.
             let _ = opener.release(address);
         }
+    }
+
+    fn as_af_xdp(&self) -> Option<&AfXdp> {
+        Some(self)
     }
 
     fn statistics(&self) -> VnicStatistics {
