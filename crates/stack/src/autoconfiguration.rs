@@ -34,7 +34,7 @@ const LINK_LOCAL: Prefix = Prefix {
 };
 
 /// What to form addresses with.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Autoconfiguration {
     /// RFC 7217's secret key: the same at every start of a host, so that its addresses are.
     pub secret: [u8; 16],
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Autoconfiguration {
 }
 
 /// An address formed from a prefix.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Formed {
     prefix: Prefix,
     address: Ipv6Addr,
@@ -59,7 +59,7 @@ struct Formed {
 }
 
 /// Addresses formed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Autoconfigured {
     settings: Option<Autoconfiguration>,
     formed: Vec<Formed>,

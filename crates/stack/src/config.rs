@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
 /// A stack's configuration. Limits are allocated at start; nothing on the data path allocates after it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Config {
     /// Own addresses with prefix lengths.
     pub addresses: Vec<(IpAddr, u8)>,
@@ -94,7 +94,7 @@ impl Config {
 }
 
 /// How IPv6 addresses come into use (RFC 4862 section 5.4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum DuplicateAddressDetection {
     /// At once.
     #[default]

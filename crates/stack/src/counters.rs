@@ -3,7 +3,7 @@
 macro_rules! counters {
     ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         $(#[$outer])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         #[allow(missing_docs, reason = "most names say it")]
         pub struct $name {
             $($(#[$doc])* pub $field: u64,)*

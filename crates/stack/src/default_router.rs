@@ -16,7 +16,7 @@ const SOLICITATION_INTERVAL: Duration = Duration::from_secs(4);
 const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 /// Routers, the one in use first, and the search for them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct DefaultRouters {
     /// Advertisements count.
     enabled: bool,

@@ -26,7 +26,7 @@ const DELAY_MAX_MS: u64 = 1_000;
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// Whether an own address may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum AddressState {
     /// Yes.
     Usable,
@@ -50,7 +50,7 @@ impl AddressState {
 }
 
 /// How addresses are put on trial.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Trial {
     pub(crate) mode: DuplicateAddressDetection,
     /// Scatters the delays.
@@ -58,7 +58,7 @@ pub(crate) struct Trial {
 }
 
 /// An address under detection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Detection {
     address: Ipv6Addr,
     /// When to ask, or, if asked, when silence means that it is free.

@@ -12,7 +12,7 @@ macro_rules! handle {
         /// A slot number and the slot's generation: a handle kept after its object is gone is refused, never mistaken
         /// for the slot's next tenant.
         // One word, slot below, since they are compared.
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
         pub struct $name(u64);
 
         impl $name {
@@ -61,7 +61,7 @@ handle! {
 }
 
 /// Received bytes, lent where the device put them. Dropping it, or `consume`, returns the frame.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Chunk {
     frame: Frame,
     /// Of a datagram whose sum was taken when it came: the sum of all that UDP's checksum covers but addresses and ports,
@@ -209,7 +209,7 @@ fn appended_sum(length: usize, count: usize, sum: u16) -> u64 {
 }
 
 /// Why a connection ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum CloseReason {
     /// Both sides closed in order.
     Finished,
@@ -268,7 +268,7 @@ impl fmt::Display for CloseReason {
 }
 
 /// What happened. Events of one connection come in order; `Closed` is its last.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub enum Event {
     /// A peer completed a handshake. `refuse` it, or use it.
     Accepted {

@@ -6,12 +6,14 @@
 //! keyed ([`Secret::table_hash`](crate::secret::Secret)).
 
 use crate::secret::Secret;
+use crate::snapshot;
+use serde::{Deserializer, Serializer};
 
 use std::hash::Hasher;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// A flow as seen from here: local and remote address and port. IPv4 addresses are held in mapped form.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct FlowKey {
     /// Its place in the table: computed once, for it is looked for, moved and removed by it.
     hash: u32,
@@ -104,7 +106,7 @@ pub(crate) enum FlowOwner {
     TimeWait(u32),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 struct Entry {
     /// 0: unused.
     hash: u32,
@@ -136,10 +138,20 @@ fn unpack(owner: u32) -> FlowOwner {
 }
 
 /// Owners of flows, by [`FlowKey::hash`].
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct FlowTable {
+    #[serde(serialize_with = "write_entries", deserialize_with = "read_entries")]
     entries: Vec<Entry>,
     mask: usize,
     count: usize,
+}
+
+fn write_entries<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+    snapshot::write_sparse(entries, |entry| *entry == EMPTY, serializer)
+}
+
+fn read_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Entry>, D::Error> {
+    snapshot::read_sparse(EMPTY, 8 * snapshot::OBJECTS_MAX, deserializer)
 }
 
 impl FlowTable {
@@ -150,6 +162,15 @@ impl FlowTable {
     pub(crate) fn new(limit: usize) -> FlowTable {
         let size = (limit.max(8) * 2).next_power_of_two();
         FlowTable { entries: vec![EMPTY; size], mask: size - 1, count: 0 }
+    }
+
+    /// Of one read from a snapshot: whether searches in it end.
+    pub(crate) fn is_sound(&self) -> bool {
+        let used = self.entries.iter().filter(|entry| entry.hash != 0).count();
+        self.entries.len().is_power_of_two()
+            && self.mask == self.entries.len() - 1
+            && used == self.count
+            && used * 2 <= self.entries.len()
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -34,6 +34,7 @@ mod reply;
 mod routes;
 mod secret;
 mod slab;
+pub mod snapshot;
 mod stack;
 pub mod tcp;
 mod transport;

@@ -30,7 +30,7 @@ const RECORDS_MAX: usize = 60;
 const AGAIN: Duration = Duration::from_millis(50);
 
 /// A change still to be told.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Change {
     group: Ipv6Addr,
     listening: bool,
@@ -38,7 +38,7 @@ struct Change {
 }
 
 /// What has to be reported, and when.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(crate) struct MulticastListener {
     enabled: bool,
     random: u64,

@@ -7,6 +7,7 @@
 
 use qanat_nic::{Frame, Time, TransmitOptions};
 use qanat_wire::ethernet::MacAddress;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
@@ -33,7 +34,7 @@ const PENDING_SHARED: usize = 256;
 /// Entries looked at to find one to evict.
 const EVICTION_CANDIDATES: u32 = 16;
 
-#[derive(Clone)]
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Keyed(u64, u64);
 
 impl BuildHasher for Keyed {
@@ -44,11 +45,13 @@ impl BuildHasher for Keyed {
 }
 
 /// A frame waiting for its Ethernet destination to be filled in.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Pending {
     pub(crate) frame: Frame,
     pub(crate) options: TransmitOptions,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Neighbour {
     address: IpAddr,
     mac: Option<MacAddress>,
@@ -59,7 +62,7 @@ struct Neighbour {
 }
 
 /// A place in the table that a connection may remember; stale when the entry is gone.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct NeighbourHint {
     slot: u32,
     generation: u32,
@@ -88,8 +91,10 @@ pub(crate) enum Resolution {
     Unknown { hint: NeighbourHint, ask: bool },
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Neighbours {
     entries: Slab<Neighbour>,
+    #[serde(serialize_with = "write_key", deserialize_with = "read_key")]
     by_address: HashMap<IpAddr, u32, Keyed>,
     /// Where the search for something to evict goes on.
     hand: u32,
@@ -100,7 +105,32 @@ pub(crate) struct Neighbours {
     pub(crate) version: u64,
 }
 
+fn write_key<S: Serializer>(by_address: &HashMap<IpAddr, u32, Keyed>, serializer: S) -> Result<S::Ok, S::Error> {
+    by_address.hasher().serialize(serializer)
+}
+
+/// Empty as yet: what is in it is seen from the entries.
+fn read_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HashMap<IpAddr, u32, Keyed>, D::Error> {
+    Ok(HashMap::with_hasher(Keyed::deserialize(deserializer)?))
+}
+
 impl Neighbours {
+    /// Of one read from a snapshot: whether it can be. Frames that wait can be written.
+    pub(crate) fn is_sound(&mut self) -> bool {
+        if !self.entries.is_sound() || self.shared_left > PENDING_SHARED {
+            return false;
+        }
+        self.by_address.reserve(self.limit.min(1 << 16) as usize);
+        self.by_address.extend(self.entries.iter().map(|(slot, neighbour)| (neighbour.address, slot)));
+        for slot in self.by_address.values() {
+            let Some(neighbour) = self.entries.at_mut(*slot) else { return false };
+            if neighbour.pending.iter_mut().any(|waiting| waiting.frame.writable().is_none()) {
+                return false;
+            }
+        }
+        true
+    }
+
     pub(crate) fn new(limit: u32, key: (u64, u64)) -> Neighbours {
         Neighbours {
             entries: Slab::new(limit as usize),

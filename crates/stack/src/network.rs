@@ -31,7 +31,7 @@ pub(crate) const HOP_LIMIT: u8 = 64;
 const HEADERS_MAX: usize = 14 + TAG_LENGTH + 40 + 60;
 
 /// What of the device matters to every packet. Constant while it is open.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 pub(crate) struct Link {
     pub(crate) mac: MacAddress,
     pub(crate) mtu: u16,
@@ -52,6 +52,7 @@ pub(crate) struct Link {
 }
 
 /// Addresses, neighbours and limits of the network layer.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Network {
     pub(crate) link: Link,
     pub(crate) routes: Routes,
@@ -74,7 +75,7 @@ pub(crate) struct Network {
     manages_addresses: bool,
     pub(crate) autoconfigured: Autoconfigured,
     pub(crate) listener: MulticastListener,
-    retries: Wheel<NeighbourHint>,
+    pub(crate) retries: Wheel<NeighbourHint>,
     request_limit: RateLimiter,
 }
 
@@ -183,6 +184,11 @@ fn multicast_mac(address: IpAddr) -> Option<MacAddress> {
 }
 
 impl Network {
+    /// Of one read from a snapshot: whether it can be.
+    pub(crate) fn is_sound(&mut self) -> bool {
+        self.retries.is_sound() && self.neighbours.is_sound() && self.paths.is_sound()
+    }
+
     pub(crate) fn new(vnic: &dyn Vnic, config: &Config, key: (u64, u64), now: Time) -> Network {
         let capabilities = vnic.capabilities();
         let vlan = vlan::identifier(config.vlan);

@@ -19,6 +19,7 @@ use std::time::Duration;
 const COOKIE_LIFE: Duration = Duration::from_secs(180);
 
 /// Where connections are accepted.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Listener {
     pub(crate) local: SocketAddr,
     /// Half-open connections allowed; 0: the stack's limit only.
@@ -51,6 +52,7 @@ impl Listener {
 }
 
 /// A connection in SYN-RECEIVED.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct HalfOpenSlot {
     pub(crate) key: FlowKey,
     pub(crate) listener: ListenerId,

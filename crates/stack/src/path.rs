@@ -25,6 +25,7 @@ use qanat_nic::Time;
 use qanat_wire::ethernet::{self, EtherType, MacAddress};
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, field};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::Ipv4Addr;
 
 /// Two IPv4 addresses as they stand in the header of a received packet, sender first, in native order: the key of a path.
@@ -96,6 +97,8 @@ pub(crate) struct Path {
 const DELIVERS: u32 = 1 << 16;
 
 const _: () = assert!(size_of::<Path>() == 64, "one cache line");
+/// Largest table.
+const ENTRIES_MAX: usize = 1 << 20;
 
 /// Ethernet's type, and IPv4's version and service.
 const TYPE_AND_VERSION: u32 = u32::from_ne_bytes([0x08, 0, 0x45, 0]);
@@ -197,7 +200,9 @@ pub(crate) fn mac_word(raw: u64) -> u64 {
 }
 
 /// The table.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Paths {
+    #[serde(serialize_with = "write_size", deserialize_with = "read_size")]
     entries: Vec<Path>,
     /// Odd, and known to nobody else.
     multiplier: u64,
@@ -208,10 +213,24 @@ pub(crate) struct Paths {
     pub(crate) version: u64,
 }
 
+/// A cache begins anew elsewhere: as large as it was.
+fn write_size<S: Serializer>(entries: &[Path], serializer: S) -> Result<S::Ok, S::Error> {
+    entries.len().serialize(serializer)
+}
+
+fn read_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Path>, D::Error> {
+    Ok(vec![Path::NONE; usize::deserialize(deserializer)?.min(ENTRIES_MAX)])
+}
+
 impl Paths {
+    /// Of one read from a snapshot.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.mask == self.entries.len().saturating_sub(1)
+    }
+
     /// Of at most `max` entries (rounded up to a power of two), 0: nothing is remembered.
     pub(crate) fn new(max: usize, key: u64, mac: MacAddress) -> Paths {
-        let count = if max == 0 { 0 } else { max.clamp(2, 1 << 20).next_power_of_two() };
+        let count = if max == 0 { 0 } else { max.clamp(2, ENTRIES_MAX).next_power_of_two() };
         let [a, b, c, d, e, f] = mac.0;
         let mac = mac_word(u64::from_ne_bytes([a, b, c, d, e, f, 0, 0]));
         let mask = count.saturating_sub(1);

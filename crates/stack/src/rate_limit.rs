@@ -3,7 +3,7 @@
 use qanat_nic::Time;
 
 /// Allows `per_second` events with bursts of as many.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RateLimiter {
     per_second: u32,
     tokens: u32,

@@ -43,6 +43,7 @@ pub(crate) enum Outcome {
     Dropped,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Datagram {
     source: IpAddr,
     destination: IpAddr,
@@ -58,20 +59,25 @@ struct Datagram {
 }
 
 /// Datagrams being put together.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Reassembly {
+    #[serde(skip, default = "pool")]
     pool: Option<Pool>,
     datagrams: Vec<Datagram>,
 }
 
+fn pool() -> Option<Pool> {
+    // 1 MiB of address space, touched only when fragments come. One frame more than places: a finished datagram may
+    // still be the service's.
+    Region::new(DATAGRAMS_MAX as u32 * 2, 65_536).ok().and_then(|region| {
+        let count = region.frame_count();
+        region.pool(count)
+    })
+}
+
 impl Reassembly {
     pub(crate) fn new() -> Reassembly {
-        // 1 MiB of address space, touched only when fragments come. One frame more than places: a finished datagram may
-        // still be the service's.
-        let pool = Region::new(DATAGRAMS_MAX as u32 * 2, 65_536).ok().and_then(|region| {
-            let count = region.frame_count();
-            region.pool(count)
-        });
-        Reassembly { pool, datagrams: Vec::new() }
+        Reassembly { pool: pool(), datagrams: Vec::new() }
     }
 
     /// An empty frame that holds any datagram, for payloads that the device spread over several.

@@ -12,6 +12,7 @@ use qanat_wire::tcp;
 pub(crate) const REPLIES_MAX: usize = 1_024;
 
 /// A segment without payload.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Reply {
     key: FlowKey,
     header: tcp::Header,

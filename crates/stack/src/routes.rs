@@ -8,7 +8,7 @@ use qanat_nic::Time;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An own address and the prefix it is on.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct Interface {
     address: IpAddr,
     /// As bits, IPv4 in mapped form, so that one comparison serves both.
@@ -46,6 +46,7 @@ impl Interface {
 const LIMITED_BROADCAST: u128 = 0xffff_ffff_ffff;
 
 /// What is local, and where everything else goes.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Routes {
     interfaces: Vec<Interface>,
     gateway_v4: Option<Ipv4Addr>,

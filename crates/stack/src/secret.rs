@@ -6,6 +6,7 @@ use siphasher::sip::{SipHasher13, SipHasher24};
 use std::hash::Hasher;
 
 /// Keys no peer can guess. One per stack, never shared.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Secret {
     table: (u64, u64),
     sequence: (u64, u64),

@@ -1,6 +1,9 @@
 //! A slab: dense slots with generations, so that a handle outlives its object without being mistaken for the next.
 
+use crate::snapshot::OBJECTS_MAX;
+
 /// Objects in slots. Never grows beyond its limit; memory is reserved at start and touched when first used.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
     /// Free slots, last freed first: its memory is the likeliest to be in cache.
@@ -8,6 +11,7 @@ pub(crate) struct Slab<T> {
     limit: usize,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Entry<T> {
     generation: u32,
     value: Option<T>,
@@ -16,6 +20,23 @@ struct Entry<T> {
 impl<T> Slab<T> {
     pub(crate) fn new(limit: usize) -> Slab<T> {
         Slab { entries: Vec::with_capacity(limit), free: Vec::with_capacity(limit), limit }
+    }
+
+    /// Of one read from a snapshot: whether it can be. It gets back its room.
+    pub(crate) fn is_sound(&mut self) -> bool {
+        if self.limit > OBJECTS_MAX || self.entries.len() > self.limit {
+            return false;
+        }
+        self.entries.reserve_exact(self.limit - self.entries.len());
+        self.free.reserve_exact(self.limit.saturating_sub(self.free.len()));
+        let mut is_free = vec![false; self.entries.len()];
+        for slot in &self.free {
+            match (self.entries.get(*slot as usize), is_free.get_mut(*slot as usize)) {
+                (Some(Entry { value: None, .. }), Some(free)) if !*free => *free = true,
+                _ => return false,
+            }
+        }
+        self.entries.iter().zip(is_free).all(|(entry, is_free)| is_free == entry.value.is_none())
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -53,7 +53,7 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// What a timer of the stack is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub(crate) enum TimerKind {
     Connection { slot: u32, generation: u32 },
     HalfOpen { slot: u32, generation: u32 },
@@ -62,12 +62,14 @@ pub(crate) enum TimerKind {
 }
 
 /// A service's timer.
-struct ServiceTimer {
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(crate) struct ServiceTimer {
     token: u64,
     handle: WheelHandle,
 }
 
 /// One stack: one thread, one queue pair.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Stack {
     pub(crate) secret: Secret,
     pub(crate) network: Network,
@@ -79,12 +81,14 @@ pub struct Stack {
     pub(crate) tells_udp_errors: bool,
     pub(crate) events: VecDeque<Event>,
     pub(crate) wheel: Wheel<TimerKind>,
-    service_timers: Slab<ServiceTimer>,
+    pub(crate) service_timers: Slab<ServiceTimer>,
     pub(crate) receive_checksum: ReceiveChecksum,
     /// Frames taken at once.
     pub(crate) receive_batch: usize,
     /// Frames of the batch being worked on, and of the packet being worked on: kept for their capacity.
+    #[serde(skip)]
     pub(crate) batch: Vec<Frame>,
+    #[serde(skip)]
     pub(crate) tail: Vec<Frame>,
 }
 

@@ -38,6 +38,7 @@ const PORTS_TRIED_MAX: u32 = 8_192;
 const SPARE_QUEUES_MAX: usize = 1_024;
 
 /// A connection and where it is.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Slot {
     pub(crate) key: FlowKey,
     pub(crate) next_hop: IpAddr,
@@ -57,6 +58,7 @@ impl Slot {
 }
 
 /// A connection in TIME-WAIT.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct TimeWaitSlot {
     pub(crate) key: FlowKey,
     pub(crate) state: TimeWait,
@@ -64,6 +66,7 @@ pub(crate) struct TimeWaitSlot {
 }
 
 /// All of TCP's tables.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Transport {
     pub(crate) config: TcpConfig,
     pub(crate) counters: tcp::Counters,
@@ -80,6 +83,7 @@ pub(crate) struct Transport {
     /// Connections whose next hop's address is being asked for.
     unresolved: Vec<u32>,
     /// Queues of ended connections, for new ones; up to `SPARE_QUEUES_MAX`.
+    #[serde(skip)]
     spare_queues: Vec<tcp::Queues>,
     /// Control segments that belong to no connection: SYN-ACKs, resets, ACKs of TIME-WAIT.
     pub(crate) replies: VecDeque<Reply>,
@@ -126,6 +130,13 @@ impl Transport {
             ports_tried: 0,
             mtu: vnic.capabilities().mtu,
         }
+    }
+
+    /// Of one read from a snapshot: whether it can be. Its tables get back their room.
+    pub(crate) fn are_sound(&mut self) -> bool {
+        let rooms = self.connections.is_sound() && self.half_open.is_sound() && self.time_wait.is_sound();
+        self.ready.reserve(self.connections.len());
+        rooms && self.listeners.is_sound() && self.flows.is_sound()
     }
 
     pub(crate) fn connection_count(&self) -> usize {

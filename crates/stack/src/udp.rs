@@ -18,7 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 const ERRORS_MAX: usize = 64;
 
 /// ICMP's word on a datagram that was sent: it did not arrive.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct UdpError {
     /// Whose it was.
     pub socket: UdpSocketId,
@@ -33,6 +33,7 @@ pub struct UdpError {
 }
 
 /// A bound socket.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct UdpSocket {
     local: SocketAddr,
     /// `local` is of IPv4: its address, and its port as it stands in a header.

@@ -8,7 +8,9 @@
 //! Insert and cancel are O(1); a bitmap per level finds the next busy slot without walking empty ones. An entry never
 //! fires before its deadline, and at most one tick after it.
 
+use crate::snapshot;
 use qanat_nic::Time;
+use serde::{Deserializer, Serializer};
 
 const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
@@ -18,13 +20,13 @@ const NONE: u32 = u32::MAX;
 const SPAN_TICKS: u64 = (1 << (SLOT_BITS as u64 * LEVELS as u64)) - 1;
 
 /// Names an entry until it fires or is cancelled; a stale handle cancels nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct WheelHandle {
     entry: u32,
     generation: u32,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 struct Entry<T> {
     value: T,
     deadline_ns: u64,
@@ -36,11 +38,13 @@ struct Entry<T> {
 }
 
 /// Entries of `T` ordered by deadline, coarsely.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Wheel<T> {
     entries: Vec<Entry<T>>,
     free: u32,
     limit: usize,
     count: usize,
+    #[serde(serialize_with = "write_heads", deserialize_with = "read_heads")]
     heads: [[u32; SLOTS]; LEVELS],
     busy: [u64; LEVELS],
     /// Entries that are due and not yet popped.
@@ -51,7 +55,54 @@ pub struct Wheel<T> {
     tick_shift: u32,
 }
 
+fn write_heads<S: Serializer>(heads: &[[u32; SLOTS]; LEVELS], serializer: S) -> Result<S::Ok, S::Error> {
+    snapshot::write_sparse(heads.as_flattened(), |head| *head == NONE, serializer)
+}
+
+fn read_heads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[[u32; SLOTS]; LEVELS], D::Error> {
+    let all = snapshot::read_sparse(NONE, LEVELS * SLOTS, deserializer)?;
+    let mut heads = [[NONE; SLOTS]; LEVELS];
+    heads.as_flattened_mut().iter_mut().zip(all).for_each(|(head, read)| *head = read);
+    Ok(heads)
+}
+
 impl<T: Copy> Wheel<T> {
+    /// Of one read from a snapshot: whether its lists are lists, each entry in one, and marked as such.
+    pub(crate) fn is_sound(&mut self) -> bool {
+        if self.limit > 4 * snapshot::OBJECTS_MAX || self.entries.len() > self.limit || self.tick_shift > 32 {
+            return false;
+        }
+        self.entries.reserve_exact(self.limit - self.entries.len());
+        let mut is_seen = vec![false; self.entries.len()];
+        // `previous` of the first, and what each of a list says of where it is; `None`: free ones, which say nothing.
+        let mut walk = |head: u32, place: Option<u32>| -> Option<(u32, usize)> {
+            let (mut last, mut index, mut count) = (NONE, head, 0);
+            while index != NONE {
+                let seen = is_seen.get_mut(index as usize).filter(|seen| !**seen)?;
+                *seen = true;
+                let entry = self.entries.get(index as usize)?;
+                if place.is_some_and(|place| entry.place != place || entry.previous != last) {
+                    return None;
+                }
+                (last, index, count) = (index, entry.next, count + 1);
+            }
+            Some((last, count))
+        };
+        let mut waiting = 0;
+        for (place, head) in (0u32..).zip(self.heads.as_flattened()) {
+            let busy =
+                self.busy.get(place as usize / SLOTS).is_some_and(|busy| busy >> (place as usize % SLOTS) & 1 == 1);
+            match walk(*head, Some(place)) {
+                Some((_, count)) if busy == (count > 0) => waiting += count,
+                _ => return false,
+            }
+        }
+        let (Some((tail, due)), Some((_, free))) = (walk(self.due_head, Some(NONE)), walk(self.free, None)) else {
+            return false;
+        };
+        tail == self.due_tail && waiting + due == self.count && self.count + free == self.entries.len()
+    }
+
     /// A wheel of at most `limit` entries whose tick is 2^`tick_shift` nanoseconds, starting at `now`.
     pub fn new(limit: usize, tick_shift: u32, now: Time) -> Wheel<T> {
         Wheel {

@@ -19,7 +19,7 @@ pub mod trace;
 pub mod world;
 
 pub use network::{Device, Network};
-pub use node::{Node, StackNode};
+pub use node::{Moves, Node, StackNode};
 pub use random::Random;
 pub use seeds::Run;
 pub use trace::Trace;

@@ -4,7 +4,7 @@ use qanat::nic::Time;
 use qanat::stack::tcp::{CongestionAlgorithm, TcpConfig};
 use qanat::{CloseReason, Config};
 use qanat_tests::sim::streams::{Ending, FlowPlan, Streams, own_address};
-use qanat_tests::sim::{Network, Node, Random, Run, StackNode, World, seeds};
+use qanat_tests::sim::{Moves, Network, Node, Random, Run, StackNode, World, seeds};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -65,6 +65,11 @@ fn world(run: &Run, random: &mut Random, network: &Network, tcp: [TcpConfig; 2],
 }
 
 fn scenario(run: &Run) -> u64 {
+    scenario_with_moves(run, None).0
+}
+
+/// The trace's hash, and how often the second stack has moved, if it is to after so many polls each.
+fn scenario_with_moves(run: &Run, every: Option<u64>) -> (u64, u64) {
     let mut random = Random::new(run.seed);
     let network = Network::any(&mut random);
     let tcp = [any_tcp(&mut random), any_tcp(&mut random)];
@@ -74,6 +79,7 @@ fn scenario(run: &Run) -> u64 {
         println!("{network:#?}\n{tcp:#?}\n{plans:#?}");
     }
     let mut world = world(run, &mut random, &network, tcp, &plans);
+    world.b.node.moves = every.map(|every| Moves::every(every, &world.b.pools));
     let outcome = world.run(world.now_plus(LIMIT), |a, b| a.is_finished() && b.is_finished());
     assert!(
         world.a.node.is_finished() && world.b.node.is_finished(),
@@ -83,8 +89,11 @@ fn scenario(run: &Run) -> u64 {
     );
     world.drain(DRAIN);
     let hash = world.trace_hash();
+    let moves = world.b.node.moves.as_ref().map_or(0, |moves| moves.done);
+    // It holds frames' pools.
+    world.b.node.moves = None;
     world.check_frames();
-    hash
+    (hash, moves)
 }
 
 pub fn unfinished(node: &StackNode<Streams>) -> Vec<String> {
@@ -114,6 +123,19 @@ fn the_same_seed_gives_the_same_trace() {
     distinct.sort_unstable();
     distinct.dedup();
     assert_eq!(distinct.len(), hashes.len());
+}
+
+/// Whatever it is doing, a stack that goes on elsewhere sends what it would have sent, when it would have.
+#[test]
+fn a_stack_that_moves_cannot_be_told_from_one_that_stays() {
+    seeds::for_each("a_stack_that_moves_cannot_be_told_from_one_that_stays", 20, |run| {
+        let (stays, _) = scenario_with_moves(run, None);
+        for every in [1, 7] {
+            let (moves, done) = scenario_with_moves(run, Some(every));
+            assert!(done > 0);
+            assert_eq!(stays, moves, "moved {done} times, every {every} polls");
+        }
+    });
 }
 
 /// Both sides send FIN in the same instant.

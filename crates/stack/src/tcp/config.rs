@@ -5,7 +5,7 @@ use super::user_timeout::UserTimeoutBounds;
 use std::time::Duration;
 
 /// Settings and limits of TCP.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TcpConfig {
     /// Largest receive window, bytes: it grows up to this by what the service takes per round trip.
     pub receive_window: u32,

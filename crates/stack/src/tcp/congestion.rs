@@ -11,7 +11,7 @@ pub fn initial_window(maximum_segment: u32) -> u32 {
 }
 
 /// The congestion window and slow-start threshold, bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Window {
     /// cwnd.
     pub congestion_window: u32,
@@ -72,7 +72,7 @@ pub trait CongestionControl {
 }
 
 /// Which algorithm.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum CongestionAlgorithm {
     /// RFC 9438.
     #[default]
@@ -82,7 +82,7 @@ pub enum CongestionAlgorithm {
 }
 
 /// One of the algorithms, with its state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Congestion {
     /// RFC 9438.
     Cubic(Cubic),

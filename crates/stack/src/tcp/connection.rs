@@ -50,7 +50,7 @@ pub struct OpenParameters {
 }
 
 /// Conditions kept as one byte each.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Conditions {
     /// Timestamps were negotiated.
     pub timestamps: bool,
@@ -103,6 +103,7 @@ pub(super) struct Conditions {
 }
 
 /// A TCP connection. See the module's figure; the fields used for every segment come first.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Connection {
     // The send side.
     pub(super) state: State,
@@ -190,7 +191,7 @@ pub struct Connection {
 }
 
 /// Per-connection counts for `info`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Statistics {
     pub bytes_acknowledged: u64,
     pub bytes_received: u64,

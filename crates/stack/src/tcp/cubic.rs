@@ -12,7 +12,7 @@ const C: f64 = 0.4;
 const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 /// State of CUBIC.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Cubic {
     /// Start of the current congestion avoidance stage; `None`: none yet since the last congestion.
     epoch_start: Option<Time>,

@@ -6,7 +6,7 @@ use super::{Env, TcpConfig};
 use std::time::Duration;
 
 /// Keepalive of one connection (RFC 9293 §3.8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Keepalive {
     /// Idle time before the first probe.
     pub idle: Duration,
@@ -17,7 +17,7 @@ pub struct Keepalive {
 }
 
 /// Settings of one connection that differ from the stack's.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Extras {
     /// Set by the service: `Some(None)` is "off".
     pub keepalive: Option<Option<Keepalive>>,

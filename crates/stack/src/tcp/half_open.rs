@@ -9,7 +9,7 @@ use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};
 
 /// What is remembered of a SYN.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct HalfOpen {
     /// IRS.
     pub peer_initial: SequenceNumber,

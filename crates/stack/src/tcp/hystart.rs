@@ -20,7 +20,7 @@ const SEGMENTS_MAX: u32 = 8;
 const NONE: u32 = u32::MAX;
 
 /// State of HyStart++, for the initial slow start of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct HyStart {
     /// windowEnd: the round ends when it is acknowledged.
     round_end: SequenceNumber,

@@ -4,7 +4,7 @@ use super::congestion::{AckSample, CongestionCause, CongestionControl, Window, s
 use std::time::Duration;
 
 /// State of NewReno: bytes acknowledged towards the next increase.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct NewReno {
     acknowledged: u32,
 }

@@ -9,7 +9,7 @@ use super::{Env, MSS_BASE};
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
 
 /// Largest TCP segments, headers excluded and options included.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct PathMtu {
     /// What our interface takes: announced in our MSS option.
     local: u16,

@@ -30,7 +30,7 @@ const FAILURES_MAX: u8 = 3;
 const FOLLOWERS: u64 = 3;
 
 /// The search's state.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct Search {
     /// The largest size not known to fail.
     high: u16,

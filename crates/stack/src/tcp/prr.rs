@@ -6,7 +6,7 @@
 //! ```
 
 /// State of one reduction.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct ProportionalRateReduction {
     /// prr_delivered.
     delivered: u32,

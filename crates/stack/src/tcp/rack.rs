@@ -17,7 +17,7 @@ const DELAYED_ACK_MAX: Duration = Duration::from_millis(200);
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
 
 /// Per-connection state of RACK and TLP.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Rack {
     /// RACK.xmit_ts: when the most recently sent of the delivered segments was sent.
     sent_at: Time,

@@ -8,7 +8,7 @@ use crate::event::Chunk;
 use std::collections::VecDeque;
 
 /// A half-open run `[start, end)` of sequence space.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Block {
     /// First octet.
     pub start: SequenceNumber,
@@ -27,6 +27,7 @@ pub enum Insertion {
     Full,
 }
 
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Segment {
     start: SequenceNumber,
     chunk: Chunk,
@@ -44,6 +45,7 @@ const DUPLICATE_ACKS: u8 = 3;
 const RECENT_MAX: usize = 4;
 
 /// The out-of-order queue of one connection. Boxed by it: most connections never need one.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Reassembly {
     segments: VecDeque<Segment>,
     /// Runs to report, the most recently changed first.
@@ -145,7 +147,8 @@ impl Reassembly {
             self.touch(whole);
             return Insertion::Duplicate(whole);
         }
-        if self.segments.len() - covered >= frames_max {
+        // One that can't be written is sent again, in pieces that need not be.
+        if self.segments.len() - covered >= frames_max || !chunk.frame().is_writable() {
             return Insertion::Full;
         }
         for held in self.segments.range(index..index + covered) {

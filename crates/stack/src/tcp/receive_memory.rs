@@ -16,7 +16,7 @@
 const FRAMES_ALWAYS: u32 = 2;
 
 /// The budget and what is used of it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct ReceiveMemory {
     frames_max: u32,
     /// Frames that may still be held.

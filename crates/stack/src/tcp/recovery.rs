@@ -19,7 +19,7 @@ use super::undo::Undo;
 use std::time::Duration;
 
 /// Where a connection is in loss recovery (Linux calls them Open, CWR, Recovery, Loss).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum Phase {
     /// None.
     Open,
@@ -32,7 +32,7 @@ pub enum Phase {
 }
 
 /// Variables of loss recovery.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Recovery {
     /// RecoveryPoint: the episode ends when it is acknowledged.
     pub(super) point: SequenceNumber,

@@ -21,7 +21,7 @@ const ECHO_MAX_MS: u32 = 10_000;
 const MARGIN_SEGMENTS: u32 = 16;
 
 /// Measurement and result.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub(super) struct RightSizing {
     /// The window offered when nothing is held, bytes.
     pub limit: u32,

@@ -17,7 +17,7 @@ pub const RTO_INITIAL: Duration = Duration::from_secs(1);
 const MINIMUM_WINDOW: Duration = Duration::from_secs(300);
 
 /// Smoothed estimate of the round-trip time. Times inside are microseconds, scaled as in RFC 6298's shifts.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RttEstimator {
     /// SRTT · 8; zero: no sample yet.
     smoothed_x8: u32,

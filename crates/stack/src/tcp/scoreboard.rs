@@ -29,7 +29,7 @@ pub const RECORDS_MAX: usize = 4_096;
 const RECORDS_KEPT: usize = 16;
 
 /// One transmitted segment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Record {
     /// Last transmission.
     pub sent_at: Time,
@@ -51,7 +51,7 @@ impl Record {
 pub type Records = VecDeque<Record>;
 
 /// The records between SND.UNA and SND.NXT, and their sums.
-#[derive(Debug)]
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
 pub struct Scoreboard {
     records: Records,
     /// SND.UNA.

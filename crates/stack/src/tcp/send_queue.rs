@@ -9,22 +9,23 @@
 //! stream (64 bits), so lookups are a binary search and never wrap.
 
 use crate::payload::{Fill, Source};
+use crate::snapshot;
 use bytes::Bytes;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+#[derive(serde::Serialize, serde::Deserialize)]
 enum Content {
+    #[serde(serialize_with = "snapshot::write_bytes", deserialize_with = "snapshot::read_bytes")]
     Bytes(Bytes),
     /// Plain memory, which points to no code, so that every process that shares it can let go of it.
     Owned(Box<[u8]>),
-    Source {
-        source: Rc<dyn Source>,
-        stamp: u64,
-        offset: u64,
-    },
+    #[serde(skip)]
+    Source { source: Rc<dyn Source>, stamp: u64, offset: u64 },
 }
 
 /// A run of the stream.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct Piece {
     content: Content,
     /// Stream offset of its first byte.
@@ -36,6 +37,7 @@ pub struct Piece {
 pub type Pieces = VecDeque<Piece>;
 
 /// Unacknowledged and unsent bytes of one connection.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub struct SendQueue {
     pieces: Pieces,
     start: u64,

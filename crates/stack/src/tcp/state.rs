@@ -4,7 +4,7 @@
 use std::fmt;
 
 /// State of a [`Connection`](super::connection::Connection).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// A SYN is (to be) sent.
     SynSent,

@@ -8,7 +8,7 @@ use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};
 
 /// What remains of a connection in TIME-WAIT.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TimeWait {
     /// SND.NXT.
     pub send_next: SequenceNumber,

@@ -16,7 +16,7 @@ pub const NEVER: Time = Time::from_nanos(u64::MAX);
 const PERSIST_MIN: Duration = Duration::from_millis(200);
 
 /// What the retransmission deadline is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum RetransmitKind {
     /// RFC 6298.
     Timeout,
@@ -29,7 +29,7 @@ pub enum RetransmitKind {
 }
 
 /// The deadlines of one connection; [`NEVER`] when idle.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Timers {
     pub(super) retransmit: Time,
     pub(super) delayed_ack: Time,

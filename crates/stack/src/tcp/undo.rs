@@ -7,7 +7,7 @@ use super::recovery::{AckNews, Phase};
 use super::sequence::{SequenceNumber, timestamp_before};
 
 /// What is needed to undo the current (or last) reduction.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Undo {
     /// The window before; `None`: nothing to undo.
     before: Option<Window>,

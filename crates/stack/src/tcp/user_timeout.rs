@@ -11,7 +11,7 @@ use qanat_wire::tcp_options::UserTimeout;
 use std::time::Duration;
 
 /// Which user timeouts a peer may cause (RFC 5482 §3.1's L_LIMIT and U_LIMIT).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct UserTimeoutBounds {
     /// No shorter: at least 100 s is advised, so that a peer can't make connections end at the first loss.
     pub lower: Duration,
@@ -26,7 +26,7 @@ impl Default for UserTimeoutBounds {
 }
 
 /// What a connection that uses the option knows of it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct UserTimeoutOption {
     /// ADV_UTO: what we tell; `None`: the option is not sent.
     pub advertised: Option<Duration>,
