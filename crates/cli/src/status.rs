@@ -191,12 +191,13 @@ fn table(status: &Status) -> String {
         let process = if core.process == 0 { "starting".to_owned() } else { format!("process {}", core.process) };
         let _ = writeln!(
             text,
-            "Net core on processor {}{}: {process}, up {} s, started again {} times, {} cards",
+            "Net core on processor {}{}: {process}, up {} s, started again {} times, {} cards, {} came from others",
             core.processor,
             core.removed_from.map_or(String::new(), |from| format!(", a guest, removed from {from}")),
             core.uptime_s,
             core.restarts,
             core.vnics.len(),
+            core.cards_moved,
         );
     }
     for vnic in &status.vnics {

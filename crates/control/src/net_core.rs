@@ -1,6 +1,6 @@
-//! What the daemon says to a net core it has started: cards, and the services they are for. A net core says nothing back: it
-//! takes what it is given, its end is seen by the end of the socket, and a card it has no use for any more is given up by
-//! closing its handle.
+//! What the daemon says to a net core it has started: cards, and the services they are for. A net core says nothing back but what
+//! became of a card that was to move ([`Report`]): it takes what it is given, its end is seen by the end of the socket, and a
+//! card it has no use for any more is given up by closing its handle.
 //!
 //! ```text
 //!   service ──attach-net-core──▶ daemon: makes the card by the policy, frame memory, one end of a socket pair each
@@ -9,8 +9,8 @@
 //! ```
 
 use crate::protocol::{QueueStatus, QueueWish};
-use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
-use qanat_nic::{AfXdp, DeviceError, LendableFiles, MemoryPlan};
+use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, Parted, RingSizes};
+use qanat_nic::{AfXdp, DeviceError, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -54,12 +54,44 @@ pub enum Order {
         /// Its process.
         process: i32,
     },
+    /// One of its cards is to go on in another net core's process; beside it is one end of a socket, of which that one has the
+    /// other ([`Order::Join`]).
+    Leave {
+        /// The number of the card.
+        card: u32,
+    },
+    /// A card comes from another net core's process; beside it is the other end.
+    Join {
+        /// The number of the card.
+        card: u32,
+    },
     /// It runs on another processor from now on.
     Processor {
         /// Which.
         processor: u32,
-        /// Another net core is at home there, and is not to be kept from it: it sleeps rather than spins.
+        /// Another net core is at home there, and is not to be kept from it: it sleeps rather than spins until its cards have moved.
         is_guest: bool,
+    },
+}
+
+/// What a net core says to the daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Report {
+    /// A card that was to leave is another net core's now.
+    Left {
+        /// The number of the card.
+        card: u32,
+        /// How long it was nobody's turn, microseconds.
+        stood_still_us: u64,
+        /// Bytes of its state.
+        bytes: u64,
+    },
+    /// It is still here.
+    Stayed {
+        /// The number of the card.
+        card: u32,
+        /// Why.
+        why: String,
     },
 }
 
@@ -102,6 +134,31 @@ impl CardOrder {
     pub fn open(&self, plan: MemoryPlan, files: &LendableFiles, beside: Vec<OwnedFd>) -> Result<AfXdp, DeviceError> {
         let invalid = |reason: String| DeviceError::Invalid { reason };
         let memory = plan.open_lendable(files).map_err(|error| invalid(format!("frame memory: {error}")))?;
+        let (queue, card) = self.queue(beside)?;
+        queue.open(memory, card)
+    }
+
+    /// Goes on with the queue another net core has parted with, over the same descriptors and memory.
+    ///
+    /// # Errors
+    /// As [`open`](CardOrder::open).
+    pub fn resume(
+        &self,
+        plan: MemoryPlan,
+        memory: FrameMemory,
+        beside: Vec<OwnedFd>,
+        parted: Parted,
+    ) -> Result<AfXdp, DeviceError> {
+        let fits = memory.region.length() == plan.length();
+        let (queue, card) = self.queue(beside)?;
+        match fits && sizes(&queue.rings).iter().all(|size| size.is_power_of_two() && *size <= RING_ENTRIES_MAX) {
+            true => queue.resume(memory, card, parted),
+            false => Err(DeviceError::Invalid { reason: format!("rings of {:?}", queue.rings) }),
+        }
+    }
+
+    fn queue(&self, beside: Vec<OwnedFd>) -> Result<(HandedQueue, HandedCard), DeviceError> {
+        let invalid = |reason: String| DeviceError::Invalid { reason };
         let mut beside = beside.into_iter();
         let socket = beside.next().ok_or_else(|| invalid("a card without a queue".to_owned()))?;
         let QueueStatus { fill, receive, transmit, completion, metadata_bytes, scatter } = self.queue;
@@ -109,6 +166,13 @@ impl CardOrder {
         let injector = HandedInjector::from_descriptors(beside);
         let handed = HandedQueue { socket, rings, metadata_bytes, scatter, injector };
         let is_veth = self.driver == "veth";
-        handed.open(memory, HandedCard { mac: MacAddress(self.mac), mtu: self.mtu, queue: 0, is_veth })
+        Ok((handed, HandedCard { mac: MacAddress(self.mac), mtu: self.mtu, queue: 0, is_veth }))
     }
+}
+
+/// Entries of the largest ring.
+const RING_ENTRIES_MAX: u32 = 65_536;
+
+fn sizes(rings: &RingSizes) -> [u32; 4] {
+    [rings.fill, rings.receive, rings.transmit, rings.completion]
 }

@@ -123,7 +123,7 @@ pub enum Request {
         /// Which.
         processor: u32,
     },
-    /// Have a processor without net core: what it serves goes on as a guest on another's; root only.
+    /// Have a processor without net core: what it serves goes on in the others; root only.
     RemoveNetCore {
         /// Which.
         processor: u32,
@@ -411,7 +411,10 @@ pub struct NetCoreState {
     pub restarts: u64,
     /// Numbers of the VNICs it serves.
     pub vnics: Vec<u32>,
-    /// The processor it was removed from: it is a guest where it is, and ends with its last VNIC.
+    /// VNICs that have come to it from other net cores.
+    #[serde(default)]
+    pub cards_moved: u64,
+    /// The processor it was removed from: it is a guest where it is as long as it has VNICs that have not moved yet.
     #[serde(default)]
     pub removed_from: Option<u32>,
 }

@@ -1,12 +1,12 @@
 //! Net cores added and removed while they run.
 //!
 //! ```text
-//!   remove 1   processor 0: net core 0                 processor 1: free
-//!                           net core 1, a guest        its connections go on, byte by byte; no more cards; it ends with its last
-//!   add 1      net core 1 comes home; or, if it has ended, a new one is started
+//!   remove 1   its cards move to those with the fewest (`moves.rs`), and it ends; until they have, it is a guest on another
+//!              processor: its connections go on, it takes no more cards
+//!   add 1      a new one is started, or a guest comes home, and has cards of the fullest
 //! ```
-//! A connection's state is in its net core's process, and its packets come to that process, whichever processor it runs on. So
-//! flows migrate with their process, and none of them notices more than a wait.
+//! A card that can't move yet (its service is just coming, its next net core has just died) is tried again: so a guest is what a
+//! net core is in between.
 
 use super::net_cores::{NetCore, Standing};
 use super::{Daemon, Event, Peer, Role, tables};
@@ -48,6 +48,7 @@ impl Daemon {
         }
         if let Some(index) = cores.iter().position(|core| core.standing == Standing::Guest(processor)) {
             self.place_net_core(index, processor, Standing::AtHome)?;
+            self.share_cards_with(index);
             (self.log)(&Event::new("net-core-add", "done", format!("processor {processor}: it is back")).by(peer));
             return done();
         }
@@ -60,6 +61,7 @@ impl Daemon {
             *core = NetCore::new(processor);
         }
         self.start_net_core(index).inspect_err(|_| self.forget_net_core(index))?;
+        self.share_cards_with(index);
         (self.log)(&Event::new("net-core-add", "done", format!("processor {processor}")).by(peer));
         done()
     }
@@ -73,16 +75,16 @@ impl Daemon {
         let host = others.min_by_key(|(_, core)| core.cards.len()).map(|(_, core)| core.processor);
         let host =
             host.ok_or("it is the last one: add another first (`qanat net-core add`), or end all (`qanat down`)")?;
-        let is_idle =
-            self.net_cores.cores.get(index).is_none_or(|core| core.running.is_none() || core.cards.is_empty());
-        let text = match is_idle {
+        let is_dead = self.net_cores.cores.get(index).is_none_or(|core| core.running.is_none());
+        let text = match is_dead || self.has_nothing(index) {
             true => {
                 self.end_net_core(index);
                 format!("processor {processor}: it had no cards, and has ended")
             }
             false => {
                 self.place_net_core(index, host, Standing::Guest(processor))?;
-                format!("processor {processor}: it goes on, as a guest, on processor {host}")
+                self.move_cards_of_guests(true);
+                format!("processor {processor}: its cards move, and it is a guest on processor {host} until they have")
             }
         };
         (self.log)(&Event::new("net-core-remove", "done", text).by(peer));
@@ -106,14 +108,21 @@ impl Daemon {
         Ok(())
     }
 
+    /// Whether it has no cards, those on their way from it included.
+    fn has_nothing(&self, index: usize) -> bool {
+        let core = self.net_cores.cores.get(index);
+        core.is_none_or(|core| core.cards.is_empty()) && !self.net_cores.moves.is_from(index)
+    }
+
     /// Guests that serve nobody any more end.
     pub(super) fn end_idle_guests(&mut self) {
-        let is_idle = |core: &NetCore| matches!(core.standing, Standing::Guest(_)) && core.cards.is_empty();
+        let is_guest = |core: &NetCore| matches!(core.standing, Standing::Guest(_));
         let all = self.net_cores.cores.iter().enumerate();
-        let idle: Vec<usize> = all.filter(|(_, core)| is_idle(core)).map(|(index, _)| index).collect();
+        let idle: Vec<usize> =
+            all.filter(|(index, core)| is_guest(core) && self.has_nothing(*index)).map(|(index, _)| index).collect();
         for index in idle {
             self.end_net_core(index);
-            (self.log)(&Event::new("net-core-end", "done", "a guest without cards".to_owned()));
+            (self.log)(&Event::new("net-core-end", "done", "its cards have moved, or are gone".to_owned()));
         }
     }
 

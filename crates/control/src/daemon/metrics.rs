@@ -36,6 +36,14 @@ impl Daemon {
             let _ =
                 writeln!(text, "qanat_net_core_restarts_total{{processor=\"{}\"}} {}", core.processor, core.restarts);
         }
+        text += &head("qanat_net_core_cards_moved_total", "counter", "Cards that came from other net cores.");
+        for core in status.net_cores_started.iter().filter(|core| core.removed_from.is_none()) {
+            let _ = writeln!(
+                text,
+                "qanat_net_core_cards_moved_total{{processor=\"{}\"}} {}",
+                core.processor, core.cards_moved
+            );
+        }
         text += &head("qanat_memory_charged_bytes", "gauge", "Frame memory pinned for a user, of deleted VNICs too.");
         for (user, bytes) in self.charges.by_user() {
             let _ = writeln!(text, "qanat_memory_charged_bytes{{uid=\"{user}\"}} {bytes}");

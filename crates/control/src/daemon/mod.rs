@@ -7,6 +7,7 @@ mod guests;
 mod handles;
 mod log;
 mod metrics;
+mod moves;
 mod net_cores;
 mod nic;
 mod queues;
@@ -258,7 +259,7 @@ impl Daemon {
             events.clear();
             // Orphans tell nobody when they are closed.
             let looks = !self.orphans.is_empty() || self.unused_since.is_some();
-            let looks = looks || self.net_cores.is_one_missing();
+            let looks = looks || self.net_cores.is_one_missing() || self.has_guests();
             let patience = looks.then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -356,7 +357,7 @@ impl Daemon {
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(),
             Role::Process => self.process_ended(token),
-            Role::NetCore(index) => self.net_core_ended(token, index),
+            Role::NetCore(index) => self.attend_net_core(token, index),
             // Nothing is ever said there: the other end is closed.
             Role::Lease => {
                 self.charges.end_lease(token);

@@ -4,6 +4,7 @@
 //! A service's card is made by the service's own rule, on its user's account, and handed to the net core with a handle: when
 //! the net core closes that, or dies, the card is gone. So there is nothing to tidy up, and nothing to tell.
 
+use super::moves::Moves;
 use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, QueueWish, VnicStatus, VnicWish, send};
@@ -28,7 +29,7 @@ pub type Starter = Box<dyn Fn(u32, OwnedFd) -> io::Result<Child> + Send>;
 pub(super) enum Standing {
     /// Started for it, and started again.
     AtHome,
-    /// Removed from another, this one: it takes no more cards, and ends with its last.
+    /// Removed from another, this one: it takes no more cards, and ends when its own have moved.
     Guest(u32),
     /// It has ended, and is not started again: its place is the next one's.
     Gone,
@@ -45,7 +46,9 @@ pub(super) struct NetCore {
     /// VNICs it serves.
     pub(super) cards: Vec<u32>,
     /// Of these, those whose services share them.
-    shared: Vec<u32>,
+    pub(super) shared: Vec<u32>,
+    /// VNICs that have come from other net cores.
+    pub(super) cards_moved: u64,
 }
 
 impl NetCore {
@@ -59,7 +62,13 @@ impl NetCore {
             restarts: 0,
             cards: Vec::new(),
             shared: Vec::new(),
+            cards_moved: 0,
         }
+    }
+
+    /// The processor it was started for.
+    pub(super) fn home(&self) -> u32 {
+        if let Standing::Guest(from) = self.standing { from } else { self.processor }
     }
 
     pub(super) fn is_at_home(&self) -> bool {
@@ -73,6 +82,7 @@ pub(super) struct NetCores {
     starter: Option<Starter>,
     /// Numbered: places are not moved.
     pub(super) cores: Vec<NetCore>,
+    pub(super) moves: Moves,
 }
 
 impl NetCores {
@@ -82,6 +92,7 @@ impl NetCores {
             core.cards.retain(|card| *card != slot);
             core.shared.retain(|card| *card != slot);
         });
+        self.moves.forget(slot);
     }
 
     /// Whether one is to be started again.
@@ -96,6 +107,7 @@ impl NetCores {
             uptime_s: core.started.elapsed().as_secs(),
             restarts: core.restarts,
             vnics: core.cards.clone(),
+            cards_moved: core.cards_moved,
             removed_from: if let Standing::Guest(from) = core.standing { Some(from) } else { None },
         };
         self.cores.iter().filter(|core| core.standing != Standing::Gone).map(state).collect()
@@ -159,18 +171,29 @@ impl Daemon {
         let dead: Vec<(u64, usize)> =
             sockets.filter(|(.., fd)| is_closed(fd)).map(|(token, index, _)| (token, index)).collect();
         for (token, index) in dead {
+            // What it said last counts.
+            self.attend_net_core(token, index);
+        }
+    }
+
+    /// A net core says something, or is gone.
+    pub(super) fn attend_net_core(&mut self, token: u64, index: usize) {
+        let socket = self.endpoints.get(&token).and_then(|endpoint| endpoint.fd.try_clone().ok());
+        if !socket.is_some_and(|socket| self.hear_net_core(&socket, index)) {
             self.net_core_ended(token, index);
         }
     }
 
     /// Its socket says that a net core is gone.
-    pub(super) fn net_core_ended(&mut self, token: u64, index: usize) {
+    fn net_core_ended(&mut self, token: u64, index: usize) {
         self.close(token);
         let Some(core) = self.net_cores.cores.get_mut(index) else { return };
         let Some((mut child, _socket)) = core.running.take() else { return };
         // It has closed its socket: it is dead, or of no use.
         let _ = child.kill();
         let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+        self.end_moves_of(index);
+        let Some(core) = self.net_cores.cores.get_mut(index) else { return };
         core.cards.clear();
         core.shared.clear();
         let text = match core.standing {
@@ -190,6 +213,9 @@ impl Daemon {
     /// Starts net cores again that have died, but for one that died at once.
     pub(super) fn look_after_net_cores(&mut self) {
         self.end_idle_guests();
+        if self.has_guests() {
+            self.move_cards_of_guests(false);
+        }
         let due = |core: &NetCore| core.running.is_none() && core.is_at_home() && core.started.elapsed() >= SHORT_LIFE;
         let due: Vec<usize> =
             self.net_cores.cores.iter().enumerate().filter(|(_, core)| due(core)).map(|(index, _)| index).collect();

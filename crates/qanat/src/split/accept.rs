@@ -32,6 +32,7 @@ pub enum AcceptPolicy {
 }
 
 /// Something several services have.
+#[derive(serde::Serialize, serde::Deserialize)]
 struct Shared<Id> {
     id: Id,
     local: SocketAddr,
@@ -41,13 +42,14 @@ struct Shared<Id> {
 }
 
 /// Whose a connection is: which of its slot's, and of which service.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
 struct Owner {
     generation: u32,
     seat: u8,
 }
 
 /// All of it, of one card.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Owners {
     policy: AcceptPolicy,
     /// By slot.

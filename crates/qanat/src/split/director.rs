@@ -58,7 +58,7 @@ impl NetCore {
             Order::Card(order) => {
                 let Some((wish, handle, files)) = director.memory.take() else { return };
                 match open(&order, wish, &files, beside.collect()) {
-                    Ok(card) => self.cards.push(card.handed(order.number, handle, now)),
+                    Ok(card) => self.cards.push(card.handed(*order, handle, files.rest, now)),
                     // The service it was for is told so when it comes.
                     Err(error) => self.last_offence = format!("card {}: {error}", order.number),
                 }
@@ -72,6 +72,10 @@ impl NetCore {
                 let introduced = Some(Introduced { card, user, process });
                 self.pending.push(Pending { socket, since: now, may_attach: true, introduced, lease });
             }
+            Order::Leave { card } => {
+                beside.next().into_iter().for_each(|socket| self.begin_to_leave(card, socket, now))
+            }
+            Order::Join { card } => beside.next().into_iter().for_each(|socket| self.begin_to_join(card, socket, now)),
             // It is there already: the daemon has seen to that.
             Order::Processor { processor, is_guest } => self.is_placed(processor, is_guest),
         }

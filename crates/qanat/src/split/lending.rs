@@ -7,7 +7,7 @@
 //! ```
 
 use qanat_abi::message::Window;
-use qanat_nic::{Pool, lendable_frames};
+use qanat_nic::{Pool, lendable_frames, lent_frames};
 use qanat_stack::{Chunk, ConnectionId};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,6 +30,15 @@ impl Copies {
         Ok(Copies { pool, file })
     }
 
+    /// Those of another net core, in their file: to be read, and given back.
+    pub(super) fn resumed(file: OwnedFd) -> io::Result<Copies> {
+        Ok(Copies { pool: lent_frames(file.as_fd(), COPIES, COPY_BYTES)?, file })
+    }
+
+    pub(super) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
     pub(super) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -40,6 +49,7 @@ impl Copies {
 }
 
 /// Received bytes the service has.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Lent {
     pub chunk: Chunk,
     /// Of a stream; else a datagram.
@@ -49,8 +59,10 @@ pub(super) struct Lent {
 }
 
 /// All that a service has been lent.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Lending {
     frames: u32,
+    #[serde(skip)]
     copies: Option<Pool>,
     /// By frame, then by copy.
     places: Vec<Option<Lent>>,
@@ -61,6 +73,9 @@ pub(super) struct Lending {
     /// Frames it may hold.
     credits: u32,
     copy_credits: u32,
+    /// Another net core lent it the first of them, and received memory is sealed since: it is only read here, so nothing more is
+    /// copied.
+    is_moved: bool,
 }
 
 impl Lending {
@@ -76,6 +91,7 @@ impl Lending {
             ever: 0,
             credits: frames,
             copy_credits: 0,
+            is_moved: false,
         }
     }
 
@@ -85,10 +101,26 @@ impl Lending {
         (self.copies, self.copy_credits) = (Some(copies.pool.clone()), copies.count());
     }
 
+    /// Goes on with what another net core lent; whether that can be.
+    pub(super) fn resume(&mut self, frames: u32, copies: &Copies) -> bool {
+        (self.copies, self.copy_credits, self.is_moved) = (Some(copies.pool.clone()), 0, true);
+        let count = |range: &[Option<Lent>]| range.iter().flatten().count() as u32;
+        let Some((first, second)) = self.places.split_at_checked(frames as usize) else { return false };
+        let is_whole = self.frames == frames && second.len() == copies.count() as usize;
+        is_whole && (count(first), count(second)) == self.counts() && self.datagram_frames_lent <= self.frames_lent
+    }
+
+    /// Whether it can't be sent on where it lies.
+    #[inline]
+    pub(super) fn is_only_read(&self, chunk: &Chunk) -> bool {
+        self.is_moved || self.is_copy(chunk)
+    }
+
     /// It is one of so many services that have them.
     pub(super) fn share(&mut self, services: u32) {
         self.credits = self.frames / services.max(1);
-        self.copy_credits = self.copies.as_ref().map_or(0, Pool::frame_count) / services.max(1);
+        let copies = self.copies.as_ref().filter(|_| !self.is_moved);
+        self.copy_credits = copies.map_or(0, Pool::frame_count) / services.max(1);
     }
 
     #[cfg(test)]

@@ -1,13 +1,13 @@
 //! The memory made for one service. It outlives the service if others have its connections: what it sent is still sent from here.
 
-use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
 use super::tenant::Extent;
 use bytes::Bytes;
 use qanat_abi::{Access, SharedMemory};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory files on their way to the service.
 pub(super) struct Handed {
@@ -17,15 +17,33 @@ pub(super) struct Handed {
 }
 
 /// The files, and the lease by which the daemon knows that somebody is charged for them.
-struct Files {
+pub(super) struct Files {
+    /// Rings, small blocks, large ones.
     all: [OwnedFd; 3],
-    _lease: Option<OwnedFd>,
+    lease: Option<OwnedFd>,
+    /// Another net core has them now, or still.
+    is_anothers: AtomicBool,
+}
+
+impl Files {
+    /// All descriptors, the lease last if there is one.
+    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.all.iter().chain(&self.lease).map(AsFd::as_fd)
+    }
+
+    /// Whether another net core has them: nothing is freed here then.
+    pub(super) fn set_anothers(&self, is_anothers: bool) {
+        self.is_anothers.store(is_anothers, Ordering::Relaxed);
+    }
 }
 
 /// Their pages are freed, though the service may keep descriptors: what it touches after this is its own process's, and what
 /// its user is charged for ends where it does.
 impl Drop for Files {
     fn drop(&mut self) {
+        if self.is_anothers.load(Ordering::Relaxed) {
+            return;
+        }
         for file in &self.all {
             let length = fstat(file).map_or(0, |status| u64::try_from(status.st_size).unwrap_or(0));
             if length > 0 {
@@ -49,19 +67,29 @@ impl AsRef<[u8]> for Blocks {
 
 /// Makes a service's transmit memory, small blocks and large ones, beside its rings in `control`. It is given back with the last
 /// piece of it.
-pub(super) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<([Bytes; 2], Handed)> {
-    let block = |count: u32, size: u32| -> io::Result<(OwnedFd, SharedMemory)> {
-        let length = count as usize * size as usize;
-        let file = SharedMemory::create(length)?;
-        let memory = SharedMemory::map(file.as_fd(), length, Access::Read)?;
-        Ok((file, memory))
-    };
-    let (small, small_memory) = block(extent.small_blocks, SMALL_BLOCK_BYTES)?;
-    let (large, large_memory) = block(extent.large_blocks, LARGE_BLOCK_BYTES)?;
+pub(super) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<(Memory, Handed)> {
+    let lengths = extent.block_bytes();
+    let [small, large] = [SharedMemory::create(lengths[0])?, SharedMemory::create(lengths[1])?];
     let all = [control.try_clone()?, small.try_clone()?, large.try_clone()?];
-    let files = Arc::new(Files { all, _lease: lease });
+    Ok((open(all, lengths, lease)?, Handed { control, small, large }))
+}
+
+/// What a net core has of it.
+pub(super) struct Memory {
+    /// Small ones and large ones.
+    pub blocks: [Bytes; 2],
+    pub files: Arc<Files>,
+}
+
+/// The same over files made before: rings, small blocks and large ones, of so many bytes.
+pub(super) fn open(all: [OwnedFd; 3], lengths: [usize; 2], lease: Option<OwnedFd>) -> io::Result<Memory> {
+    let [_, small, large] = &all;
+    let map = |file: &OwnedFd, length| SharedMemory::map(file.as_fd(), length, Access::Read);
+    let (small, large) = (map(small, lengths[0])?, map(large, lengths[1])?);
+    let files = Arc::new(Files { all, lease, is_anothers: AtomicBool::new(false) });
     let kept = |memory| Bytes::from_owner(Blocks { memory, _files: Arc::clone(&files) });
-    Ok(([kept(small_memory), kept(large_memory)], Handed { control, small, large }))
+    let blocks = [kept(small), kept(large)];
+    Ok(Memory { blocks, files })
 }
 
 #[cfg(test)]
@@ -79,7 +107,8 @@ mod tests {
         let (_rings, control) = Rings::create(256).unwrap();
         let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames: 0 };
         let (lease, end) = std::os::unix::net::UnixStream::pair().unwrap();
-        let (blocks, handed) = make(control, extent, Some(lease.into())).unwrap();
+        let (Memory { blocks, files }, handed) = make(control, extent, Some(lease.into())).unwrap();
+        drop(files);
         let is_leased = || {
             let outcome = rustix::net::recv(&end, &mut [0; 1], rustix::net::RecvFlags::DONTWAIT);
             outcome == Err(rustix::io::Errno::AGAIN)
@@ -93,5 +122,20 @@ mod tests {
         drop(sent);
         assert_eq!(all.map(allocated), [0; 3]);
         assert!(!is_leased());
+    }
+
+    #[test]
+    fn memory_that_another_net_core_has_is_not_freed() {
+        let (_rings, control) = Rings::create(256).unwrap();
+        let extent = Extent { ring_messages: 256, small_blocks: 8, large_blocks: 2, receive_frames: 0 };
+        let (memory, handed) = make(control, extent, None).unwrap();
+        let files = memory.files.descriptors().map(|file| file.try_clone_to_owned().unwrap());
+        let there = open(Vec::from_iter(files).try_into().unwrap(), extent.block_bytes(), None).unwrap();
+        memory.files.set_anothers(true);
+        drop(memory);
+        assert!(allocated(&handed.small) > 0, "it is the other's");
+        assert_eq!(there.blocks[1].len(), 2 * 65_536);
+        drop(there);
+        assert_eq!(allocated(&handed.small), 0);
     }
 }

@@ -29,7 +29,11 @@ mod leave;
 mod lending;
 mod link;
 mod memory;
+#[cfg(test)]
+mod moved;
+mod moving;
 mod net_core;
+mod parting;
 mod places;
 mod received;
 mod remote;

@@ -7,10 +7,11 @@ use super::handshake::{
     SMALL_BLOCK_BYTES, Wish,
 };
 use super::lending::{COPIES, COPY_BYTES, Copies};
+use super::moving::Moves;
 use super::tenancy::Tenancy;
 use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
-use qanat_control::net_core::SERVICE_MEMORY_BYTES;
+use qanat_control::net_core::{CardOrder, SERVICE_MEMORY_BYTES};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
 use qanat_stack::{Config, Stack};
@@ -30,40 +31,45 @@ const PENDING_MAX: usize = 16;
 const PENDING_PATIENCE: Duration = Duration::from_secs(2);
 /// A service that takes no events is looked at again after this: nobody rings when it has taken some.
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
+/// While cards move, their patience is looked at so often.
+const MOVES_LOOKED_AT: Duration = Duration::from_millis(10);
 /// Longest sleep.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A card of a net core: a queue whose received frames can be lent.
 pub struct Card {
-    vnic: Box<dyn Vnic>,
-    received: OwnedFd,
+    pub(super) vnic: Box<dyn Vnic>,
+    pub(super) received: OwnedFd,
     /// For small messages that services keep. Theirs who have the card: one user's.
-    copies: Copies,
-    config: Config,
-    plan: MemoryPlan,
-    interface: String,
-    driver: String,
+    pub(super) copies: Copies,
+    pub(super) config: Config,
+    pub(super) plan: MemoryPlan,
+    pub(super) interface: String,
+    pub(super) driver: String,
     /// Of the first service it had: its frames may still be mapped by that user's processes, so it serves no other's.
-    user: Option<u32>,
-    services: u64,
+    pub(super) user: Option<u32>,
+    pub(super) services: u64,
     /// The present service, or services.
-    tenancy: Option<Tenancy>,
+    pub(super) tenancy: Option<Tenancy>,
     /// It shares the card with others that want it so.
-    is_shareable: bool,
+    pub(super) is_shareable: bool,
     /// Whether its link is there.
-    is_up: Option<Box<dyn Fn() -> bool>>,
+    pub(super) is_up: Option<Box<dyn Fn() -> bool>>,
     /// Of the present stack.
-    connections_max: u32,
-    handed: Option<Handed>,
+    pub(super) connections_max: u32,
+    pub(super) handed: Option<Handed>,
 }
 
 /// What is special about a card the daemon has handed over.
-struct Handed {
+pub(super) struct Handed {
     /// Its number there.
-    number: u32,
-    since: Time,
-    /// Closed, it is given up.
-    _handle: OwnedFd,
+    pub(super) number: u32,
+    pub(super) since: Time,
+    pub(super) order: CardOrder,
+    /// Frames that are not received into.
+    pub(super) rest: OwnedFd,
+    /// Closed by all who have it, the card is given up.
+    pub(super) handle: OwnedFd,
 }
 
 impl Card {
@@ -104,9 +110,9 @@ impl Card {
         self
     }
 
-    /// It is the daemon's, by that number, until `handle` is closed.
-    pub(super) fn handed(mut self, number: u32, handle: OwnedFd, now: Time) -> Card {
-        self.handed = Some(Handed { number, since: now, _handle: handle });
+    /// It is the daemon's, by whose order it was opened, until `handle` is closed.
+    pub(super) fn handed(mut self, order: CardOrder, handle: OwnedFd, rest: OwnedFd, now: Time) -> Card {
+        self.handed = Some(Handed { number: order.number, since: now, order, rest, handle });
         self
     }
 
@@ -230,14 +236,17 @@ pub struct NetCore {
     /// Started by one service for itself: its end is ours.
     is_private: bool,
     options: NetCoreOptions,
-    clock: MonotonicClock,
+    pub(super) clock: MonotonicClock,
+    started: Time,
+    /// Cards that come and go.
+    pub(super) moves: Moves,
     cut_off: u64,
     pub(super) last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
     looked_at: Time,
     scratch: Vec<Frame>,
-    /// Another net core is at home on its processor.
+    /// Another net core is at home on its processor, and its cards are about to move.
     is_guest: bool,
 }
 
@@ -264,6 +273,8 @@ impl NetCore {
     }
 
     fn new(cards: Vec<Card>, listener: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        // What a stack has noted of times is good in whichever process it goes on.
+        let clock = MonotonicClock::of_machine();
         NetCore {
             cards,
             listener,
@@ -271,7 +282,9 @@ impl NetCore {
             director: None,
             is_private: false,
             options,
-            clock: MonotonicClock::new(),
+            started: clock.now(),
+            clock,
+            moves: Moves::default(),
             cut_off: 0,
             last_offence: String::new(),
             busy: Duration::ZERO,
@@ -299,7 +312,7 @@ impl NetCore {
             self.busy += busy_since.take().map_or(Duration::ZERO, |since| now.since(since));
             let busy = self.turn(now);
             busy_since = busy.then_some(now);
-            if now.since(self.looked_at) >= LOOK_INTERVAL {
+            if now.since(self.looked_at) >= LOOK_INTERVAL || !self.moves.is_empty() {
                 self.looked_at = now;
                 if !self.look(stop, Duration::ZERO)? {
                     break;
@@ -347,7 +360,7 @@ impl NetCore {
 
     /// Sleeps until something happens, unless something has. False: it is over.
     fn sleep(&mut self, stop: BorrowedFd<'_>, now: Time) -> io::Result<bool> {
-        let mut limit = SLEEP_MAX;
+        let mut limit = if self.moves.is_empty() { SLEEP_MAX } else { MOVES_LOOKED_AT };
         let mut may_sleep = true;
         for card in &mut self.cards {
             let Some(tenancy) = &mut card.tenancy else { continue };
@@ -371,6 +384,7 @@ impl NetCore {
         }
         let first_director = fds.len();
         fds.extend(self.director.as_ref().map(|director| PollFd::new(&director.socket, PollFlags::IN)));
+        fds.extend(self.moves.sockets().map(|socket| PollFd::new(socket, PollFlags::IN)));
         let first_pending = fds.len();
         fds.extend(self.pending.iter().map(|pending| PollFd::new(&pending.socket, PollFlags::IN)));
         let first_tenant = fds.len();
@@ -409,6 +423,7 @@ impl NetCore {
         if first_director < first_pending && is_ready(first_director) && !self.take_orders(now) {
             return Ok(false);
         }
+        self.look_at_moves(now);
         if self.listener.is_some() && is_ready(1) {
             self.accept(now);
         }
@@ -429,7 +444,9 @@ impl NetCore {
     fn look_at_pending(&mut self, ready: &[bool], now: Time) {
         let all = std::mem::take(&mut self.pending);
         for (index, pending) in all.into_iter().enumerate() {
-            if ready.get(index).copied().unwrap_or(false) {
+            // Of a card that is about to come: then.
+            let is_early = pending.introduced.is_some_and(|introduced| self.moves.is_coming(introduced.card));
+            if ready.get(index).copied().unwrap_or(false) && !is_early {
                 self.hear(pending, now);
             } else if now.since(pending.since) < PENDING_PATIENCE || (self.is_private && pending.may_attach) {
                 self.pending.push(pending);
@@ -547,7 +564,7 @@ impl NetCore {
     pub fn status(&mut self) -> NetCoreStatus {
         NetCoreStatus {
             process: std::process::id(),
-            uptime_s: self.clock.now().since(Time::ZERO).as_secs(),
+            uptime_s: self.clock.now().since(self.started).as_secs(),
             busy_ns: u64::try_from(self.busy.as_nanos()).unwrap_or(u64::MAX),
             confined: self.options.confined,
             processor: self.options.processor,

@@ -7,9 +7,12 @@
 
 use super::accept::{AcceptPolicy, Owners, SEATS_MAX};
 use super::handshake::ServiceStatus;
+use super::lending::Copies;
+use super::tenant::parting::{Belongings, Parted, Parting};
 use super::tenant::{EVENTS_PER_TURN, EVENTS_WAITING_MAX, House, Offence, Tenant};
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{ConnectionId, Event, Stack};
+use serde::{Deserialize, Serialize};
 
 /// Events given out before other cards' turn.
 const EVENTS_OF_ALL_PER_TURN: usize = 4 * EVENTS_PER_TURN;
@@ -28,7 +31,63 @@ pub(super) struct Tenancy {
     is_shared: bool,
 }
 
+/// What the next net core must know of it, beside the stack.
+#[derive(Serialize)]
+pub(super) struct TenancyParting<'a> {
+    is_shared: bool,
+    owners: &'a Owners,
+    seats: Vec<Parting<'a>>,
+}
+
+/// As it is read.
+#[derive(Deserialize)]
+pub(super) struct TenancyParted {
+    is_shared: bool,
+    owners: Owners,
+    seats: Vec<Parted>,
+}
+
 impl Tenancy {
+    pub(super) fn part(&self) -> TenancyParting<'_> {
+        let seats = self.tenants().map(Tenant::part).collect();
+        TenancyParting { is_shared: self.is_shared, owners: &self.owners, seats }
+    }
+
+    pub(super) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    /// Who is where.
+    pub(super) fn seats(&self) -> impl Iterator<Item = Option<&Tenant>> {
+        self.seats.iter().map(Option::as_ref)
+    }
+
+    /// Goes on with it, the services on seats that are `taken`; `None`: that can't be what a net core parted with.
+    pub(super) fn resume(
+        stack: Stack,
+        parted: TenancyParted,
+        taken: &[bool],
+        belongings: Vec<Belongings>,
+        frames: u32,
+        copies: &Copies,
+    ) -> Option<Tenancy> {
+        let TenancyParted { is_shared, owners, seats: parted } = parted;
+        let count = taken.iter().filter(|taken| **taken).count();
+        if parted.len() != count || belongings.len() != count || (count > 1 && !is_shared) {
+            return None;
+        }
+        let mut both = parted.into_iter().zip(belongings);
+        let seat = |taken: &bool| -> Option<Option<Tenant>> {
+            if !taken {
+                return Some(None);
+            }
+            let (parted, own) = both.next()?;
+            Tenant::resume(parted, own, frames, copies).map(Some)
+        };
+        let seats = taken.iter().map(seat).collect::<Option<Vec<_>>>()?;
+        Some(Tenancy { stack, seats, owners, is_shared })
+    }
+
     pub(super) fn new(stack: Stack, policy: AcceptPolicy) -> Tenancy {
         Tenancy { stack, seats: Vec::new(), owners: Owners::new(policy), is_shared: false }
     }

@@ -6,10 +6,12 @@
 //! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
 //! blocking, whatever it has set on it.
 
+pub(super) mod parting;
+
 use super::accept::Owners;
 use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
 use super::lending::{Copies, Lending, Lent};
-use super::memory::{self, Handed};
+use super::memory::{self, Files, Handed, Memory};
 use super::{bell, code};
 use bytes::Bytes;
 
@@ -27,6 +29,7 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Commands of one service before the others' turn.
@@ -65,11 +68,18 @@ impl Extent {
         Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
     }
 
+    /// Bytes of small blocks, and of large ones.
+    pub(super) const fn block_bytes(&self) -> [usize; 2] {
+        [
+            self.small_blocks as usize * SMALL_BLOCK_BYTES as usize,
+            self.large_blocks as usize * LARGE_BLOCK_BYTES as usize,
+        ]
+    }
+
     /// Of all that is made for the service, its card's frames not included.
     pub(super) const fn bytes(&self) -> u64 {
-        let blocks =
-            self.small_blocks as u64 * SMALL_BLOCK_BYTES as u64 + self.large_blocks as u64 * LARGE_BLOCK_BYTES as u64;
-        blocks + Rings::bytes(self.ring_messages)
+        let [small, large] = self.block_bytes();
+        small as u64 + large as u64 + Rings::bytes(self.ring_messages)
     }
 }
 
@@ -114,7 +124,7 @@ impl From<BadMessage> for Offence {
 }
 
 /// Counts.
-#[derive(Default)]
+#[derive(Clone, Copy, Default, serde::Serialize, serde::Deserialize)]
 struct Figures {
     events: u64,
     commands: u64,
@@ -200,6 +210,7 @@ pub(super) struct Tenant {
     /// Its transmit memory, read-only here. One handle each: a piece of it is a count more, not an allocation.
     small: Bytes,
     large: Bytes,
+    files: Arc<Files>,
     lending: Lending,
     /// By slot.
     sockets: Vec<Option<UdpSocketId>>,
@@ -217,7 +228,7 @@ impl Tenant {
         lease: Option<OwnedFd>,
     ) -> io::Result<(Tenant, Handed)> {
         let (rings, control) = Rings::create(extent.ring_messages)?;
-        let ([small, large], handed) = memory::make(control, extent, lease)?;
+        let (Memory { blocks: [small, large], files }, handed) = memory::make(control, extent, lease)?;
         let tenant = Tenant {
             socket,
             name,
@@ -231,6 +242,7 @@ impl Tenant {
             is_starved: false,
             small,
             large,
+            files,
             lending: Lending::new(extent.receive_frames),
             sockets: Vec::new(),
             connect_from: None,
@@ -638,7 +650,7 @@ impl Tenant {
             chunk.truncate(window.length.into());
         }
         let sent = match self.socket(socket) {
-            Some(socket) if self.lending.is_copy(&chunk) => {
+            Some(socket) if self.lending.is_only_read(&chunk) => {
                 house.stack.send_to(house.now, house.vnic, socket, peer, chunk.bytes())
             }
             Some(socket) => house.stack.send_chunk_to(house.now, house.vnic, socket, peer, chunk),

@@ -1,0 +1,335 @@
+//! A card moves from one net core's process to another's: its stack with all connections, its queue, its services' memory.
+//!
+//! ```text
+//!   old                                  new
+//!    │ ◀────────────────── Here(build) ── │     it runs, and is of the same build
+//!    │ ── Card, Queue, Service … ───────▶ │     from here on it is nobody's turn: what comes waits in the rings
+//!    │ ◀──────────────── Ready ────────── │     all is mapped and read, nothing is touched
+//!    │ ── Yours ────────────────────────▶ │     the old one lets go, the new one goes on
+//! ```
+//! *It is never in two places*: the old one lets go as it says «yours», the new one begins when it hears that. Who hears the other's
+//! end before that is where it was: the old one goes on, the new one throws away what it has read. Dies the old one before it
+//! has said it, or the new one after, then the card is gone, as with any net core's death.
+//!
+//! *Only the same build*: state is written as this build's structures are. The daemon's net cores are all started from its own
+//! executable, so that it is the same as long as the daemon is.
+
+use super::net_core::{Card, NetCore};
+use super::parting::Belonging;
+use super::tenancy::Tenancy;
+use qanat_abi::{Access, SharedMemory};
+use qanat_control::net_core::{ORDER_BYTES_MAX, Report};
+use qanat_control::protocol::{Fault, receive, send};
+use qanat_nic::{Clock, Time};
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+/// How long the old one waits for the new one, which may just be starting.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// And for its answer, while the card stands still.
+const STANDSTILL_MAX: Duration = Duration::from_secs(1);
+/// Messages taken of one move at one look.
+const MESSAGES_PER_LOOK: usize = 32;
+/// Largest state.
+const STATE_BYTES_MAX: u64 = 1 << 30;
+
+/// Which executable it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+struct Build {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    changed_s: i64,
+    changed_ns: i64,
+}
+
+impl Build {
+    fn own() -> Option<Build> {
+        let it = std::fs::metadata("/proc/self/exe").ok()?;
+        let (changed_s, changed_ns) = (it.ctime(), it.ctime_nsec());
+        Some(Build { device: it.dev(), inode: it.ino(), bytes: it.size(), changed_s, changed_ns })
+    }
+}
+
+/// What the two say.
+#[derive(Serialize, Deserialize)]
+enum Said {
+    Here {
+        build: Option<Build>,
+    },
+    /// With the card's four descriptors, behind that of its state.
+    Card {
+        state_bytes: u64,
+        services: usize,
+    },
+    /// With the queue's.
+    Queue,
+    /// With a service's.
+    Service,
+    Ready,
+    Refused(String),
+    Yours,
+}
+
+/// A card that is to go.
+struct Leaving {
+    number: u32,
+    socket: OwnedFd,
+    since: Time,
+    /// As long as it stands still: since when, bytes of its state, itself.
+    still: Option<(Time, u64, Card)>,
+}
+
+/// A card that is to come.
+struct Arriving {
+    number: u32,
+    socket: OwnedFd,
+    since: Time,
+    state: Option<(OwnedFd, u64, [OwnedFd; 4])>,
+    queue: Option<Vec<OwnedFd>>,
+    services: Vec<Vec<OwnedFd>>,
+    services_due: usize,
+    card: Option<Card>,
+}
+
+/// All moves under way.
+#[derive(Default)]
+pub(super) struct Moves {
+    leaving: Vec<Leaving>,
+    arriving: Vec<Arriving>,
+    buffer: Vec<u8>,
+}
+
+impl Moves {
+    pub(super) fn is_empty(&self) -> bool {
+        self.leaving.is_empty() && self.arriving.is_empty()
+    }
+
+    /// Whether a card is about to come.
+    pub(super) fn is_coming(&self, card: u32) -> bool {
+        self.arriving.iter().any(|arriving| arriving.number == card)
+    }
+
+    /// What to look at.
+    pub(super) fn sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+        self.leaving.iter().map(|leaving| &leaving.socket).chain(self.arriving.iter().map(|arriving| &arriving.socket))
+    }
+}
+
+/// What a card's end of a move has come to.
+enum Step {
+    Waits,
+    /// The new one has it.
+    Gone,
+    /// It stays, or does not come; why.
+    Over(String),
+}
+
+fn say(socket: &OwnedFd, said: Said, beside: &[BorrowedFd<'_>]) -> Result<(), String> {
+    send(socket.as_fd(), said, beside).map_err(|fault| match fault {
+        Fault::Closed => "the other net core has gone".to_owned(),
+        fault => fault.to_string(),
+    })
+}
+
+/// A memory file of those bytes.
+fn file_of(bytes: &[u8]) -> Result<OwnedFd, String> {
+    let made = SharedMemory::create(bytes.len()).and_then(|file| {
+        let mut file = File::from(file);
+        file.write_all(bytes)?;
+        Ok(file.into())
+    });
+    made.map_err(|error| format!("memory for its state: {error}"))
+}
+
+/// The bytes of one. A copy: the other might go on writing.
+fn bytes_of(file: &OwnedFd, length: u64) -> Result<Vec<u8>, String> {
+    let length = usize::try_from(length.min(STATE_BYTES_MAX)).map_err(|error| error.to_string())?;
+    let memory = SharedMemory::map(file.as_fd(), length, Access::Read);
+    memory.map(|memory| memory.as_ref().to_vec()).map_err(|error| format!("its state: {error}"))
+}
+
+/// Sends all there is of a card.
+fn pack(card: &Card, socket: &OwnedFd) -> Result<u64, String> {
+    let bytes = card.part()?;
+    let state = file_of(&bytes)?;
+    let all = card.belongings().ok_or("it is not the daemon's")?;
+    let (state_bytes, services) = (bytes.len() as u64, all.services.len());
+    let [handle, received, rest, copies] = all.card;
+    say(socket, Said::Card { state_bytes, services }, &[state.as_fd(), handle, received, rest, copies])?;
+    say(socket, Said::Queue, &all.queue)?;
+    all.services.iter().try_for_each(|service| say(socket, Said::Service, service))?;
+    Ok(state_bytes)
+}
+
+impl NetCore {
+    /// The daemon wants a card to go.
+    pub(super) fn begin_to_leave(&mut self, number: u32, socket: OwnedFd, now: Time) {
+        self.moves.leaving.push(Leaving { number, socket, since: now, still: None });
+    }
+
+    /// The daemon wants a card to come.
+    pub(super) fn begin_to_join(&mut self, number: u32, socket: OwnedFd, now: Time) {
+        // Without it, or with one that has gone, there is nothing to wait for.
+        if say(&socket, Said::Here { build: Build::own() }, &[]).is_ok() {
+            let (state, queue, services) = (None, None, Vec::new());
+            let since = now;
+            self.moves.arriving.push(Arriving {
+                number,
+                socket,
+                since,
+                state,
+                queue,
+                services,
+                services_due: 0,
+                card: None,
+            });
+        }
+    }
+
+    /// Goes on with all moves.
+    pub(super) fn look_at_moves(&mut self, now: Time) {
+        if self.moves.is_empty() {
+            return;
+        }
+        self.moves.buffer.resize(ORDER_BYTES_MAX, 0);
+        for mut leaving in std::mem::take(&mut self.moves.leaving) {
+            match self.go_on_leaving(&mut leaving, now) {
+                Step::Waits => self.moves.leaving.push(leaving),
+                Step::Gone => {
+                    if let Some((since, bytes, card)) = leaving.still {
+                        drop(card);
+                        let stood_still_us = self.clock.now().since(since).as_micros() as u64;
+                        self.report(Report::Left { card: leaving.number, stood_still_us, bytes });
+                    }
+                }
+                Step::Over(why) => {
+                    if let Some((.., card)) = leaving.still {
+                        card.set_anothers(false);
+                        self.cards.push(card);
+                    }
+                    self.report(Report::Stayed { card: leaving.number, why });
+                }
+            }
+        }
+        for mut arriving in std::mem::take(&mut self.moves.arriving) {
+            match self.go_on_arriving(&mut arriving, now) {
+                Step::Waits => self.moves.arriving.push(arriving),
+                Step::Gone => {
+                    if let Some(card) = arriving.card {
+                        card.set_anothers(false);
+                        self.cards.push(card);
+                    }
+                }
+                Step::Over(why) => self.last_offence = format!("card {} did not come: {why}", arriving.number),
+            }
+        }
+    }
+
+    fn report(&self, report: Report) {
+        // A daemon that is gone is seen elsewhere.
+        let _ = self.director.as_ref().map(|director| send(director.socket.as_fd(), report, &[]));
+    }
+
+    fn go_on_leaving(&mut self, leaving: &mut Leaving, now: Time) -> Step {
+        for _ in 0..MESSAGES_PER_LOOK {
+            let outcome = match receive::<Said>(leaving.socket.as_fd(), &mut self.moves.buffer) {
+                Ok((Said::Here { build }, _)) if leaving.still.is_none() => self.let_stand_still(leaving, build),
+                Ok((Said::Ready, _)) if leaving.still.is_some() => match say(&leaving.socket, Said::Yours, &[]) {
+                    Ok(()) => return Step::Gone,
+                    Err(why) => Err(why),
+                },
+                Ok((Said::Refused(why), _)) => Err(why),
+                Ok(_) => Err("the other net core says what it should not".to_owned()),
+                Err(Fault::Empty) => break,
+                Err(Fault::Closed) => Err("the other net core has gone".to_owned()),
+                Err(fault) => Err(fault.to_string()),
+            };
+            if let Err(why) = outcome {
+                return Step::Over(why);
+            }
+        }
+        let (since, patience) = match &leaving.still {
+            Some((since, ..)) => (*since, STANDSTILL_MAX),
+            None => (leaving.since, PATIENCE),
+        };
+        if now.since(since) > patience {
+            Step::Over("the other net core does not answer".to_owned())
+        } else {
+            Step::Waits
+        }
+    }
+
+    /// The other net core is there: the card is packed, and has no more turns here.
+    fn let_stand_still(&mut self, leaving: &mut Leaving, build: Option<Build>) -> Result<(), String> {
+        if build.is_none() || build != Build::own() {
+            return Err("the other net core is of another build".to_owned());
+        }
+        let number = Some(leaving.number);
+        if self.pending.iter().any(|pending| pending.introduced.map(|introduced| introduced.card) == number) {
+            return Err("a service is just coming to it".to_owned());
+        }
+        let is_it = |card: &Card| card.handed.as_ref().map(|handed| handed.number) == number;
+        let index = self.cards.iter().position(is_it).ok_or("there is no such card here")?;
+        let since = self.clock.now();
+        let mut card = self.cards.remove(index);
+        card.tenancy.iter_mut().for_each(Tenancy::wakes);
+        card.set_anothers(true);
+        let packed = pack(&card, &leaving.socket);
+        // Whatever has been sent: without «yours» it is not the other's.
+        let bytes = packed.as_ref().copied().unwrap_or(0);
+        leaving.still = Some((since, bytes, card));
+        packed.map(drop)
+    }
+
+    fn go_on_arriving(&mut self, arriving: &mut Arriving, now: Time) -> Step {
+        for _ in 0..MESSAGES_PER_LOOK {
+            let (said, beside) = match receive::<Said>(arriving.socket.as_fd(), &mut self.moves.buffer) {
+                Ok(heard) => heard,
+                Err(Fault::Empty) => break,
+                Err(fault) => return Step::Over(fault.to_string()),
+            };
+            match said {
+                Said::Yours if arriving.card.is_some() => return Step::Gone,
+                Said::Card { state_bytes, services } => {
+                    let mut beside = beside.into_iter();
+                    let state = beside.next();
+                    let four = <[OwnedFd; 4]>::try_from(Vec::from_iter(beside)).ok();
+                    arriving.state = state.zip(four).map(|(state, four)| (state, state_bytes, four));
+                    arriving.services_due = services;
+                }
+                Said::Queue => arriving.queue = Some(beside),
+                Said::Service => arriving.services.push(beside),
+                _ => return Step::Over("the other net core says what it should not".to_owned()),
+            }
+            if arriving.queue.is_some() && arriving.services.len() == arriving.services_due && arriving.card.is_none() {
+                let said = match unpack(arriving, now) {
+                    Ok(card) => {
+                        arriving.card = Some(card);
+                        Said::Ready
+                    }
+                    Err(why) => Said::Refused(why),
+                };
+                let outcome = say(&arriving.socket, said, &[]);
+                if arriving.card.is_none() || outcome.is_err() {
+                    return Step::Over("it can't be taken".to_owned());
+                }
+            }
+        }
+        // Once it has said that it is ready, it may be told that the card is its own: until the other's end.
+        let is_late = arriving.card.is_none() && now.since(arriving.since) > PATIENCE;
+        if is_late { Step::Over("the other net core does not answer".to_owned()) } else { Step::Waits }
+    }
+}
+
+/// The card, made of what has come.
+fn unpack(arriving: &mut Arriving, now: Time) -> Result<Card, String> {
+    let (state, length, card) = arriving.state.take().ok_or("its descriptors are missing")?;
+    let queue = arriving.queue.take().ok_or("its queue is missing")?;
+    let services = std::mem::take(&mut arriving.services);
+    Card::resume(&bytes_of(&state, length)?, Belonging { card, queue, services }, now)
+}
