@@ -15,6 +15,8 @@
 #define FILTERS_MAX 16384 // of all VNICs
 #define SCANNED_MAX 4     // so few filters are compared faster than the flow is looked up
 #define FLOWS_PER_VNIC 256
+#define DATAGRAMS_PER_VNIC 32 // whose fragments are under way
+#define FRAGMENTS_NS 1000000000ull // from one of them to the next
 #define LIMITS_MAX 1024
 #define OWNERS_MAX 4096
 #define ASKED_MAX 1024
@@ -122,6 +124,14 @@ struct flow {
     __u32 verdict; // written last
 };
 
+// A datagram that leaves in fragments: what its first one's headers said, and where the next one has to begin.
+struct datagram {
+    struct key key;
+    __u64 expires;
+    __u32 identification;
+    __u32 next; // 0: nothing more is to come
+};
+
 // A rate as virtual scheduling (GCRA, ITU-T I.371): `arrival` is when the bucket would be full again. Times in 1/16 ns.
 struct limit {
     __u64 per_byte;   // 16.16 fixed point; 0: unlimited
@@ -183,6 +193,13 @@ struct {
     __type(value, struct flow);
     __uint(max_entries, VNICS_MAX * FLOWS_PER_VNIC);
 } flows SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY); // direct-mapped, a share for each VNIC, whose frames come one after the other
+    __type(key, __u32);
+    __type(value, struct datagram);
+    __uint(max_entries, VNICS_MAX * DATAGRAMS_PER_VNIC);
+} datagrams SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);

@@ -106,6 +106,37 @@ static __always_inline __u32 ask(__u32 slot, const struct vnic *vnic, enum direc
     return verdict;
 }
 
+// What a fragment is judged as: the first by its own headers, which are kept, and a later one by those, if it goes on exactly
+// where the one before it ended. So no fragment reaches back into the headers that were judged, whatever the receiver makes of
+// overlaps, and all of them are asked about. Datagrams that come in between can push one out, which is then lost.
+static __always_inline enum cause follow(__u32 slot, struct packet *packet) {
+    struct key *key = &packet->key;
+    struct piece *piece = &packet->piece;
+    if (!piece->is_sound)
+        return FRAGMENT;
+    const __u64 *local = (const void *)&key->local, *peer = (const void *)&key->peer;
+    __u64 sum = (local[1] ^ peer[0] ^ peer[1] << 7 ^ (__u64)piece->identification << 16) * 0xff51afd7ed558ccd;
+    __u32 row = slot * DATAGRAMS_PER_VNIC + (sum >> 40) % DATAGRAMS_PER_VNIC;
+    struct datagram *datagram = bpf_map_lookup_elem(&datagrams, &row);
+    if (!datagram)
+        return FRAGMENT;
+    __u64 now = bpf_ktime_get_ns();
+    if (!piece->offset) {
+        key->is_link_only = packet->is_icmp;
+        datagram->key = *key;
+        datagram->identification = piece->identification;
+    } else {
+        key->local_port = datagram->key.local_port, key->peer_port = datagram->key.peer_port;
+        key->is_link_only = packet->is_icmp = datagram->key.is_link_only;
+        if (!datagram->next || datagram->next != piece->offset || datagram->identification != piece->identification ||
+            now > datagram->expires || !same_key(&datagram->key, key))
+            return FRAGMENT;
+    }
+    datagram->next = piece->more ? piece->offset + piece->length : 0;
+    datagram->expires = now + FRAGMENTS_NS;
+    return PASSED_TO_KERNEL;
+}
+
 static __always_inline int has(__u32 verdict, __u32 flag) {
     return verdict & FOUND && verdict & flag << 8;
 }
@@ -281,6 +312,8 @@ static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
     struct packet packet = {};
     __u32 to = 0;
     enum cause cause = read(&packet, slot, vnic, 1, data, end, length);
+    if (cause == FRAGMENT)
+        cause = follow(slot, &packet);
     if (cause == PASSED_TO_KERNEL)
         cause = judge(slot, vnic, &packet);
     if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)

@@ -39,8 +39,23 @@ struct icmp {
     __be32 rest;
 };
 
+// Of a fragment: RFC 791 section 3.1, RFC 8200 section 4.5.
+struct piece {
+    __u32 identification;
+    __u32 offset, length; // of its payload, bytes
+    __u32 more;           // it is not the last
+    __u32 is_sound;       // it may pass, if what went before it did
+};
+
+struct fragment_header { // RFC 8200 section 4.5
+    __u8 next, reserved;
+    __be16 place;
+    __be32 identification;
+};
+
 struct packet {
     struct key key;
+    struct piece piece;
     __u8 is_neighbour; // ARP or ND, checked already, and `peer` says whom it is for
     __u8 is_answer;    // of these one that answers
     __u8 is_icmp;
@@ -115,6 +130,25 @@ static __always_inline enum cause check_icmp_v4(struct packet *packet, void *dat
     }
 }
 
+// A fragment. A later one has no ports: of those that are sent `follow` tells whose they are. Only what hosts send in fragments
+// is looked at, and the first must hold the whole header that is judged, so that nothing of it is left for a later one to write
+// (RFC 1858, RFC 3128). Neighbour discovery is never in fragments (RFC 6980).
+static __always_inline enum cause read_fragment(struct packet *packet, int is_sent, int is_v4, void *payload, void *end) {
+    struct piece *piece = &packet->piece;
+    if (!is_sent || (piece->more && piece->length & 7) || piece->offset + piece->length > 0xffff)
+        return FRAGMENT;
+    struct icmp *icmp = payload;
+    if (piece->offset) {
+        piece->is_sound = piece->length > 0;
+    } else if (piece->length >= 8 && (void *)(icmp + 1) <= end) {
+        if (packet->key.protocol == IPPROTO_UDP)
+            piece->is_sound = read_transport(packet, is_sent, payload, end) == PASSED_TO_KERNEL;
+        else if (packet->key.protocol == (is_v4 ? IPPROTO_ICMP : IPPROTO_ICMPV6))
+            piece->is_sound = packet->is_icmp = icmp->type == (is_v4 ? 8 : 128) || icmp->type == (is_v4 ? 0 : 129);
+    }
+    return FRAGMENT;
+}
+
 static __always_inline enum cause read_v4(struct packet *packet, int is_sent, void *data, void *end, __u64 length) {
     struct iphdr *ip = data;
     if ((void *)(ip + 1) > end || ip->version != 4 || ip->ihl < 5)
@@ -126,13 +160,18 @@ static __always_inline enum cause read_v4(struct packet *packet, int is_sent, vo
     packet->key.local = is_sent ? source : destination;
     packet->key.peer = is_sent ? destination : source;
     packet->key.protocol = ip->protocol;
-    // A later fragment has no ports to check, and an earlier one may lie about them: overlaps rewrite (RFC 1858).
-    if (ip->frag_off & bpf_htons(0x3fff))
-        return FRAGMENT;
     // Options steer packets past filters (source routes) and nothing here needs them.
     if (ip->ihl != 5)
         return OPTIONS;
     void *payload = ip + 1;
+    __u32 place = bpf_ntohs(ip->frag_off);
+    if (place & 0x3fff) {
+        packet->piece.identification = bpf_ntohs(ip->id);
+        packet->piece.offset = (place & 0x1fff) * 8;
+        packet->piece.length = total - sizeof(*ip);
+        packet->piece.more = place & 0x2000;
+        return read_fragment(packet, is_sent, 1, payload, end);
+    }
     return ip->protocol == IPPROTO_ICMP ? check_icmp_v4(packet, payload, end) : read_transport(packet, is_sent, payload, end);
 }
 
@@ -197,6 +236,20 @@ static __always_inline enum cause check_icmp_v6(struct packet *packet, __u32 slo
     return PASSED_TO_KERNEL;
 }
 
+static __always_inline enum cause read_fragment_v6(struct packet *packet, int is_sent, struct ipv6hdr *ip, void *end) {
+    struct fragment_header *header = (void *)(ip + 1);
+    __u32 length = bpf_ntohs(ip->payload_len);
+    if ((void *)(header + 1) > end || length < sizeof(*header))
+        return FRAGMENT;
+    __u32 place = bpf_ntohs(header->place);
+    packet->key.protocol = header->next;
+    packet->piece.identification = bpf_ntohl(header->identification);
+    packet->piece.offset = place & 0xfff8;
+    packet->piece.length = length - sizeof(*header);
+    packet->piece.more = place & 1;
+    return read_fragment(packet, is_sent, 0, header + 1, end);
+}
+
 static __always_inline enum cause read_v6(struct packet *packet, __u32 slot, const __u8 *mac, int is_sent, void *data, void *end,
                                           __u64 length) {
     struct ipv6hdr *ip = data;
@@ -214,7 +267,7 @@ static __always_inline enum cause read_v6(struct packet *packet, __u32 slot, con
     case IPPROTO_ICMPV6:
         return check_icmp_v6(packet, slot, mac, is_sent, ip, end);
     case IPPROTO_FRAGMENT:
-        return FRAGMENT;
+        return read_fragment_v6(packet, is_sent, ip, end);
     // A chain can be made longer than any program looks: none passes (RFC 7112 asks no more of a filter).
     case IPPROTO_HOPOPTS: case IPPROTO_ROUTING: case IPPROTO_DSTOPTS: case IPPROTO_AH: case IPPROTO_ESP: case IPPROTO_MH:
     case 139: case 140: case 253: case 254:

@@ -55,7 +55,7 @@ pub(crate) struct Options {
     pub(crate) beside: crate::calls::beside::Asked,
     /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
     pub(crate) receive_errors: bool,
-    /// `IP_MTU_DISCOVER`: what does not fit the path whole is refused.
+    /// `IP_MTU_DISCOVER`, `IPV6_DONTFRAG`: what does not fit the path whole is refused.
     pub(crate) dont_fragment: bool,
     /// `UDP_SEGMENT`: what is sent at once is several datagrams of this length.
     pub(crate) segment: Option<usize>,

@@ -63,7 +63,7 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
     (
         &["write", "writev", "send", "sendto", "sendmsg", "sendmmsg"],
         Supported,
-        "a datagram longer than the MTU is `EMSGSIZE`: none leaves in fragments",
+        "a datagram longer than the MTU leaves in fragments",
     ),
     (&["sendfile", "sendfile64"], Supported, "by reading the file"),
     (&["splice"], Supported, "between a stream and a pipe, by copying"),
@@ -146,7 +146,7 @@ pub const MESSAGES: &[(&str, Support, &str)] = &[
         Supported,
         "a foreign source is refused; of several own ones the stack chooses",
     ),
-    ("sent: `UDP_SEGMENT`", Supported, ""),
+    ("sent: `UDP_SEGMENT`, `IPV6_DONTFRAG`", Supported, ""),
     ("sent: `IP_TTL`, `IP_TOS`, `IPV6_HOPLIMIT`, `IPV6_TCLASS`, `SCM_TXTIME`, `SO_MARK`, `SO_PRIORITY`", NoEffect, ""),
     ("sent: others of these levels", Refused(libc::EINVAL), ""),
 ];
@@ -288,6 +288,7 @@ options! {
         IPV6_RECVORIGDSTADDR Supported, "";
         IPV6_RECVERR Supported, "of datagrams";
         IPV6_MTU_DISCOVER Supported, "of datagrams";
+        IPV6_DONTFRAG Supported, "of datagrams";
         IPV6_MTU Answered, "";
         IPV6_UNICAST_HOPS NoEffect, "64";
         IPV6_TCLASS NoEffect, "";

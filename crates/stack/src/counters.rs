@@ -77,6 +77,10 @@ counters! {
         ip_reassembled,
         /// Fragments dropped: malformed, overlapping, too many or too late.
         ip_reassembly_dropped,
+        /// Fragments sent.
+        ip_fragments_sent,
+        /// Datagrams not sent: no room for all of their fragments.
+        ip_fragmentation_failed,
         /// Packets of a protocol nobody listens to.
         ip_unknown_protocol,
         /// Packets that could not be sent: no route.

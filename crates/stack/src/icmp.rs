@@ -77,7 +77,7 @@ impl Stack {
         match icmpv4::Header::parse(&message) {
             icmpv4::Header::EchoRequest { identifier, sequence } if !self.network.shared_address => {
                 let reply = icmpv4::Header::EchoReply { identifier, sequence };
-                self.network.send_icmp(now, vnic, meta.destination, meta.source, |frame, _| {
+                self.network.send_icmp(now, vnic, (meta.destination, meta.source), bytes.len(), |frame, _| {
                     reply.emit(frame, message.payload()).ok()
                 });
                 self.network.counters.icmp_echo_answered += 1;
@@ -152,7 +152,7 @@ impl Stack {
                     } else {
                         meta.destination
                     };
-                    self.network.send_icmp(now, vnic, source, meta.source, |frame, pseudo| {
+                    self.network.send_icmp(now, vnic, (source, meta.source), bytes.len(), |frame, pseudo| {
                         reply.emit(frame, message.payload(), pseudo).ok()
                     });
                     self.network.counters.icmp_echo_answered += 1;
@@ -227,6 +227,18 @@ impl Stack {
     }
 }
 
+/// ICMPv6's checksum covers the length, which only who writes the message knows: it was summed for zero.
+fn add_length(message: &mut [u8], meta: &IpMeta) {
+    let length = message.len() as u32;
+    if !meta.source.is_ipv4()
+        && let Some(field) = message.get_mut(2..4)
+    {
+        let checksum = u16::from_be_bytes([field[0], field[1]]);
+        let checksum = qanat_wire::checksum::update_u32(checksum, 0, length);
+        field.copy_from_slice(&checksum.to_be_bytes());
+    }
+}
+
 impl Network {
     /// Answers a neighbour solicitation; `to`: who asked (`None`: duplicate address detection, so tell all).
     fn advertise(&mut self, vnic: &mut dyn Vnic, target: Ipv6Addr, to: Option<(Ipv6Addr, MacAddress)>) {
@@ -245,13 +257,14 @@ impl Network {
         }
     }
 
-    /// Sends an ICMP message that `emit` writes (given the room and the pseudo-header's sum; returns its length).
+    /// Sends an ICMP message that `emit` writes (given the room and the pseudo-header's sum; returns its length, at most
+    /// `length_max`).
     fn send_icmp(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
-        source: IpAddr,
-        destination: IpAddr,
+        (source, destination): (IpAddr, IpAddr),
+        length_max: usize,
         emit: impl FnOnce(&mut [u8], u16) -> Option<usize>,
     ) {
         if !self.icmp_limit.allow(now) {
@@ -262,16 +275,17 @@ impl Network {
         let meta = IpMeta::new(source, destination, protocol);
         let Some(mut frame) = self.frame(vnic) else { return };
         let room = frame.tailroom().min(usize::from(self.link.mtu).saturating_sub(meta.header_length()));
-        // ICMPv6's checksum covers a length that only `emit` knows: it is summed for zero, and the length added after.
+        if length_max > room {
+            let mut bytes = vec![0; length_max];
+            let Some(length) = emit(&mut bytes, meta.pseudo_header_sum(0)) else { return };
+            bytes.truncate(length);
+            add_length(&mut bytes, &meta);
+            self.counters.icmp_sent += u64::from(self.send_fragments(now, vnic, meta, [&[], &bytes]));
+            return;
+        }
         let Some(length) = frame.append(room).and_then(|bytes| emit(bytes, meta.pseudo_header_sum(0))) else { return };
         frame.truncate(length);
-        if !source.is_ipv4()
-            && let Some(field) = frame.bytes_mut().get_mut(2..4)
-        {
-            let checksum = u16::from_be_bytes([field[0], field[1]]);
-            let checksum = qanat_wire::checksum::update_u32(checksum, 0, length as u32);
-            field.copy_from_slice(&checksum.to_be_bytes());
-        }
+        add_length(frame.bytes_mut(), &meta);
         self.counters.icmp_sent += 1;
         self.send(now, vnic, meta, frame);
     }
@@ -289,7 +303,9 @@ impl Network {
                 let header = icmpv4::Header::DestinationUnreachable { code, next_hop_mtu: 0 };
                 let quoted_max = icmpv4::ERROR_PACKET_LENGTH_MAX - ipv4::HEADER_LENGTH - icmpv4::HEADER_LENGTH;
                 let quoted = packet.get(..quoted_max).unwrap_or(packet);
-                self.send_icmp(now, vnic, meta.destination, meta.source, |frame, _| header.emit(frame, quoted).ok());
+                self.send_icmp(now, vnic, (meta.destination, meta.source), 0, |frame, _| {
+                    header.emit(frame, quoted).ok()
+                });
             }
             IpAddr::V6(_) => {
                 let header = if port {
@@ -299,7 +315,7 @@ impl Network {
                 };
                 let quoted_max = ipv6::MTU_MIN - ipv6::HEADER_LENGTH - icmpv6::HEADER_LENGTH;
                 let quoted = packet.get(..quoted_max).unwrap_or(packet);
-                self.send_icmp(now, vnic, meta.destination, meta.source, |frame, pseudo| {
+                self.send_icmp(now, vnic, (meta.destination, meta.source), 0, |frame, pseudo| {
                     header.emit(frame, quoted, pseudo).ok()
                 });
             }

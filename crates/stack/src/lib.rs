@@ -20,6 +20,7 @@ mod duplicate_address;
 mod emitter;
 mod event;
 mod flow;
+mod fragmentation;
 mod icmp;
 mod input;
 mod multicast_listener;

@@ -4,6 +4,7 @@ use crate::autoconfiguration::Autoconfigured;
 use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
 use crate::duplicate_address::{AddressState, Detection, Trial};
+use crate::fragmentation::Identifications;
 use crate::multicast_listener::MulticastListener;
 use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
 use crate::path::{AddressPair, Paths};
@@ -64,6 +65,7 @@ pub(crate) struct Network {
     /// Neighbours are learnt from what they send, those known are not asked again.
     pub(crate) neighbours_by_traffic: bool,
     pub(crate) icmp_limit: RateLimiter,
+    pub(crate) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
@@ -224,6 +226,7 @@ impl Network {
             shared_address: config.shared_address,
             neighbours_by_traffic: config.neighbours_by_traffic || config.shared_address,
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
+            identifications: Identifications::new(key),
             last_hint: NeighbourHint::default(),
             resolved: false,
             // An entry lives until its timer fires, so an evicted neighbour's may still be there: twice the room.
@@ -280,7 +283,19 @@ impl Network {
         let Some(ethertype) = meta.prepend(&mut frame, length) else { return };
         let start = (self.link.header_length + meta.header_length()) as u16;
         let checksum = checksum_offset.map(|offset| ChecksumOffload { start, offset });
-        let options = TransmitOptions { continues: false, checksum };
+        self.send_packet(now, vnic, meta, (frame, ethertype), TransmitOptions { continues: false, checksum });
+    }
+
+    /// Sends an IP packet to its next hop, or keeps it until the neighbour answers.
+    #[inline]
+    pub(crate) fn send_packet(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        meta: IpMeta,
+        (mut frame, ethertype): (Frame, EtherType),
+        options: TransmitOptions,
+    ) {
         if let Some(mac) = multicast_mac(meta.destination) {
             if prepend_ethernet(&mut frame, &self.link, mac, ethertype).is_some() {
                 self.transmit(vnic, TransmitBuffer::Owned(frame), options);

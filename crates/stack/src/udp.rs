@@ -145,6 +145,45 @@ impl Stack {
         self.send_frame_to(now, vnic, socket, peer, frame, sum)
     }
 
+    /// Sends one datagram, in fragments if it is longer than the link's MTU.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::TooLong`] beyond what UDP or IP can say, [`CommandError::Unreachable`];
+    /// [`CommandError::Full`]: the device has not room for all fragments, and none was sent.
+    pub fn send_in_fragments(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        let local = from.local;
+        let meta = self.datagram_addresses(local, peer)?;
+        let length = payload.len() + udp::HEADER_LENGTH;
+        // IPv4's total length counts its header.
+        let most = usize::from(u16::MAX) - if peer.is_ipv4() { meta.header_length() } else { 0 };
+        if length + meta.header_length() <= usize::from(self.network.link.mtu) {
+            return self.send_to(now, vnic, socket, peer, payload);
+        }
+        if length > most {
+            return Err(CommandError::TooLong);
+        }
+        let header =
+            udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length: payload.len() };
+        let mut head = [0; udp::HEADER_LENGTH];
+        let written = header.emit(&mut head);
+        // No device sums over packets: the whole is summed here.
+        let summed = udp::write_checksum(&mut head, meta.pseudo_header_sum(length), checksum::sum(payload));
+        written.and(summed.map(|()| 0)).map_err(|_| CommandError::TooLong)?;
+        if !self.network.send_fragments(now, vnic, meta, [&head, payload]) {
+            return Err(CommandError::Full);
+        }
+        self.network.counters.udp_sent += 1;
+        Ok(())
+    }
+
     /// The address a datagram leaves with.
     fn sends_from(&self, socket: &UdpSocket, remote: Ipv4Addr) -> Option<Ipv4Addr> {
         if socket.source.is_unspecified() { self.network.routes.source_for_v4(remote) } else { Some(socket.source) }
@@ -157,6 +196,15 @@ impl Stack {
         peer: SocketAddr,
         payload_length: usize,
     ) -> Result<IpMeta, CommandError> {
+        let meta = self.datagram_addresses(local, peer)?;
+        if payload_length + udp::HEADER_LENGTH + meta.header_length() > usize::from(self.network.link.mtu) {
+            return Err(CommandError::TooLong);
+        }
+        Ok(meta)
+    }
+
+    /// What goes around any datagram.
+    fn datagram_addresses(&self, local: SocketAddr, peer: SocketAddr) -> Result<IpMeta, CommandError> {
         let source = if local.ip().is_unspecified() {
             self.network.routes.source_for(peer.ip()).ok_or(CommandError::Unreachable)?
         } else {
@@ -165,11 +213,7 @@ impl Stack {
         if source.is_ipv4() != peer.is_ipv4() {
             return Err(CommandError::Unreachable);
         }
-        let meta = IpMeta::new(source, peer.ip(), Protocol::UDP);
-        if payload_length + udp::HEADER_LENGTH + meta.header_length() > usize::from(self.network.link.mtu) {
-            return Err(CommandError::TooLong);
-        }
-        Ok(meta)
+        Ok(IpMeta::new(source, peer.ip(), Protocol::UDP))
     }
 
     /// Sends received bytes on, or back, in the frame they came in: headers are written before them, nothing is copied.

@@ -216,6 +216,18 @@ impl Header {
     /// [`Error::BadLength`].
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, Error> {
+        self.emit_with(bytes, if self.dont_fragment { DONT_FRAGMENT } else { 0 })
+    }
+
+    /// The same of a fragment whose payload belongs `offset` bytes into the datagram's (a multiple of 8 below 65,536, else
+    /// [`Error::BadValue`]); `more`: it is not the last.
+    pub fn emit_fragment(&self, bytes: &mut [u8], offset: usize, more: bool) -> Result<usize, Error> {
+        let offset = u16::try_from(offset).ok().filter(|offset| offset & 7 == 0).ok_or(Error::BadValue)?;
+        self.emit_with(bytes, offset >> 3 | if more { MORE_FRAGMENTS } else { 0 })
+    }
+
+    #[inline(always)]
+    fn emit_with(&self, bytes: &mut [u8], fragment: u16) -> Result<usize, Error> {
         let header: &mut [u8; HEADER_LENGTH] = bytes.first_chunk_mut().ok_or(Error::NoRoom)?;
         let total_length = self
             .payload_length
@@ -223,7 +235,6 @@ impl Header {
             .and_then(|length| u16::try_from(length).ok())
             .ok_or(Error::BadLength)?;
         let version_and_service = 0x4500 | u16::from(self.dscp & 0x3f) << 2 | u16::from(self.ecn as u8);
-        let fragment = if self.dont_fragment { DONT_FRAGMENT } else { 0 };
         let ttl_and_protocol = u16::from_be_bytes([self.ttl, self.protocol.0]);
         // Summed from the values rather than the bytes just stored: no wait for the stores.
         let mut sum = checksum::combine(version_and_service, total_length);

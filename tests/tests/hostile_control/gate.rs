@@ -2,7 +2,7 @@
 
 use super::frames::*;
 use qanat::control::daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
-use qanat::control::filter::{Addresses, Direction, Filter};
+use qanat::control::filter::{Addresses, Direction, Filter, Rate};
 use qanat_tests::e2e::scenario;
 
 /// The interface that test runs come from.
@@ -416,6 +416,144 @@ fn a_card_sees_only_what_is_its_own() {
         assert_eq!(fence.deliver(&piece), "fragment");
         let afar = Ipv4 { source: [192, 0, 2, 1], destination: OWN, ..Ipv4::own(6) }.with(&tcp(4_000, 80));
         assert_eq!(fence.deliver(&ethernet(OWN_MAC, HOST_MAC, IP, &afar)), "no_filter");
+    });
+}
+
+/// A UDP datagram over IPv4 from `source`, or over IPv6, in pieces of these lengths, all of `identification`.
+fn pieces(ports: (u16, u16), identification: u16, lengths: &[usize], is_six: bool) -> Vec<Vec<u8>> {
+    let all: usize = lengths.iter().sum();
+    let mut datagram = udp(ports.0, ports.1);
+    datagram.resize(all, 0);
+    datagram[4..6].copy_from_slice(&(all as u16).to_be_bytes());
+    let starts = lengths.iter().scan(0, |at, length| Some(std::mem::replace(at, *at + length)));
+    let piece = |(at, length): (usize, &usize)| {
+        let more = at + length < all;
+        fragment(if is_six { IPV6 } else { IP }, 17, identification, (at, more), &datagram[at..at + length])
+    };
+    starts.zip(lengths).map(piece).collect()
+}
+
+/// One fragment of the attacker's.
+fn fragment(kind: u16, protocol: u8, identification: u16, (at, more): (usize, bool), payload: &[u8]) -> Vec<u8> {
+    if kind == IP {
+        let mut packet =
+            Ipv4 { fragment: (at / 8) as u16 | if more { 0x2000 } else { 0 }, ..Ipv4::own(protocol) }.with(payload);
+        packet[4..6].copy_from_slice(&identification.to_be_bytes());
+        return sent(IP, &packet);
+    }
+    let mut header = vec![protocol, 0];
+    header.extend((at as u16 | u16::from(more)).to_be_bytes());
+    header.extend(u32::from(identification).to_be_bytes());
+    header.extend(payload);
+    sent(IPV6, &Ipv6::own(44).with(&header))
+}
+
+#[test]
+fn a_datagram_leaves_in_fragments_if_it_may_leave_whole() {
+    scenario(|| {
+        let fence = Fence::new();
+        for is_six in [false, true] {
+            for lengths in [&[1_480, 1_480, 40][..], &[8, 8, 1], &[1_448; 45]] {
+                for (number, piece) in pieces((53, 4_000), 7, lengths, is_six).iter().enumerate() {
+                    assert_eq!(fence.gate(piece), (false, "passed_to_kernel".to_owned()), "{is_six} {number}");
+                }
+            }
+            for piece in pieces((80, 4_000), 8, &[1_480, 1_480, 40], is_six) {
+                assert_eq!(fence.gate(&piece), (true, "no_filter".to_owned()), "{is_six}");
+            }
+        }
+        let echo = |kind, protocol, number| {
+            let parts = [
+                fragment(kind, protocol, 9, (0, true), &[icmp(number), vec![0; 12]].concat()),
+                fragment(kind, protocol, 9, (48, false), &[0; 9]),
+            ];
+            parts.map(|part| fence.gate(&part).1)
+        };
+        for (kind, protocol, number) in [(IP, 1, 8), (IP, 1, 0), (IPV6, 58, 128), (IPV6, 58, 129)] {
+            assert_eq!(echo(kind, protocol, number), ["passed_to_kernel"; 2], "{protocol} {number}");
+        }
+        for (kind, protocol, number) in
+            [(IP, 1, 3), (IP, 1, 5), (IP, 58, 128), (IPV6, 58, 136), (IPV6, 58, 1), (IPV6, 1, 8)]
+        {
+            assert_eq!(echo(kind, protocol, number), ["fragment"; 2], "{protocol} {number}");
+        }
+    });
+}
+
+#[test]
+fn no_fragment_passes_but_where_the_one_before_it_ended() {
+    scenario(|| {
+        let mut fence = Fence::new();
+        let good = (false, "passed_to_kernel".to_owned());
+        let refused = (true, "fragment".to_owned());
+        for kind in [IP, IPV6] {
+            let first = pieces((53, 4_000), 7, &[64, 64], kind == IPV6).remove(0);
+            let later = |at, more, length: usize| fragment(kind, 17, 7, (at, more), &vec![0; length]);
+            let attacks: [(&str, Vec<u8>); 12] = [
+                ("over the ports (RFC 1858)", later(0, true, 4)),
+                ("over the ports, whole eights", fragment(kind, 17, 7, (0, true), &udp(22, 4_000)[..8])),
+                ("over the header's end", later(8, false, 64)),
+                ("over the last bytes", later(56, false, 64)),
+                ("behind a gap", later(72, false, 64)),
+                ("of another datagram", fragment(kind, 17, 8, (64, false), &[0; 64])),
+                ("of TCP", fragment(kind, 6, 7, (64, false), &[0; 64])),
+                ("of ICMP", fragment(kind, if kind == IP { 1 } else { 58 }, 7, (64, false), &[0; 64])),
+                ("with nothing in it", later(64, false, 0)),
+                ("not whole eights, and more to come", later(64, true, 63)),
+                ("beyond the longest datagram", later(65_528, false, 64)),
+                ("to somebody else", {
+                    let mut frame = later(64, false, 64);
+                    frame[if kind == IP { 33 } else { 53 }] = 9;
+                    frame
+                }),
+            ];
+            for (name, attack) in &attacks {
+                assert_eq!(fence.gate(&first), good, "{name}: {kind:x}");
+                let found = fence.gate(attack);
+                // A second first one is a datagram of its own, and judged as such.
+                let is_first = *name == "over the ports, whole eights";
+                let expected = if is_first { &(true, "no_filter".to_owned()) } else { &refused };
+                assert_eq!(found, *expected, "{name}: {kind:x}");
+            }
+            assert_eq!(fence.gate(&first), good);
+            assert_eq!(fence.gate(&later(64, false, 64)), good, "the control");
+            assert_eq!(fence.gate(&later(64, false, 64)), refused, "behind the last");
+            assert_eq!(fence.gate(&later(128, false, 64)), refused, "behind the last");
+            // From another's address: the first is not its own.
+            let mut forged = first.clone();
+            forged[if kind == IP { 29 } else { 37 }] = 3;
+            assert_eq!(fence.gate(&forged), (true, "source_address".to_owned()));
+            // Whose leave has been taken back meanwhile.
+            assert_eq!(fence.gate(&first), good);
+            let range = std::mem::replace(&mut fence.row.filters[0], (0, 0));
+            fence.row.generation += 1;
+            fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
+            assert_eq!(fence.gate(&later(64, false, 64)), (true, "no_filter".to_owned()));
+            fence.row.filters[0] = range;
+            fence.row.generation += 1;
+            // Without the fence each of them would pass.
+            for (name, attack) in &attacks {
+                fence.set_flags(FLAG_ICMP | FLAG_SWITCH | FLAG_UNFENCED);
+                assert!(!fence.gate(attack).0, "{name}");
+            }
+            fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
+        }
+    });
+}
+
+#[test]
+fn each_fragment_is_charged() {
+    scenario(|| {
+        let mut fence = Fence::new();
+        let row = Tables::vnic_limit(ATTACKER, Direction::Transmit);
+        let rate = Rate { packets_per_s: 1, ..Rate::default() };
+        fence.tables.set_limit(row, rate, 1_500).expect("a limit");
+        fence.row.limits[0][0] = row;
+        fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
+        let causes: Vec<String> =
+            pieces((53, 4_000), 7, &[1_480; 44], false).iter().map(|piece| fence.gate(piece).1).collect();
+        assert_eq!(causes.first().map(String::as_str), Some("passed_to_kernel"));
+        assert_eq!(causes.last().map(String::as_str), Some("rate_packets"));
     });
 }
 

@@ -277,6 +277,8 @@ pub(super) struct Wanted {
     pub(super) source: Option<IpAddr>,
     /// `UDP_SEGMENT`: the bytes are so many datagrams of this length, and a shorter one.
     pub(super) segment: Option<usize>,
+    /// `IPV6_DONTFRAG`.
+    pub(super) dont_fragment: Option<bool>,
 }
 
 /// Reads the control messages of what is to be sent.
@@ -332,7 +334,11 @@ impl Wanted {
             }
             // Hop limit and traffic class have no effect.
             (libc::IPPROTO_IP, libc::IP_TTL | libc::IP_TOS | libc::IP_RETOPTS) => {}
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS | libc::IPV6_DONTFRAG) => {}
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS) => {}
+            (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) => {
+                let value: [u8; 4] = body.try_into().map_err(|_| libc::EINVAL)?;
+                self.dont_fragment = Some(c_int::from_ne_bytes(value) != 0);
+            }
             (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(libc::EINVAL),
             _ => {}
         }

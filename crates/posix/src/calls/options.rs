@@ -125,8 +125,14 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             options.receive_errors = flag();
         }
-        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER) | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER) => {
-            options.dont_fragment = matches!(number(), Some(libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE));
+        (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER)
+        | (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
+            let is_six = level == libc::IPPROTO_IPV6;
+            let discovers = if is_six { libc::IPV6_MTU_DISCOVER } else { libc::IP_MTU_DISCOVER };
+            let discovers = kernel_option(fd, level, discovers);
+            let is_refused = is_six && kernel_option(fd, level, libc::IPV6_DONTFRAG) == Some(1);
+            options.dont_fragment =
+                is_refused || matches!(discovers, Some(libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE));
         }
         (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.beside.timestamp = flag(),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.beside.timestamp_ns = flag(),

@@ -13,8 +13,8 @@ use crate::socket::{Kind, Socket};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::Time;
 use qanat::nic::breakdown::{self, Phase};
+use qanat::{CommandError, Time, UdpSocketId};
 use std::net::SocketAddr;
 
 /// Bytes of one call that are copied at a time.
@@ -77,7 +77,7 @@ unsafe fn push(
         let bytes = unsafe { gather(vectors, at + done, length) };
         match world.stack.send_owned(now, connection, bytes.into()) {
             Ok(()) => stream.sent(length),
-            Err(qanat::CommandError::Full) => break,
+            Err(CommandError::Full) => break,
             Err(error) if done == 0 => return Some(Err(errno_of_command(error))),
             Err(_) => break,
         }
@@ -174,7 +174,7 @@ unsafe fn send_datagram(
     let peer = to.or(socket.peer).ok_or(libc::EDESTADDRREQ)?;
     let (is_dual, family) = (socket.is_dual, socket.family);
     let segment = wanted.segment.or(socket.options.segment);
-    let dont_fragment = socket.options.dont_fragment;
+    let dont_fragment = wanted.dont_fragment.unwrap_or(socket.options.dont_fragment);
     let (is_allowed, only_six) = (socket.may_send_to(peer), socket.options.v6_only);
     let Kind::Datagram(datagram) = &socket.kind else { return Err(libc::EOPNOTSUPP) };
     if datagram.write_shut {
@@ -215,6 +215,12 @@ unsafe fn send_datagram(
     if dont_fragment && segment.unwrap_or(all).min(all) + headers > mtu {
         return Err(libc::EMSGSIZE);
     }
+    if segment.is_none_or(|segment| segment >= all) && all + headers > mtu {
+        // SAFETY: as the caller says.
+        let bytes = unsafe { gather(vectors, 0, all) };
+        send_in_fragments(&mut guard, now, (id, peer), &bytes)?;
+        return Ok(Way::Ours(all as isize));
+    }
     let stack_out = breakdown::span(Phase::StackOut);
     let sent = match vectors {
         _ if segment.is_some_and(|segment| segment < all) => {
@@ -238,6 +244,29 @@ unsafe fn send_datagram(
     sent.map_err(errno_of_command)?;
     guard.sent(now);
     Ok(Way::Ours(all as isize))
+}
+
+/// Sends a datagram that is longer than the link's MTU. One that the device has no room for, even when it has taken all that
+/// waited, is lost, as any other is.
+fn send_in_fragments(
+    guard: &mut Guard,
+    now: Time,
+    (id, peer): (UdpSocketId, SocketAddr),
+    bytes: &[u8],
+) -> Result<(), i32> {
+    let send = |world: &mut World| world.stack.send_in_fragments(now, world.vnic.get(), id, peer, bytes);
+    let mut sent = send(guard);
+    if sent == Err(CommandError::Full) {
+        guard.leave(now);
+        sent = send(guard);
+    }
+    if sent != Err(CommandError::Full) {
+        sent.map_err(errno_of_command)?;
+    }
+    guard.sent(now);
+    // Dozens of frames need not wait for others.
+    guard.leave(now);
+    Ok(())
 }
 
 /// Sends bytes of a file: on a stream, or as a datagram to where the socket is connected.

@@ -45,6 +45,39 @@ fn sizes(suite: &mut Suite) {
         sys::connect(plugged, &t.there(port));
         t.see("too_large", sys::send(plugged, &pattern::bytes(largest + 1), 0));
     });
+    suite.add(BOTH, "not_in_fragments", |t| {
+        let (fd, _) = t.udp_bound();
+        let (peer, port) = t.peer_udp();
+        let (level, discover) = match t.net {
+            Net::V4 => (libc::IPPROTO_IP, libc::IP_MTU_DISCOVER),
+            _ => (libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER),
+        };
+        for (name, how) in [("want", 1), ("do", 2), ("probe", 3), ("dont", 0)] {
+            set_int(fd, level, discover, how);
+            t.see(name, sys::sendto(fd, &pattern::bytes(4_000), 0, &t.there(port)));
+            t.see("fits", sys::sendto(fd, &pattern::bytes(1_400), 0, &t.there(port)));
+        }
+        for length in ["4000", "1400", "1400", "1400", "4000", "1400"] {
+            t.see(length, peer.from().0);
+        }
+    });
+    suite.add(V6, "dont_fragment", |t| {
+        let (fd, _) = t.udp_bound();
+        let (peer, port) = t.peer_udp();
+        t.see("set", set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1));
+        t.see("refused", sys::sendto(fd, &pattern::bytes(4_000), 0, &t.there(port)));
+        t.see("clear", set_int(fd, libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0));
+        t.see("sent", sys::sendto(fd, &pattern::bytes(4_000), 0, &t.there(port)));
+        t.see("peer", peer.from().0);
+    });
+    suite.add(BOTH, "many_in_fragments", |t| {
+        let (fd, _) = t.udp_bound();
+        let (peer, port) = t.peer_udp();
+        for number in 0..20 {
+            t.see("sendto", sys::sendto(fd, &pattern::bytes(30_000 + number), 0, &t.there(port)));
+            t.see("peer", peer.from().0);
+        }
+    });
     suite.add(BOTH, "cut", |t| {
         let (fd, port) = t.udp_bound();
         let (peer, _) = t.peer_udp();

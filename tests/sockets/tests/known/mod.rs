@@ -30,17 +30,6 @@ impl Known<'_> {
 
 pub const KNOWN: &[Known<'_>] = &[
     Known {
-        how: How::Hangs,
-        why: "no datagram leaves in fragments: the gate of a card lets none through, which it could not hold against filters",
-        cases: &[
-            "udp/both_ways_1473/",
-            "udp/both_ways_20000/",
-            "udp/both_ways_4000/",
-            "udp/both_ways_60000/",
-            "udp/largest/",
-        ],
-    },
-    Known {
         how: How::Differs,
         why: "the peer is on the same machine here: its address is the kernel's own, and may be bound there",
         cases: &["bind/tcp_foreign_address/", "bind/udp_foreign_address/"],
