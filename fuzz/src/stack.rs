@@ -9,7 +9,7 @@ use bytes::Bytes;
 use qanat_nic::{
     Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, Pool, TransmitBuffer, TransmitOptions, Vnic, pair,
 };
-use qanat_stack::{Chunk, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Stack};
+use qanat_stack::{Chunk, Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Stack, UdpSocketId};
 use qanat_wire::ethernet::{EtherType, MacAddress};
 use qanat_wire::ip::Protocol;
 use qanat_wire::{checksum, ethernet, ipv4, ipv6, ipv6_extension, tcp};
@@ -65,6 +65,7 @@ struct Bench {
     known: HashMap<ConnectionId, Known>,
     held: Vec<(ConnectionId, Chunk)>,
     listener: Option<ListenerId>,
+    datagrams: UdpSocketId,
     /// What the peer's next segment should carry: its SEQ and ACK.
     sequence: u32,
     acknowledgment: u32,
@@ -93,14 +94,15 @@ impl Bench {
         config.tcp.timestamps = flags & 4 != 0;
         config.tcp.pacing = flags & 8 != 0;
         config.tcp.no_delay = flags & 16 == 0;
+        config.tcp.urgent_data = flags & 1 != 0;
         config.tcp.keepalive = (flags & 32 != 0).then(|| Duration::from_secs(10));
         let mut stack = Stack::new(config, [7; 32], &device, clock.now());
         let listener = stack.listen(SocketAddr::new(IpAddr::V4(OWN), PORT), ListenOptions::default()).ok();
-        stack.bind_udp(SocketAddr::new(IpAddr::V4(OWN), 53)).ok()?;
+        let datagrams = stack.bind_udp(SocketAddr::new(IpAddr::V4(OWN), 53)).ok()?;
         let pools = [device.receive_pool().clone(), device.transmit_pool().clone()];
         let (frames, known, held) = (Vec::new(), HashMap::new(), Vec::new());
         let (sequence, acknowledgment) = (1_000, 0);
-        Some(Bench { clock, stack, device, pools, wire, frames, known, held, listener, sequence, acknowledgment })
+        Some(Bench { datagrams, clock, stack, device, pools, wire, frames, known, held, listener, sequence, acknowledgment })
     }
 
     fn inject(&mut self, bytes: &[u8]) {
@@ -154,6 +156,10 @@ impl Bench {
             }
             Event::Closed { connection, .. } => {
                 assert!(self.known.remove(&connection).is_some(), "Closed twice, or never opened");
+            }
+            Event::Urgent { connection, ahead } => {
+                assert!(self.known.contains_key(&connection), "urgent data of an open connection");
+                assert!(ahead <= 0x0001_ffff, "further ahead than window and pointer reach");
             }
             Event::Datagram { .. } | Event::Timer { .. } | Event::AddressConflict { .. } => {}
         }
@@ -274,6 +280,9 @@ impl Bench {
                 let length = values.u16() % 4_000 + 1;
                 let result = self.stack.send(now, connection, Bytes::from(vec![choice; usize::from(length)]));
                 if result.is_ok() {
+                    if choice & 8 != 0 {
+                        self.stack.mark_urgent(now, connection).expect("an open connection");
+                    }
                     self.known.entry(connection).or_default().sent += u64::from(length);
                 }
             }
@@ -288,6 +297,11 @@ impl Bench {
                 if let Ok(connection) = self.stack.connect(now, peer, options) {
                     self.known.insert(connection, Known::default());
                 }
+            }
+            (6, _) if choice & 8 != 0 => {
+                let peer = SocketAddr::new(IpAddr::V4(PEER), PEER_PORT);
+                let payload = vec![choice; usize::from(values.u16())];
+                drop(self.stack.send_in_fragments(now, &mut self.device, self.datagrams, peer, &payload));
             }
             (6, _) => drop(self.stack.set_timer(now, Duration::from_millis(u64::from(values.u16())), 1)),
             (7, _) if choice & 0xf8 == 0 => {

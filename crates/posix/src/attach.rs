@@ -418,6 +418,7 @@ fn make_here(
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;
+        config.tcp.urgent_data = true;
         config.listeners_max = 1_024;
         // Where the daemon lets it send from some ports only, those are the ones connections leave from.
         let ranges = options.services.iter().filter(|range| range.protocol == qanat::PROTOCOL_TCP);

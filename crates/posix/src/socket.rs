@@ -28,6 +28,8 @@ pub(crate) struct Socket {
     pub(crate) has_failed: bool,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
+    /// Whom `SIGURG` is for (`F_SETOWN`).
+    pub(crate) owner: Owner,
     /// `SO_LINGER`.
     pub(crate) linger: Option<Duration>,
     pub(crate) options: Options,
@@ -74,6 +76,29 @@ pub(crate) struct Options {
     pub(crate) receive_room: Option<usize>,
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
+    /// `SO_OOBINLINE`: an urgent byte is read like any other.
+    pub(crate) urgent_inline: bool,
+}
+
+/// Who has a socket's signals, as the kernel numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Nobody,
+    /// A process, or, negative, a group of them.
+    Process(libc::pid_t),
+    Thread(libc::pid_t),
+}
+
+impl Owner {
+    /// Says that urgent data is on its way.
+    fn signal(self) {
+        // SAFETY: takes no pointers. Who is not there any more is not told.
+        match self {
+            Owner::Nobody => {}
+            Owner::Process(process) => _ = unsafe { libc::kill(process, libc::SIGURG) },
+            Owner::Thread(thread) => _ = unsafe { libc::syscall(libc::SYS_tkill, thread, libc::SIGURG) },
+        }
+    }
 }
 
 pub(crate) enum Kind {
@@ -108,6 +133,7 @@ pub(crate) struct Stream {
     pub(crate) front_read: usize,
     /// Bytes in `chunks` not yet read.
     pub(crate) unread: usize,
+    pub(crate) urgent: Option<Urgent>,
     /// Bytes sent and not acknowledged, in all and by call.
     pub(crate) unacknowledged: usize,
     pub(crate) pieces: VecDeque<usize>,
@@ -121,6 +147,15 @@ pub(crate) struct Stream {
     pub(crate) deferred_by: Option<u32>,
     /// Bytes given to the stack and not yet acknowledged, at most, if the program has set it.
     pub(crate) send_room: Option<usize>,
+}
+
+/// A byte that the peer has said is urgent (RFC 6093), until the program's reading has gone past it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Urgent {
+    /// Bytes to be read before it.
+    pub(crate) ahead: usize,
+    /// It was read apart, by `MSG_OOB`.
+    pub(crate) is_read: bool,
 }
 
 impl Stream {
@@ -152,6 +187,43 @@ impl Stream {
             bytes -= *first;
             self.pieces.pop_front();
         }
+    }
+
+    /// Whether an urgent byte has come that nobody has read apart.
+    pub(crate) fn has_urgent(&self) -> bool {
+        self.urgent.is_some_and(|urgent| !urgent.is_read && urgent.ahead < self.unread)
+    }
+
+    /// Whether all before the urgent byte has been read (`SIOCATMARK`).
+    pub(crate) fn is_at_mark(&self) -> bool {
+        self.urgent.is_some_and(|urgent| urgent.ahead == 0)
+    }
+
+    /// The unread byte behind `ahead` others.
+    pub(crate) fn byte_at(&self, ahead: usize) -> Option<u8> {
+        let mut at = self.front_read + ahead;
+        for chunk in &self.chunks {
+            if let Some(byte) = chunk.bytes().get(at) {
+                return Some(*byte);
+            }
+            at -= chunk.len();
+        }
+        None
+    }
+
+    /// So many bytes were read, or passed over: the first chunk, if that was its end.
+    pub(crate) fn passed(&mut self, bytes: usize) -> Option<Chunk> {
+        self.unread -= bytes;
+        self.front_read += bytes;
+        self.urgent = self.urgent.and_then(|urgent| {
+            let ahead = urgent.ahead.checked_sub(bytes)?;
+            Some(Urgent { ahead, ..urgent })
+        });
+        if self.chunks.front().is_some_and(|chunk| self.front_read < chunk.len()) {
+            return None;
+        }
+        self.front_read = 0;
+        self.chunks.pop_front()
     }
 
     pub(crate) fn is_at_end(&self) -> bool {
@@ -215,6 +287,7 @@ impl Socket {
             has_failed: false,
             receive_timeout: None,
             send_timeout: None,
+            owner: Owner::Nobody,
             linger: None,
             options: Options::default(),
             local,
@@ -244,8 +317,13 @@ impl Socket {
                 if stream.is_connecting && stream.connection.is_some() {
                     return ready;
                 }
-                if stream.unread >= self.options.low_water.max(1) || stream.is_at_end() {
+                // An urgent byte that is next is passed over.
+                let passed_over = usize::from(stream.is_at_mark() && !self.options.urgent_inline);
+                if stream.unread >= self.options.low_water.max(1) + passed_over || stream.is_at_end() {
                     ready |= libc::POLLIN | libc::POLLRDNORM;
+                }
+                if stream.has_urgent() {
+                    ready |= libc::POLLPRI;
                 }
                 if stream.is_at_end() {
                     ready |= libc::POLLRDHUP;
@@ -293,6 +371,18 @@ impl Socket {
     /// Whether datagrams may be sent to `peer`: to everybody only with leave (`SO_BROADCAST`).
     pub(crate) fn may_send_to(&self, peer: SocketAddr) -> bool {
         self.options.broadcast || !crate::attach::is_everybody(peer.ip())
+    }
+
+    /// The peer has said that the byte behind `ahead` further ones is urgent. Gives what of the stream is done with.
+    pub(crate) fn urgent(&mut self, ahead: usize) -> Option<Chunk> {
+        let (is_inline, owner) = (self.options.urgent_inline, self.owner);
+        let Kind::Stream(stream) = &mut self.kind else { return None };
+        // As Linux: one that reading has stopped at is passed over now, or it would be read as what it is not.
+        let is_passed_over = stream.is_at_mark() && stream.unread > 0 && !is_inline;
+        let done = if is_passed_over { stream.passed(1) } else { None };
+        stream.urgent = Some(Urgent { ahead: stream.unread + ahead, is_read: false });
+        owner.signal();
+        done
     }
 
     /// Datagrams to be read behind the first.

@@ -187,6 +187,13 @@ impl Sockets {
                 }
                 self.notify(number);
             }
+            Event::Urgent { connection, ahead } => {
+                let Some((number, socket)) = self.stream(connection) else { return };
+                if let Some(chunk) = socket.urgent(ahead as usize) {
+                    stack.consume(now, connection, chunk);
+                }
+                self.notify(number);
+            }
             Event::Acked { connection, bytes } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
                 let Kind::Stream(stream) = &mut socket.kind else { return };

@@ -76,9 +76,9 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
     (
         &["dup", "dup2", "dup3", "fcntl", "fcntl64"],
         Supported,
-        "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFL`, `F_SETFL`; others are passed through, and `O_ASYNC`, `F_SETOWN` bring no signals",
+        "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFL`, `F_SETFL`; others are passed through; `F_SETOWN` brings `SIGURG`, `O_ASYNC` no signals",
     ),
-    (&["ioctl"], Supported, "`FIONBIO`, `FIONREAD`, `SIOCOUTQ`; others are passed through"),
+    (&["ioctl"], Supported, "`FIONBIO`, `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; others are passed through"),
     (&["getsockopt", "setsockopt"], Supported, "see the options"),
     (&["fork", "vfork", "daemon"], Supported, "the child has the same sockets"),
     (&["fdopen", "dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"], Supported, ""),
@@ -89,7 +89,20 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
          socket, which a process pumps, and so does each connection to a program that is linked statically",
     ),
     (
-        &["posix_spawn_file_actions_adddup2", "posix_spawn_file_actions_destroy"],
+        &[
+            "posix_spawn",
+            "posix_spawnp",
+            "posix_spawn_file_actions_init",
+            "posix_spawn_file_actions_addclose",
+            "posix_spawn_file_actions_addopen",
+            "posix_spawn_file_actions_addclosefrom_np",
+            "posix_spawn_file_actions_destroy",
+        ],
+        Supported,
+        "the new program has the sockets it inherits, unless it is linked statically or closes all descriptors from one on",
+    ),
+    (
+        &["posix_spawn_file_actions_adddup2"],
         Supported,
         "a connection goes on as a Unix socket, which a process pumps; listeners and datagram sockets are not carried over",
     ),
@@ -104,7 +117,7 @@ pub const OTHERS: &[(&str, Support, &str)] = &[
         Supported,
         "to processes at the same card; a connection to another one goes on as a Unix socket, which a process pumps",
     ),
-    ("what a program started by `posix_spawn` inherits without an action", NotCarried, ""),
+    ("what a program started by `system` or `popen` inherits", NotCarried, ""),
     ("`io_uring`, `aio_read`, `preadv`, `pwritev`, `vmsplice`, `tee`, system calls made directly", NotCarried, ""),
 ];
 
@@ -116,17 +129,11 @@ pub const FLAGS: &[(&str, Support, &str)] = &[
         "",
     ),
     ("`MSG_ERRQUEUE`", Supported, "ICMP's errors of datagrams"),
-    (
-        "receiving with `MSG_OOB`",
-        Refused(libc::EINVAL),
-        "there is no urgent data: what the peer sends as such comes with the rest",
-    ),
-    ("sending with `MSG_OOB`", Refused(libc::EOPNOTSUPP), ""),
+    ("`MSG_OOB`", Supported, "of streams"),
     ("`MSG_MORE`", NoEffect, "of a stream"),
     ("`MSG_MORE` of a datagram", Refused(libc::EOPNOTSUPP), "it would be two datagrams"),
     ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`, `MSG_FASTOPEN`, `MSG_EOR`", NoEffect, ""),
-    ("`EPOLLET`, `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, `EPOLLRDHUP`", Supported, ""),
-    ("`EPOLLPRI`, `POLLPRI`", NoEffect, "never told: there is no urgent data"),
+    ("`EPOLLET`, `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, `EPOLLRDHUP`, `EPOLLPRI`, `POLLPRI`", Supported, ""),
     ("`EPOLLWAKEUP`", NoEffect, ""),
 ];
 
@@ -207,7 +214,7 @@ options! {
         SO_PROTOCOL Kernels, "";
         SO_PEERCRED Kernels, "";
         SO_COOKIE Kernels, "";
-        SO_OOBINLINE NoEffect, "there is no urgent data";
+        SO_OOBINLINE Supported, "";
         SO_PRIORITY NoEffect, "";
         SO_MARK NoEffect, "";
         SO_BINDTODEVICE NoEffect, "";

@@ -60,6 +60,7 @@ impl Stack {
             acknowledgment: view.acknowledgment(),
             flags: view.flags(),
             window: view.window(),
+            urgent: view.urgent(),
             options: &options,
             payload_length: first_length as u32,
             ecn: meta.ecn,
@@ -83,6 +84,8 @@ impl Stack {
         for (index, mut part) in tail.drain(..).enumerate() {
             part.truncate(payload_length.saturating_sub(position));
             let flags = if index + 1 == count { segment.flags } else { part_flags };
+            // The pointer counts from where the whole begins, and the first part has told of it.
+            let flags = Flags(flags.0 & !Flags::URG.0);
             let sequence = segment.sequence + position as u32;
             position += part.len();
             let segment = SegmentIn { sequence, flags, payload_length: part.len() as u32, ..segment };

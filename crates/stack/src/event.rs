@@ -298,6 +298,14 @@ pub enum Event {
         /// How many more.
         bytes: u32,
     },
+    /// The peer has said that a byte is urgent (RFC 6093); only if [`TcpConfig::urgent_data`](crate::tcp::TcpConfig::urgent_data)
+    /// asks for this. The byte is in the stream like any other.
+    Urgent {
+        /// On which connection.
+        connection: ConnectionId,
+        /// How many bytes come before it, behind all told of so far.
+        ahead: u32,
+    },
     /// The peer sends no more (FIN); this side still may.
     PeerClosed {
         /// Which.

@@ -676,6 +676,14 @@ impl Stack {
         self.command(now, connection, |tcp, _| (tcp.set_no_delay(no_delay), Disposition::Keep))
     }
 
+    /// What was given last ends with an urgent byte (RFC 6093): the peer is told at once where it is.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn mark_urgent(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.mark_urgent(), Disposition::Keep))
+    }
+
     /// Holds back what does not fill a segment, until uncorked or closed.
     ///
     /// # Errors

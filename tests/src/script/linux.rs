@@ -7,7 +7,7 @@ use nix::errno::Errno;
 use nix::sched::{CloneFlags, unshare};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -15,6 +15,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use tun_tap::{Iface, Mode};
 
+/// Linux's number.
+const MSG_OOB: i32 = 1;
 const DEVICE: &str = "script0";
 
 /// Whether this process may make namespaces and TUN devices.
@@ -156,10 +158,10 @@ impl LinuxBackend {
         Ok(count as i64)
     }
 
-    fn write(&mut self, fd: i64, length: usize) -> Result<i64, String> {
+    fn write(&mut self, fd: i64, length: usize, flags: i32) -> Result<i64, String> {
         let stream = self.sockets.get_mut(&fd).ok_or("EBADF")?;
         let bytes: Vec<u8> = (0..length as u32).map(|index| byte_at(stream.written.wrapping_add(index))).collect();
-        let count = stream.socket.write(&bytes).map_err(errno)?;
+        let count = stream.socket.send_with_flags(&bytes, flags).map_err(errno)?;
         stream.written = stream.written.wrapping_add(count as u32);
         Ok(count as i64)
     }
@@ -179,7 +181,8 @@ impl LinuxBackend {
         match call.name.as_str() {
             "setsockopt" => return self.set_option(fd, text(2), text(3)),
             "read" => return self.read(fd, number(2) as usize),
-            "write" => return self.write(fd, number(2) as usize),
+            "write" => return self.write(fd, number(2) as usize, 0),
+            "send" if text(3) == "MSG_OOB" => return self.write(fd, number(2) as usize, MSG_OOB),
             "close" => return self.sockets.remove(&fd).map(|_| 0).ok_or("EBADF".into()),
             _ => {}
         }

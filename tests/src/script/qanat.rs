@@ -509,6 +509,11 @@ impl QanatBackend {
             "connect" => self.connect(fd),
             "read" => self.read(self.stream(fd)?, number(2).unwrap_or(0) as usize),
             "write" => self.write(self.stream(fd)?, number(2).unwrap_or(0) as usize),
+            "send" if call.arguments.get(3).is_some_and(|flags| flags == "MSG_OOB") => {
+                let connection = self.stream(fd)?;
+                let sent = self.write(connection, number(2).unwrap_or(0) as usize)?;
+                self.stack.mark_urgent(self.clock.now(), connection).map(|()| sent).map_err(errno)
+            }
             "shutdown" => self.stack.shutdown(self.clock.now(), self.stream(fd)?).map(|()| 0).map_err(errno),
             "close" => self.close(fd),
             "getsockopt" => {

@@ -5,11 +5,20 @@ use super::{fresh, give_int, stand_in};
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::Kind;
+use crate::socket::{Kind, Owner};
 use libc::{c_int, c_ulong};
 
 /// Flags of a file, other than `O_NONBLOCK`, that may be changed.
 const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
+
+/// Linux' numbers that the `libc` crate lacks.
+const F_SETOWN_EX: c_int = 15;
+const F_GETOWN_EX: c_int = 16;
+const F_OWNER_TID: c_int = 0;
+const F_OWNER_PID: c_int = 1;
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
+const SIOCATMARK: c_ulong = 0x8905;
 
 /// The lock; first, if `wanted`, the file at `fd` becomes its own.
 fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
@@ -62,8 +71,33 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
                 copied(fd, result);
             }
+            if result == 0 && matches!(command, libc::F_SETOWN | F_SETOWN_EX) {
+                note_owner(fd, number);
+            }
             result
         }
+    }
+}
+
+/// Whom the kernel's socket has its signals sent to.
+pub(super) fn owner(fd: c_int) -> Owner {
+    let mut owner = [F_OWNER_PID, 0];
+    // SAFETY: writes two numbers.
+    let status = unsafe { real::fcntl64(fd, F_GETOWN_EX, owner.as_mut_ptr().expose_provenance() as c_ulong) };
+    match owner {
+        _ if status != 0 => Owner::Nobody,
+        [_, 0] => Owner::Nobody,
+        [F_OWNER_TID, thread] => Owner::Thread(thread),
+        [F_OWNER_PID, process] => Owner::Process(process),
+        [_, group] => Owner::Process(-group),
+    }
+}
+
+fn note_owner(fd: c_int, number: u32) {
+    if let Ok(mut guard) = lock()
+        && let Some(socket) = guard.sockets.get_mut(number)
+    {
+        socket.owner = owner(fd);
     }
 }
 
@@ -95,10 +129,24 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_
                 Ok(None)
             })
         }
-        libc::FIONREAD => lock().and_then(|mut guard| {
+        SIOCATMARK => lock().and_then(|mut guard| {
             guard.drive_now();
             match &guard.sockets.get(number).ok_or(libc::EBADF)?.kind {
-                Kind::Stream(stream) => Ok(Some(stream.unread)),
+                Kind::Stream(stream) => Ok(Some(usize::from(stream.is_at_mark()))),
+                Kind::Bound | Kind::Listener(_) => Ok(Some(0)),
+                Kind::Datagram(_) => Err(libc::ENOTTY),
+            }
+        }),
+        libc::FIONREAD => lock().and_then(|mut guard| {
+            guard.drive_now();
+            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let is_inline = socket.options.urgent_inline;
+            match &socket.kind {
+                // Up to an urgent byte that has come.
+                Kind::Stream(stream) => Ok(Some(match stream.urgent {
+                    Some(urgent) if !is_inline => urgent.ahead.min(stream.unread),
+                    _ => stream.unread,
+                })),
                 Kind::Datagram(datagram) => Ok(Some(datagram.queue.front().map_or(0, |(_, chunk)| chunk.len()))),
                 Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
             }
@@ -116,7 +164,11 @@ unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_
                 return give_int(Err(error));
             }
             // SAFETY: as the caller says.
-            return unsafe { real::ioctl(fd, request, argument) };
+            let result = unsafe { real::ioctl(fd, request, argument) };
+            if result == 0 && matches!(request, FIOSETOWN | SIOCSPGRP) {
+                note_owner(fd, number);
+            }
+            return result;
         }
     };
     give_int(answer.and_then(|answer| {

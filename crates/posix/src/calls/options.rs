@@ -61,6 +61,7 @@ fn of_new(family: c_int) -> Option<Options> {
 /// Reads everything that was set on the kernel's socket.
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = super::open::is_nonblocking(fd);
+    socket.owner = super::control::owner(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
     for (_, (level, name)) in fresh::followed() {
         let is_of_it = match (level, name) {
@@ -139,6 +140,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_UDP, UDP_SEGMENT) => options.segment = count().map(|length| length as usize).filter(|l| *l > 0),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => options.reuse_port = flag(),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline = flag(),
         (libc::SOL_SOCKET, libc::SO_BROADCAST) => options.broadcast = flag(),
         (libc::SOL_SOCKET, libc::SO_RCVLOWAT) => options.low_water = count().unwrap_or(1) as usize,
         (libc::SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF) => {
@@ -196,6 +198,7 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
         (options.keepalive, libc::SOL_SOCKET, libc::SO_KEEPALIVE),
         (options.reuse_address, libc::SOL_SOCKET, libc::SO_REUSEADDR),
         (options.reuse_port, libc::SOL_SOCKET, libc::SO_REUSEPORT),
+        (options.urgent_inline, libc::SOL_SOCKET, libc::SO_OOBINLINE),
     ] {
         if is_set {
             set(level, name, 1);

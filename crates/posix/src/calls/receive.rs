@@ -6,7 +6,7 @@ use crate::address;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::{Kind, Socket};
+use crate::socket::{Kind, Socket, Urgent};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
@@ -26,6 +26,8 @@ pub(super) struct Received {
     whole: usize,
     /// What is to be told beside it.
     beside: Option<Beside>,
+    /// An urgent byte comes next, or this is one: reading stops here.
+    is_at_mark: bool,
 }
 
 /// Copies `bytes` into the vectors from `at` on; how many fitted.
@@ -83,8 +85,8 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             // SAFETY: as the caller says.
             let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
             let whole = chunk.len();
-            let mut received =
-                Received { length, from: Some((*peer, family)), is_cut: whole > room, whole, beside: None };
+            let from = Some((*peer, family));
+            let mut received = Received { length, from, is_cut: whole > room, whole, ..Received::default() };
             if socket.options.beside.any() {
                 let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
                 if let Some((peer, chunk)) = taken {
@@ -120,11 +122,27 @@ unsafe fn take_stream(
     }
     let discards = flags & libc::MSG_TRUNC != 0;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
-    let is_little = stream.unread > 0 && stream.unread < socket.options.low_water.min(room) && waits;
+    // Nobody reads across an urgent byte, and who is at one passes it over (RFC 6093 section 3.3, as Linux).
+    let is_inline = socket.options.urgent_inline;
+    let (passed_over, limit) = match stream.urgent {
+        Some(urgent) if urgent.ahead > 0 => (0, urgent.ahead),
+        Some(_) if !is_inline => (stream.unread.min(1), usize::MAX),
+        _ => (0, usize::MAX),
+    };
+    let unread = stream.unread - passed_over;
+    let is_little = unread > 0 && unread < socket.options.low_water.min(room).min(limit) && waits;
     if is_little && !stream.is_at_end() {
         return None;
     }
-    if stream.unread == 0 {
+    let is_peek = flags & libc::MSG_PEEK != 0;
+    if passed_over > 0
+        && !is_peek
+        && let Some(chunk) = stream.passed(passed_over)
+        && let Some(connection) = stream.connection
+    {
+        world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
+    }
+    if unread == 0 {
         if socket.error != 0 {
             return Some(Err(socket.take_error()));
         }
@@ -137,16 +155,22 @@ unsafe fn take_stream(
     let mut length = 0;
     let peeks_at_all = libc::MSG_PEEK | libc::MSG_WAITALL;
     if flags & peeks_at_all == peeks_at_all
-        && stream.unread < room
+        && unread < room.min(limit)
         && !stream.is_at_end()
         && flags & libc::MSG_DONTWAIT == 0
     {
         return None;
     }
-    if flags & libc::MSG_PEEK != 0 {
-        let mut front = stream.front_read;
+    let room = room.min(limit);
+    if is_peek {
+        let mut front = stream.front_read + passed_over;
         for chunk in &stream.chunks {
-            let bytes = chunk.bytes().get(std::mem::take(&mut front)..).unwrap_or_default();
+            let Some(bytes) = chunk.bytes().get(front..) else {
+                front -= chunk.len();
+                continue;
+            };
+            front = 0;
+            let bytes = bytes.get(..room - length).unwrap_or(bytes);
             // SAFETY: as the caller says.
             let copied = unsafe { scatter(vectors, length, bytes) };
             length += copied;
@@ -160,25 +184,43 @@ unsafe fn take_stream(
     while length < room {
         let Some(chunk) = stream.chunks.front() else { break };
         let bytes = chunk.bytes().get(stream.front_read..).unwrap_or_default();
+        let bytes = bytes.get(..room - length).unwrap_or(bytes);
         let copied = match discards {
-            true => bytes.len().min(room - length),
+            true => bytes.len(),
             // SAFETY: as the caller says.
             false => unsafe { scatter(vectors, length, bytes) },
         };
         length += copied;
-        stream.unread -= copied;
-        if copied < bytes.len() {
-            stream.front_read += copied;
-            break;
-        }
-        stream.front_read = 0;
-        let Some(chunk) = stream.chunks.pop_front() else { break };
+        let Some(chunk) = stream.passed(copied) else { break };
         if let Some(connection) = stream.connection {
             world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
         }
     }
+    let is_at_mark = stream.is_at_mark();
     let beside = world.sockets.get(number).and_then(|socket| Beside::of_stream(socket, length));
-    Some(Ok(Received { length, beside, ..Received::default() }))
+    Some(Ok(Received { length, beside, is_at_mark, ..Received::default() }))
+}
+
+/// Takes an urgent byte apart from the rest.
+///
+/// # Safety
+/// The vectors are writable.
+unsafe fn take_urgent(number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+    let mut guard = lock()?;
+    guard.drive_now();
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let is_inline = socket.options.urgent_inline;
+    let Kind::Stream(stream) = &mut socket.kind else { return Err(libc::ENOTCONN) };
+    let urgent = stream.urgent.filter(|urgent| !is_inline && !urgent.is_read).ok_or(libc::EINVAL)?;
+    let Some(byte) = stream.byte_at(urgent.ahead) else {
+        return if stream.is_at_end() { Ok(Received::default()) } else { Err(libc::EAGAIN) };
+    };
+    if flags & libc::MSG_PEEK == 0 {
+        stream.urgent = Some(Urgent { is_read: true, ..urgent });
+    }
+    // SAFETY: as the caller says.
+    let length = unsafe { scatter(vectors, 0, &[byte]) };
+    Ok(Received { length, is_cut: length == 0, is_at_mark: true, ..Received::default() })
 }
 
 /// Receives, waiting if that is wanted.
@@ -188,7 +230,9 @@ unsafe fn take_stream(
 pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
     let _call = breakdown::call();
     if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
-        return Err(libc::EINVAL);
+        check(vectors)?;
+        // SAFETY: as the caller says.
+        return unsafe { take_urgent(number, vectors, flags) };
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
         // SAFETY: as the caller says.
@@ -228,14 +272,17 @@ pub(super) unsafe fn receive(fd: c_int, number: u32, vectors: &[iovec], flags: c
     };
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && is_stream && waits;
-    while wants_all && received.length < all && received.length > 0 {
+    while wants_all && received.length < all && received.length > 0 && !received.is_at_mark {
         let rest = remaining(vectors, received.length);
         let more = block_for_rest(number, timeout, |guard: &mut Guard| {
             // SAFETY: as the caller says.
             unsafe { take(guard, number, &rest, flags) }
         });
         match more {
-            Ok(more) if more.length > 0 => received.length += more.length,
+            Ok(more) if more.length > 0 => {
+                received.length += more.length;
+                received.is_at_mark = more.is_at_mark;
+            }
             Err(error) => {
                 told_later(number, error);
                 break;
@@ -293,7 +340,8 @@ unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32>
     // SAFETY: as the caller says.
     let length = unsafe { scatter(vectors, 0, &error.payload) };
     let beside = Some(Beside::Error { peer: error.peer, why: error.why });
-    Ok(Received { length, from: Some((error.peer, socket.family)), is_cut: length < whole, whole, beside })
+    let from = Some((error.peer, socket.family));
+    Ok(Received { length, from, is_cut: length < whole, whole, beside, is_at_mark: false })
 }
 
 /// A datagram from either: the kernel's socket of the same number, of `family`, is asked too. `waits`: for so long, if at all.
@@ -326,7 +374,7 @@ unsafe fn receive_dual(
         // SAFETY: zeroed at first, so all of it is readable.
         let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
         let from = peer.map(|peer| (peer, family));
-        Some(Ok(Received { length: whole.min(room), from, is_cut: whole > room, whole, beside: None }))
+        Some(Ok(Received { length: whole.min(room), from, is_cut: whole > room, whole, ..Received::default() }))
     };
     match (from_kernel(), waits) {
         (Some(received), _) => received,
@@ -515,7 +563,8 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
     let received = unsafe { receive(fd, number, vectors, flags) }?;
     // SAFETY: as the caller says.
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
-    message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & libc::MSG_ERRQUEUE;
+    let told = libc::MSG_ERRQUEUE | if received.is_at_mark { libc::MSG_OOB } else { 0 };
+    message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & told;
     // SAFETY: as the caller says.
     unsafe { tell(number, received.beside, message) };
     Ok(length_of(received, flags))

@@ -53,7 +53,7 @@ unsafe fn push(
     world: &mut World,
     now: Time,
     number: u32,
-    vectors: &[iovec],
+    (vectors, is_urgent): (&[iovec], bool),
     (at, all): (usize, usize),
 ) -> Option<Result<usize, i32>> {
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
@@ -76,7 +76,13 @@ unsafe fn push(
         // SAFETY: as the caller says.
         let bytes = unsafe { gather(vectors, at + done, length) };
         match world.stack.send_owned(now, connection, bytes.into()) {
-            Ok(()) => stream.sent(length),
+            Ok(()) => {
+                stream.sent(length);
+                if is_urgent {
+                    // As Linux: the last byte that has been given so far is the one.
+                    let _ = world.stack.mark_urgent(now, connection);
+                }
+            }
             Err(CommandError::Full) => break,
             Err(error) if done == 0 => return Some(Err(errno_of_command(error))),
             Err(_) => break,
@@ -92,13 +98,14 @@ unsafe fn push(
 /// The vectors are readable.
 unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let what = (vectors, flags & libc::MSG_OOB != 0);
     let mut now = guard.clock_now();
     // SAFETY: as the caller says.
-    let mut first = unsafe { push(&mut guard, now, number, vectors, (0, all)) };
+    let mut first = unsafe { push(&mut guard, now, number, what, (0, all)) };
     if first.is_none() {
         now = guard.drive_now();
         // SAFETY: as the caller says.
-        first = unsafe { push(&mut guard, now, number, vectors, (0, all)) };
+        first = unsafe { push(&mut guard, now, number, what, (0, all)) };
     }
     guard.sent(now);
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -115,7 +122,7 @@ unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c
         let attempt = |guard: &mut Guard| {
             let now = guard.clock_now();
             // SAFETY: as the caller says.
-            let pushed = unsafe { push(guard, now, number, vectors, (done, all)) };
+            let pushed = unsafe { push(guard, now, number, what, (done, all)) };
             if pushed.is_some() {
                 guard.sent(now);
             }
@@ -337,7 +344,6 @@ unsafe fn send_by_kind(
             // SAFETY: as the caller says.
             unsafe { send_datagram(guard, number, vectors, to, wanted) }
         }
-        Kind::Stream(_) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
         Kind::Stream(_) => {
             check(vectors)?;
             // SAFETY: as the caller says.

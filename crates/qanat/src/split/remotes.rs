@@ -128,6 +128,7 @@ impl Remotes {
             | Event::Connected { connection }
             | Event::Data { connection, .. }
             | Event::Acked { connection, .. }
+            | Event::Urgent { connection, .. }
             | Event::PeerClosed { connection }
             | Event::Closed { connection, .. } => *connection = self.widen(part, *connection),
             Event::Datagram { peer, .. } => {

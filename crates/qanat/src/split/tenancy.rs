@@ -267,6 +267,7 @@ impl Tenancy {
                 Event::Connected { connection }
                 | Event::Data { connection, .. }
                 | Event::Acked { connection, .. }
+                | Event::Urgent { connection, .. }
                 | Event::PeerClosed { connection } => self.owners.of(*connection),
                 Event::Datagram { socket, peer, .. } => self.owners.choose_for_datagram(*socket, *peer),
                 Event::AddressConflict { address } => {

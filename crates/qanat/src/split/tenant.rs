@@ -509,8 +509,8 @@ impl Tenant {
                 let window = self.lending.lend(copy.unwrap_or(chunk), None)?;
                 Said::Datagram { socket: socket.index() as u16, peer, window }
             }
-            // The service's timers are its own affair; data and acknowledgements are `tell`'s.
-            Event::Timer { .. } | Event::Data { .. } | Event::Acked { .. } => return None,
+            // The service's timers are its own affair; data and acknowledgements are `tell`'s; nobody asks for urgent ones.
+            Event::Timer { .. } | Event::Data { .. } | Event::Acked { .. } | Event::Urgent { .. } => return None,
         })
     }
 

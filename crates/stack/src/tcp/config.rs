@@ -64,6 +64,8 @@ pub struct TcpConfig {
     pub fin_wait_2: Duration,
     /// Try larger segments again after the size was reduced (RFC 4821 §7).
     pub path_mtu_probing: bool,
+    /// Tell of urgent data (RFC 6093); else what peers send as such is data like any other.
+    pub urgent_data: bool,
     /// Reduce the segment size when full segments are lost again and again (RFC 4821's black holes).
     pub black_hole_detection: bool,
 }
@@ -97,6 +99,7 @@ impl Default for TcpConfig {
             time_wait: Duration::from_secs(60),
             fin_wait_2: Duration::from_secs(60),
             path_mtu_probing: true,
+            urgent_data: false,
             black_hole_detection: true,
         }
     }

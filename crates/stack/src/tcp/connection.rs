@@ -86,6 +86,8 @@ pub(super) struct Conditions {
     pub tail_probe: bool,
     /// Nagle's algorithm is off.
     pub no_delay: bool,
+    /// Bytes up to an urgent one are not all acknowledged.
+    pub urgent: bool,
     /// Corked: only full segments.
     pub cork: bool,
     /// Segments are paced.

@@ -39,6 +39,7 @@ crate::counters::counters! {
         resets_sent,
         syn_in_window,
         urgent_ignored,
+        urgent_received,
         duplicate_data,
         out_of_order_data,
         reassembly_full,

@@ -1,6 +1,7 @@
 //! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
 
 use super::connection::Connection;
+use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutOption;
 use super::{Env, TcpConfig};
 use std::time::Duration;
@@ -24,6 +25,7 @@ pub(super) struct Extras {
     /// Most bytes per second of payload; 0: no limit.
     pub pacing_rate: u64,
     pub user_timeout: UserTimeoutOption,
+    pub urgent: Urgent,
 }
 
 impl Connection {

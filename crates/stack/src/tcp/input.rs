@@ -60,8 +60,7 @@ impl Connection {
             }
         }
         if segment.flags.contains(Flags::URG) {
-            // Urgent data is delivered in line (RFC 6093), and the pointer ignored.
-            env.counters.urgent_ignored += 1;
+            self.note_urgent(segment, env);
         }
         if self.is.ecn {
             self.note_ecn(segment, env);

@@ -49,6 +49,7 @@ pub mod time_wait;
 pub mod timers;
 pub mod undo;
 mod unreachable;
+pub mod urgent;
 pub mod user_timeout;
 
 pub use config::TcpConfig;
@@ -87,6 +88,8 @@ pub struct SegmentIn<'a> {
     pub flags: Flags,
     /// Window as it stands, not scaled.
     pub window: u16,
+    /// SEG.UP; counts only with [`Flags::URG`].
+    pub urgent: u16,
     /// Options, parsed.
     pub options: &'a Options,
     /// Payload bytes.

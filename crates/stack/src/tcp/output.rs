@@ -334,7 +334,7 @@ impl Connection {
 
     /// Nagle (§3.7.4) and cork.
     fn waits_for_more(&self, quiet: bool, _env: &Env<'_>) -> bool {
-        if self.is.fin_queued {
+        if self.is.fin_queued || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
         self.is.cork || (!self.is.no_delay && !quiet)
@@ -412,6 +412,13 @@ impl Connection {
         if self.is.ecn_echo {
             flags |= Flags::ECE;
         }
+        let mut urgent = 0;
+        if self.is.urgent
+            && let Some(pointer) = self.urgent_pointer(sequence)
+        {
+            flags |= Flags::URG;
+            urgent = pointer;
+        }
         let mut options = Options::NONE;
         if self.is.timestamps {
             options.timestamps = Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
@@ -432,7 +439,7 @@ impl Connection {
             acknowledgment: self.receive_next,
             flags,
             window: self.advertise(env),
-            urgent: 0,
+            urgent,
             options,
         }
     }

@@ -143,6 +143,8 @@ pub struct Host {
     pub connected: bool,
     pub peer_closed: bool,
     pub closed: Option<CloseReason>,
+    /// Where urgent bytes are in what is received.
+    pub urgent: Vec<usize>,
     /// Chunks not yet consumed.
     pub held: VecDeque<Chunk>,
     /// Consume at once.
@@ -185,6 +187,7 @@ impl Host {
             connected: false,
             peer_closed: false,
             closed: None,
+            urgent: Vec::new(),
             held: VecDeque::new(),
             eager: true,
             closes_back: true,
@@ -229,6 +232,7 @@ impl Host {
             acknowledgment: packet.header.acknowledgment,
             flags: packet.header.flags,
             window: packet.header.window,
+            urgent: packet.header.urgent,
             options: &options,
             payload_length: packet.payload.len() as u32,
             ecn: packet.ecn,
@@ -335,6 +339,7 @@ impl Host {
                     self.held.push_back(chunk);
                 }
                 Event::Acked { bytes, .. } => self.acked += u64::from(bytes),
+                Event::Urgent { ahead, .. } => self.urgent.push(self.received.len() + ahead as usize),
                 Event::PeerClosed { .. } => {
                     assert!(!self.peer_closed, "PeerClosed twice");
                     self.peer_closed = true;

@@ -6,6 +6,7 @@ mod episodes;
 mod path_mtu;
 mod right_sizing;
 mod states;
+mod urgent;
 mod waiting;
 
 use super::scoreboard::Scoreboard;
@@ -339,6 +340,7 @@ fn request_cost() {
             acknowledgment: connection.send_next(),
             flags: Flags::ACK | Flags::PSH,
             window: 60_000,
+            urgent: 0,
             options: &options,
             payload_length: 100,
             ecn: Ecn::NotCapable,
