@@ -85,6 +85,12 @@ real! {
     execvpe(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     posix_spawn_file_actions_adddup2(actions: *mut libc::posix_spawn_file_actions_t, fd: c_int, onto: c_int) -> c_int;
+    posix_spawn(process: *mut pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;
+    posix_spawnp(process: *mut pid_t, file: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, arguments: *const *mut c_char, environment: *const *mut c_char) -> c_int;
+    posix_spawn_file_actions_init(actions: *mut libc::posix_spawn_file_actions_t) -> c_int;
+    posix_spawn_file_actions_addclose(actions: *mut libc::posix_spawn_file_actions_t, fd: c_int) -> c_int;
+    posix_spawn_file_actions_addopen(actions: *mut libc::posix_spawn_file_actions_t, fd: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t) -> c_int;
+    posix_spawn_file_actions_addclosefrom_np(actions: *mut libc::posix_spawn_file_actions_t, first: c_int) -> c_int;
     posix_spawn_file_actions_destroy(actions: *mut libc::posix_spawn_file_actions_t) -> c_int;
     fork() -> pid_t;
     daemon(no_chdir: c_int, no_close: c_int) -> c_int;

@@ -342,6 +342,11 @@ impl Case {
         Address::new(self.as_seen(self.world.there4, self.world.there6), port)
     }
 
+    /// An address that no machine has (RFC 5737, RFC 3849). The peer's is no such: it may be on the same machine.
+    pub fn nobody(&self, port: u16) -> Address {
+        Address::new(self.as_seen(Ipv4Addr::new(192, 0, 2, 9), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 9)), port)
+    }
+
     pub fn any(&self, port: u16) -> Address {
         let ip: IpAddr = if self.net == Net::V4 { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
         Address::new(ip, port)

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub(super) const STANDARD: c_int = 2;
 
 /// The descriptors of ours that a program executed now inherits.
-fn inherited() -> Vec<(RawFd, Entry)> {
+pub(super) fn inherited() -> Vec<(RawFd, Entry)> {
     let is_kept = |fd: &RawFd| {
         // SAFETY: takes no pointers.
         let flags = unsafe { real::fcntl64(*fd, libc::F_GETFD, 0) };
@@ -86,7 +86,7 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
 
 /// # Safety
 /// A string, or null.
-unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
+pub(super) unsafe fn path_of(text: *const c_char) -> Option<PathBuf> {
     // SAFETY: as the caller says.
     let text = unsafe { text.as_ref().map(|text| CStr::from_ptr(text)) }?;
     Some(PathBuf::from(OsStr::from_bytes(text.to_bytes())))

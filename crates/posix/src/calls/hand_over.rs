@@ -1,7 +1,6 @@
-//! Sockets of ours that go to another program by `posix_spawn` or a Unix socket: to one of this world [as they are](crate::transit); a
-//! connection to another one is [pumped](crate::pump).
+//! Sockets of ours that go to another program by a Unix socket: to one of this world [as they are](crate::transit); a connection to
+//! another one is [pumped](crate::pump).
 
-use super::exec::STANDARD;
 use super::give_int;
 use crate::descriptor::{self, Entry};
 use crate::explain::explain;
@@ -9,9 +8,8 @@ use crate::lock::{lock, shared};
 use crate::pump;
 use crate::real;
 use crate::transit;
-use libc::{c_int, cmsghdr, msghdr, posix_spawn_file_actions_t};
+use libc::{c_int, cmsghdr, msghdr};
 use std::os::fd::RawFd;
-use std::sync::{Mutex, PoisonError};
 
 pub(super) fn is_connection(number: u32) -> bool {
     lock().is_ok_and(|guard| {
@@ -28,50 +26,6 @@ pub(super) fn pumped(fd: c_int, number: u32, takes: bool, how: &str) -> Option<R
         None => explain(format_args!("fd {fd}: {how}: not carried over")),
     }
     end
-}
-
-/// Descriptors that stand for connections in the actions of programs to be spawned: the actions, the socket, the descriptor.
-static SPAWNED: Mutex<Vec<(usize, u32, RawFd)>> = Mutex::new(Vec::new());
-
-/// # Safety
-/// As `posix_spawn_file_actions_adddup2`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_adddup2(
-    actions: *mut posix_spawn_file_actions_t,
-    fd: c_int,
-    onto: c_int,
-) -> c_int {
-    let mut source = fd;
-    if let Entry::Socket(number) = descriptor::get(fd) {
-        let mut spawned = SPAWNED.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = spawned.iter().find(|(other, socket, _)| (*other, *socket) == (actions.addr(), number));
-        source = match known {
-            Some((_, _, end)) => *end,
-            None => match pumped(fd, number, onto <= STANDARD, "posix_spawn") {
-                Some(end) => {
-                    spawned.push((actions.addr(), number, end));
-                    end
-                }
-                None => fd,
-            },
-        };
-    }
-    // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_adddup2(actions, source, onto) }
-}
-
-/// # Safety
-/// As `posix_spawn_file_actions_destroy`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
-    let mut spawned = SPAWNED.lock().unwrap_or_else(PoisonError::into_inner);
-    for (_, _, end) in spawned.extract_if(.., |(other, _, _)| *other == actions.addr()) {
-        // SAFETY: ours.
-        unsafe { real::close(end) };
-    }
-    drop(spawned);
-    // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_destroy(actions) }
 }
 
 /// Where the descriptors of a control message that hands on some begin and end, bytes from the buffer's start.

@@ -18,6 +18,7 @@ mod process;
 mod receive;
 mod send;
 pub(crate) mod signals;
+mod spawn;
 mod splice;
 mod stand_in;
 mod stdio;
