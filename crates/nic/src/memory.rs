@@ -15,7 +15,7 @@ use std::cell::UnsafeCell;
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::rc::Rc;
 
@@ -31,6 +31,18 @@ pub struct Region {
     copies: std::cell::OnceCell<Pool>,
 }
 
+/// An empty memory file whose size can be sealed.
+fn memory_file() -> io::Result<File> {
+    let (name, flags) = (c"qanat-frames", libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
+    // SAFETY: a NUL-terminated name.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a new descriptor that nobody else owns.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
 impl Region {
     /// Maps zeroed memory for `frame_count` frames of `frame_size` bytes (a power of two, 512…65,536).
     ///
@@ -38,6 +50,12 @@ impl Region {
     /// `InvalidInput` for a size or count out of range; else what `mmap` says (`ENOMEM`).
     pub fn new(frame_count: u32, frame_size: u32) -> io::Result<Rc<Region>> {
         let length = check(frame_count, frame_size)?;
+        if place::is_on() {
+            // What is noted is to be had elsewhere: in a file, of which there is no more than what is touched.
+            let file = memory_file()?;
+            file.set_len(length as u64)?;
+            return Region::map(length, file.as_fd(), frame_count, frame_size);
+        }
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping at an address of the kernel's choice touches no existing memory.
         let address = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
@@ -54,14 +72,8 @@ impl Region {
     /// As for `new`; what `memfd_create` says.
     pub fn in_memory_file(frame_count: u32, frame_size: u32) -> io::Result<(Rc<Region>, OwnedFd)> {
         let length = check(frame_count, frame_size)?;
-        let (name, flags) = (c"qanat-frames", libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING);
-        // SAFETY: a NUL-terminated name.
-        let fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: a new descriptor that nobody else owns.
-        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        let file = memory_file()?;
+        let fd = file.as_raw_fd();
         // Allocated here and now: whoever makes the memory is charged for it, not who registers it.
         // SAFETY: takes no pointers.
         if unsafe { libc::fallocate(fd, 0, 0, length as libc::off_t) } < 0 {

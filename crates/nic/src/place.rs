@@ -41,7 +41,7 @@ pub fn end() -> Vec<Place> {
 }
 
 /// Whether it is after [`begin`].
-fn is_on() -> bool {
+pub(crate) fn is_on() -> bool {
     PLACES.with_borrow(Option::is_some)
 }
 
@@ -103,7 +103,10 @@ mod tests {
     fn what_is_mapped_is_noted() {
         begin(0x3000_0000_0000);
         let (region, _file) = Region::in_memory_file(4, 4_096).unwrap();
+        let plain = Region::new(4, 4_096).unwrap();
         let made = end();
+        assert_eq!(made.len(), 2, "whatever is for packets is noted");
+        drop(plain);
         let there = made.iter().find(|place| place.address == 0x3000_0000_0000).expect("a place");
         assert!(there.length >= region.length());
         // It is there already.

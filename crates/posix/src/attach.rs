@@ -412,9 +412,9 @@ fn make_here(
     install(|| -> Result<World, String> {
         let attachment = open(&options)?;
         place::begin(crate::arena::BEHIND);
-        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string());
-        let places = place::end();
-        let vnic = vnic?;
+        // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.
+        let noted = Noted;
+        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;
@@ -440,11 +440,26 @@ fn make_here(
         // In the arena: another program has nothing else of this one's.
         let addresses = addresses.clone();
         let mut world = assemble(Ground { config, device, clock, addresses, registry: there.into_raw_fd() })?;
-        world.holdings.places = places;
+        world.holdings.places = noted.end();
         Ok(world)
     })?;
     let successor = keeper::await_successor(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))
+}
+
+/// Mappings are noted until this is gone.
+struct Noted;
+
+impl Noted {
+    fn end(self) -> Vec<place::Place> {
+        place::end()
+    }
+}
+
+impl Drop for Noted {
+    fn drop(&mut self) {
+        place::end();
+    }
 }
 
 /// What a world stands on.
