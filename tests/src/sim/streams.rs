@@ -504,6 +504,7 @@ impl Service for Streams {
                 flow.release(context);
             }
             Event::AddressConflict { address } => panic!("somebody else has {address}"),
+            Event::Urgent { .. } => panic!("urgent data that nobody has asked for"),
             Event::Datagram { .. } => panic!("a datagram for a service without sockets"),
         }
     }
