@@ -92,10 +92,12 @@ pub(crate) enum Owner {
 impl Owner {
     /// Says that urgent data is on its way.
     fn signal(self) {
-        // SAFETY: takes no pointers. Who is not there any more is not told.
+        // Who is not there any more is not told.
         match self {
             Owner::Nobody => {}
+            // SAFETY: takes no pointers.
             Owner::Process(process) => _ = unsafe { libc::kill(process, libc::SIGURG) },
+            // SAFETY: takes no pointers.
             Owner::Thread(thread) => _ = unsafe { libc::syscall(libc::SYS_tkill, thread, libc::SIGURG) },
         }
     }
