@@ -525,7 +525,7 @@ fn no_fragment_passes_but_where_the_one_before_it_ended() {
             assert_eq!(fence.gate(&forged), (true, "source_address".to_owned()));
             // Whose leave has been taken back meanwhile.
             assert_eq!(fence.gate(&first), good);
-            let range = std::mem::replace(&mut fence.row.filters[0], (0, 0));
+            let range = std::mem::take(&mut fence.row.filters[0]);
             fence.row.generation += 1;
             fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
             assert_eq!(fence.gate(&later(64, false, 64)), (true, "no_filter".to_owned()));
