@@ -18,14 +18,15 @@ const COUNTERS: usize = 64;
 
 /// Identifications of datagrams (RFC 7739 section 5.3): each pair of hosts begins where nobody else can know, and counts, so
 /// that none comes again before all others have been used.
+#[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identifications {
     key: (u64, u64),
-    counters: [u32; COUNTERS],
+    counters: Vec<u32>,
 }
 
 impl Identifications {
     pub(crate) fn new(key: (u64, u64)) -> Identifications {
-        Identifications { key, counters: [0; COUNTERS] }
+        Identifications { key, counters: vec![0; COUNTERS] }
     }
 
     fn next(&mut self, meta: &IpMeta) -> u32 {

@@ -9,7 +9,7 @@ use super::{Env, SegmentIn};
 use crate::event::Event;
 
 /// What is to be known of urgent data.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Urgent {
     /// Stream offset behind the last urgent byte to be sent.
     send_end: u64,
