@@ -293,7 +293,7 @@ impl Bench {
             (5, _) => {
                 let local = Some(SocketAddr::new(IpAddr::V4(OWN), PORT));
                 let peer = SocketAddr::new(IpAddr::V4(PEER), PEER_PORT);
-                let options = ConnectOptions { local: local.filter(|_| choice & 8 == 0) };
+                let options = ConnectOptions { local: local.filter(|_| choice & 8 == 0), ..ConnectOptions::default() };
                 if let Ok(connection) = self.stack.connect(now, peer, options) {
                     self.known.insert(connection, Known::default());
                 }

@@ -64,7 +64,10 @@ impl Transport for StackTransport<'_, '_> {
                 self.links.source_next = (self.links.source_next + 1) % count;
                 self.links.sources.get(self.links.source_next).map(|source| SocketAddr::new(*source, 0))
             });
-            match self.context.connect(self.links.peer, ConnectOptions { local: local.flatten() }) {
+            match self
+                .context
+                .connect(self.links.peer, ConnectOptions { local: local.flatten(), ..ConnectOptions::default() })
+            {
                 Ok(connection) => {
                     self.links.bind(worker, connection);
                     return Ok(());

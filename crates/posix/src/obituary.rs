@@ -42,7 +42,7 @@ pub(crate) fn publish(successor: RawFd) {
         let mut count = 0;
         while all.peek().is_some() && teller.clock.now() < end {
             for (local, peer) in all.by_ref().take(AT_ONCE) {
-                teller.tell(ConnectOptions { local: Some(local) }, peer);
+                teller.tell(ConnectOptions { local: Some(local), ..ConnectOptions::default() }, peer);
                 count += 1;
             }
             let pause = if count < RESETS_AT_ONCE { PAUSE } else { PAUSE_THEN };

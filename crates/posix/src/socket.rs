@@ -74,6 +74,8 @@ pub(crate) struct Options {
     /// `SO_SNDBUF` of a stream and `SO_RCVBUF` of a datagram socket, bytes, if the program has set them.
     pub(crate) send_room: Option<usize>,
     pub(crate) receive_room: Option<usize>,
+    /// `TCP_MAXSEG`, if the program has set it.
+    pub(crate) maximum_segment: Option<u16>,
     pub(crate) reuse_address: bool,
     pub(crate) reuse_port: bool,
     /// `SO_OOBINLINE`: an urgent byte is read like any other.
@@ -139,6 +141,8 @@ pub(crate) struct Stream {
     /// Bytes sent and not acknowledged, in all and by call.
     pub(crate) unacknowledged: usize,
     pub(crate) pieces: VecDeque<usize>,
+    /// The last call said that more would follow (`MSG_MORE`).
+    pub(crate) more: bool,
     /// FIN came.
     pub(crate) peer_closed: bool,
     pub(crate) read_shut: bool,

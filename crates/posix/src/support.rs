@@ -130,7 +130,7 @@ pub const FLAGS: &[(&str, Support, &str)] = &[
     ),
     ("`MSG_ERRQUEUE`", Supported, "ICMP's errors of datagrams"),
     ("`MSG_OOB`", Supported, "of streams"),
-    ("`MSG_MORE`", NoEffect, "of a stream"),
+    ("`MSG_MORE`", Supported, "of a stream"),
     ("`MSG_MORE` of a datagram", Refused(libc::EOPNOTSUPP), "it would be two datagrams"),
     ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`, `MSG_FASTOPEN`, `MSG_EOR`", NoEffect, ""),
     ("`EPOLLET`, `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, `EPOLLRDHUP`, `EPOLLPRI`, `POLLPRI`", Supported, ""),
@@ -247,7 +247,7 @@ options! {
         TCP_DEFER_ACCEPT Supported, "until there are data or the end, whatever time is said";
         TCP_INQ Supported, "";
         TCP_INFO Answered, "the state, times and windows the stack has";
-        TCP_MAXSEG Answered, "setting it has no effect";
+        TCP_MAXSEG Supported, "before there is a connection; 536 is as good as not set";
         TCP_QUICKACK NoEffect, "";
         TCP_SYNCNT NoEffect, "";
         TCP_LINGER2 NoEffect, "";

@@ -117,4 +117,6 @@ pub struct ListenOptions {
 pub struct ConnectOptions {
     /// Local address and port; `None`: own address of the peer's family and an ephemeral port (RFC 6056).
     pub local: Option<SocketAddr>,
+    /// Segments have at most so many bytes after their headers, both ways; `None`: what the device takes.
+    pub maximum_segment: Option<u16>,
 }

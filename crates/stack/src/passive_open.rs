@@ -27,11 +27,13 @@ pub(crate) struct Listener {
     half_open: usize,
     /// Nothing is accepted for now: see [`Stack::hold_listener`].
     pub(crate) is_held: bool,
+    /// Its connections' largest segment, if that is less than what the device takes.
+    pub(crate) maximum_segment: Option<u16>,
 }
 
 impl Listener {
     pub(crate) fn new(local: SocketAddr, options: ListenOptions) -> Listener {
-        Listener { local, backlog: options.backlog, half_open: 0, is_held: false }
+        Listener { local, backlog: options.backlog, half_open: 0, is_held: false, maximum_segment: None }
     }
 
     /// How much of a destination is left open: nothing, the address, the family too (`[::]`, RFC 3493 section 3.7).
@@ -118,8 +120,10 @@ impl Stack {
             return;
         }
         let full = entry.backlog > 0 && entry.half_open >= entry.backlog;
+        let most = entry.maximum_segment;
         // The handle is not known before the handshake is over; nothing looks at this one.
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
+        open.limit_segment(most);
         if full || self.transport.half_open.is_full() {
             let hash = |count| self.secret.cookie_hash(&key, count);
             let header = syn_cookie::syn_ack(&open, segment, &hash, &self.transport.config, now);
@@ -275,7 +279,9 @@ impl Stack {
         if self.transport.cookie_sent.is_none_or(|sent| now.since(sent) > COOKIE_LIFE) {
             return false;
         }
-        let open = self.open_parameters(now, ConnectionId::new(0, 0), key);
+        let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
+        let entry = self.transport.listeners.get(listener.index(), listener.generation());
+        open.limit_segment(entry.and_then(|entry| entry.maximum_segment));
         let hash = |count| self.secret.cookie_hash(&key, count);
         let half = syn_cookie::half_open_from_ack(&open, segment, &hash, &self.transport.config, now);
         let Some(half) = half else {

@@ -474,7 +474,8 @@ impl Stack {
             _ => self.pick_port(any_port).ok_or(CommandError::InUse)?,
         };
         let (slot, generation) = self.transport.connections.next_key().ok_or(CommandError::Full)?;
-        let open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
+        let mut open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
+        open.limit_segment(options.maximum_segment);
         let config = &self.transport.config;
         let make = || Slot::new(key, next_hop, Connection::open_active(&open, config, now));
         let (slot, _) = self.transport.connections.insert_with(make).ok_or(CommandError::Full)?;
@@ -529,6 +530,16 @@ impl Stack {
             Ok((slot, generation)) => Ok(ListenerId::new(slot, generation)),
             Err(_) => Err(CommandError::Full),
         }
+    }
+
+    /// Segments of connections accepted from now on are announced and sent with at most so many bytes after their headers.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_maximum_segment(&mut self, listener: ListenerId, most: Option<u16>) -> Result<(), CommandError> {
+        let entry = self.transport.listeners.get_mut(listener.index(), listener.generation());
+        entry.ok_or(CommandError::Stale)?.maximum_segment = most;
+        Ok(())
     }
 
     /// Stops accepting; connections accepted already go on, half-open ones are forgotten.
@@ -682,6 +693,15 @@ impl Stack {
     /// [`CommandError::Stale`].
     pub fn mark_urgent(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
         self.command(now, connection, |tcp, _| (tcp.mark_urgent(), Disposition::Keep))
+    }
+
+    /// What is given next is only the beginning of something (`more`), or the rest: what does not fill a segment is held back
+    /// until the rest is given, an acknowledgement comes, or for a time-out.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_more(&mut self, now: Time, connection: ConnectionId, more: bool) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.set_more(more), Disposition::Keep))
     }
 
     /// Holds back what does not fill a segment, until uncorked or closed.

@@ -441,7 +441,7 @@ impl QanatBackend {
 
     fn connect(&mut self, fd: i64) -> Result<i64, String> {
         let Some(Socket::New { bound }) = self.sockets.get(&fd) else { return Err("EISCONN".into()) };
-        let options = ConnectOptions { local: bound.then_some(self.local) };
+        let options = ConnectOptions { local: bound.then_some(self.local), ..ConnectOptions::default() };
         match self.stack.connect(self.clock.now(), self.remote, options) {
             Ok(connection) => {
                 self.streams.insert(connection, Stream { sequence: 1, written: 1, ..Stream::default() });

@@ -395,7 +395,9 @@ impl Streams {
         let port = client_port(index) + flow.attempts;
         flow.attempts += 1;
         let local = Some(SocketAddr::new(own_address(self.server.ip()), port));
-        let connection = context.connect(self.server, ConnectOptions { local }).expect("a connection can be begun");
+        let connection = context
+            .connect(self.server, ConnectOptions { local, ..ConnectOptions::default() })
+            .expect("a connection can be begun");
         flow.connection = Some(connection);
         self.by_connection.insert(connection, index);
     }

@@ -12,11 +12,21 @@ use libc::c_int;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The state's bits: options that were set, by their place among those [followed](followed); flags; the generation.
-const OPTIONS_MAX: u32 = 36;
+const OPTIONS_MAX: u32 = 40;
 const NONBLOCKING: u64 = 1 << OPTIONS_MAX;
 const SIX: u64 = 2 << OPTIONS_MAX;
 const GENERATION_SHIFT: u32 = OPTIONS_MAX + 2;
 const GENERATION_MAX: u32 = (1 << (64 - GENERATION_SHIFT)) - 1;
+
+/// Each has its bit: one without would be lost.
+const _: () = {
+    let (mut at, mut count) = (0, 0);
+    while at < OPTIONS.len() {
+        count += matches!(OPTIONS[at].support, Support::Supported) as u32;
+        at += 1;
+    }
+    assert!(count <= OPTIONS_MAX);
+};
 
 struct Cell {
     /// `SO_COOKIE`.
@@ -84,7 +94,7 @@ fn change(fd: c_int, change: impl Fn(u64) -> u64) {
 
 /// The program has set an option.
 pub(super) fn has_set(fd: c_int, level: c_int, name: c_int) {
-    if let Some((place, _)) = followed().find(|(place, option)| *option == (level, name) && *place < OPTIONS_MAX) {
+    if let Some((place, _)) = followed().find(|(_, option)| *option == (level, name)) {
         return change(fd, |state| state | 1 << place);
     }
     let is_of_no_effect = |row: &crate::support::Row| (row.level, row.option) == (level, name);
@@ -123,7 +133,7 @@ impl Note {
 
     /// The options that were set.
     pub(super) fn set(self) -> impl Iterator<Item = (c_int, c_int)> {
-        followed().filter(move |(place, _)| *place < OPTIONS_MAX && self.0 >> place & 1 != 0).map(|(_, option)| option)
+        followed().filter(move |(place, _)| self.0 >> place & 1 != 0).map(|(_, option)| option)
     }
 }
 

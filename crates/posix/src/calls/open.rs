@@ -177,7 +177,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         let own = guard.addresses.iter().filter(|(address, _)| address.is_ipv6());
         locals = own.map(|(address, _)| SocketAddr::new(*address, local.port())).collect();
     }
-    let reuse_port = socket.options.reuse_port;
+    let (reuse_port, maximum_segment) = (socket.options.reuse_port, socket.options.maximum_segment);
     let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
         Kind::Listener(listener) if other.local == local && other.options.reuse_port && reuse_port => {
             Some(listener.listeners.clone())
@@ -187,7 +187,10 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
     let mut listeners = sharer.clone().unwrap_or_default();
     for local in locals.into_iter().filter(|_| sharer.is_none()) {
         match guard.stack.listen(local, ListenOptions { backlog: 0 }) {
-            Ok(id) => listeners.push(id),
+            Ok(id) => {
+                let _ = guard.stack.set_maximum_segment(id, maximum_segment);
+                listeners.push(id);
+            }
             Err(error) => {
                 for id in listeners {
                     let _ = guard.stack.close_listener(id);
@@ -390,12 +393,14 @@ fn connect_ours(
         socket.options.has_bound = port.is_some();
     }
     explain(format_args!("fd {fd}: connect {peer}: ours"));
-    begin(guard, number, peer, ConnectOptions { local: port.map(|_| local) })
+    begin(guard, number, peer, port.map(|_| local))
 }
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
-fn begin(mut guard: Guard, number: u32, peer: SocketAddr, options: ConnectOptions) -> Result<i32, i32> {
+fn begin(mut guard: Guard, number: u32, peer: SocketAddr, local: Option<SocketAddr>) -> Result<i32, i32> {
     let now = guard.clock_now();
+    let maximum_segment = guard.sockets.get(number).and_then(|socket| socket.options.maximum_segment);
+    let options = ConnectOptions { local, maximum_segment };
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
@@ -466,7 +471,7 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
                 return Err(libc::ENETUNREACH);
             }
             let local = Some(socket.local).filter(|local| local.port() != 0 && socket.options.has_bound);
-            begin(guard, number, peer, ConnectOptions { local })
+            begin(guard, number, peer, local)
         }
         // `AF_UNSPEC`: it is nobody's again.
         Kind::Stream(stream) if peer.is_none() => {

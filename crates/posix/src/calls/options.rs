@@ -81,6 +81,9 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
 /// Which buffers' sizes the program has set (Linux 5.17).
 const SO_BUF_LOCK: c_int = 72;
 
+/// What the kernel says of a socket that is connected to nothing if nobody has set it.
+const MSS_UNSET: c_int = 536;
+
 /// Reads one of them from the kernel's socket; whether it is one.
 fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
     let number = || kernel_option(fd, level, name);
@@ -157,6 +160,10 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
             }
         }
         (libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT) => options.defer_accept = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
+            options.maximum_segment =
+                number().filter(|most| *most != MSS_UNSET).and_then(|most| u16::try_from(most).ok());
+        }
         (libc::IPPROTO_TCP, libc::TCP_INQ) => options.beside.in_queue = flag(),
         _ => return false,
     }
@@ -350,6 +357,11 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
     let world = &mut **guard;
     let socket = world.sockets.get(number).ok_or(libc::EBADF)?;
     let options = socket.options;
+    if let (Kind::Listener(listener), (libc::IPPROTO_TCP, libc::TCP_MAXSEG)) = (&socket.kind, option) {
+        for id in &listener.listeners {
+            let _ = world.stack.set_maximum_segment(*id, options.maximum_segment);
+        }
+    }
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
@@ -407,9 +419,10 @@ unsafe extern "C" fn getsockopt(
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-            let Kind::Stream(stream) = &socket.kind else { return Ok(536) };
-            let info = stream.connection.and_then(|connection| guard.stack.connection_info(connection));
-            Ok(info.map_or(536, |(_, _, info)| c_int::from(info.maximum_segment)))
+            let connection = if let Kind::Stream(stream) = &socket.kind { stream.connection } else { None };
+            let info = connection.and_then(|connection| guard.stack.connection_info(connection));
+            let unconnected = socket.options.maximum_segment.map_or(MSS_UNSET, c_int::from);
+            Ok(info.map_or(unconnected, |(_, _, info)| c_int::from(info.maximum_segment)))
         }),
         _ => return status,
     };

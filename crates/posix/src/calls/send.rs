@@ -53,7 +53,7 @@ unsafe fn push(
     world: &mut World,
     now: Time,
     number: u32,
-    (vectors, is_urgent): (&[iovec], bool),
+    (vectors, flags): (&[iovec], c_int),
     (at, all): (usize, usize),
 ) -> Option<Result<usize, i32>> {
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
@@ -64,6 +64,11 @@ unsafe fn push(
     let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(libc::EPIPE)) };
     if stream.is_connecting {
         return None;
+    }
+    let more = flags & libc::MSG_MORE != 0;
+    if (more || stream.more) && at < all {
+        stream.more = more;
+        let _ = world.stack.set_more(now, connection, more);
     }
     let mut done = 0;
     let _stack = breakdown::span(Phase::StackOut);
@@ -78,7 +83,7 @@ unsafe fn push(
         match world.stack.send_owned(now, connection, bytes.into()) {
             Ok(()) => {
                 stream.sent(length);
-                if is_urgent {
+                if flags & libc::MSG_OOB != 0 {
                     // As Linux: the last byte that has been given so far is the one.
                     let _ = world.stack.mark_urgent(now, connection);
                 }
@@ -98,7 +103,7 @@ unsafe fn push(
 /// The vectors are readable.
 unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-    let what = (vectors, flags & libc::MSG_OOB != 0);
+    let what = (vectors, flags);
     let mut now = guard.clock_now();
     // SAFETY: as the caller says.
     let mut first = unsafe { push(&mut guard, now, number, what, (0, all)) };

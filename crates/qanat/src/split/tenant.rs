@@ -615,7 +615,7 @@ impl Tenant {
                 (request, outcome.map(|id| (id.index(), id.generation())))
             }
             Command::Connect { request, peer } => {
-                let options = ConnectOptions { local: self.connect_from.take() };
+                let options = ConnectOptions { local: self.connect_from.take(), ..ConnectOptions::default() };
                 let outcome = house.stack.connect(house.now, peer, options);
                 if let Ok(connection) = outcome {
                     house.owners.give(connection, house.seat);

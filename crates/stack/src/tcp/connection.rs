@@ -49,6 +49,13 @@ pub struct OpenParameters {
     pub maximum_segment: u16,
 }
 
+impl OpenParameters {
+    /// Neither announces nor sends longer segments than the service wishes.
+    pub(crate) fn limit_segment(&mut self, most: Option<u16>) {
+        self.maximum_segment = most.map_or(self.maximum_segment, |most| self.maximum_segment.min(most).max(MSS_MIN));
+    }
+}
+
 /// Conditions kept as one byte each.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Conditions {
@@ -88,6 +95,8 @@ pub(super) struct Conditions {
     pub no_delay: bool,
     /// Bytes up to an urgent one are not all acknowledged.
     pub urgent: bool,
+    /// More is said to follow soon: only full segments until then, or until an acknowledgement comes.
+    pub more: bool,
     /// Corked: only full segments.
     pub cork: bool,
     /// Segments are paced.

@@ -57,10 +57,18 @@ impl Connection {
     /// Nagle's algorithm off (`true`) or on.
     pub fn set_no_delay(&mut self, no_delay: bool) {
         self.is.no_delay = no_delay;
+        self.is.more &= !no_delay;
         self.is.output_wanted = true;
     }
 
-    /// Cork: hold back what does not fill a segment, until uncorked or closed.
+    /// What is given next is only the beginning of something, as Linux' `MSG_MORE` has it: what does not fill a segment is held
+    /// back until the rest is given (`more` false), an acknowledgement comes, or for a time-out.
+    pub fn set_more(&mut self, more: bool) {
+        self.is.more = more;
+        self.is.output_wanted = true;
+    }
+
+    /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.
     pub fn set_cork(&mut self, cork: bool) {
         self.is.cork = cork;
         self.is.output_wanted = true;

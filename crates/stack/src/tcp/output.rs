@@ -36,6 +36,8 @@ enum Stop {
     Idle,
     /// The device is full: call again.
     Device,
+    /// It is held back for what is to follow, and nothing is in flight: not for longer than a time-out.
+    Held,
     /// The peer's window is too small, and nothing is in flight that would bring an update.
     PeerWindow,
 }
@@ -70,7 +72,7 @@ impl Connection {
                 self.is.output_wanted = true;
                 env.counters.emit_refused += 1;
             }
-            Stop::PeerWindow => self.arm_persist(env.now),
+            Stop::PeerWindow | Stop::Held => self.arm_persist(env.now),
             Stop::Idle => {}
         }
         if self.timers.retransmit == NEVER && !self.board.is_empty() {
@@ -300,7 +302,7 @@ impl Connection {
             return Err(Stop::Idle);
         }
         if length < segment && !ready && !fin && last && self.waits_for_more(quiet, env) {
-            return Err(Stop::Idle);
+            return Err(if quiet { Stop::Held } else { Stop::Idle });
         }
         if self.is_paced(env) {
             return Err(Stop::Idle);
@@ -334,10 +336,10 @@ impl Connection {
 
     /// Nagle (§3.7.4) and cork.
     fn waits_for_more(&self, quiet: bool, _env: &Env<'_>) -> bool {
-        if self.is.fin_queued || (self.is.urgent && self.owes_urgent()) {
+        if self.is.fin_queued || self.is.force || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
-        self.is.cork || (!self.is.no_delay && !quiet)
+        self.is.cork || self.is.more || (!self.is.no_delay && !quiet)
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
@@ -356,7 +358,8 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        if cut.length > 0 && (cut.ends_burst || offset + u64::from(cut.length) >= self.queue.end()) {
+        let pushes = !self.is.more || self.is.force;
+        if cut.length > 0 && (cut.ends_burst || (pushes && offset + u64::from(cut.length) >= self.queue.end())) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
             flags |= Flags::PSH;

@@ -233,6 +233,50 @@ fn flags(suite: &mut Suite) {
         t.see_recv("recv", fd, 8, 0);
         t.see_recv("recv", fd, 8, 0);
     });
+    suite.add(BOTH, "urgent_ends_a_read", |t| {
+        let (fd, peer) = t.accepted();
+        peer.say("ab");
+        peer.say_with("!", MSG_OOB);
+        ready(fd, libc::POLLPRI);
+        peer.say("cd");
+        t.arrived(fd, 2);
+        t.see("unread", sys::ioctl(fd, libc::FIONREAD, 0).1);
+        t.see_recv("peek", fd, 8, MSG_PEEK);
+        t.see_recv("all", fd, 4, MSG_WAITALL);
+        t.see_recv("urgent_peek", fd, 1, MSG_OOB | MSG_PEEK);
+        until(|| now(fd, POLLIN) == "IN");
+        t.see_recv("peek_behind", fd, 8, MSG_PEEK);
+        t.see_recv("urgent", fd, 1, MSG_OOB);
+        t.see_recv("behind", fd, 8, 0);
+        t.see("passed", sys::recv(fd, &mut [0; 1], MSG_OOB));
+    });
+    suite.add(BOTH, "urgent_again", |t| {
+        let (fd, peer) = t.accepted();
+        for byte in ["x", "y"] {
+            peer.say_with(byte, MSG_OOB);
+            ready(fd, libc::POLLPRI);
+            t.see_recv("urgent", fd, 1, MSG_OOB);
+        }
+        peer.say("z");
+        until(|| now(fd, POLLIN) == "IN");
+        t.see_recv("recv", fd, 8, 0);
+    });
+    suite.add(BOTH, "urgent_by_message", |t| {
+        let (fd, peer) = t.accepted();
+        peer.say_with("!", MSG_OOB);
+        ready(fd, libc::POLLPRI);
+        let mut byte = [0; 1];
+        let message = sys::recvmsg(fd, &mut [&mut byte], 0, MSG_OOB);
+        t.see("recvmsg", format!("{} {:?} {:#x}", message.ret, byte, message.flags));
+    });
+    suite.add(BOTH, "urgent_signal", |t| {
+        sys::on_signal(libc::SIGURG, sys::Disposition::Count(0));
+        let (fd, peer) = t.accepted();
+        t.see("own", sys::fcntl(fd, libc::F_SETOWN, std::process::id() as i32));
+        peer.say_with("!", MSG_OOB);
+        until(|| sys::caught(libc::SIGURG) > 0);
+        t.see("caught", sys::caught(libc::SIGURG));
+    });
     suite.add(BOTH, "urgent_inline", |t| {
         let (fd, peer) = t.accepted();
         set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);

@@ -118,6 +118,18 @@ fn flags(suite: &mut Suite) {
         t.see("send", sys::send(fd, b"world", 0));
         t.see("peer", peer.hear(11));
     });
+    suite.add(BOTH, "more_waits", |t| {
+        let (fd, peer) = t.accepted();
+        set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
+        t.see("send", sys::send(fd, b"begin", MSG_MORE));
+        t.see("nothing_yet", peer.poll(libc::POLLIN, 60));
+        t.see("send", sys::send(fd, b"end", 0));
+        t.see("peer", peer.hear(8));
+        t.see("send", sys::send(fd, b"again", MSG_MORE));
+        t.see("nothing_yet", peer.poll(libc::POLLIN, 60));
+        t.see("no_delay", set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1));
+        t.see("peer", peer.hear(5));
+    });
     suite.add(BOTH, "more_comes_at_last", |t| {
         let (fd, peer) = t.accepted();
         t.see("send", sys::send(fd, b"alone", MSG_MORE));

@@ -69,12 +69,46 @@ fn nagle_waits_for_the_ack_and_cork_for_a_full_segment() {
     pair.connection(0).set_cork(true);
     pair.hosts[0].to_send.push_back(Bytes::from(vec![1; 2_000]));
     pair.turn(0);
-    pair.run_for(Duration::from_secs(1));
+    pair.run_for(Duration::from_millis(150));
     assert_eq!(pair.hosts[1].received.len(), 15 + 1_448);
     pair.connection(0).set_cork(false);
     pair.turn(0);
     pair.run_for(Duration::from_secs(1));
     assert_eq!(pair.hosts[1].received.len(), 2_015);
+    pair.connection(0).set_cork(true);
+    pair.hosts[0].to_send.push_back(Bytes::from(vec![1; 100]));
+    pair.turn(0);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.hosts[1].received.len(), 2_115, "not for longer than a time-out");
+}
+
+#[test]
+fn what_more_is_to_follow_is_held_until_it_does() {
+    let mut pair = pair(Faults::none(), 4).handshake();
+    pair.log = Some(Vec::new());
+    let config = pair.hosts[0].config.clone();
+    let send = |pair: &mut Pair, length: usize, more: bool| {
+        pair.connection(0).set_more(more);
+        pair.connection(0).send(Bytes::from(vec![1; length]), &config).unwrap();
+        pair.turn(0);
+        pair.run_for(Duration::from_millis(25));
+    };
+    send(&mut pair, 100, true);
+    send(&mut pair, 100, true);
+    assert_eq!(pair.hosts[1].received.len(), 0);
+    send(&mut pair, 100, false);
+    assert_eq!(pair.hosts[1].received.len(), 300, "the rest has come");
+    send(&mut pair, 2_000, true);
+    assert_eq!(pair.hosts[1].received.len(), 300 + 1_448, "what fills a segment goes");
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.hosts[1].received.len(), 2_300, "and the rest when that is acknowledged");
+    send(&mut pair, 100, true);
+    pair.run_for(Duration::from_millis(100));
+    assert_eq!(pair.hosts[1].received.len(), 2_300);
+    pair.run_for(Duration::from_secs(1));
+    assert_eq!(pair.hosts[1].received.len(), 2_400, "not for longer than a time-out");
+    let pushed: Vec<bool> = pair.sent_data(0).iter().map(|packet| packet.header.flags.contains(Flags::PSH)).collect();
+    assert_eq!(pushed, [true, false, true, true]);
 }
 
 #[test]
