@@ -56,6 +56,27 @@ impl OpenParameters {
     }
 }
 
+/// What is to become of bytes that do not fill a segment (Linux' `MSG_MORE`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) enum Follow {
+    /// They go, and are pushed.
+    #[default]
+    Nothing,
+    /// More is said to follow soon: they wait for it, or for an acknowledgement.
+    More,
+    /// That has come: they go, but are not pushed.
+    Unpushed,
+}
+
+impl Follow {
+    /// Whoever was to wait need not any longer.
+    pub(super) fn release(&mut self) {
+        if *self == Follow::More {
+            *self = Follow::Unpushed;
+        }
+    }
+}
+
 /// Conditions kept as one byte each.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Conditions {
@@ -95,8 +116,8 @@ pub(super) struct Conditions {
     pub no_delay: bool,
     /// Bytes up to an urgent one are not all acknowledged.
     pub urgent: bool,
-    /// More is said to follow soon: only full segments until then, or until an acknowledgement comes.
-    pub more: bool,
+    /// Whether more is said to follow what was given last.
+    pub follow: Follow,
     /// Corked: only full segments.
     pub cork: bool,
     /// Segments are paced.

@@ -1,6 +1,6 @@
 //! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
 
-use super::connection::Connection;
+use super::connection::{Connection, Follow};
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutOption;
 use super::{Env, TcpConfig};
@@ -57,14 +57,18 @@ impl Connection {
     /// Nagle's algorithm off (`true`) or on.
     pub fn set_no_delay(&mut self, no_delay: bool) {
         self.is.no_delay = no_delay;
-        self.is.more &= !no_delay;
+        if no_delay {
+            self.is.follow.release();
+            // As Linux: what a cork has held back so far goes.
+            self.is.force |= self.is.cork && self.unsent() > 0;
+        }
         self.is.output_wanted = true;
     }
 
     /// What is given next is only the beginning of something, as Linux' `MSG_MORE` has it: what does not fill a segment is held
     /// back until the rest is given (`more` false), an acknowledgement comes, or for a time-out.
     pub fn set_more(&mut self, more: bool) {
-        self.is.more = more;
+        self.is.follow = if more { Follow::More } else { Follow::Nothing };
         self.is.output_wanted = true;
     }
 

@@ -3,7 +3,7 @@
 //! Silly-window avoidance of the sender is RFC 9293 §3.8.6.2.1, Nagle §3.7.4. The congestion window counts bytes.
 
 use super::congestion::initial_window;
-use super::connection::Connection;
+use super::connection::{Connection, Follow};
 use super::recovery::Phase;
 use super::sequence::SequenceNumber;
 use super::state::State;
@@ -339,7 +339,7 @@ impl Connection {
         if self.is.fin_queued || self.is.force || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
-        self.is.cork || self.is.more || (!self.is.no_delay && !quiet)
+        self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet)
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
@@ -358,7 +358,7 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        let pushes = !self.is.more || self.is.force;
+        let pushes = self.is.follow == Follow::Nothing || self.is.force;
         if cut.length > 0 && (cut.ends_burst || (pushes && offset + u64::from(cut.length) >= self.queue.end())) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
