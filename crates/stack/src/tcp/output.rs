@@ -358,7 +358,11 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        let pushes = self.is.follow == Follow::Nothing || self.is.force;
+        let pushes = match self.is.follow {
+            Follow::Nothing => true,
+            Follow::More => self.is.force,
+            Follow::Unpushed => false,
+        };
         if cut.length > 0 && (cut.ends_burst || (pushes && offset + u64::from(cut.length) >= self.queue.end())) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
