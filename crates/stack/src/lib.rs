@@ -34,6 +34,7 @@ mod reassembly;
 mod reply;
 mod routes;
 mod secret;
+mod settings;
 mod slab;
 pub mod snapshot;
 mod stack;

@@ -12,8 +12,7 @@ use crate::reply::{REPLIES_MAX, Reply};
 use crate::slab::Slab;
 use crate::stack::{CommandError, Stack, TimerKind};
 use crate::tcp::{
-    self, Connection, ConnectionInfo, Disposition, Env, Keepalive, OpenParameters, ReceiveMemory, State, TcpConfig,
-    TimeWait,
+    self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait,
 };
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
@@ -24,7 +23,6 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
-use std::time::Duration;
 
 /// Challenge ACKs per second, all connections together (RFC 5961 section 7).
 const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
@@ -427,7 +425,7 @@ impl Stack {
     }
 
     /// Applies `command` to a connection and follows up.
-    fn command<T>(
+    pub(crate) fn command<T>(
         &mut self,
         now: Time,
         connection: ConnectionId,
@@ -677,92 +675,6 @@ impl Stack {
             tcp.set_starved(starved);
             ((), Disposition::Keep)
         })
-    }
-
-    /// Nagle's algorithm off (`true`) or on (RFC 9293 §3.7.4).
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_no_delay(&mut self, now: Time, connection: ConnectionId, no_delay: bool) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, _| (tcp.set_no_delay(no_delay), Disposition::Keep))
-    }
-
-    /// What was given last ends with an urgent byte (RFC 6093): the peer is told at once where it is.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn mark_urgent(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, _| (tcp.mark_urgent(), Disposition::Keep))
-    }
-
-    /// What is given next is only the beginning of something (`more`), or the rest: what does not fill a segment is held back
-    /// until the rest is given, an acknowledgement comes, or for a time-out.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_more(&mut self, now: Time, connection: ConnectionId, more: bool) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, _| (tcp.set_more(more), Disposition::Keep))
-    }
-
-    /// Holds back what does not fill a segment, until uncorked or closed.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_cork(&mut self, now: Time, connection: ConnectionId, cork: bool) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, _| (tcp.set_cork(cork), Disposition::Keep))
-    }
-
-    /// Keepalive on with these times, or off (RFC 9293 §3.8.4).
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_keepalive(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        keepalive: Option<Keepalive>,
-    ) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, env| (tcp.set_keepalive(keepalive, env), Disposition::Keep))
-    }
-
-    /// Longest time sent data may stay unacknowledged; `None`: the retransmission limit alone. The peer's option (RFC 5482)
-    /// changes it no more.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_user_timeout(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        timeout: Option<Duration>,
-    ) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, _| (tcp.set_user_timeout(timeout), Disposition::Keep))
-    }
-
-    /// Tells the peer how long this side will wait for acknowledgements: the user timeout option (RFC 5482).
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn advertise_user_timeout(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        timeout: Duration,
-    ) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, env| (tcp.advertise_user_timeout(timeout, env), Disposition::Keep))
-    }
-
-    /// At most so many payload bytes per second; `None`: no limit.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    pub fn set_pacing_rate(
-        &mut self,
-        now: Time,
-        connection: ConnectionId,
-        bytes_per_second: Option<u64>,
-    ) -> Result<(), CommandError> {
-        self.command(now, connection, |tcp, env| (tcp.set_pacing_rate(bytes_per_second, env.config), Disposition::Keep))
     }
 
     /// What is known of a connection, as `ss -i` shows it.
