@@ -1,7 +1,9 @@
 //! Net cores that the daemon starts: services find them by asking it, and find the next one when theirs dies.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{NOBODY, Outcome, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
+use qanat_tests::e2e::{
+    NOBODY, Outcome, Program, Running, eventually, qanat, qanat_for_anybody, scenario, scenario_on,
+};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -57,6 +59,12 @@ impl House {
     fn start(&self, arguments: &[&str]) -> Running {
         let program = Program::new("setpriv").arguments(NOBODY).arguments([&self.command]).arguments(arguments);
         program.environment("QANAT_SOCKET", self.socket()).start()
+    }
+
+    /// `qanat net-core`, as root.
+    fn net_core(&self, words: &[&str]) -> Outcome {
+        let all = [&["net-core"], words].concat();
+        Program::new(qanat()).arguments(all).environment("QANAT_SOCKET", self.socket()).run()
     }
 
     fn root(&self) -> &str {
@@ -182,10 +190,7 @@ fn net_core_at(status: &Value, address: &str) -> u64 {
 
 #[test]
 fn a_service_on_two_net_cores_goes_on_with_one_while_the_other_is_started_again() {
-    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
-        return;
-    }
-    scenario(|| {
+    scenario_on(2, || {
         let house = House::new("0-1");
         let two = ["echo", "--net-cores", "2", "--also", "10.77.0.3/24"];
         let echo = house.start(&two);
@@ -249,15 +254,9 @@ fn a_service_starts_several_net_cores_of_its_own_where_there_is_no_daemon() {
 
 #[test]
 fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
-    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
-        return;
-    }
-    scenario(|| {
+    scenario_on(2, || {
         let house = House::new("0");
-        let net_core = |words: &[&str]| {
-            let all = [&["net-core"], words].concat();
-            Program::new(qanat()).arguments(all).environment("QANAT_SOCKET", house.socket()).run()
-        };
+        let net_core = |words: &[&str]| house.net_core(words);
         // Not by anybody, not the last, not where there is none, and not twice.
         let refused = house.start(&["net-core", "add", "1"]).wait(GRACE);
         assert!(refused.code == Some(1) && refused.stderr.contains("only root"), "{}", refused.stderr);
@@ -341,15 +340,9 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
 /// Of a card that moves, either net core is killed somewhere on the way: it is here, or there, or made anew; never twice.
 #[test]
 fn a_net_core_killed_while_cards_move_loses_what_it_has_and_no_more() {
-    if std::thread::available_parallelism().map_or(1, |count| count.get()) < 2 {
-        return;
-    }
-    scenario(|| {
+    scenario_on(2, || {
         let house = House::new("0");
-        let net_core = |words: &[&str]| {
-            let all = [&["net-core"], words].concat();
-            Program::new(qanat()).arguments(all).environment("QANAT_SOCKET", house.socket()).run()
-        };
+        let net_core = |words: &[&str]| house.net_core(words);
         let echoes_at = |address: &str| {
             let mut stream = None;
             eventually("it answers", GRACE, || {

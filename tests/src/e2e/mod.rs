@@ -20,7 +20,7 @@ mod wire;
 pub use http::{Answer, Client};
 pub use pages::Pages;
 pub use program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody, resident_kib, workspace};
-pub use scenario::{eventually, is_root, scenario};
+pub use scenario::{eventually, is_root, scenario, scenario_on};
 pub use server::{Server, Stopped};
 pub use signed::Signed;
 pub use wire::{Wire, links};

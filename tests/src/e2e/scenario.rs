@@ -13,6 +13,26 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// Says that this test is not run, and why.
+fn skipped(why: &str, remedy: &str) {
+    let name = std::thread::current().name().unwrap_or("a system test").to_owned();
+    // Past libtest's capture: a run in which nothing ran must not look like one in which all went well.
+    let text = format!("\nSKIPPED ({why}): {name}{remedy}\n");
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
+}
+
+/// A [`scenario`] that takes so many processors. Skips, and says so, where there are fewer.
+///
+/// # Panics
+/// As `scenario` does.
+pub fn scenario_on(processors: usize, test: impl FnOnce() + Send) {
+    let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+    if count < processors {
+        return skipped(&format!("needs {processors} processors, has {count}"), "");
+    }
+    scenario(test);
+}
+
 /// Runs `test` in a fresh network namespace whose loopback is up: every program and socket made there is in it, and
 /// none of its traffic can meet anyone else's. Skips, and says so, without root.
 ///
@@ -20,12 +40,7 @@ pub fn is_root() -> bool {
 /// As `test` does; without root if `QANAT_REQUIRE_ROOT` is set.
 pub fn scenario(test: impl FnOnce() + Send) {
     if !is_root() {
-        let name = std::thread::current().name().unwrap_or("a system test").to_owned();
-        // Past libtest's capture: a run in which nothing ran must not look like one in which all went well.
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("\nSKIPPED (needs root): {name}: run `sudo make test-system`\n").as_bytes(),
-        );
+        skipped("needs root", ": run `sudo make test-system`");
         assert!(std::env::var_os("QANAT_REQUIRE_ROOT").is_none(), "QANAT_REQUIRE_ROOT is set, and this is not root");
         return;
     }
