@@ -37,6 +37,8 @@ extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result),
             libc::F_SETFL => fresh::has_set_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0),
+            // Only the kernel can be asked whose it is.
+            libc::F_SETOWN | F_SETOWN_EX => fresh::forget(fd),
             _ => {}
         }
         return result;
@@ -111,7 +113,7 @@ extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
     let Some(number) = descriptor::socket(fd) else {
-        if request == libc::FIONBIO {
+        if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {
             // What is there to be said of it the kernel says.
             fresh::forget(fd);
         }
