@@ -277,6 +277,16 @@ fn flags(suite: &mut Suite) {
         until(|| sys::caught(libc::SIGURG) > 0);
         t.see("caught", sys::caught(libc::SIGURG));
     });
+    suite.add(BOTH, "urgent_signal_set_before", |t| {
+        sys::on_signal(libc::SIGURG, sys::Disposition::Count(0));
+        let (listener, port) = t.peer_listens();
+        let fd = t.tcp();
+        t.see("own", sys::fcntl(fd, libc::F_SETOWN, std::process::id() as i32));
+        t.see("connect", sys::connect(fd, &t.there(port)));
+        listener.accept().say_with("!", MSG_OOB);
+        until(|| sys::caught(libc::SIGURG) > 0);
+        t.see("caught", sys::caught(libc::SIGURG));
+    });
     suite.add(BOTH, "urgent_inline", |t| {
         let (fd, peer) = t.accepted();
         set_int(fd, libc::SOL_SOCKET, libc::SO_OOBINLINE, 1);

@@ -125,6 +125,8 @@ fn flags(suite: &mut Suite) {
         t.see("nothing_yet", peer.poll(libc::POLLIN, 60));
         t.see("send", sys::send(fd, b"end", 0));
         t.see("peer", peer.hear(8));
+        // Behind it: any acknowledgement lets go what waits.
+        t.see("acknowledged", until(|| sys::ioctl(fd, libc::TIOCOUTQ, 0).1 == 0));
         t.see("send", sys::send(fd, b"again", MSG_MORE));
         t.see("nothing_yet", peer.poll(libc::POLLIN, 60));
         t.see("no_delay", set_int(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1));
