@@ -73,15 +73,22 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
         .into_iter()
         .partition(|(fd, entry)| *fd <= STANDARD && matches!(entry, Entry::Socket(number) if is_connection(*number)));
     pump(&standard);
-    let offer = (!others.is_empty()).then(|| offer(&others)).flatten();
-    match &offer {
-        Some(_) => {
-            let fds: Vec<String> = others.iter().map(|(fd, _)| fd.to_string()).collect();
-            explain(format_args!("exec {}: joins, with fd {}", path.display(), fds.join(", ")));
-        }
-        None => pump(&others),
+    let offer = offered("exec", &path, &others);
+    if offer.is_none() {
+        pump(&others);
     }
     offer
+}
+
+/// What the program at `path`, started by `call`, joins by with those descriptors; `None`: there are none, or it can't be had.
+pub(super) fn offered(call: &str, path: &Path, inherited: &[(RawFd, Entry)]) -> Option<Offer> {
+    if inherited.is_empty() {
+        return None;
+    }
+    let offer = offer(inherited)?;
+    let fds: Vec<String> = inherited.iter().map(|(fd, _)| fd.to_string()).collect();
+    explain(format_args!("{call} {}: joins, with fd {}", path.display(), fds.join(", ")));
+    Some(offer)
 }
 
 /// # Safety

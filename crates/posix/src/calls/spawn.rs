@@ -2,11 +2,11 @@
 //! somewhere is [pumped](crate::pump), as what the program is may not be known yet; what an action closes or puts something else in
 //! the place of is not inherited.
 
-use super::exec::{STANDARD, inherited, path_of};
+use super::exec::{STANDARD, inherited, offered, path_of};
 use super::hand_over::pumped;
 use crate::descriptor::{self, Entry};
 use crate::explain::explain;
-use crate::join::{Offer, offer};
+use crate::join::Offer;
 use crate::lock::shared;
 use crate::real;
 use crate::start::environment;
@@ -168,10 +168,7 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>, actions: *const posix_spawn_f
         explain(format_args!("posix_spawn {}: it loads no libraries: nothing is carried over", path.display()));
         return None;
     }
-    let fds: Vec<String> = inherited.iter().map(|(fd, _)| fd.to_string()).collect();
-    let offer = offer(&inherited)?;
-    explain(format_args!("posix_spawn {}: joins, with fd {}", path.display(), fds.join(", ")));
-    Some(offer)
+    offered("posix_spawn", &path, &inherited)
 }
 
 /// Spawns by `call`, which is given the environment; what it says.
