@@ -28,9 +28,18 @@ struct Scope {
 
 /// A frame as it is written.
 #[derive(Serialize, Deserialize)]
-enum Place {
+pub(crate) enum Place {
     Of { pool: u8, index: u32, start: u32, length: u32, continues: bool },
     Elsewhere { headroom: u32, capacity: u32, bytes: Vec<u8>, continues: bool },
+}
+
+/// Marks those of `indices`.
+fn mark(marks: &mut [bool], indices: &[u32]) {
+    for index in indices {
+        if let Some(mark) = marks.get_mut(*index as usize) {
+            *mark = true;
+        }
+    }
 }
 
 /// Ends the scope, however the call ends.
@@ -56,8 +65,7 @@ pub fn writing<T>(pools: &[&Pool], write: impl FnOnce(&dyn Fn(usize) -> Vec<u32>
                 return Vec::new();
             };
             let mut is_known = marks.clone();
-            let free = pool.free_indices();
-            free.into_iter().for_each(|index| is_known.iter_mut().skip(index as usize).take(1).for_each(|k| *k = true));
+            mark(&mut is_known, &pool.free_indices());
             let own = pool.first_index()..pool.first_index() + pool.frame_count();
             own.filter(|index| is_known.get(*index as usize) == Some(&false)).collect()
         })
@@ -71,7 +79,7 @@ pub fn reading<T>(pools: &[&Pool], read: impl FnOnce() -> T) -> T {
     let free: Vec<Vec<u32>> = pools.iter().map(Pool::take_all_free).collect();
     let marked = |(pool, free): (&Pool, &Vec<u32>)| {
         let mut marks = vec![false; pool.region().frame_count() as usize];
-        free.iter().for_each(|index| marks.iter_mut().skip(*index as usize).take(1).for_each(|mark| *mark = true));
+        mark(&mut marks, free);
         marks
     };
     let marks = pools.iter().zip(&free).map(marked).collect();

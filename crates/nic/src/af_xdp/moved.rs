@@ -8,16 +8,17 @@ use super::socket::Socket;
 use crate::error::DeviceError;
 use crate::memory::Frame;
 use crate::plan::FrameMemory;
-use crate::snapshot;
+use crate::snapshot::{self, Place};
 use crate::vnic::{TransmitBuffer, VnicStatistics};
 use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// What a queue's next process must know of it.
 #[derive(Serialize)]
 pub struct Parting<'a> {
     in_flight: Vec<&'a Frame>,
-    lent: Vec<LentFrame>,
+    lent: Vec<Place>,
     statistics: VnicStatistics,
 }
 
@@ -27,12 +28,6 @@ pub struct Parted {
     in_flight: Vec<Frame>,
     lent: Vec<Frame>,
     statistics: VnicStatistics,
-}
-
-/// A frame the kernel has, as [`Frame`] is written.
-#[derive(Serialize)]
-enum LentFrame {
-    Of { pool: u8, index: u32, start: u32, length: u32, continues: bool },
 }
 
 impl AfXdp {
@@ -47,12 +42,12 @@ impl AfXdp {
         }
         let in_flight: Vec<&Frame> = self.in_flight.iter().flatten().map(TransmitBuffer::frame).collect();
         let received = in_flight.iter().filter(|frame| frame.is_from(&self.memory.receive));
-        let flying: Vec<u32> = received.map(|frame| frame.index()).collect();
+        let flying: HashSet<u32> = received.map(|frame| frame.index()).collect();
         let lent: Vec<u32> = missing(0).into_iter().filter(|index| !flying.contains(index)).collect();
         if lent.len() as u64 != u64::from(self.lent_count) {
             return Err(format!("{} received frames are nobody's, and the device has {}", lent.len(), self.lent_count));
         }
-        let place = |index| LentFrame::Of { pool: 0, index, start: 0, length: 0, continues: false };
+        let place = |index| Place::Of { pool: 0, index, start: 0, length: 0, continues: false };
         let statistics = self.statistics;
         Ok(Parting { in_flight, lent: lent.into_iter().map(place).collect(), statistics })
     }

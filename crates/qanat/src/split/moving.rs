@@ -14,6 +14,7 @@
 //! *Only the same build*: state is written as this build's structures are. The daemon's net cores are all started from its own
 //! executable, so that it is the same as long as the daemon is.
 
+use super::accept::SEATS_MAX;
 use super::net_core::{Card, NetCore};
 use super::parting::Belonging;
 use super::tenancy::Tenancy;
@@ -96,6 +97,37 @@ struct Arriving {
     card: Option<Card>,
 }
 
+impl Arriving {
+    fn new(number: u32, socket: OwnedFd, since: Time) -> Arriving {
+        let (state, queue, services) = (None, None, Vec::new());
+        Arriving { number, socket, since, state, queue, services, services_due: 0, card: None }
+    }
+
+    /// Notes a part of the card; `false`: it is none that can come now. No more descriptors are kept than a card has.
+    fn notes(&mut self, said: Said, beside: Vec<OwnedFd>) -> bool {
+        match said {
+            _ if self.card.is_some() => false,
+            Said::Card { state_bytes, services } if self.state.is_none() && services <= SEATS_MAX => {
+                let mut beside = beside.into_iter();
+                let state = beside.next();
+                let four = <[OwnedFd; 4]>::try_from(Vec::from_iter(beside)).ok();
+                self.state = state.zip(four).map(|(state, four)| (state, state_bytes, four));
+                self.services_due = services;
+                self.state.is_some()
+            }
+            Said::Queue if self.queue.is_none() => {
+                self.queue = Some(beside);
+                true
+            }
+            Said::Service if self.services.len() < self.services_due => {
+                self.services.push(beside);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
 /// All moves under way.
 #[derive(Default)]
 pub(super) struct Moves {
@@ -176,18 +208,7 @@ impl NetCore {
     pub(super) fn begin_to_join(&mut self, number: u32, socket: OwnedFd, now: Time) {
         // Without it, or with one that has gone, there is nothing to wait for.
         if say(&socket, Said::Here { build: Build::own() }, &[]).is_ok() {
-            let (state, queue, services) = (None, None, Vec::new());
-            let since = now;
-            self.moves.arriving.push(Arriving {
-                number,
-                socket,
-                since,
-                state,
-                queue,
-                services,
-                services_due: 0,
-                card: None,
-            });
+            self.moves.arriving.push(Arriving::new(number, socket, now));
         }
     }
 
@@ -293,18 +314,11 @@ impl NetCore {
                 Err(Fault::Empty) => break,
                 Err(fault) => return Step::Over(fault.to_string()),
             };
-            match said {
-                Said::Yours if arriving.card.is_some() => return Step::Gone,
-                Said::Card { state_bytes, services } => {
-                    let mut beside = beside.into_iter();
-                    let state = beside.next();
-                    let four = <[OwnedFd; 4]>::try_from(Vec::from_iter(beside)).ok();
-                    arriving.state = state.zip(four).map(|(state, four)| (state, state_bytes, four));
-                    arriving.services_due = services;
-                }
-                Said::Queue => arriving.queue = Some(beside),
-                Said::Service => arriving.services.push(beside),
-                _ => return Step::Over("the other net core says what it should not".to_owned()),
+            if matches!(said, Said::Yours) && arriving.card.is_some() {
+                return Step::Gone;
+            }
+            if !arriving.notes(said, beside) {
+                return Step::Over("the other net core says what it should not".to_owned());
             }
             if arriving.queue.is_some() && arriving.services.len() == arriving.services_due && arriving.card.is_none() {
                 let said = match unpack(arriving, now) {
@@ -332,4 +346,32 @@ fn unpack(arriving: &mut Arriving, now: Time) -> Result<Card, String> {
     let queue = arriving.queue.take().ok_or("its queue is missing")?;
     let services = std::mem::take(&mut arriving.services);
     Card::resume(&bytes_of(&state, length)?, Belonging { card, queue, services }, now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn descriptors(count: usize) -> Vec<OwnedFd> {
+        (0..count).map(|_| SharedMemory::create(4_096).expect("a memory file")).collect()
+    }
+
+    fn arriving(services: usize) -> (Arriving, bool) {
+        let mut arriving = Arriving::new(1, descriptors(1).remove(0), Time::ZERO);
+        let is_noted = arriving.notes(Said::Card { state_bytes: 1, services }, descriptors(5));
+        (arriving, is_noted)
+    }
+
+    #[test]
+    fn no_more_is_kept_than_a_card_has() {
+        assert!(!arriving(SEATS_MAX + 1).1 && !arriving(usize::MAX).1, "more services than there are seats");
+        let (mut one, is_noted) = arriving(1);
+        assert!(is_noted);
+        assert!(!one.notes(Said::Card { state_bytes: 1, services: 2 }, descriptors(5)), "another card");
+        assert!(one.notes(Said::Service, descriptors(1)));
+        assert!(!one.notes(Said::Service, descriptors(1)), "a service that was not announced");
+        assert!(one.notes(Said::Queue, descriptors(1)));
+        assert!(!one.notes(Said::Queue, descriptors(1)), "another queue");
+        assert_eq!((one.services.len(), one.services_due), (1, 1));
+    }
 }
