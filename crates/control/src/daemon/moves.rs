@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 /// Between two attempts to move a guest's cards.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Messages of one net core before others' turn: more than its socket holds, so that all a dead one has said is heard at once.
+const REPORTS_PER_LOOK: usize = 1_024;
 
 /// A card under way: from one net core, to another, by their places.
 pub(super) struct Move {
@@ -30,7 +32,24 @@ pub(super) struct Moves {
     under_way: Vec<Move>,
     /// Why a card stayed was said.
     told: HashSet<u32>,
+    /// That a net core talks nonsense was said.
+    nonsense_told: bool,
     tried: Option<Instant>,
+}
+
+/// What a net core has said, at most so much of it, and whether it is still there.
+fn heard(socket: &OwnedFd, most: usize) -> (Vec<Result<Report, Fault>>, bool) {
+    let mut buffer = vec![0; ORDER_BYTES_MAX];
+    let mut said = Vec::new();
+    while said.len() < most {
+        match receive::<Report>(socket.as_fd(), &mut buffer) {
+            Ok((report, _)) => said.push(Ok(report)),
+            Err(Fault::Empty) => break,
+            Err(Fault::Closed) => return (said, false),
+            Err(fault) => said.push(Err(fault)),
+        }
+    }
+    (said, true)
 }
 
 impl Moves {
@@ -77,16 +96,18 @@ impl Daemon {
 
     /// A net core may have said something; whether it is still there.
     pub(super) fn hear_net_core(&mut self, socket: &OwnedFd, index: usize) -> bool {
-        let mut buffer = vec![0; ORDER_BYTES_MAX];
-        loop {
-            match receive::<Report>(socket.as_fd(), &mut buffer) {
-                Ok((report, _)) => self.take_report(report, index),
-                Err(Fault::Empty) => return true,
-                Err(Fault::Closed) => return false,
-                // One that talks nonsense is not to be relied on, but its cards are.
-                Err(fault) => (self.log)(&Event::new("card-move", "failed", fault.to_string())),
+        let (said, is_there) = heard(socket, REPORTS_PER_LOOK);
+        for report in said {
+            match report {
+                Ok(report) => self.take_report(report, index),
+                // One that talks nonsense is not to be relied on, but its cards are. It may go on for ever.
+                Err(fault) if !std::mem::replace(&mut self.net_cores.moves.nonsense_told, true) => {
+                    (self.log)(&Event::new("card-move", "failed", fault.to_string()));
+                }
+                Err(_) => {}
             }
         }
+        is_there
     }
 
     fn take_report(&mut self, report: Report, index: usize) {
@@ -203,5 +224,27 @@ impl Daemon {
                 return;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::send;
+
+    #[test]
+    fn one_that_never_stops_has_its_turn_and_no_more() {
+        let (ours, its) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).expect("a pair");
+        for card in 0..4 {
+            send(its.as_fd(), Report::Stayed { card, why: "busy".to_owned() }, &[]).expect("room");
+        }
+        rustix::net::send(&its, b"nonsense", rustix::net::SendFlags::empty()).expect("room");
+        let (said, is_there) = heard(&ours, 3);
+        assert!(is_there && said.len() == 3 && said.iter().all(Result::is_ok));
+        // All it said before its end counts.
+        drop(its);
+        let (said, is_there) = heard(&ours, 3);
+        assert!(!is_there && said.len() == 2 && said[0].is_ok() && said[1].is_err());
     }
 }
