@@ -74,6 +74,10 @@ pub(crate) struct Options {
     /// `SO_SNDBUF` of a stream and `SO_RCVBUF` of a datagram socket, bytes, if the program has set them.
     pub(crate) send_room: Option<usize>,
     pub(crate) receive_room: Option<usize>,
+    /// `TCP_NOTSENT_LOWAT`: see [`Stream::unsent_mark`].
+    pub(crate) unsent_mark: u32,
+    /// `UDP_CORK`: what is sent is joined into one datagram.
+    pub(crate) joins: bool,
     /// `TCP_MAXSEG`, if the program has set it.
     pub(crate) maximum_segment: Option<u16>,
     pub(crate) reuse_address: bool,
@@ -153,6 +157,12 @@ pub(crate) struct Stream {
     pub(crate) deferred_by: Option<u32>,
     /// Bytes given to the stack and not yet acknowledged, at most, if the program has set it.
     pub(crate) send_room: Option<usize>,
+    /// `TCP_NOTSENT_LOWAT`: with so many bytes not sent nothing is taken, with half as many it is not writable; 0: no mark.
+    pub(crate) unsent_mark: u32,
+    /// Bytes given to the stack and, as far as is known here, not sent; counted only with a mark.
+    pub(crate) unsent: u64,
+    /// Those were too many when they were counted last: who waits is to be told when they no longer are.
+    pub(crate) is_held_back: bool,
 }
 
 /// A byte that the peer has said is urgent (RFC 6093), until the program's reading has gone past it.
@@ -178,8 +188,29 @@ impl Stream {
         self.send_room.unwrap_or(SEND_BYTES_MAX)
     }
 
+    /// Whether the mark lets the program give more.
+    pub(crate) fn is_below_mark(&self) -> bool {
+        self.unsent_mark == 0 || self.unsent < u64::from(self.unsent_mark)
+    }
+
+    /// Whether so little is unsent that a program is to be told to give more: as Linux (`tcp_stream_memory_free`) less than half
+    /// the mark, so that it is not woken for a few bytes.
+    pub(crate) fn is_well_below_mark(&self) -> bool {
+        self.unsent_mark == 0 || self.unsent * 2 < u64::from(self.unsent_mark)
+    }
+
+    /// Notes how much is not sent; whether who waits to write is to be told.
+    pub(crate) fn count_unsent(&mut self, bytes: u64) -> bool {
+        self.unsent = bytes;
+        let is_held_back = !self.is_well_below_mark();
+        std::mem::replace(&mut self.is_held_back, is_held_back) && !is_held_back
+    }
+
     pub(crate) fn sent(&mut self, bytes: usize) {
         self.unacknowledged += bytes;
+        if self.unsent_mark > 0 {
+            self.unsent += bytes as u64;
+        }
         self.pieces.push_back(bytes);
     }
 
@@ -238,7 +269,8 @@ impl Stream {
 
     /// As Linux tells: room for a third at least, so that a writer is not woken for every segment.
     pub(crate) fn is_writable(&self) -> bool {
-        self.write_shut || self.connection.is_none() || self.room() >= self.room_max() / 3
+        let has_room = self.room() >= self.room_max() / 3 && self.is_well_below_mark();
+        self.write_shut || self.connection.is_none() || has_room
     }
 }
 
@@ -252,6 +284,17 @@ pub(crate) struct Datagram {
     pub(crate) write_shut: bool,
     /// What ICMP said of datagrams, if it was asked for (`IP_RECVERR`).
     pub(crate) errors: VecDeque<UdpError>,
+    /// A datagram that is being put together (`MSG_MORE`, `UDP_CORK`).
+    pub(crate) begun: Option<Box<Begun>>,
+}
+
+/// The beginning of a datagram.
+pub(crate) struct Begun {
+    /// At most as many as one may have.
+    pub(crate) bytes: Vec<u8>,
+    /// What was said with the first of them holds for all.
+    pub(crate) peer: SocketAddr,
+    pub(crate) wanted: crate::calls::beside::Wanted,
 }
 
 /// What Linux counts for a datagram besides its bytes, about.

@@ -33,6 +33,8 @@ pub(crate) struct Sockets {
     /// Several share a port by `SO_REUSEADDR` or `SO_REUSEPORT`.
     by_datagram: Vec<Vec<u32>>,
     pub(crate) epolls: Vec<Option<Epoll>>,
+    /// Streams with a mark (`TCP_NOTSENT_LOWAT`) and something unsent.
+    unsent: Vec<u32>,
     /// To be rung when the stack has been driven.
     pub(crate) to_ring: Vec<Bell>,
     /// Datagrams dropped for want of room in their socket's queue.
@@ -155,6 +157,14 @@ impl Sockets {
     fn stream(&mut self, connection: ConnectionId) -> Option<(u32, &mut Socket)> {
         let number = self.of_connection(connection)?;
         Some((number, self.get_mut(number)?))
+    }
+
+    /// Socket `number`, if it is a connection.
+    pub(crate) fn stream_mut(&mut self, number: u32) -> Option<&mut Stream> {
+        match &mut self.get_mut(number)?.kind {
+            Kind::Stream(stream) => Some(stream),
+            _ => None,
+        }
     }
 
     /// Something changed: who looks at it is told.
@@ -318,7 +328,7 @@ impl Sockets {
         let is_deferred = std::mem::take(&mut socket.options.defer_accept);
         if let Kind::Stream(stream) = &mut socket.kind {
             stream.deferred_by = is_deferred.then_some(number);
-            stream.send_room = socket.options.send_room;
+            (stream.send_room, stream.unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
         }
         let child = self.insert(socket);
         self.own_connection(connection, child, (local, peer));
@@ -393,9 +403,32 @@ impl Sockets {
         count
     }
 
+    /// Counts what is not sent of stream `number`, which has a mark, until it is nothing; tells who waits for it to be little.
+    pub(crate) fn watch_unsent(&mut self, number: u32, stack: &Stack) {
+        if self.count_unsent(number, stack) && !self.unsent.contains(&number) {
+            self.unsent.push(number);
+        }
+    }
+
+    /// Whether there is something unsent.
+    fn count_unsent(&mut self, number: u32, stack: &Stack) -> bool {
+        let Some(Socket { kind: Kind::Stream(stream), waiters, .. }) = self.get_mut(number) else { return false };
+        let unsent = stream.connection.filter(|_| stream.unsent_mark > 0).and_then(|id| stack.unsent(id)).unwrap_or(0);
+        let is_told = stream.count_unsent(unsent);
+        if is_told || !waiters.is_empty() && stream.is_below_mark() {
+            self.notify(number);
+        }
+        unsent > 0
+    }
+
     /// Has everything leave, and timers run out.
     pub(crate) fn transmit(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, now: Time) {
         stack.transmit(now, vnic);
+        if !self.unsent.is_empty() {
+            let mut unsent = std::mem::take(&mut self.unsent);
+            unsent.retain(|number| self.count_unsent(*number, stack));
+            self.unsent = unsent;
+        }
         // Timers may have ended connections.
         while let Some(event) = stack.next_event() {
             self.event(event, stack, now);

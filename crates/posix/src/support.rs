@@ -130,9 +130,9 @@ pub const FLAGS: &[(&str, Support, &str)] = &[
     ),
     ("`MSG_ERRQUEUE`", Supported, "ICMP's errors of datagrams"),
     ("`MSG_OOB`", Supported, "of streams"),
-    ("`MSG_MORE`", Supported, "of a stream"),
-    ("`MSG_MORE` of a datagram", Refused(libc::EOPNOTSUPP), "it would be two datagrams"),
-    ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`, `MSG_FASTOPEN`, `MSG_EOR`", NoEffect, ""),
+    ("`MSG_MORE`", Supported, ""),
+    ("`MSG_EOR`", Supported, "of a stream: no segment goes on behind it"),
+    ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`, `MSG_FASTOPEN`", NoEffect, ""),
     ("`EPOLLET`, `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, `EPOLLRDHUP`, `EPOLLPRI`, `POLLPRI`", Supported, ""),
     ("`EPOLLWAKEUP`", NoEffect, ""),
 ];
@@ -181,14 +181,16 @@ macro_rules! options {
 }
 
 pub const UDP_SEGMENT: c_int = 103;
+pub const UDP_CORK: c_int = 1;
+pub const TCP_NOTSENT_LOWAT: c_int = 25;
 
 /// Linux' numbers: those the `libc` crate has, and those it lacks.
 mod numbers {
     use super::c_int;
     pub use libc::*;
     pub const SO_DETACH_REUSEPORT_BPF: c_int = 68;
-    pub const TCP_NOTSENT_LOWAT: c_int = 25;
-    pub const UDP_CORK: c_int = 1;
+    pub const TCP_NOTSENT_LOWAT: c_int = super::TCP_NOTSENT_LOWAT;
+    pub const UDP_CORK: c_int = super::UDP_CORK;
     pub const UDP_SEGMENT: c_int = super::UDP_SEGMENT;
     pub const UDP_GRO: c_int = 104;
 }
@@ -255,7 +257,7 @@ options! {
         TCP_CONGESTION NoEffect, "";
         TCP_FASTOPEN NoEffect, "";
         TCP_FASTOPEN_CONNECT NoEffect, "";
-        TCP_NOTSENT_LOWAT NoEffect, "";
+        TCP_NOTSENT_LOWAT Supported, "";
         TCP_SAVE_SYN NoEffect, "";
         TCP_THIN_LINEAR_TIMEOUTS NoEffect, "";
         TCP_MD5SIG Refused(libc::ENOPROTOOPT), "";
@@ -265,7 +267,7 @@ options! {
     IPPROTO_UDP {
         UDP_SEGMENT Supported, "";
         UDP_GRO Kernels, "nothing is ever joined";
-        UDP_CORK Refused(libc::ENOPROTOOPT), "";
+        UDP_CORK Supported, "";
     }
     IPPROTO_IP {
         IP_PKTINFO Supported, "";

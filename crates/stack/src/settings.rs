@@ -32,6 +32,14 @@ impl Stack {
         self.command(now, connection, |tcp, _| (tcp.set_more(more), Disposition::Keep))
     }
 
+    /// What was given last ends a record: no segment holds bytes of it and of what is given later.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn end_record(&mut self, now: Time, connection: ConnectionId) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.end_record(), Disposition::Keep))
+    }
+
     /// Holds back what does not fill a segment, until uncorked or closed.
     ///
     /// # Errors

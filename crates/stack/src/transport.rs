@@ -683,6 +683,11 @@ impl Stack {
         Some((slot.key.local(), slot.key.remote(), slot.tcp.info()))
     }
 
+    /// Bytes given to a connection and never sent; `None`: it is gone.
+    pub fn unsent(&self, connection: ConnectionId) -> Option<u64> {
+        Some(self.transport.connections.get(connection.index(), connection.generation())?.tcp.unsent())
+    }
+
     /// What who takes a connection over must know of it; `None`: it is gone, or about to be.
     pub fn handover(&self, connection: ConnectionId) -> Option<Handover> {
         let slot = self.transport.connections.get(connection.index(), connection.generation())?;

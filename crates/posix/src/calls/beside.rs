@@ -272,7 +272,7 @@ impl Control {
 
 /// What is asked for beside what is sent.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// The address it is to leave with.
     pub(super) source: Option<IpAddr>,
     /// `UDP_SEGMENT`: the bytes are so many datagrams of this length, and a shorter one.

@@ -404,8 +404,8 @@ fn begin(mut guard: Guard, number: u32, peer: SocketAddr, local: Option<SocketAd
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    let send_room = socket.options.send_room;
-    socket.kind = Kind::Stream(Stream { send_room, ..Stream::new(connection, true) });
+    let (send_room, unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
+    socket.kind = Kind::Stream(Stream { send_room, unsent_mark, ..Stream::new(connection, true) });
     (socket.peer, socket.has_failed) = (Some(peer), false);
     socket.local = local.unwrap_or(socket.local);
     let ends = (socket.local, peer);

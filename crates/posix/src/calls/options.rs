@@ -9,7 +9,7 @@ use crate::explain::explain;
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Options, Socket};
-use crate::support::{OPTIONS, Row, Support, UDP_SEGMENT};
+use crate::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
 use qanat::{Keepalive, Time};
@@ -141,6 +141,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.beside.timestamp = flag(),
         (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.beside.timestamp_ns = flag(),
         (libc::IPPROTO_UDP, UDP_SEGMENT) => options.segment = count().map(|length| length as usize).filter(|l| *l > 0),
+        (libc::IPPROTO_UDP, UDP_CORK) => options.joins = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEPORT) => options.reuse_port = flag(),
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => options.urgent_inline = flag(),
@@ -163,6 +164,13 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => {
             options.maximum_segment =
                 number().filter(|most| *most != MSS_UNSET).and_then(|most| u16::try_from(most).ok());
+        }
+        (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
+            // What is none here is more than there can ever be.
+            options.unsent_mark = count().unwrap_or(0);
+            if let Kind::Stream(stream) = &mut socket.kind {
+                stream.unsent_mark = socket.options.unsent_mark;
+            }
         }
         (libc::IPPROTO_TCP, libc::TCP_INQ) => options.beside.in_queue = flag(),
         _ => return false,
@@ -219,6 +227,9 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
         if let Some(value) = value.filter(|value| *value != default) {
             set(libc::IPPROTO_TCP, name, value);
         }
+    }
+    if options.unsent_mark > 0 {
+        set(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.unsent_mark);
     }
     if let Some(time) = options.user_timeout {
         set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
@@ -362,10 +373,20 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
             let _ = world.stack.set_maximum_segment(*id, options.maximum_segment);
         }
     }
+    if option == (libc::IPPROTO_UDP, UDP_CORK) && !options.joins {
+        // As on Linux what comes of it is not told.
+        let _ = super::send::end(guard, number);
+        return Ok(0);
+    }
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
     let _ = match option {
+        (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
+            world.sockets.watch_unsent(number, stack);
+            world.sockets.notify(number);
+            Ok(())
+        }
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),

@@ -9,7 +9,7 @@ use crate::attach::is_on_link;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::{Kind, Socket};
+use crate::socket::{Begun, Kind, Socket};
 use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
@@ -73,10 +73,11 @@ unsafe fn push(
     let mut done = 0;
     let _stack = breakdown::span(Phase::StackOut);
     while at + done < all {
-        let room = stream.room();
+        let room = world.room(now, number, done > 0);
         if room == 0 {
             break;
         }
+        let Some(stream) = world.sockets.stream_mut(number) else { break };
         let length = (all - at - done).min(room).min(PIECE_MAX);
         // SAFETY: as the caller says.
         let bytes = unsafe { gather(vectors, at + done, length) };
@@ -94,7 +95,42 @@ unsafe fn push(
         }
         done += length;
     }
+    if flags & libc::MSG_EOR != 0 && all > 0 && at + done == all {
+        let _ = world.stack.end_record(now, connection);
+    }
+    world.note_unsent(now, number);
     if done == 0 && at < all { None } else { Some(Ok(done)) }
+}
+
+impl World {
+    /// Bytes that stream `number` takes now; `goes_on`: of a call that has given some already. With a mark
+    /// (`TCP_NOTSENT_LOWAT`) as Linux: a call begins below it, and fills the buffers it has begun.
+    fn room(&mut self, now: Time, number: u32, goes_on: bool) -> usize {
+        self.note_unsent(now, number);
+        let Some(stream) = self.sockets.stream_mut(number) else { return 0 };
+        if stream.unsent_mark == 0 || stream.room() == 0 {
+            return stream.room();
+        }
+        if !goes_on && !stream.is_below_mark() {
+            return 0;
+        }
+        let info = stream.connection.and_then(|connection| self.stack.connection_info(connection));
+        let goal = info.map_or(1, |(_, _, info)| {
+            let segment = u32::from(info.maximum_segment.max(1));
+            ((info.send_window / 2).min(PIECE_MAX as u32) / segment).max(1) * segment
+        });
+        let most = u64::from(stream.unsent_mark).next_multiple_of(goal.into());
+        stream.room().min(usize::try_from(most.saturating_sub(stream.unsent)).unwrap_or(usize::MAX))
+    }
+
+    /// With a mark, and much that seems unsent: what can leave need not wait for others, and the rest is watched.
+    fn note_unsent(&mut self, now: Time, number: u32) {
+        let Some(stream) = self.sockets.stream_mut(number).filter(|stream| stream.unsent_mark > 0) else { return };
+        if !stream.is_well_below_mark() {
+            self.leave(now);
+        }
+        self.sockets.watch_unsent(number, &self.stack);
+    }
 }
 
 /// Sends on a stream, waiting if that is wanted.
@@ -166,27 +202,20 @@ enum Way {
     Kernel,
 }
 
-/// Sends a datagram of ours.
-///
-/// # Safety
-/// The vectors are readable.
-unsafe fn send_datagram(
-    mut guard: Guard,
-    number: u32,
-    vectors: &[iovec],
-    to: Option<SocketAddr>,
-    wanted: Wanted,
-) -> Result<Way, i32> {
-    let now = guard.clock_now();
-    let world = &mut *guard;
+/// The longest datagram to `peer`, bytes behind the UDP header.
+fn longest_datagram(peer: SocketAddr) -> usize {
+    if peer.is_ipv4() { 65_507 } else { 65_527 }
+}
+
+/// Whether datagrams of socket `number` can go to `to`, or to its peer; which that is. `None`: the kernel's can.
+fn route(guard: &mut Guard, number: u32, to: Option<SocketAddr>, wanted: Wanted) -> Result<Option<SocketAddr>, i32> {
+    let world = &mut **guard;
     let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
     if socket.error != 0 {
         return Err(socket.take_error());
     }
     let peer = to.or(socket.peer).ok_or(libc::EDESTADDRREQ)?;
     let (is_dual, family) = (socket.is_dual, socket.family);
-    let segment = wanted.segment.or(socket.options.segment);
-    let dont_fragment = wanted.dont_fragment.unwrap_or(socket.options.dont_fragment);
     let (is_allowed, only_six) = (socket.may_send_to(peer), socket.options.v6_only);
     let Kind::Datagram(datagram) = &socket.kind else { return Err(libc::EOPNOTSUPP) };
     if datagram.write_shut {
@@ -200,26 +229,60 @@ unsafe fn send_datagram(
     }
     let is_own = world.addresses.iter().any(|(own, _)| *own == peer.ip());
     if is_dual && (!is_on_link(peer.ip()) || is_own) {
-        return Ok(Way::Kernel);
+        return Ok(None);
     }
     if datagram.sockets.is_empty() {
-        super::bind::rebind(&mut guard, number)?;
+        super::bind::rebind(guard, number)?;
     }
-    let world = &mut *guard;
-    let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get(number) else {
+    if wanted.source.is_some_and(|source| !guard.is_own(source)) {
+        return Err(if family == libc::AF_INET { libc::ENETUNREACH } else { libc::EINVAL });
+    }
+    Ok(Some(peer))
+}
+
+/// Sends a datagram of ours.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn send_datagram(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    to: Option<SocketAddr>,
+    wanted: Wanted,
+) -> Result<Way, i32> {
+    match route(&mut guard, number, to, wanted)? {
+        // SAFETY: as the caller says.
+        Some(peer) => unsafe { emit(&mut guard, number, vectors, (peer, wanted)) },
+        None => Ok(Way::Kernel),
+    }
+}
+
+/// Sends a datagram to `peer`, which [`route`] has found.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn emit(
+    guard: &mut Guard,
+    number: u32,
+    vectors: &[iovec],
+    (peer, wanted): (SocketAddr, Wanted),
+) -> Result<Way, i32> {
+    let now = guard.clock_now();
+    let world = &mut **guard;
+    let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = world.sockets.get(number) else {
         return Err(libc::EBADF);
     };
+    let segment = wanted.segment.or(options.segment);
+    let dont_fragment = wanted.dont_fragment.unwrap_or(options.dont_fragment);
     // Two of both families: the second is IPv4's.
     let id = match (datagram.sockets.as_slice(), peer.is_ipv4()) {
         ([_, four], true) => *four,
         ([one, ..], _) => *one,
         ([], _) => return Err(libc::EBADF),
     };
-    if wanted.source.is_some_and(|source| !world.is_own(source)) {
-        return Err(if family == libc::AF_INET { libc::ENETUNREACH } else { libc::EINVAL });
-    }
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
-    if all > 65_507 + if peer.is_ipv4() { 0 } else { 20 } {
+    if all > longest_datagram(peer) {
         return Err(libc::EMSGSIZE);
     }
     let mtu = usize::from(world.vnic.mtu());
@@ -230,7 +293,7 @@ unsafe fn send_datagram(
     if segment.is_none_or(|segment| segment >= all) && all + headers > mtu {
         // SAFETY: as the caller says.
         let bytes = unsafe { gather(vectors, 0, all) };
-        send_in_fragments(&mut guard, now, (id, peer), &bytes)?;
+        send_in_fragments(guard, now, (id, peer), &bytes)?;
         return Ok(Way::Ours(all as isize));
     }
     let stack_out = breakdown::span(Phase::StackOut);
@@ -256,6 +319,61 @@ unsafe fn send_datagram(
     sent.map_err(errno_of_command)?;
     guard.sent(now);
     Ok(Way::Ours(all as isize))
+}
+
+/// Begins a datagram that others go on with (`MSG_MORE`, `UDP_CORK`).
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn begin(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    (to, wanted): (Option<SocketAddr>, Wanted),
+) -> Result<Way, i32> {
+    let Some(peer) = route(&mut guard, number, to, wanted)? else { return Ok(Way::Kernel) };
+    if let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) {
+        datagram.begun = Some(Box::new(Begun { bytes: Vec::new(), peer, wanted }));
+    }
+    // SAFETY: as the caller says.
+    unsafe { join(guard, number, vectors, true) }
+}
+
+/// Goes on with the datagram that socket `number` has begun; `more`: others do, else it leaves. What can't leave whole is
+/// dropped whole, as on Linux.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn join(mut guard: Guard, number: u32, vectors: &[iovec], more: bool) -> Result<Way, i32> {
+    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let mtu = usize::from(guard.vnic.mtu());
+    let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = guard.sockets.get_mut(number) else {
+        return Err(libc::EBADF);
+    };
+    let begun = datagram.begun.as_mut().ok_or(libc::EBADF)?;
+    let headers = if begun.peer.is_ipv4() { 28 } else { 48 };
+    let is_whole = begun.wanted.dont_fragment.unwrap_or(options.dont_fragment);
+    let most = longest_datagram(begun.peer).min(if is_whole { mtu - headers } else { usize::MAX });
+    if begun.bytes.len().saturating_add(all) > most {
+        datagram.begun = None;
+        return Err(libc::EMSGSIZE);
+    }
+    // SAFETY: as the caller says.
+    let bytes = unsafe { gather(vectors, 0, all) };
+    begun.bytes.extend_from_slice(&bytes);
+    if !more {
+        end(&mut guard, number)?;
+    }
+    Ok(Way::Ours(all as isize))
+}
+
+/// Has the datagram leave that socket `number` has begun, if it has.
+pub(super) fn end(guard: &mut Guard, number: u32) -> Result<(), i32> {
+    let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) else { return Ok(()) };
+    let Some(begun) = datagram.begun.take() else { return Ok(()) };
+    let whole = one(begun.bytes.as_ptr().cast(), begun.bytes.len());
+    // SAFETY: so many readable bytes.
+    unsafe { emit(guard, number, &whole, (begun.peer, begun.wanted)) }.map(|_| ())
 }
 
 /// Sends a datagram that is longer than the link's MTU. One that the device has no room for, even when it has taken all that
@@ -340,14 +458,23 @@ unsafe fn send_by_kind(
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
     match &socket.kind {
         Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
-        // It would be two datagrams instead of one.
-        Kind::Datagram(_) if flags & libc::MSG_MORE != 0 => Err(libc::EOPNOTSUPP),
-        Kind::Datagram(_) => {
+        Kind::Datagram(datagram) => {
+            let joins = flags & libc::MSG_MORE != 0 || socket.options.joins;
+            let goes_on = datagram.begun.is_some();
+            // As Linux: what goes on goes where it began, and over IPv4 nobody looks at what else is said.
+            let is_unread = goes_on && socket.family == libc::AF_INET;
             // SAFETY: as the caller says.
-            let to = unsafe { address::destination(to.address, to.length, socket.family) }?;
+            let read = || unsafe { address::destination(to.address, to.length, socket.family) };
+            let to = if is_unread { None } else { read()? };
             check(vectors)?;
             // SAFETY: as the caller says.
-            unsafe { send_datagram(guard, number, vectors, to, wanted) }
+            unsafe {
+                match (goes_on, joins) {
+                    (true, _) => join(guard, number, vectors, joins),
+                    (false, true) => begin(guard, number, vectors, (to, wanted)),
+                    (false, false) => send_datagram(guard, number, vectors, to, wanted),
+                }
+            }
         }
         Kind::Stream(_) => {
             check(vectors)?;

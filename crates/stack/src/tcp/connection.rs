@@ -572,7 +572,7 @@ impl Connection {
 
     /// Bytes queued and never sent.
     #[inline]
-    pub(super) fn unsent(&self) -> u64 {
+    pub fn unsent(&self) -> u64 {
         self.queue.byte_count().saturating_sub(self.data_outstanding())
     }
 

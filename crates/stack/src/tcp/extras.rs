@@ -72,6 +72,11 @@ impl Connection {
         self.is.output_wanted = true;
     }
 
+    /// What was given so far ends a record, as Linux' `MSG_EOR` has it: nothing given later joins a segment with it.
+    pub fn end_record(&mut self) {
+        self.queue.end_record();
+    }
+
     /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.
     pub fn set_cork(&mut self, cork: bool) {
         self.is.cork = cork;

@@ -363,7 +363,9 @@ impl Connection {
             Follow::More => self.is.force,
             Follow::Unpushed => false,
         };
-        if cut.length > 0 && (cut.ends_burst || (pushes && offset + u64::from(cut.length) >= self.queue.end())) {
+        let end = offset + u64::from(cut.length);
+        let ends_data = end >= self.queue.end() || self.queue.ends_record_at(end);
+        if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.
             flags |= Flags::PSH;

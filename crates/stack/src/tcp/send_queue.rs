@@ -31,6 +31,8 @@ pub struct Piece {
     /// Stream offset of its first byte.
     start: u64,
     length: u64,
+    /// No segment goes on behind it.
+    ends_record: bool,
 }
 
 /// Consecutive pieces.
@@ -104,7 +106,7 @@ impl SendQueue {
     }
 
     fn push(&mut self, content: Content, length: u64) {
-        self.pieces.push_back(Piece { content, start: self.end, length });
+        self.pieces.push_back(Piece { content, start: self.end, length, ends_record: false });
         self.end += length;
     }
 
@@ -144,6 +146,29 @@ impl SendQueue {
         self.shrink();
     }
 
+    /// What has been appended so far ends a record: no segment holds bytes of both sides.
+    pub fn end_record(&mut self) {
+        if let Some(piece) = self.pieces.back_mut() {
+            piece.ends_record = true;
+        }
+    }
+
+    /// Whether a record ends before stream offset `position`, where bytes were sent.
+    #[inline]
+    pub fn ends_record_at(&self, position: u64) -> bool {
+        let piece = position.checked_sub(1).and_then(|last| self.pieces.get(self.index_of(last)));
+        piece.is_some_and(|piece| piece.ends_record && piece.start + piece.length == position)
+    }
+
+    /// Bytes from `position` in piece `index` on up to the end of its record, if that is among the next `maximum`: no more
+    /// pieces are looked at than have to be copied from.
+    #[inline]
+    fn record_length(&self, index: usize, position: u64, maximum: u32) -> Option<u64> {
+        let reached = |piece: &&Piece| piece.start < position + u64::from(maximum);
+        let end = self.pieces.range(index..).take_while(reached).find(|piece| piece.ends_record)?;
+        Some(end.start + end.length - position)
+    }
+
     /// Gives back a burst's memory.
     #[inline]
     fn shrink(&mut self) {
@@ -168,12 +193,13 @@ impl SendQueue {
     }
 
     /// Where the segment beginning at `position` should end, given that it may carry `maximum` bytes: at its source's
-    /// boundary, at `maximum`, before a source that would lose its alignment, or at the end of the queue.
+    /// boundary, at `maximum`, before a source that would lose its alignment, or at the end of the record or of the queue.
     pub fn run_at(&self, position: u64, maximum: u32) -> Run {
         let index = self.index_of(position);
-        let available = self.end.saturating_sub(position);
-        let everything = available.min(u64::from(maximum)) as u32;
         let Some(piece) = self.pieces.get(index) else { return Run { length: 0, ready: false } };
+        let rest = self.end.saturating_sub(position);
+        let available = self.record_length(index, position, maximum).unwrap_or(rest);
+        let everything = available.min(u64::from(maximum)) as u32;
         if let Content::Source { source, stamp, offset } = &piece.content {
             let within = position - piece.start;
             if let Some(boundary) = source.boundary(*stamp, offset + within)
@@ -335,6 +361,29 @@ mod tests {
         queue.release(6);
         assert_eq!((queue.len(), queue.byte_count()), (0, 0));
         assert_eq!(queue.run_at(13, 100).length, 0);
+    }
+
+    #[test]
+    fn segments_end_where_records_do() {
+        let mut queue = SendQueue::new();
+        queue.end_record();
+        queue.push_bytes(Bytes::from_static(&[1; 30]));
+        queue.push_bytes(Bytes::from_static(&[2; 30]));
+        queue.end_record();
+        queue.end_record();
+        queue.push_bytes(Bytes::from_static(&[3; 40]));
+        assert_eq!(queue.run_at(0, 100).length, 60);
+        assert_eq!(queue.run_at(10, 20).length, 20);
+        assert_eq!(queue.run_at(60, 100).length, 40);
+        assert!(queue.ends_record_at(60) && !queue.ends_record_at(30) && !queue.ends_record_at(0));
+        queue.release(45);
+        assert_eq!(queue.run_at(45, 100).length, 15);
+        queue.release(15);
+        queue.end_record();
+        queue.clear();
+        queue.push_bytes(Bytes::from_static(&[4; 10]));
+        queue.push_bytes(Bytes::from_static(&[5; 10]));
+        assert_eq!(queue.run_at(100, 100).length, 20);
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod descriptors;
 mod epoll;
 mod files;
 mod flow;
+mod joined;
 mod messages;
 mod options;
 mod order;
@@ -25,6 +26,7 @@ mod signals;
 mod stdio;
 mod threads;
 mod udp;
+mod unsent;
 
 /// A case that can be run.
 pub struct Entry {
@@ -60,7 +62,7 @@ type Adds = fn(&mut Suite);
 
 /// All, in their order.
 pub fn all() -> Vec<Entry> {
-    let groups: [(&'static str, Adds); 23] = [
+    let groups: [(&'static str, Adds); 25] = [
         ("creation", creation::add),
         ("bind", bind::add),
         ("accept", accept::add),
@@ -84,6 +86,8 @@ pub fn all() -> Vec<Entry> {
         ("udp", udp::add),
         ("stdio", stdio::add),
         ("flow", flow::add),
+        ("unsent", unsent::add),
+        ("joined", joined::add),
     ];
     let mut suite = Suite { group: "", entries: Vec::new() };
     for (group, add) in groups {
