@@ -95,6 +95,9 @@ pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &
     let is_own = placement.net.is_empty() && !has_daemon(attach);
     let mut arguments = own_arguments(is_own);
     let mut own = OwnNetCores(Vec::new());
+    if is_own {
+        placement.check_own(attach)?;
+    }
     let cards = if is_own { placement.cards(attach)? } else { Vec::new() };
     for (number, card) in cards.iter().enumerate() {
         let (child, name) = start_net_core(placement, card, services, number)?;

@@ -144,25 +144,35 @@ impl AttachArguments {
         Some(self.address.address).filter(|address| *address != IpAddr::from([10, 77, 0, 2]))
     }
 
+    /// Addresses of the first one's family, all of them together.
+    fn alike(&self) -> impl Iterator<Item = &Prefixed> {
+        let is_like_first = |other: &&Prefixed| other.address.is_ipv4() == self.address.address.is_ipv4();
+        std::iter::once(&self.address).chain(&self.also).filter(is_like_first)
+    }
+
+    /// How many these are.
+    pub fn addresses_alike(&self) -> usize {
+        self.alike().count()
+    }
+
     /// As many cards, each with its share of the addresses: of the first's family one each, at least.
     pub fn deal(&self, count: usize) -> Result<Vec<AttachArguments>, String> {
         if self.interface.is_some() || self.vnic.is_some() {
             return Err("each net core has a card of its own: leave out --interface and --vnic".to_owned());
         }
         let mut cards = vec![AttachArguments { also: Vec::new(), ..self.clone() }; count];
-        let is_like_first = |other: &&Prefixed| other.address.is_ipv4() == self.address.address.is_ipv4();
-        let all = || std::iter::once(&self.address).chain(&self.also);
-        let alike = all().filter(is_like_first).count();
+        let alike = self.addresses_alike();
         if alike < count {
             return Err(format!(
                 "{count} net cores need an address each, not {alike} in all: name them by --address and --also"
             ));
         }
-        for (number, address) in all().filter(is_like_first).enumerate() {
+        for (number, address) in self.alike().enumerate() {
             let Some(card) = cards.get_mut(number % count) else { break };
             if number < count { card.address = *address } else { card.also.push(*address) }
         }
-        for (number, address) in all().filter(|other| !is_like_first(other)).enumerate() {
+        let is_other = |other: &&Prefixed| other.address.is_ipv4() != self.address.address.is_ipv4();
+        for (number, address) in self.also.iter().filter(is_other).enumerate() {
             cards.get_mut(number % count).into_iter().for_each(|card| card.also.push(*address));
         }
         Ok(cards)

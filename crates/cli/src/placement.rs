@@ -43,7 +43,8 @@ pub struct PlacementArguments {
     /// this service alone
     #[arg(long, value_name = "SOCKET")]
     pub net: Vec<PathBuf>,
-    /// Be on so many net cores, each with a card of its own: --address and --also name an address for each
+    /// Be on so many net cores. With one address they have a queue each of one card of the daemon's, over which connections are
+    /// spread; or --address and --also name an address for each, and each has a card of its own
     #[arg(long, value_name = "COUNT", default_value_t = 1, conflicts_with = "net",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     pub net_cores: u32,
@@ -141,10 +142,28 @@ impl PlacementArguments {
         self.net.len().max(self.net_cores as usize)
     }
 
+    /// Queues of the one card that all net cores have, a queue each: where there is one address for all.
+    fn queues(&self, attach: &AttachArguments) -> u32 {
+        let is_one = attach.addresses_alike() == 1 && attach.suits_a_daemons_net_core();
+        if self.net.is_empty() && is_one { self.net_cores } else { 1 }
+    }
+
     /// What each net core's card is to be.
     pub fn cards(&self, attach: &AttachArguments) -> Result<Vec<AttachArguments>, String> {
         let is_theirs = attach.address_given().is_none() && attach.also.is_empty() && !self.net.is_empty();
-        if self.count() == 1 || is_theirs { Ok(vec![attach.clone(); self.count()]) } else { attach.deal(self.count()) }
+        let are_alike = self.count() == 1 || is_theirs || self.queues(attach) > 1;
+        if are_alike { Ok(vec![attach.clone(); self.count()]) } else { attach.deal(self.count()) }
+    }
+
+    /// Whether net cores of a service's own can be what is asked for.
+    pub fn check_own(&self, attach: &AttachArguments) -> Result<(), String> {
+        match self.queues(attach) {
+            1 => Ok(()),
+            count => Err(format!(
+                "one address for {count} net cores is the daemon's affair, and none with net cores is to be asked (`qanat up`, \
+                 [net] cores): name an address each by --address and --also"
+            )),
+        }
     }
 
     /// Attaches to the net cores named, or to some of this service's own, made as `attach` says.
@@ -153,6 +172,7 @@ impl PlacementArguments {
             let _ = set_parent_process_death_signal(Some(Signal::TERM));
         }
         let cards = self.cards(attach)?;
+        let queues = self.queues(attach);
         let mut own = Vec::new();
         let mut connectors = Vec::new();
         let mut is_daemons = false;
@@ -161,13 +181,22 @@ impl PlacementArguments {
             let address = self.net.first().and(card.address_given());
             let connector: Connector = match self.net.get(number) {
                 Some(path) => SplitRuntime::at(path.clone()),
-                None => match daemons_net_core(card, request, self.shares(), &others(&cards, number))? {
-                    Some(connector) => {
-                        is_daemons = true;
-                        connector
+                None => {
+                    let queue = if queues > 1 { number as u32 } else { 0 };
+                    let apart_from = if queues > 1 { Vec::new() } else { others(&cards, number) };
+                    let (gateway, maximum_segment, share) = (card.gateway, card.mss, self.shares());
+                    let stack = StackWish { gateway, maximum_segment, share, apart_from, queue };
+                    match daemons_net_core(card, request, queues, stack)? {
+                        Some(connector) => {
+                            is_daemons = true;
+                            connector
+                        }
+                        None => {
+                            self.check_own(attach)?;
+                            own_net_core(card, request, &mut own)?
+                        }
                     }
-                    None => own_net_core(card, request, &mut own)?,
-                },
+                }
             };
             connectors.push((connector, address));
         }
@@ -197,19 +226,17 @@ fn own_net_core(card: &AttachArguments, request: &Request<'_>, own: &mut Vec<Own
     Ok(Box::new(move || it.start(&arguments)))
 }
 
-/// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores.
+/// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores. `queues`: of the card.
 fn daemons_net_core(
     attach: &AttachArguments,
     request: &Request<'_>,
-    share: bool,
-    apart_from: &[IpAddr],
+    queues: u32,
+    stack: StackWish,
 ) -> Result<Option<Connector>, String> {
     if !attach.suits_a_daemons_net_core() {
         return Ok(None);
     }
-    let wish = attach.options(request.services.to_vec(), 1)?.vnic_wish();
-    let (gateway, maximum_segment) = (attach.gateway, attach.mss);
-    let stack = StackWish { gateway, maximum_segment, share, apart_from: apart_from.to_vec() };
+    let wish = attach.options(request.services.to_vec(), queues)?.vnic_wish();
     let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack.clone());
     let mut first = match ask() {
         Ok(Some(socket)) => Some(socket),

@@ -125,7 +125,11 @@ fn net_core_text(path: &Path, status: &NetCoreStatus) -> String {
     for card in &status.cards {
         let addresses: Vec<String> = card.addresses.iter().map(|(address, _)| address.to_string()).collect();
         // Writing to a String cannot fail.
-        let _ = write!(text, "  card {} on {}: ", addresses.join(" "), card.interface);
+        let _ = write!(text, "  card {} on {}", addresses.join(" "), card.interface);
+        if card.queues > 1 {
+            let _ = write!(text, ", queue {} of {}", card.queue, card.queues);
+        }
+        text.push_str(": ");
         if card.service.is_none() {
             text.push_str("no service\n");
         }

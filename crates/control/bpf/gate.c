@@ -351,6 +351,31 @@ static __always_inline enum cause accept(__u32 slot, const struct vnic *vnic, co
     return is_tagged ? VLAN_TAG : is_ip ? NO_FILTER : ETHERTYPE;
 }
 
+// Has an ICMP error go where the packets of the flow it tells of go: names that flow in place of the error's own addresses. What
+// is no whole quote is any queue's.
+static __always_inline void name_quoted(struct packet *packet, void *data, void *end) {
+    struct key *key = &packet->key;
+    struct udp *quoted;
+    if (packet->link_bytes != sizeof(struct ethhdr))
+        return;
+    if (key->type == ETH_P_IP) {
+        struct iphdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
+        quoted = (void *)(ip + 1);
+        if ((void *)(quoted + 1) > end || ip->ihl != 5)
+            return;
+        key->peer = from_v4(ip->daddr), key->protocol = ip->protocol;
+    } else {
+        struct ipv6hdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
+        quoted = (void *)(ip + 1);
+        if ((void *)(quoted + 1) > end)
+            return;
+        key->peer = from_v6(&ip->daddr), key->protocol = ip->nexthdr;
+    }
+    // Of TCP, too, the ports come first.
+    if (key->protocol == IPPROTO_TCP || key->protocol == IPPROTO_UDP)
+        key->local_port = bpf_ntohs(quoted->source), key->peer_port = bpf_ntohs(quoted->destination);
+}
+
 // The queue a frame is for: its filter's, the one that asked, or by its flow. Addresses and ports are a flow's.
 static __always_inline __u32 choose_queue(struct vnic *vnic, const struct packet *packet, __u32 verdict) {
     __u32 queue = verdict & 0xff;
@@ -392,6 +417,8 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
         cause = police(vnic, RECEIVE, length, DELIVERED);
     int action = XDP_DROP;
     if (cause == DELIVERED) {
+        if (packet.is_error && vnic->spread > 1)
+            name_quoted(&packet, data, end);
         __u32 queue = choose_queue(vnic, &packet, verdict), row = slot * QUEUES_MAX + queue;
         if (queue == 0)
             action = bpf_redirect_map(&sockets, row, XDP_DROP);

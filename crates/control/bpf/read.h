@@ -59,7 +59,8 @@ struct packet {
     __u8 is_neighbour; // ARP or ND, checked already, and `peer` says whom it is for
     __u8 is_answer;    // of these one that answers
     __u8 is_icmp;
-    __u8 link_bytes; // of the Ethernet header with its tags
+    __u8 is_error; // of these one that quotes a packet
+    __u8 link_bytes;   // of the Ethernet header with its tags
 };
 
 static __always_inline int same_mac(const __u8 *one, const __u8 *other) {
@@ -123,7 +124,10 @@ static __always_inline enum cause check_icmp_v4(struct packet *packet, void *dat
         return TOO_SHORT;
     packet->is_icmp = 1;
     switch (icmp->type) {
-    case 0: case 3: case 8: case 11: case 12:
+    case 3: case 11: case 12:
+        packet->is_error = 1;
+        return PASSED_TO_KERNEL;
+    case 0: case 8:
         return PASSED_TO_KERNEL;
     default:
         return ICMP_TYPE;
@@ -206,6 +210,7 @@ static __always_inline enum cause check_icmp_v6(struct packet *packet, __u32 slo
         return TOO_SHORT;
     if ((icmp->type >= 1 && icmp->type <= 4) || icmp->type == 128 || icmp->type == 129) {
         packet->is_icmp = 1;
+        packet->is_error = icmp->type <= 4;
         return PASSED_TO_KERNEL;
     }
     if (icmp->type != 135 && icmp->type != 136)

@@ -13,6 +13,7 @@ use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, Parted, RingSiz
 use qanat_nic::{AfXdp, DeviceError, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 
@@ -36,6 +37,30 @@ pub struct StackWish {
     /// First addresses of the service's other cards: on a net core that has none of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub apart_from: Vec<IpAddr>,
+    /// Of a card with several queues the one that is asked for: each is served by a stack of its own. Whoever of the process asks
+    /// first has the card made.
+    #[serde(skip_serializing_if = "is_first")]
+    pub queue: u32,
+}
+
+fn is_first(queue: &u32) -> bool {
+    *queue == 0
+}
+
+/// A net core's card: one queue of a VNIC.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+pub struct CardNumber {
+    /// The VNIC's number.
+    pub vnic: u32,
+    /// Its queue, from 0.
+    pub queue: u32,
+}
+
+impl fmt::Display for CardNumber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.vnic)?;
+        if self.queue == 0 { Ok(()) } else { write!(f, " (queue {})", self.queue) }
+    }
 }
 
 /// An order.
@@ -48,7 +73,7 @@ pub enum Order {
     /// A service; beside it are its socket, and a lease: closed when the service's memory is given back.
     Service {
         /// The number of the card it is for.
-        card: u32,
+        card: CardNumber,
         /// Its user.
         user: u32,
         /// Its process.
@@ -58,12 +83,12 @@ pub enum Order {
     /// other ([`Order::Join`]).
     Leave {
         /// The number of the card.
-        card: u32,
+        card: CardNumber,
     },
     /// A card comes from another net core's process; beside it is the other end.
     Join {
         /// The number of the card.
-        card: u32,
+        card: CardNumber,
     },
     /// It runs on another processor from now on.
     Processor {
@@ -80,7 +105,7 @@ pub enum Report {
     /// A card that was to leave is another net core's now.
     Left {
         /// The number of the card.
-        card: u32,
+        card: CardNumber,
         /// How long it was nobody's turn, microseconds.
         stood_still_us: u64,
         /// Bytes of its state.
@@ -89,7 +114,7 @@ pub enum Report {
     /// It is still here.
     Stayed {
         /// The number of the card.
-        card: u32,
+        card: CardNumber,
         /// Why.
         why: String,
     },
@@ -98,8 +123,10 @@ pub enum Report {
 /// A card.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CardOrder {
-    /// The VNIC's number.
-    pub number: u32,
+    /// Which queue of which VNIC.
+    pub number: CardNumber,
+    /// Queues that the VNIC's flows are spread over.
+    pub queues: u32,
     /// Its addresses.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Next hops off the prefix.

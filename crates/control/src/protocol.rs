@@ -409,8 +409,11 @@ pub struct NetCoreState {
     pub uptime_s: u64,
     /// Times it died and was started again.
     pub restarts: u64,
-    /// Numbers of the VNICs it serves.
+    /// Numbers of the VNICs it serves; one of which it serves several queues is there for each.
     pub vnics: Vec<u32>,
+    /// Which queue of each.
+    #[serde(default)]
+    pub queues: Vec<u32>,
     /// VNICs that have come to it from other net cores.
     #[serde(default)]
     pub cards_moved: u64,

@@ -2,6 +2,7 @@
 
 use crate::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
+use qanat_nic::QueueShare;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 
@@ -19,6 +20,9 @@ pub struct Config {
     /// device, whose answers to our questions may come by another's queue. Off by default: anybody on the link may then say
     /// which Ethernet address the gateway has.
     pub neighbours_by_traffic: bool,
+    /// The stack is one of several behind one card, and has the flows of one of its queues: connections are made from such ports
+    /// only. See [`neighbours_by_traffic`](Config::neighbours_by_traffic), too.
+    pub queue_share: Option<QueueShare>,
     /// The 802.1Q VLAN of the interface, 1 to 4094: frames leave with its tag, and only such are taken. `None`: untagged.
     pub vlan: Option<u16>,
     /// Whether IPv6 addresses are put on trial before they are used. Off by default: on a point-to-point device of one's own
@@ -67,6 +71,7 @@ impl Config {
             gateways: Vec::new(),
             shared_address: false,
             neighbours_by_traffic: false,
+            queue_share: None,
             vlan: None,
             duplicate_address_detection: DuplicateAddressDetection::Off,
             accept_router_advertisements: false,

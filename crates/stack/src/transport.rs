@@ -16,7 +16,8 @@ use crate::tcp::{
 };
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
-use qanat_nic::{Time, Vnic};
+use qanat_nic::{QueueShare, Time, Vnic};
+use qanat_wire::ip::Protocol;
 use qanat_wire::tcp::SequenceNumber;
 use qanat_wire::{ipv4, ipv6};
 use std::collections::VecDeque;
@@ -90,6 +91,8 @@ pub(crate) struct Transport {
     /// Neighbours that did not answer since the last poll.
     unreachable: Vec<IpAddr>,
     ephemeral_ports: RangeInclusive<u16>,
+    /// Of connections made here: their packets come by this queue.
+    queue_share: Option<QueueShare>,
     ports_tried: u32,
     /// Largest layer-3 packet of the device.
     pub(crate) mtu: u16,
@@ -125,9 +128,15 @@ impl Transport {
             cookie_sent: None,
             unreachable: Vec::new(),
             ephemeral_ports: config.ephemeral_ports.clone(),
+            queue_share: config.queue_share,
             ports_tried: 0,
             mtu: vnic.capabilities().mtu,
         }
+    }
+
+    /// Whether a flow's packets come to this stack, and not to another behind the same card.
+    fn has_flow(&self, key: &FlowKey) -> bool {
+        self.queue_share.is_none_or(|share| share.has(Protocol::TCP.0, key.local(), key.remote()))
     }
 
     /// Of one read from a snapshot: whether it can be. Its tables get back their room.
@@ -445,7 +454,8 @@ impl Stack {
     /// Starts a connection; [`Event::Connected`](crate::Event::Connected) or [`Event::Closed`](crate::Event::Closed) follows.
     ///
     /// # Errors
-    /// [`CommandError::Full`], [`CommandError::InUse`] (the port, or every port tried), [`CommandError::Unreachable`].
+    /// [`CommandError::Full`], [`CommandError::InUse`] (the port, or every port tried; or its packets would come by another queue,
+    /// [`Config::queue_share`](crate::Config::queue_share)), [`CommandError::Unreachable`].
     pub fn connect(
         &mut self,
         now: Time,
@@ -464,7 +474,7 @@ impl Stack {
         let key = match options.local.map(|local| local.port()) {
             Some(port) if port != 0 => {
                 let key = any_port.with_local_port(&self.secret, port);
-                if self.transport.flow_owner(&key).is_some() {
+                if !self.transport.has_flow(&key) || self.transport.flow_owner(&key).is_some() {
                     return Err(CommandError::InUse);
                 }
                 key
@@ -494,7 +504,7 @@ impl Stack {
             self.transport.ports_tried = self.transport.ports_tried.wrapping_add(1);
             let port = first + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
             let candidate = key.with_local_port(&self.secret, port);
-            if self.transport.flow_owner(&candidate).is_none() {
+            if self.transport.has_flow(&candidate) && self.transport.flow_owner(&candidate).is_none() {
                 return Some(candidate);
             }
         }

@@ -1,7 +1,7 @@
 //! Two stacks over the in-process pair: the whole way from command to event, with a virtual clock.
 
 use bytes::Bytes;
-use qanat_nic::{Clock, ManualClock, MemoryPlan, PairConfig, Vnic, pair};
+use qanat_nic::{Clock, ManualClock, MemoryPlan, PairConfig, QueueShare, Time, Vnic, pair};
 use qanat_stack::{Config, ConnectOptions, ConnectionId, Event, ListenOptions, Stack};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -200,4 +200,30 @@ fn a_held_listener_is_tried_again() {
     assert_eq!(turns(&mut server, &mut client, 3_000), 1, "the SYN comes again");
     server.stack.close_listener(listener).unwrap();
     assert!(server.stack.hold_listener(listener, true).is_err());
+}
+
+#[test]
+fn of_several_stacks_behind_one_card_each_connects_from_ports_of_its_own() {
+    let (a, _b) = pair(PairConfig::default()).unwrap();
+    let vnic = a.open(MemoryPlan::default()).unwrap();
+    let (own, peer) = (IpAddr::from([10, 0, 0, 1]), SocketAddr::from(([10, 0, 0, 2], 80)));
+    let shares = [0, 1, 2].map(|queue| QueueShare { queue, queues: 3 });
+    for share in shares {
+        let mut config = Config::new(own, 24);
+        config.queue_share = Some(share);
+        let mut stack = Stack::new(config, [7; 32], &vnic, Time::ZERO);
+        for _ in 0..100 {
+            let connection = stack.connect(Time::ZERO, peer, ConnectOptions::default()).unwrap();
+            let (local, ..) = stack.connection_info(connection).unwrap();
+            assert!(share.has(6, local, peer), "{local} with {share:?}");
+        }
+        // A port that was asked for: one stack takes it.
+        let taken = (1_000..1_030).map(|port| SocketAddr::new(own, port)).filter(|local| {
+            let options = ConnectOptions { local: Some(*local), ..ConnectOptions::default() };
+            let outcome = stack.connect(Time::ZERO, peer, options);
+            assert_eq!(outcome.is_ok(), share.has(6, *local, peer), "{outcome:?}");
+            outcome.is_ok()
+        });
+        assert!((1..30).contains(&taken.count()));
+    }
 }

@@ -9,6 +9,7 @@
 //! });
 //! ```
 
+mod house;
 mod http;
 mod pages;
 mod program;
@@ -17,6 +18,7 @@ mod server;
 mod signed;
 mod wire;
 
+pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
 pub use pages::Pages;
 pub use program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody, resident_kib, workspace};

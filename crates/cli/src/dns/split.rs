@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 
 pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), String> {
     if arguments.queues > 1 {
-        return Err("a net core has one queue for each service: leave out --queues, or the split placement".to_owned());
+        return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());
     }
     let connections = prepared.file.dns.tcp.connections_max + REFUSALS;
     let services = std::mem::take(&mut prepared.services);

@@ -74,6 +74,13 @@ impl Daemon {
         let _ = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     }
 
+    /// The number by which this side knows a handle it has made.
+    pub(super) fn token_of(&self, handle: &OwnedFd) -> Result<u64, String> {
+        let identity = Some(identity(handle)?);
+        let found = self.endpoints.iter().find(|(_, endpoint)| endpoint.identity == identity);
+        found.map(|(token, _)| *token).ok_or_else(|| "the handle is gone".to_owned())
+    }
+
     /// Counts handles of an object up or down; the last one's end is the object's.
     pub(super) fn count_handle(&mut self, role: Role, change: i32) {
         match role {

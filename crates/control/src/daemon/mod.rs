@@ -454,6 +454,7 @@ impl Daemon {
     fn close(&mut self, token: u64) {
         let Some(endpoint) = self.endpoints.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, &endpoint.fd);
+        self.net_cores.handle_closed(token);
         self.count_handle(endpoint.role, -1);
     }
 
@@ -485,7 +486,7 @@ impl Daemon {
         vnic.remove(&mut self.tables, &self.ends);
         self.release_nic(&provider);
         self.forget_way(slot);
-        self.net_cores.forget(slot);
+        self.net_cores.forget_vnic(slot);
         // An address that was shared is all the kernel's again.
         if let Err(error) = self.own_kernels() {
             (self.log)(&Event::new("kernel-addresses", "failed", error));

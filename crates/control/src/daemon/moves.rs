@@ -7,7 +7,7 @@
 
 use super::net_cores::Standing;
 use super::{Daemon, Event, tables};
-use crate::net_core::{ORDER_BYTES_MAX, Order, Report};
+use crate::net_core::{CardNumber, ORDER_BYTES_MAX, Order, Report};
 use crate::protocol::{Fault, receive};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ const REPORTS_PER_LOOK: usize = 1_024;
 
 /// A card under way: from one net core, to another, by their places.
 pub(super) struct Move {
-    card: u32,
+    card: CardNumber,
     from: usize,
     to: usize,
 }
@@ -31,7 +31,7 @@ pub(super) struct Move {
 pub(super) struct Moves {
     under_way: Vec<Move>,
     /// Why a card stayed was said.
-    told: HashSet<u32>,
+    told: HashSet<CardNumber>,
     /// That a net core talks nonsense was said.
     nonsense_told: bool,
     tried: Option<Instant>,
@@ -53,9 +53,9 @@ fn heard(socket: &OwnedFd, most: usize) -> (Vec<Result<Report, Fault>>, bool) {
 }
 
 impl Moves {
-    pub(super) fn forget(&mut self, card: u32) {
-        self.under_way.retain(|one| one.card != card);
-        self.told.remove(&card);
+    pub(super) fn forget(&mut self, is_gone: impl Fn(&CardNumber) -> bool) {
+        self.under_way.retain(|one| !is_gone(&one.card));
+        self.told.retain(|card| !is_gone(card));
     }
 
     /// Whether a net core is still giving a card away.
@@ -63,14 +63,14 @@ impl Moves {
         self.under_way.iter().any(|one| one.from == index)
     }
 
-    fn has(&self, card: u32) -> bool {
+    fn has(&self, card: CardNumber) -> bool {
         self.under_way.iter().any(|one| one.card == card)
     }
 }
 
 impl Daemon {
     /// Where a card is said to be.
-    fn list_card(&mut self, card: u32, from: usize, to: usize) {
+    fn list_card(&mut self, card: CardNumber, from: usize, to: usize) {
         let cores = &mut self.net_cores.cores;
         let Some(old) = cores.get_mut(from) else { return };
         let is_shared = old.shared.contains(&card);
@@ -83,7 +83,7 @@ impl Daemon {
     }
 
     /// Has a card move.
-    fn move_card(&mut self, card: u32, from: usize, to: usize) -> Result<(), String> {
+    fn move_card(&mut self, card: CardNumber, from: usize, to: usize) -> Result<(), String> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
         let (old, new) = pair.map_err(|error| tables::say("make a pair of sockets", error))?;
@@ -177,7 +177,7 @@ impl Daemon {
         }
     }
 
-    fn try_to_move(&mut self, card: u32, from: usize, to: usize) {
+    fn try_to_move(&mut self, card: CardNumber, from: usize, to: usize) {
         if self.net_cores.moves.has(card) {
             return;
         }
@@ -189,7 +189,7 @@ impl Daemon {
     }
 
     /// The net core at home with the fewest cards; of several, one that has none of the card's own service, if that has several.
-    fn emptiest(&self, card: u32) -> Option<usize> {
+    fn emptiest(&self, card: CardNumber) -> Option<usize> {
         let all = self.net_cores.cores.iter().enumerate();
         let running = all.filter(|(_, core)| core.is_at_home() && core.running.is_some());
         running
@@ -198,8 +198,8 @@ impl Daemon {
     }
 
     /// How many of those cards are of the process that has `card`.
-    fn of_same_process(&self, card: u32, others: &[u32]) -> usize {
-        let process = |slot: &u32| self.vnics.get(slot).map(|vnic| vnic.process);
+    fn of_same_process(&self, card: CardNumber, others: &[CardNumber]) -> usize {
+        let process = |card: &CardNumber| self.vnics.get(&card.vnic).map(|vnic| vnic.process);
         let own = process(&card);
         others.iter().filter(|other| own.is_some() && process(other) == own).count()
     }
@@ -237,6 +237,7 @@ mod tests {
         let (ours, its) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).expect("a pair");
         for card in 0..4 {
+            let card = CardNumber { vnic: card, queue: 0 };
             send(its.as_fd(), Report::Stayed { card, why: "busy".to_owned() }, &[]).expect("room");
         }
         rustix::net::send(&its, b"nonsense", rustix::net::SendFlags::empty()).expect("room");

@@ -5,11 +5,13 @@
 //! the net core closes that, or dies, the card is gone. So there is nothing to tidy up, and nothing to tell.
 
 use super::moves::Moves;
+use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
-use crate::net_core::{CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
-use crate::protocol::{Answer, NetCoreState, QueueWish, VnicStatus, VnicWish, send};
+use crate::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
+use crate::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -43,11 +45,11 @@ pub(super) struct NetCore {
     pub(super) running: Option<(Child, OwnedFd)>,
     pub(super) started: Instant,
     restarts: u64,
-    /// VNICs it serves.
-    pub(super) cards: Vec<u32>,
+    /// Queues of VNICs that it serves.
+    pub(super) cards: Vec<CardNumber>,
     /// Of these, those whose services share them.
-    pub(super) shared: Vec<u32>,
-    /// VNICs that have come from other net cores.
+    pub(super) shared: Vec<CardNumber>,
+    /// Those that have come from other net cores.
     pub(super) cards_moved: u64,
 }
 
@@ -74,6 +76,11 @@ impl NetCore {
     pub(super) fn is_at_home(&self) -> bool {
         self.standing == Standing::AtHome
     }
+
+    /// How many of a VNIC's queues it serves.
+    fn queues_of(&self, vnic: u32) -> usize {
+        self.cards.iter().filter(|card| card.vnic == vnic).count()
+    }
 }
 
 /// All of them.
@@ -83,16 +90,31 @@ pub(super) struct NetCores {
     /// Numbered: places are not moved.
     pub(super) cores: Vec<NetCore>,
     pub(super) moves: Moves,
+    /// What net cores hold VNICs by: the card of each handle's token. A VNIC of several queues has several.
+    handles: HashMap<u64, CardNumber>,
 }
 
 impl NetCores {
     /// A VNIC is gone.
-    pub(super) fn forget(&mut self, slot: u32) {
+    pub(super) fn forget_vnic(&mut self, slot: u32) {
+        self.forget(|card| card.vnic == slot);
+    }
+
+    /// A handle is closed: if it was a net core's, that one has the card no more. Others may have other queues of the VNIC.
+    pub(super) fn handle_closed(&mut self, token: u64) {
+        // By a net core started again it may be had by another handle already.
+        let Some(card) = self.handles.remove(&token) else { return };
+        if !self.handles.values().any(|other| *other == card) {
+            self.forget(|other| *other == card);
+        }
+    }
+
+    fn forget(&mut self, is_gone: impl Fn(&CardNumber) -> bool) {
         self.cores.iter_mut().for_each(|core| {
-            core.cards.retain(|card| *card != slot);
-            core.shared.retain(|card| *card != slot);
+            core.cards.retain(|card| !is_gone(card));
+            core.shared.retain(|card| !is_gone(card));
         });
-        self.moves.forget(slot);
+        self.moves.forget(is_gone);
     }
 
     /// Whether one is to be started again.
@@ -106,12 +128,24 @@ impl NetCores {
             process: core.running.as_ref().map_or(0, |(child, _)| child.id()),
             uptime_s: core.started.elapsed().as_secs(),
             restarts: core.restarts,
-            vnics: core.cards.clone(),
+            vnics: core.cards.iter().map(|card| card.vnic).collect(),
+            queues: core.cards.iter().map(|card| card.queue).collect(),
             cards_moved: core.cards_moved,
             removed_from: if let Standing::Guest(from) = core.standing { Some(from) } else { None },
         };
         self.cores.iter().filter(|core| core.standing != Standing::Gone).map(state).collect()
     }
+}
+
+/// Whether a service may have that queue of such a card on a net core.
+fn check_queue(card: &VnicWish, queue: u32) -> Result<(), String> {
+    if queue >= card.queues {
+        return Err(format!("a card of {} queues, from 0, has no queue {queue}", card.queues));
+    }
+    if card.queues > 1 && (card.priority_queues > 0 || card.provider != Provider::Veth) {
+        return Err("several queues on net cores are a virtual card's, and none is high-priority".to_owned());
+    }
+    Ok(())
 }
 
 /// It ends with the daemon, whatever it is doing.
@@ -239,52 +273,92 @@ impl Daemon {
         if self.net_cores.cores.is_empty() {
             return Ok((Answer::Done, Vec::new()));
         }
-        if let Some((index, slot)) = stack.share.then(|| self.card_to_share(peer, &card)).flatten() {
+        let card = VnicWish { persistent: false, queues: card.queues.max(1), ..card };
+        check_queue(&card, stack.queue)?;
+        if let Some((index, number)) = stack.share.then(|| self.card_to_share(peer, &card, stack.queue)).flatten() {
             self.check_service_memory(peer, 0)?;
-            let socket = self.hand_service(index, slot, peer)?;
+            let socket = self.hand_service(index, number, peer)?;
             return Ok((Answer::Done, vec![socket]));
         }
-        let index = self.choose_net_core(peer, &stack)?;
-        self.check_service_memory(peer, plan_of(self.queue_wish(card.mtu)).length() as u64)?;
-        let (answer, handles) = self.create_vnic(peer, VnicWish { persistent: false, queues: 1, ..card })?;
+        let begun = self.vnic_begun(peer, &card, stack.share);
+        let index = self.choose_net_core(peer, &stack, begun)?;
+        let wish = self.queue_wish(stack.queue, card.mtu);
+        self.check_service_memory(peer, plan_of(wish).length() as u64)?;
+        let (answer, handles) = match begun {
+            Some(slot) => self.give_vnic(peer, slot)?,
+            None => self.create_vnic(peer, card)?,
+        };
         let (Answer::Vnic(status), [handle]) = (answer, handles.as_slice()) else {
             return Err("no card was made".to_owned());
         };
+        let number = CardNumber { vnic: status.vnic, queue: stack.queue };
         // From here on the handle's end is the card's.
+        let token = self.token_of(handle)?;
+        self.net_cores.handles.insert(token, number);
         let is_shared = stack.share;
         self.hand_card(index, &status, handle, stack)?;
         if let Some(core) = self.net_cores.cores.get_mut(index) {
-            core.cards.push(status.vnic);
-            core.shared.extend(is_shared.then_some(status.vnic));
+            core.cards.push(number);
+            core.shared.extend(is_shared.then_some(number));
         }
-        let socket = self.hand_service(index, status.vnic, peer)?;
+        let socket = self.hand_service(index, number, peer)?;
         Ok((Answer::Done, vec![socket]))
     }
 
-    /// The net core with the fewest cards, of those where the service is not yet.
-    fn choose_net_core(&self, peer: Peer, stack: &StackWish) -> Result<usize, String> {
-        let is_its = |slot: &u32| {
-            let vnic = self.vnics.get(slot).filter(|vnic| vnic.user == peer.user);
+    /// The VNIC of several queues of which this process has had another queue handed to a net core, or one that shares it.
+    fn vnic_begun(&self, peer: Peer, wish: &VnicWish, share: bool) -> Option<u32> {
+        let is_on = |slot: u32, shared: bool| {
+            let lists = self.net_cores.cores.iter().map(|core| if shared { &core.shared } else { &core.cards });
+            lists.flatten().any(|card| card.vnic == slot)
+        };
+        let is_it = |vnic: &&Vnic| {
+            let own = &vnic.wish;
+            wish.queues > 1
+                && vnic.user == peer.user
+                && (&own.addresses, &own.services, own.queues) == (&wish.addresses, &wish.services, wish.queues)
+                && ((vnic.process == peer.process && is_on(vnic.slot, false)) || (share && is_on(vnic.slot, true)))
+        };
+        self.vnics.values().find(is_it).map(|vnic| vnic.slot)
+    }
+
+    /// The net core with the fewest cards, of those where the service is not yet. Of a VNIC some of whose queues are on net cores
+    /// already (`begun`): one that has the fewest of these.
+    fn choose_net_core(&self, peer: Peer, stack: &StackWish, begun: Option<u32>) -> Result<usize, String> {
+        let is_its = |card: &CardNumber| {
+            let vnic = self.vnics.get(&card.vnic).filter(|vnic| vnic.user == peer.user);
             let first = vnic.and_then(|vnic| vnic.wish.addresses.first());
             first.is_some_and(|(address, _)| stack.apart_from.contains(address))
         };
-        let all = self.net_cores.cores.iter().enumerate();
-        let running: Vec<_> = all.filter(|(_, core)| core.running.is_some() && core.is_at_home()).collect();
+        let number = begun.map(|vnic| CardNumber { vnic, queue: stack.queue });
+        if let Some(number) = number.filter(|number| self.net_cores.cores.iter().any(|c| c.cards.contains(number))) {
+            return Err(format!("card {number} is served already: it is given up in a moment, or another's"));
+        }
+        let at_home: Vec<_> = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.is_at_home()).collect();
+        let running: Vec<_> = at_home.iter().filter(|(_, core)| core.running.is_some()).collect();
         if running.is_empty() {
             return Err("all net cores have died just now: they are started again in a moment".to_owned());
         }
+        let siblings = |core: &NetCore| begun.map_or(0, |vnic| core.queues_of(vnic));
         let free = running.iter().filter(|(_, core)| !core.cards.iter().any(is_its));
-        free.min_by_key(|(_, core)| core.cards.len()).map(|(index, _)| *index).ok_or_else(|| {
+        let best = free.min_by_key(|(_, core)| (siblings(core), core.cards.len()));
+        let (index, core) = best.ok_or_else(|| {
             format!("the service is on each of the {} net cores already: ask for fewer (--net-cores)", running.len())
-        })
+        })?;
+        // The place of the one that has just died is not to be filled up by its neighbour.
+        match siblings(core) > 0 && running.len() < at_home.len() {
+            true => Err("a net core has died just now: it is started again in a moment".to_owned()),
+            false => Ok(*index),
+        }
     }
 
     /// The net core and the number of a card that this one may share.
-    fn card_to_share(&self, peer: Peer, wish: &VnicWish) -> Option<(usize, u32)> {
-        let is_it = |slot: &&u32| {
-            let vnic = self.vnics.get(*slot).filter(|vnic| vnic.user == peer.user);
+    fn card_to_share(&self, peer: Peer, wish: &VnicWish, queue: u32) -> Option<(usize, CardNumber)> {
+        let is_it = |card: &&CardNumber| {
+            let vnic = self.vnics.get(&card.vnic).filter(|vnic| vnic.user == peer.user && card.queue == queue);
             vnic.is_some_and(|vnic| {
-                vnic.wish.addresses.first() == wish.addresses.first() && vnic.wish.services == wish.services
+                let own = &vnic.wish;
+                let is_alike = own.addresses.first() == wish.addresses.first() && own.services == wish.services;
+                is_alike && own.queues == wish.queues
             })
         };
         let cores = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.running.is_some());
@@ -292,9 +366,9 @@ impl Daemon {
     }
 
     /// The queue of a net core's card.
-    fn queue_wish(&self, mtu: u32) -> QueueWish {
+    fn queue_wish(&self, queue: u32, mtu: u32) -> QueueWish {
         QueueWish {
-            queue: 0,
+            queue,
             frame_size: if mtu > 1_700 { 4_096 } else { 2_048 },
             receive_frames: self.policy.net.frames,
             transmit_frames: TRANSMIT_FRAMES,
@@ -310,7 +384,7 @@ impl Daemon {
         handle: &OwnedFd,
         stack: StackWish,
     ) -> Result<(), String> {
-        let queue = self.queue_wish(status.mtu);
+        let queue = self.queue_wish(stack.queue, status.mtu);
         let memory = plan_of(queue).allocate_lendable();
         let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
         let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
@@ -323,7 +397,8 @@ impl Daemon {
             gateways.clone_from(&status.gateways);
         }
         let card = CardOrder {
-            number: status.vnic,
+            number: CardNumber { vnic: status.vnic, queue: stack.queue },
+            queues: status.queues,
             addresses: status.addresses.clone(),
             gateways,
             shared: status.shared,
@@ -341,7 +416,7 @@ impl Daemon {
 
     /// Introduces a service to the net core that has its card: the service's end of their socket. The memory that the net core
     /// makes for it is the user's, until the net core gives it back or dies.
-    fn hand_service(&mut self, index: usize, card: u32, peer: Peer) -> Result<OwnedFd, String> {
+    fn hand_service(&mut self, index: usize, card: CardNumber, peer: Peer) -> Result<OwnedFd, String> {
         let pair = || {
             let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
             pair.map_err(|error| tables::say("make a pair of sockets", error))

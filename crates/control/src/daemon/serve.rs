@@ -176,7 +176,7 @@ impl Daemon {
         given
     }
 
-    fn give_vnic(&mut self, peer: Peer, slot: u32) -> Served {
+    pub(super) fn give_vnic(&mut self, peer: Peer, slot: u32) -> Served {
         let handle = self.make_handle(Role::Vnic(slot), peer)?;
         let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
         Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![handle]))

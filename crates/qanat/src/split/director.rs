@@ -4,7 +4,7 @@
 use super::net_core::{Card, Introduced, NetCore, Pending};
 use qanat_control::net_core::{CardOrder, ORDER_BYTES_MAX, Order, plan_of};
 use qanat_control::protocol::{Fault, QueueWish, receive};
-use qanat_nic::{LendableFiles, Time};
+use qanat_nic::{LendableFiles, QueueShare, Time};
 use qanat_stack::Config;
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -90,6 +90,11 @@ fn open(order: &CardOrder, wish: QueueWish, files: &LendableFiles, beside: Vec<O
     config.addresses.clone_from(&order.addresses);
     config.gateways.clone_from(&order.gateways);
     config.shared_address = order.shared;
+    if order.queues > 1 {
+        config.queue_share = Some(QueueShare { queue: order.number.queue, queues: order.queues });
+        // What a neighbour answers to us may come by another's queue.
+        config.neighbours_by_traffic = true;
+    }
     // As `--mss` would have it; what a service says is not believed.
     config.tcp.maximum_segment = order.maximum_segment.map(|bytes| bytes.clamp(536, 8_960));
     let card = Card::new(Box::new(vnic), files, plan, config, &order.interface, &order.driver);

@@ -139,6 +139,12 @@ pub struct CardStatus {
     pub addresses: Vec<(IpAddr, u8)>,
     /// The kernel's end.
     pub interface: String,
+    /// Which of its queues: each has a stack of its own.
+    #[serde(default)]
+    pub queue: u32,
+    /// Queues that flows are spread over.
+    #[serde(default)]
+    pub queues: u32,
     /// Services it has had, the present one included.
     pub services: u64,
     /// The service, if there is one.

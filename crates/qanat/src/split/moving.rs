@@ -19,7 +19,7 @@ use super::net_core::{Card, NetCore};
 use super::parting::Belonging;
 use super::tenancy::Tenancy;
 use qanat_abi::{Access, SharedMemory};
-use qanat_control::net_core::{ORDER_BYTES_MAX, Report};
+use qanat_control::net_core::{CardNumber, ORDER_BYTES_MAX, Report};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Time};
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,7 @@ enum Said {
 
 /// A card that is to go.
 struct Leaving {
-    number: u32,
+    number: CardNumber,
     socket: OwnedFd,
     since: Time,
     /// As long as it stands still: since when, bytes of its state, itself.
@@ -87,7 +87,7 @@ struct Leaving {
 
 /// A card that is to come.
 struct Arriving {
-    number: u32,
+    number: CardNumber,
     socket: OwnedFd,
     since: Time,
     state: Option<(OwnedFd, u64, [OwnedFd; 4])>,
@@ -98,7 +98,7 @@ struct Arriving {
 }
 
 impl Arriving {
-    fn new(number: u32, socket: OwnedFd, since: Time) -> Arriving {
+    fn new(number: CardNumber, socket: OwnedFd, since: Time) -> Arriving {
         let (state, queue, services) = (None, None, Vec::new());
         Arriving { number, socket, since, state, queue, services, services_due: 0, card: None }
     }
@@ -142,7 +142,7 @@ impl Moves {
     }
 
     /// Whether a card is about to come.
-    pub(super) fn is_coming(&self, card: u32) -> bool {
+    pub(super) fn is_coming(&self, card: CardNumber) -> bool {
         self.arriving.iter().any(|arriving| arriving.number == card)
     }
 
@@ -200,12 +200,12 @@ fn pack(card: &Card, socket: &OwnedFd) -> Result<u64, String> {
 
 impl NetCore {
     /// The daemon wants a card to go.
-    pub(super) fn begin_to_leave(&mut self, number: u32, socket: OwnedFd, now: Time) {
+    pub(super) fn begin_to_leave(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
         self.moves.leaving.push(Leaving { number, socket, since: now, still: None });
     }
 
     /// The daemon wants a card to come.
-    pub(super) fn begin_to_join(&mut self, number: u32, socket: OwnedFd, now: Time) {
+    pub(super) fn begin_to_join(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
         // Without it, or with one that has gone, there is nothing to wait for.
         if say(&socket, Said::Here { build: Build::own() }, &[]).is_ok() {
             self.moves.arriving.push(Arriving::new(number, socket, now));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     fn arriving(services: usize) -> (Arriving, bool) {
-        let mut arriving = Arriving::new(1, descriptors(1).remove(0), Time::ZERO);
+        let mut arriving = Arriving::new(CardNumber { vnic: 1, queue: 0 }, descriptors(1).remove(0), Time::ZERO);
         let is_noted = arriving.notes(Said::Card { state_bytes: 1, services }, descriptors(5));
         (arriving, is_noted)
     }

@@ -11,7 +11,7 @@ use super::moving::Moves;
 use super::tenancy::Tenancy;
 use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
-use qanat_control::net_core::{CardOrder, SERVICE_MEMORY_BYTES};
+use qanat_control::net_core::{CardNumber, CardOrder, SERVICE_MEMORY_BYTES};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
 use qanat_stack::{Config, Stack};
@@ -63,7 +63,7 @@ pub struct Card {
 /// What is special about a card the daemon has handed over.
 pub(super) struct Handed {
     /// Its number there.
-    pub(super) number: u32,
+    pub(super) number: CardNumber,
     pub(super) since: Time,
     pub(super) order: CardOrder,
     /// Frames that are not received into.
@@ -168,10 +168,12 @@ impl Card {
             config.ephemeral_ports = first..=last;
         }
         let seed = crate::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let shares_address = config.shared_address;
+        // Once for all queues of a card.
+        let is_first = config.queue_share.is_none_or(|share| share.queue == 0);
+        let announces = is_first && !config.shared_address;
         self.connections_max = config.connections_max as u32;
         let mut stack = Stack::new(config, seed, self.vnic.as_ref(), now);
-        if !shares_address {
+        if announces {
             // Its peers may have asked before it was there, or know another by that address.
             stack.announce(self.vnic.as_mut());
         }
@@ -186,6 +188,8 @@ impl Card {
         CardStatus {
             addresses: self.config.addresses.clone(),
             interface: self.interface.clone(),
+            queue: self.config.queue_share.map_or(0, |share| share.queue),
+            queues: self.config.queue_share.map_or(1, |share| share.queues),
             services: self.services,
             service: services.next(),
             sharing: services.collect(),
@@ -211,7 +215,7 @@ pub struct NetCoreOptions {
 /// Whom the daemon has introduced.
 #[derive(Clone, Copy)]
 pub(super) struct Introduced {
-    pub card: u32,
+    pub card: CardNumber,
     pub user: u32,
     pub process: i32,
 }

@@ -1,4 +1,4 @@
-//! A service's net cores: one, or several, each with a card of its own. The service sees one stack.
+//! A service's net cores: one, or several, each with a card of its own, or a queue of one card. The service sees one stack.
 //!
 //! ```text
 //!   handle of a connection   slot there, with the net core's number in its lowest bits (none, if there is one net core)
@@ -234,7 +234,7 @@ impl Remotes {
         self.parts.iter_mut().map(|part| part.close_udp(socket)).fold(Ok(()), Result::and)
     }
 
-    /// By the card that has the local address; else one after the other.
+    /// By the card that has the local address; else one after the other. Of one card's queues each knows which ports are its own.
     #[cold]
     pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
         let count = self.parts.len();
@@ -420,9 +420,15 @@ impl Remotes {
         self.parts.iter().map(|part| part.attached().mtu).min().unwrap_or(0)
     }
 
-    /// Of every card.
+    /// Of every card, each once: net cores that have a queue each of one card have the same.
     pub(super) fn addresses(&self) -> Vec<IpAddr> {
-        self.parts.iter().flat_map(|part| &part.attached().addresses).map(|(address, _)| *address).collect()
+        let mut all: Vec<IpAddr> = Vec::new();
+        for (address, _) in self.parts.iter().flat_map(|part| &part.attached().addresses) {
+            if !all.contains(address) {
+                all.push(*address);
+            }
+        }
+        all
     }
 }
 
