@@ -167,6 +167,39 @@ fn queues_move_one_by_one_as_net_cores_come_and_go() {
     });
 }
 
+/// The services on each queue, in order.
+fn sharers(house: &House) -> Vec<Vec<u64>> {
+    let cores = house.status()["net_cores"].as_array().cloned().unwrap_or_default();
+    let cards = cores.iter().flat_map(|core| core["cards"].as_array().cloned().unwrap_or_default());
+    let of_card = |card: Value| {
+        let sharing = card["sharing"].as_array().cloned().unwrap_or_default();
+        let all = std::iter::once(card["service"].clone()).chain(sharing);
+        all.filter_map(|service| service["process"].as_u64()).collect()
+    };
+    cards.map(of_card).collect()
+}
+
+#[test]
+fn app_cores_share_each_queue_and_one_that_dies_is_back_on_all() {
+    scenario_on(2, || {
+        let house = House::new("0-1");
+        let echo = house.start(&["echo", "--net-cores", "2", "--app-cores", "2"]);
+        let are_there = |all: &[Vec<u64>]| all.len() == 2 && all.iter().all(|of_one| of_one.len() == 2);
+        eventually("both are on both", GRACE, || are_there(&sharers(&house)));
+        assert!(streams(STREAMS).iter_mut().all(|stream| echoes(stream, 20_000)));
+        let victim = sharers(&house)[0][0];
+        kill_process(process(victim), Signal::KILL).expect("an app core to kill");
+        eventually("another is in its place", GRACE, || {
+            let all = sharers(&house);
+            are_there(&all) && !all.concat().contains(&victim)
+        });
+        assert!(streams(STREAMS).iter_mut().all(|stream| echoes(stream, 20_000)));
+        drop(echo);
+        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
+        house.end();
+    });
+}
+
 /// Who is told that a packet was too big is the stack that sent it.
 #[test]
 fn errors_reach_the_queue_whose_packet_they_tell_of() {
