@@ -109,6 +109,10 @@ fn tcp_options(values: &mut Values<'_>) -> Options {
         timestamps: values.bool().then(|| Timestamps { value: values.u32(), echo: values.u32() }),
         sack_blocks,
         user_timeout: values.bool().then(|| qanat_wire::tcp_options::UserTimeout(values.u16())),
+        fast_open: qanat_wire::tcp_options::FastOpen::new(
+            &std::array::from_fn::<u8, 18, _>(|_| values.u8())[..usize::from(values.u8()) % 19],
+            values.bool(),
+        ),
     }
 }
 

@@ -42,7 +42,6 @@ calls! {
     epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int) -> c_int;
     pipe(ends: *mut c_int) -> c_int;
-    splice(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, count: size_t, flags: c_uint) -> ssize_t;
 }
 
 /// The first has the stack made: the script's settings (`sysctl`) are in place by now.
@@ -53,4 +52,27 @@ pub(crate) unsafe extern "C" fn socket(_: *mut c_void, domain: c_int, kind: c_in
     qanat_posix::script::begin();
     // SAFETY: as the caller says.
     unsafe { libc::socket(domain, kind, protocol) }
+}
+
+/// An offset that the script has as `NULL` packetdrill hands over as a number that is zero, which is what no offset is as well:
+/// neither end is at any other in its scripts.
+///
+/// # Safety
+/// As `splice`.
+pub(crate) unsafe extern "C" fn splice(
+    _: *mut c_void,
+    from: c_int,
+    from_offset: *mut loff_t,
+    to: c_int,
+    to_offset: *mut loff_t,
+    count: size_t,
+    flags: c_uint,
+) -> ssize_t {
+    // SAFETY: as the caller says.
+    let given = |offset: *mut loff_t| match unsafe { offset.as_ref() } {
+        Some(0) => std::ptr::null_mut(),
+        _ => offset,
+    };
+    // SAFETY: as the caller says.
+    unsafe { libc::splice(from, given(from_offset), to, given(to_offset), count, flags) }
 }

@@ -3,6 +3,7 @@
 use crate::bells::Bell;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
+use qanat::stack::tcp::CookieKeys;
 use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -35,6 +36,8 @@ pub(crate) struct Socket {
     pub(crate) options: Options,
     pub(crate) local: SocketAddr,
     pub(crate) peer: Option<SocketAddr>,
+    /// Where it is connected to as soon as something is sent (`TCP_FASTOPEN_CONNECT`); until then it is bound.
+    pub(crate) deferred: Option<SocketAddr>,
     /// Instances of `epoll` that look at it, and under which descriptor.
     pub(crate) watchers: Vec<(u32, c_int)>,
     /// Threads that wait for it.
@@ -76,6 +79,9 @@ pub(crate) struct Options {
     pub(crate) receive_room: Option<usize>,
     /// `TCP_NOTSENT_LOWAT`: see [`Stream::unsent_mark`].
     pub(crate) unsent_mark: u32,
+    /// `TCP_SYNCNT`.
+    pub(crate) syn_retransmissions: Option<u8>,
+    pub(crate) fast_open: FastOpen,
     /// `UDP_CORK`: what is sent is joined into one datagram.
     pub(crate) joins: bool,
     /// `TCP_MAXSEG`, if the program has set it.
@@ -84,6 +90,19 @@ pub(crate) struct Options {
     pub(crate) reuse_port: bool,
     /// `SO_OOBINLINE`: an urgent byte is read like any other.
     pub(crate) urgent_inline: bool,
+}
+
+/// TCP Fast Open (RFC 7413), as the program has set it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FastOpen {
+    /// `TCP_FASTOPEN`: connections of a listener whose handshake is not over, at most.
+    pub(crate) queue: u32,
+    /// `TCP_FASTOPEN_CONNECT`: the SYN goes with what is sent first.
+    pub(crate) connects: bool,
+    /// `TCP_FASTOPEN_NO_COOKIE`.
+    pub(crate) without_cookie: bool,
+    /// `TCP_FASTOPEN_KEY`.
+    pub(crate) keys: Option<CookieKeys>,
 }
 
 /// Who has a socket's signals, as the kernel numbers them.
@@ -176,7 +195,8 @@ pub(crate) struct Urgent {
 
 impl Stream {
     pub(crate) fn new(connection: ConnectionId, is_connecting: bool) -> Stream {
-        Stream { connection: Some(connection), is_connecting, ..Stream::default() }
+        // Of one that was accepted nobody need be told.
+        Stream { connection: Some(connection), is_connecting, is_reported: !is_connecting, ..Stream::default() }
     }
 
     /// Bytes that may be given to the stack now.
@@ -341,6 +361,7 @@ impl Socket {
             options: Options::default(),
             local,
             peer: None,
+            deferred: None,
             watchers: Vec::new(),
             waiters: Vec::new(),
             kind,
@@ -351,6 +372,7 @@ impl Socket {
     pub(crate) fn readiness(&self) -> c_short {
         let mut ready = if self.error != 0 { libc::POLLERR } else { 0 };
         match &self.kind {
+            Kind::Bound if self.deferred.is_some() => ready |= libc::POLLOUT | libc::POLLWRNORM,
             Kind::Bound => {
                 if self.has_failed {
                     ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLRDHUP;

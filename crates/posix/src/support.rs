@@ -132,7 +132,8 @@ pub const FLAGS: &[(&str, Support, &str)] = &[
     ("`MSG_OOB`", Supported, "of streams"),
     ("`MSG_MORE`", Supported, ""),
     ("`MSG_EOR`", Supported, "of a stream: no segment goes on behind it"),
-    ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`, `MSG_FASTOPEN`", NoEffect, ""),
+    ("`MSG_FASTOPEN`", Supported, "of a stream"),
+    ("`MSG_ZEROCOPY`, `MSG_CONFIRM`, `MSG_DONTROUTE`", NoEffect, ""),
     ("`EPOLLET`, `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, `EPOLLRDHUP`, `EPOLLPRI`, `POLLPRI`", Supported, ""),
     ("`EPOLLWAKEUP`", NoEffect, ""),
 ];
@@ -251,12 +252,14 @@ options! {
         TCP_INFO Answered, "the state, times and windows the stack has";
         TCP_MAXSEG Supported, "before there is a connection; 536 is as good as not set";
         TCP_QUICKACK NoEffect, "";
-        TCP_SYNCNT NoEffect, "";
+        TCP_SYNCNT Supported, "";
         TCP_LINGER2 NoEffect, "";
         TCP_WINDOW_CLAMP NoEffect, "";
         TCP_CONGESTION NoEffect, "";
-        TCP_FASTOPEN NoEffect, "";
-        TCP_FASTOPEN_CONNECT NoEffect, "";
+        TCP_FASTOPEN Supported, "";
+        TCP_FASTOPEN_CONNECT Supported, "";
+        TCP_FASTOPEN_KEY Supported, "";
+        TCP_FASTOPEN_NO_COOKIE Supported, "";
         TCP_NOTSENT_LOWAT Supported, "";
         TCP_SAVE_SYN NoEffect, "";
         TCP_THIN_LINEAR_TIMEOUTS NoEffect, "";

@@ -124,4 +124,30 @@ pub struct ConnectOptions {
     pub local: Option<SocketAddr>,
     /// Segments have at most so many bytes after their headers, both ways; `None`: what the device takes.
     pub maximum_segment: Option<u16>,
+    /// Whether the SYN takes data along.
+    pub fast_open: FastOpenRequest,
+}
+
+/// TCP Fast Open of an active open (RFC 7413). What is given to [`Stack::send`](crate::Stack::send) before the SYN leaves goes with
+/// it, at most [`Stack::syn_room`](crate::Stack::syn_room) bytes; the rest follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum FastOpenRequest {
+    /// No.
+    #[default]
+    No,
+    /// With the cookie that the server has given before; without one it is asked for.
+    WithCookie,
+    /// The server takes data without a cookie.
+    WithoutCookie,
+}
+
+/// TCP Fast Open of a listener (RFC 7413).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FastOpenOptions {
+    /// Connections whose handshake is not over, at most (section 5.1); those that were reset count for a minute.
+    pub queue_max: usize,
+    /// Data is taken without a cookie (section 6.3.4): for networks where nobody forges addresses.
+    pub without_cookie: bool,
+    /// Keys of its cookies; `None`: the stack's.
+    pub keys: Option<crate::tcp::CookieKeys>,
 }

@@ -19,6 +19,7 @@ mod demultiplex;
 mod duplicate_address;
 mod emitter;
 mod event;
+mod fast_open;
 mod flow;
 mod fragmentation;
 mod icmp;
@@ -45,7 +46,7 @@ mod vlan;
 mod wheel;
 
 pub use autoconfiguration::Autoconfiguration;
-pub use config::{Config, ConnectOptions, DuplicateAddressDetection, ListenOptions};
+pub use config::{Config, ConnectOptions, DuplicateAddressDetection, FastOpenOptions, FastOpenRequest, ListenOptions};
 pub use counters::Counters;
 pub use duplicate_address::AddressState;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};

@@ -2,6 +2,7 @@
 
 use crate::config::ListenOptions;
 use crate::event::{Chunk, ConnectionId, Event, ListenerId};
+use crate::fast_open::{FastOpenAnswer, FastOpenListener};
 use crate::flow::{FlowKey, FlowOwner};
 use crate::stack::{Stack, TimerKind};
 use crate::tcp::{
@@ -29,11 +30,19 @@ pub(crate) struct Listener {
     pub(crate) is_held: bool,
     /// Its connections' largest segment, if that is less than what the device takes.
     pub(crate) maximum_segment: Option<u16>,
+    pub(crate) fast_open: Option<Box<FastOpenListener>>,
 }
 
 impl Listener {
     pub(crate) fn new(local: SocketAddr, options: ListenOptions) -> Listener {
-        Listener { local, backlog: options.backlog, half_open: 0, is_held: false, maximum_segment: None }
+        Listener {
+            local,
+            backlog: options.backlog,
+            half_open: 0,
+            is_held: false,
+            maximum_segment: None,
+            fast_open: None,
+        }
     }
 
     /// How much of a destination is left open: nothing, the address, the family too (`[::]`, RFC 3493 section 3.7).
@@ -95,7 +104,7 @@ impl Stack {
             }
         } else if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::FIN) {
             self.network.counters.tcp_syns_received += 1;
-            self.input_syn(now, key, listener, segment, None);
+            self.input_syn(now, key, listener, (segment, payload), None);
         } else {
             self.network.counters.tcp_no_connection += 1;
         }
@@ -107,7 +116,7 @@ impl Stack {
         now: Time,
         key: FlowKey,
         listener: ListenerId,
-        segment: &SegmentIn<'_>,
+        (segment, payload): (&SegmentIn<'_>, Option<Chunk>),
         after: Option<SequenceNumber>,
     ) {
         if self.network.routes.next_hop(key.remote_address()).is_none() {
@@ -138,7 +147,18 @@ impl Stack {
             open.initial_sequence = reached + 0x1_0000;
         }
         let mut state = HalfOpen::new(&open, segment, &self.transport.config, now);
-        let header = state.syn_ack(&mut env!(self, now));
+        let mut grant = None;
+        match self.fast_open_answer(now, &key, listener, (segment, payload.as_ref())) {
+            FastOpenAnswer::None => {}
+            FastOpenAnswer::Grant(cookie) => grant = cookie,
+            FastOpenAnswer::Accept(cookie) => {
+                if self.accept_fast(now, key, listener, (open, state, cookie), (segment, payload)) {
+                    return;
+                }
+            }
+        }
+        let mut header = state.syn_ack(&mut env!(self, now));
+        header.options.fast_open = grant;
         let deadline = state.deadline;
         let Ok((slot, generation)) =
             self.transport.half_open.insert(HalfOpenSlot { key, listener, state, timer: None })
@@ -309,7 +329,7 @@ impl Stack {
                 self.leave_time_wait(slot);
                 self.network.counters.tcp_time_wait_reused += 1;
                 self.network.counters.tcp_syns_received += 1;
-                self.input_syn(now, key, listener, segment, Some(reached));
+                self.input_syn(now, key, listener, (segment, None), Some(reached));
             }
         }
     }

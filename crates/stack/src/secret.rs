@@ -54,6 +54,17 @@ impl Secret {
         hasher.finish() as u32
     }
 
+    /// The key of Fast Open cookies (RFC 7413 section 4.1.2).
+    pub(crate) fn fast_open_key(&self) -> [u8; 16] {
+        let mut key = [0; 16];
+        for (half, bytes) in key.chunks_exact_mut(8).enumerate() {
+            let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.0, self.sequence.1 ^ self.table.1);
+            hasher.write_u64(half as u64);
+            bytes.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        key
+    }
+
     /// The key of the neighbour table.
     pub(crate) fn neighbour_key(&self) -> (u64, u64) {
         (self.table.1, self.table.0)

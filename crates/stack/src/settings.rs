@@ -48,6 +48,19 @@ impl Stack {
         self.command(now, connection, |tcp, _| (tcp.set_cork(cork), Disposition::Keep))
     }
 
+    /// How often the SYN of a connection under way is repeated; `None`: as configured (RFC 9293 section 3.8.3).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_syn_retransmissions(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        most: Option<u8>,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, _| (tcp.set_syn_retransmissions(most), Disposition::Keep))
+    }
+
     /// Keepalive on with these times, or off (RFC 9293 §3.8.4).
     ///
     /// # Errors

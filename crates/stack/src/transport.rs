@@ -1,6 +1,6 @@
 //! TCP's place in the stack: the tables of connections, and everything between them and the network layer.
 
-use crate::config::{Config, ConnectOptions, ListenOptions};
+use crate::config::{Config, ConnectOptions, FastOpenRequest, ListenOptions};
 use crate::emitter::{LosingEmitter, SegmentEmitter};
 use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
@@ -71,6 +71,7 @@ pub(crate) struct Transport {
     pub(crate) counters: tcp::Counters,
     pub(crate) challenge: RateLimiter,
     pub(crate) memory: ReceiveMemory,
+    pub(crate) cookies: tcp::CookieCache,
     pub(crate) resets: RateLimiter,
     pub(crate) flows: FlowTable,
     pub(crate) connections: Slab<Slot>,
@@ -115,6 +116,7 @@ impl Transport {
             counters: tcp::Counters::default(),
             challenge: RateLimiter::new(CHALLENGE_ACKS_PER_SECOND, now),
             memory: ReceiveMemory::new(receive_budget(config, vnic)),
+            cookies: tcp::CookieCache::default(),
             resets: RateLimiter::new(RESETS_PER_SECOND, now),
             flows: FlowTable::new(config.connections_max + config.half_open_max + config.time_wait_max),
             connections: Slab::new(config.connections_max),
@@ -198,6 +200,7 @@ macro_rules! env {
             config: &$stack.transport.config,
             challenge: &mut $stack.transport.challenge,
             memory: &mut $stack.transport.memory,
+            cookies: &mut $stack.transport.cookies,
         }
     };
 }
@@ -260,12 +263,12 @@ impl Stack {
                 connection.timer = self.wheel.insert(deadline, kind).map(|handle| (handle, deadline));
             }
             Disposition::Remove | Disposition::ResetAndRemove => {
-                if let Some(key) = self.take_connection(slot) {
+                if let Some(key) = self.take_connection(now, slot) {
                     self.transport.flows.remove(key.hash(), FlowOwner::Connection(slot));
                 }
             }
             Disposition::TimeWait(state) => {
-                if let Some(key) = self.take_connection(slot)
+                if let Some(key) = self.take_connection(now, slot)
                     && !self.enter_time_wait(key, FlowOwner::Connection(slot), state, now)
                 {
                     self.transport.flows.remove(key.hash(), FlowOwner::Connection(slot));
@@ -275,9 +278,14 @@ impl Stack {
     }
 
     /// Frees a connection's slot and its timer, but leaves its flow, for the TIME-WAIT it may become.
-    fn take_connection(&mut self, slot: u32) -> Option<FlowKey> {
+    fn take_connection(&mut self, now: Time, slot: u32) -> Option<FlowKey> {
         let connection = self.transport.connections.at_mut(slot)?;
         let key = connection.key;
+        if connection.tcp.is_unproved() {
+            let id = connection.tcp.id();
+            self.fast_open_ended(now, id);
+        }
+        let connection = self.transport.connections.at_mut(slot)?;
         if let Some((handle, _)) = connection.timer {
             self.wheel.cancel(handle);
         }
@@ -487,6 +495,12 @@ impl Stack {
         let config = &self.transport.config;
         let make = || Slot::new(key, next_hop, Connection::open_active(&open, config, now));
         let (slot, _) = self.transport.connections.insert_with(make).ok_or(CommandError::Full)?;
+        if options.fast_open != FastOpenRequest::No
+            && let Some(connection) = self.transport.connections.at_mut(slot)
+        {
+            let needs_none = options.fast_open == FastOpenRequest::WithoutCookie;
+            connection.tcp.open_fast((local, peer.ip()), needs_none, &self.transport.cookies, now);
+        }
         if !self.enter_connection(slot, None) {
             return Err(CommandError::Full);
         }

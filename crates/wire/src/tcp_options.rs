@@ -1,5 +1,5 @@
 //! TCP options: MSS (RFC 9293, section 3.7.1), window scale and timestamps (RFC 7323), SACK (RFC 2018), user timeout
-//! (RFC 5482).
+//! (RFC 5482), Fast Open (RFC 7413).
 
 use crate::tcp::SequenceNumber;
 use crate::{Error, checksum, field};
@@ -24,6 +24,10 @@ const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMPS: u8 = 8;
 const USER_TIMEOUT: u8 = 28;
+const FAST_OPEN: u8 = 34;
+/// An experiment's option (RFC 6994), and the number by which Fast Open was one before it had a kind.
+const EXPERIMENT: u8 = 254;
+const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// The timestamps option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize)]
@@ -54,6 +58,67 @@ impl UserTimeout {
     pub fn duration(self) -> std::time::Duration {
         let value = u64::from(self.0 & !UserTimeout::MINUTES);
         std::time::Duration::from_secs(if self.0 & UserTimeout::MINUTES != 0 { value * 60 } else { value })
+    }
+}
+
+/// The Fast Open option (RFC 7413, section 4.1.1): a cookie, or the request for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+pub struct FastOpen {
+    cookie: [u8; FastOpen::COOKIE_MAX],
+    length: u8,
+    is_experimental: bool,
+}
+
+impl FastOpen {
+    /// Bytes of the shortest cookie.
+    pub const COOKIE_MIN: usize = 4;
+    /// Bytes of the longest cookie.
+    pub const COOKIE_MAX: usize = 16;
+
+    /// A cookie of 4 to 16 bytes, an even number; of none: the request for one. `is_experimental`: as the option was written
+    /// before it had a kind of its own (RFC 7413, section 4.1.1 "MAY"). `None`: no cookie has that many bytes.
+    pub fn new(cookie: &[u8], is_experimental: bool) -> Option<FastOpen> {
+        let is_long_enough = cookie.is_empty() || cookie.len() >= FastOpen::COOKIE_MIN;
+        if !is_long_enough || !cookie.len().is_multiple_of(2) {
+            return None;
+        }
+        let mut bytes = [0; FastOpen::COOKIE_MAX];
+        bytes.get_mut(..cookie.len())?.copy_from_slice(cookie);
+        Some(FastOpen { cookie: bytes, length: cookie.len() as u8, is_experimental })
+    }
+
+    /// The request for a cookie.
+    pub const fn request(is_experimental: bool) -> FastOpen {
+        FastOpen { cookie: [0; FastOpen::COOKIE_MAX], length: 0, is_experimental }
+    }
+
+    /// The cookie; no bytes: it is requested.
+    pub fn cookie(&self) -> &[u8] {
+        self.cookie.get(..usize::from(self.length)).unwrap_or_default()
+    }
+
+    /// Whether it is written as an experiment's.
+    pub fn is_experimental(&self) -> bool {
+        self.is_experimental
+    }
+
+    /// Bytes without padding.
+    fn option_length(&self) -> usize {
+        usize::from(self.length) + if self.is_experimental { 4 } else { 2 }
+    }
+
+    /// The option, and NOPs up to a multiple of four.
+    fn encode(&self) -> ([u8; FastOpen::COOKIE_MAX + 4], usize) {
+        let mut bytes = [NO_OPERATION; FastOpen::COOKIE_MAX + 4];
+        let length = self.option_length();
+        let head = [FAST_OPEN, length as u8];
+        let [high, low] = FAST_OPEN_EXPERIMENT;
+        let experiment = [EXPERIMENT, length as u8, high, low];
+        let head = if self.is_experimental { experiment.as_slice() } else { head.as_slice() };
+        for (place, byte) in bytes.iter_mut().zip(head.iter().chain(self.cookie())) {
+            *place = *byte;
+        }
+        (bytes, length.next_multiple_of(4))
     }
 }
 
@@ -127,6 +192,8 @@ pub struct Options {
     pub sack_blocks: SackBlocks,
     /// User timeout.
     pub user_timeout: Option<UserTimeout>,
+    /// Fast Open. On SYNs.
+    pub fast_open: Option<FastOpen>,
 }
 
 impl Options {
@@ -138,6 +205,7 @@ impl Options {
         timestamps: None,
         sack_blocks: SackBlocks::NONE,
         user_timeout: None,
+        fast_open: None,
     };
 
     /// Reads a segment's options. A length that is zero or runs past the end is [`Error::BadOption`] (RFC 9293, MUST-7);
@@ -188,6 +256,11 @@ impl Options {
                 });
             }
             (USER_TIMEOUT, &[a, b]) => self.user_timeout = Some(UserTimeout(u16::from_be_bytes([a, b]))),
+            // As Linux: one of another length is as good as none, and takes the place of one before it.
+            (FAST_OPEN, cookie) => self.fast_open = FastOpen::new(cookie, false),
+            (EXPERIMENT, [a, b, cookie @ ..]) if [*a, *b] == FAST_OPEN_EXPERIMENT => {
+                self.fast_open = FastOpen::new(cookie, true);
+            }
             (SACK, data) => {
                 let (blocks, []) = data.as_chunks::<8>() else { return };
                 self.sack_blocks = SackBlocks::NONE;
@@ -224,7 +297,15 @@ impl Options {
             (None, false) => 0,
         };
         let user_timeout = if self.user_timeout.is_some() { 4 } else { 0 };
-        mss + window_scale + timestamps + user_timeout
+        let fixed = mss + window_scale + timestamps + user_timeout;
+        fixed + self.fast_open_that_fits(fixed).map_or(0, |(_, length)| length)
+    }
+
+    /// A cookie that finds no room beside the others is not sent: the SYN is an ordinary one then.
+    #[inline(always)]
+    fn fast_open_that_fits(&self, fixed_length: usize) -> Option<([u8; FastOpen::COOKIE_MAX + 4], usize)> {
+        let encoded = self.fast_open.as_ref()?.encode();
+        (fixed_length + encoded.1 <= LENGTH_MAX).then_some(encoded)
     }
 
     /// Blocks beyond the room left are not sent: the receiver treats them as a hint only (RFC 2018, section 8).
@@ -235,7 +316,7 @@ impl Options {
 
     /// Writes [`encoded_length`](Options::encoded_length) bytes, in Linux's order and padded with NOPs as Linux does
     /// (middleboxes and fingerprints know it): MSS, SACK permitted, timestamps, window scale, user timeout,
-    /// SACK.
+    /// Fast Open, SACK.
     #[inline]
     pub fn emit(&self, bytes: &mut [u8]) -> Result<usize, Error> {
         let length = self.encoded_length();
@@ -265,7 +346,14 @@ impl Options {
             let [a, b] = value.to_be_bytes();
             bytes = put(bytes, [USER_TIMEOUT, 4, a, b])?;
         }
-        let count = self.sack_blocks_that_fit(self.fixed_length());
+        let fixed = self.fixed_length();
+        let before = length - bytes.len();
+        if let Some((option, option_length)) = self.fast_open_that_fits(before) {
+            let (place, rest) = bytes.split_at_mut_checked(option_length).ok_or(Error::NoRoom)?;
+            place.copy_from_slice(option.get(..option_length).unwrap_or_default());
+            bytes = rest;
+        }
+        let count = self.sack_blocks_that_fit(fixed);
         if count > 0 {
             // At most 2 + 8 × 4.
             bytes = put(bytes, [NO_OPERATION, NO_OPERATION, SACK, 2 + 8 * count as u8])?;
@@ -290,6 +378,7 @@ impl Options {
                 timestamps,
                 sack_blocks,
                 user_timeout: None,
+                fast_open: None,
             } if sack_blocks.is_empty() => {
                 let Some(timestamps) = timestamps else { return 0 };
                 timestamps

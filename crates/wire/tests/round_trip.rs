@@ -426,3 +426,36 @@ fn user_timeouts() {
     assert_eq!(&bytes[..length], [28, 4, 1, 44]);
     assert_eq!(Options::parse(&bytes[..length]), Ok(options));
 }
+
+#[test]
+fn fast_open_cookies() {
+    use qanat_wire::tcp_options::FastOpen;
+    let cookie = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18];
+    let lengths: Vec<usize> = (0..=18).filter(|length| FastOpen::new(&cookie[..*length], false).is_some()).collect();
+    assert_eq!(lengths, [0, 4, 6, 8, 10, 12, 14, 16]);
+    for length in lengths {
+        for is_experimental in [false, true] {
+            let fast_open = FastOpen::new(&cookie[..length], is_experimental);
+            let options = Options { mss: Some(1_460), window_scale: Some(7), fast_open, ..Options::NONE };
+            let mut bytes = [0; 40];
+            let written = options.emit(&mut bytes).unwrap();
+            assert_eq!((written, written % 4), (options.encoded_length(), 0));
+            assert_eq!(Options::parse(&bytes[..written]), Ok(options), "{length}");
+        }
+    }
+    let mut bytes = [0; 40];
+    let length = Options { fast_open: Some(FastOpen::request(false)), ..Options::NONE }.emit(&mut bytes).unwrap();
+    assert_eq!(&bytes[..length], [34, 2, 1, 1]);
+    let length = Options { fast_open: FastOpen::new(&cookie[..4], true), ..Options::NONE }.emit(&mut bytes).unwrap();
+    assert_eq!(&bytes[..length], [254, 8, 0xf9, 0x89, 1, 2, 3, 4]);
+    // Odd, too short, too long, another experiment's: none; also in place of a good one before.
+    for bad in
+        [&[34, 3, 1][..], &[34, 4, 1, 2], &[34, 9, 1, 2, 3, 4, 5, 6, 7], &[254, 6, 0xf9, 0x88, 1, 2], &[254, 3, 0xf9]]
+    {
+        assert_eq!(Options::parse(bad).unwrap().fast_open, None, "{bad:?}");
+    }
+    let long: Vec<u8> = [34, 20].into_iter().chain(cookie).collect();
+    assert_eq!(Options::parse(&long).unwrap().fast_open, None);
+    assert_eq!(Options::parse(&[34, 6, 1, 2, 3, 4, 34, 4, 1, 2]).unwrap().fast_open, None);
+    assert!(Options::parse(&[34, 1]).is_err() && Options::parse(&[34, 6, 1, 2]).is_err());
+}

@@ -199,6 +199,11 @@ impl Peer {
         self.does("error", "")
     }
 
+    /// Sets an option of type int.
+    pub fn set(self, level: i32, name: i32, value: i32) -> String {
+        self.does("option", format!("{level} {name} {value}"))
+    }
+
     /// Of a listener: takes one connection.
     ///
     /// # Panics
@@ -427,6 +432,13 @@ impl Case {
             self.see("listener", format!("{} {}", bound.done(), listening.done()));
         }
         (fd, sys::getsockname(fd).1.port())
+    }
+
+    /// Has the peer connect to a port of the subject's and send a text with its SYN, if it may.
+    pub fn peer_connects_with(&self, port: u16, text: &str, without_cookie: bool) -> Peer {
+        let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let without = u8::from(without_cookie);
+        Peer::of(&ask(&format!("fast {} {port} {} {hex} {without}", self.here_ip(), self.there_ip())))
     }
 
     /// Has the peer connect to a port of the subject's.

@@ -153,6 +153,12 @@ impl Peer {
                 Ok(self.hold(fd).to_string())
             }
             "connect" => self.connect(words),
+            "fast" => self.fast(words),
+            "option" => {
+                let fd = self.held(words)?.fd;
+                let (level, name, value) = (small(words)?, small(words)?, small(words)?);
+                Ok(option(fd, level, name, value).done().to_owned())
+            }
             "udp" => self.udp(words),
             "plug" => {
                 let fd = self.held(words)?.fd;
@@ -263,6 +269,20 @@ impl Peer {
         good(sys::bind(fd, &Address::new(from, 0)))?;
         good(sys::connect(fd, &to))?;
         Ok(handle.to_string())
+    }
+
+    /// `fast IP PORT FROM-IP BYTES NO-COOKIE` → handle, and how many of the bytes (hexadecimal text) went by `MSG_FASTOPEN`.
+    fn fast(&mut self, words: &mut Words<'_>) -> Result<String, String> {
+        let to = address(words)?;
+        let from = words.next().and_then(|word| word.parse().ok()).ok_or("an address is missing")?;
+        let bytes = unhex(words.next().unwrap_or_default());
+        let without_cookie = small(words)?;
+        let fd = good(sys::socket(domain(&to), libc::SOCK_STREAM, 0))?.fd();
+        let handle = self.hold(fd);
+        option(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE, without_cookie);
+        good(sys::bind(fd, &Address::new(from, 0)))?;
+        let sent = good(sys::sendto(fd, &bytes, libc::MSG_FASTOPEN, &to))?;
+        Ok(format!("{handle} {sent}"))
     }
 
     /// `udp IP PORT` → handle and port.

@@ -126,9 +126,13 @@ fn every_case_passes_on_linux() {
             ip(&format!("link set {device} up"));
         };
         address("cases-near", 2);
+        let both_sides_of_fast_open =
+            || Program::new("sysctl").arguments(["-qw", "net.ipv4.tcp_fastopen=3"]).succeeds();
+        both_sides_of_fast_open();
         let start = || {
             ip("link set lo up");
             address("cases-far", 1);
+            both_sides_of_fast_open();
             Peer::start()
         };
         let peer = far.within(start).expect("the peer's namespace");
@@ -147,6 +151,7 @@ fn under_qanat_run(which: &[&str], hanging: &Path) -> Outcomes {
     let namespace = Namespace::anonymous().expect("a namespace for a part of the cases");
     let all = || {
         ip("link set lo up");
+        Program::new("sysctl").arguments(["-qw", "net.ipv4.tcp_fastopen=3"]).succeeds();
         let directory = tempfile::tempdir().expect("a directory");
         let socket = directory.path().join("control.sock");
         let _daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]).start();

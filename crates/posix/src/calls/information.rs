@@ -118,6 +118,8 @@ fn fill(info: &mut TcpInfo, known: &ConnectionInfo, now: qanat::Time, mtu: u16) 
         segments_in: known.segments_received,
         bytes_not_sent: known.unsent.min(u64::from(u32::MAX)) as u32,
         minimum_round_trip_us: known.minimum_rtt.map_or(u32::MAX, micros),
+        flags: (known.fast_open_failure as u8) << 1,
+        delivered: known.segments_delivered,
         delivered_marked: known.ecn_marks,
         bytes_sent: known.bytes_acknowledged + u64::from(known.outstanding) + known.bytes_retransmitted,
         bytes_retransmitted: known.bytes_retransmitted,
@@ -140,7 +142,8 @@ fn congestion_state(known: &ConnectionInfo) -> u8 {
 
 fn options(known: &ConnectionInfo) -> u8 {
     let scales = known.window_scales != (0, 0);
-    u8::from(known.timestamps) | u8::from(known.sack) << 1 | u8::from(scales) << 2 | u8::from(known.ecn) << 3
+    let syn_data = u8::from(known.syn_data) << 5;
+    syn_data | u8::from(known.timestamps) | u8::from(known.sack) << 1 | u8::from(scales) << 2 | u8::from(known.ecn) << 3
 }
 
 /// Linux' number of a state.

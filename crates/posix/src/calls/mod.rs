@@ -7,6 +7,7 @@ mod control;
 mod copies;
 pub(crate) mod epoll;
 mod exec;
+mod fast_open;
 mod file;
 pub(crate) mod fresh;
 mod hand_over;

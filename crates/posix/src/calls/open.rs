@@ -13,7 +13,8 @@ use crate::real;
 use crate::socket::{Kind, Listener, Socket, Stream};
 use crate::wait::block;
 use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
-use qanat::{CommandError, ConnectOptions, ListenOptions};
+use qanat::stack::FastOpenRequest;
+use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -206,6 +207,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.kind = Kind::Listener(Listener { listeners, pending: std::collections::VecDeque::new(), backlog });
     }
+    super::fast_open::set_listener(&mut *guard, number);
     let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
     explain(format_args!("listen {local}: ours{also}"));
     Ok(())
@@ -333,34 +335,51 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     if let Some(number) = descriptor::socket(fd) {
         return give_int(connect_again(number, peer));
     }
-    let Some(peer) = peer.filter(|peer| peer.port() != 0) else { return real_connect() };
+    // SAFETY: as the caller says.
+    match unsafe { reached(fd, address, length) } {
+        Some((peer, nature, note, port)) => give_int(connect_ours(fd, peer, (&nature, note), port)),
+        None => real_connect(),
+    }
+}
+
+/// What is to be known of a socket of the kernel's to connect it by the card; `None`: the kernel does it.
+///
+/// # Safety
+/// As `connect`.
+pub(super) unsafe fn reached(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> Option<(SocketAddr, Nature, Option<Note>, Option<u16>)> {
+    // SAFETY: as the caller says.
+    let peer = unsafe { address::read(address, length) }.filter(|peer| peer.port() != 0)?;
     if !is_on_link(peer.ip()) {
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
-        return real_connect();
+        return None;
     }
     let known = fresh::note(fd);
     let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
-    let Some(nature) = by_note.or_else(|| nature(fd)) else { return real_connect() };
+    let nature = by_note.or_else(|| nature(fd))?;
     // SAFETY: it was long enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     if !nature.reaches(fd, peer, given_family) {
-        return real_connect();
+        return None;
     }
     if !attach_to_send() {
         note(fd, Call::Connect, peer, Why::NoCard);
-        return real_connect();
+        return None;
     }
     // What the program offers itself at our address, it reaches through the kernel.
     if lock().is_ok_and(|guard| guard.is_own(peer.ip())) {
         note(fd, Call::Connect, peer, Why::Own);
-        return real_connect();
+        return None;
     }
     let bound = if known.is_some() { None } else { kernel_name(fd).filter(|local| local.port() != 0) };
     if let Some(bound) = bound.filter(|bound| !bound.ip().is_unspecified()) {
         note(fd, Call::Connect, bound, Why::Bound);
-        return real_connect();
+        return None;
     }
-    give_int(connect_ours(fd, peer, (&nature, known), bound.map(|bound| bound.port())))
+    Some((peer, nature, known, bound.map(|bound| bound.port())))
 }
 
 fn connect_ours(
@@ -386,34 +405,42 @@ fn connect_ours(
         return Ok(0);
     }
     let mut guard = lock()?;
+    let number = adopt_to_connect(&mut guard, fd, peer, (nature, note), port)?;
+    begin(guard, number, peer)
+}
+
+/// Makes a stream of the kernel's ours, to be connected to `peer`.
+pub(super) fn adopt_to_connect(
+    guard: &mut Guard,
+    fd: c_int,
+    peer: SocketAddr,
+    (nature, note): (&Nature, Option<Note>),
+    port: Option<u16>,
+) -> Result<u32, i32> {
+    let unspecified: IpAddr = match peer {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
     let local = SocketAddr::new(unspecified, port.unwrap_or(0));
-    let socket = Socket::new(nature.family, local, Kind::Bound);
-    let number = adopt(&mut guard, fd, socket, note)?;
+    let number = adopt(guard, fd, Socket::new(nature.family, local, Kind::Bound), note)?;
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.options.has_bound = port.is_some();
     }
     explain(format_args!("fd {fd}: connect {peer}: ours"));
-    begin(guard, number, peer, port.map(|_| local))
+    Ok(number)
 }
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
-fn begin(mut guard: Guard, number: u32, peer: SocketAddr, local: Option<SocketAddr>) -> Result<i32, i32> {
-    let now = guard.clock_now();
-    let maximum_segment = guard.sockets.get(number).and_then(|socket| socket.options.maximum_segment);
-    let options = ConnectOptions { local, maximum_segment };
-    let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
-    let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    let (send_room, unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
-    socket.kind = Kind::Stream(Stream { send_room, unsent_mark, ..Stream::new(connection, true) });
-    (socket.peer, socket.has_failed) = (Some(peer), false);
-    socket.local = local.unwrap_or(socket.local);
-    let ends = (socket.local, peer);
-    let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
-    let world = &mut *guard;
-    world.sockets.own_connection(connection, number, ends);
-    options::apply(world.sockets.get(number), &mut world.stack, now);
+fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, i32> {
+    if super::fast_open::defers(&mut guard, number, peer) {
+        return Ok(0);
+    }
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let request = if socket.options.fast_open.connects { FastOpenRequest::WithCookie } else { FastOpenRequest::No };
+    start(&mut guard, number, peer, request)?;
     guard.drive_now();
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
     drop(guard);
     if is_nonblocking {
         return Err(libc::EINPROGRESS);
@@ -421,7 +448,33 @@ fn begin(mut guard: Guard, number: u32, peer: SocketAddr, local: Option<SocketAd
     wait_for_connection(number, timeout)
 }
 
-fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
+/// Has the stack open a connection; nothing leaves yet.
+pub(super) fn start(
+    guard: &mut Guard,
+    number: u32,
+    peer: SocketAddr,
+    fast_open: FastOpenRequest,
+) -> Result<ConnectionId, i32> {
+    let now = guard.clock_now();
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let maximum_segment = socket.options.maximum_segment;
+    let local = Some(socket.local).filter(|local| local.port() != 0 && socket.options.has_bound);
+    let options = ConnectOptions { local, maximum_segment, fast_open };
+    let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
+    let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let (send_room, unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
+    socket.kind = Kind::Stream(Stream { send_room, unsent_mark, ..Stream::new(connection, true) });
+    (socket.peer, socket.has_failed, socket.deferred) = (Some(peer), false, None);
+    socket.local = local.unwrap_or(socket.local);
+    let ends = (socket.local, peer);
+    let world = &mut **guard;
+    world.sockets.own_connection(connection, number, ends);
+    options::apply(world.sockets.get(number), &mut world.stack, now);
+    Ok(connection)
+}
+
+pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
     let outcome = block(number, timeout, None, |guard| {
         let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
         match &mut socket.kind {
@@ -465,13 +518,19 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             if socket.has_failed {
                 return Err(socket.tell_failure());
             }
+            let deferred = socket.deferred;
             // Nobody, and there is none.
-            let Some(peer) = peer else { return Ok(0) };
+            let Some(peer) = peer else {
+                socket.deferred = None;
+                return Ok(0);
+            };
+            if deferred.is_some() {
+                return Err(libc::EISCONN);
+            }
             if !is_on_link(peer.ip()) {
                 return Err(libc::ENETUNREACH);
             }
-            let local = Some(socket.local).filter(|local| local.port() != 0 && socket.options.has_bound);
-            begin(guard, number, peer, local)
+            begin(guard, number, peer)
         }
         // `AF_UNSPEC`: it is nobody's again.
         Kind::Stream(stream) if peer.is_none() => {

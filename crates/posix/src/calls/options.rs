@@ -165,6 +165,14 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
             options.maximum_segment =
                 number().filter(|most| *most != MSS_UNSET).and_then(|most| u16::try_from(most).ok());
         }
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
+            let set = count().filter(|count| Some(*count) != crate::sysctl::syn_retries());
+            options.syn_retransmissions = set.and_then(|count| u8::try_from(count).ok());
+        }
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => options.fast_open.queue = count().unwrap_or(0),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => options.fast_open.connects = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => options.fast_open.without_cookie = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => options.fast_open.keys = super::fast_open::keys(fd),
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             // What is none here is more than there can ever be.
             options.unsent_mark = count().unwrap_or(0);
@@ -193,6 +201,9 @@ pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
     }
     if options.keepalive {
         let _ = stack.set_keepalive(now, connection, Some(keepalive(options)));
+    }
+    if options.syn_retransmissions.is_some() && stream.is_connecting {
+        let _ = stack.set_syn_retransmissions(now, connection, options.syn_retransmissions);
     }
     if options.user_timeout.is_some() {
         let _ = stack.set_user_timeout(now, connection, options.user_timeout);
@@ -269,7 +280,8 @@ unsafe extern "C" fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    if (level, name) == (libc::IPPROTO_TCP, libc::TCP_FASTOPEN)
+    if level == libc::IPPROTO_TCP
+        && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
         && let Some(number) = descriptor::socket(fd)
         && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
     {
@@ -373,6 +385,10 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
             let _ = world.stack.set_maximum_segment(*id, options.maximum_segment);
         }
     }
+    if matches!(socket.kind, Kind::Listener(_)) {
+        super::fast_open::set_listener(world, number);
+        return Ok(0);
+    }
     if option == (libc::IPPROTO_UDP, UDP_CORK) && !options.joins {
         // As on Linux what comes of it is not told.
         let _ = super::send::end(guard, number);
@@ -382,6 +398,9 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
     let _ = match option {
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
+            stack.set_syn_retransmissions(now, connection, options.syn_retransmissions)
+        }
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             world.sockets.watch_unsent(number, stack);
             world.sockets.notify(number);

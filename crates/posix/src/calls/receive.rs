@@ -63,6 +63,7 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
     let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
     match &mut socket.kind {
+        Kind::Bound if socket.deferred.is_some() => None,
         Kind::Bound if socket.has_failed => Some(match socket.take_error() {
             0 => Ok(Received::default()),
             error => Err(error),

@@ -14,7 +14,7 @@ use crate::wait::{block, block_for_rest};
 use crate::world::World;
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use qanat::nic::breakdown::{self, Phase};
-use qanat::{CommandError, Time, UdpSocketId};
+use qanat::{CommandError, ConnectionId, Time, UdpSocketId};
 use std::net::SocketAddr;
 
 /// Bytes of one call that are copied at a time.
@@ -137,16 +137,57 @@ impl World {
 ///
 /// # Safety
 /// The vectors are readable.
-unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
+unsafe fn send_stream(guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
+    // SAFETY: as the caller says.
+    unsafe { go_on(guard, number, vectors, flags, 0) }
+}
+
+/// Gives the stack, at once, the first `count` bytes of what is sent; how many those are.
+///
+/// # Safety
+/// The vectors are readable.
+pub(super) unsafe fn give_to(
+    guard: &mut Guard,
+    number: u32,
+    connection: ConnectionId,
+    vectors: &[iovec],
+    count: usize,
+) -> usize {
+    let now = guard.clock_now();
+    // SAFETY: as the caller says.
+    let bytes = unsafe { gather(vectors, 0, count) };
+    if count == 0 || guard.stack.send_owned(now, connection, bytes.into()).is_err() {
+        return 0;
+    }
+    if let Some(stream) = guard.sockets.stream_mut(number) {
+        stream.sent(count);
+    }
+    count
+}
+
+/// As [`send_stream`], but for the first `before` bytes, which have been given already.
+///
+/// # Safety
+/// The vectors are readable.
+pub(super) unsafe fn go_on(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+    before: usize,
+) -> Result<isize, i32> {
     let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    if before > 0 && before == all {
+        return Ok(all as isize);
+    }
     let what = (vectors, flags);
     let mut now = guard.clock_now();
     // SAFETY: as the caller says.
-    let mut first = unsafe { push(&mut guard, now, number, what, (0, all)) };
+    let mut first = unsafe { push(&mut guard, now, number, what, (before, all)) };
     if first.is_none() {
         now = guard.drive_now();
         // SAFETY: as the caller says.
-        first = unsafe { push(&mut guard, now, number, what, (0, all)) };
+        first = unsafe { push(&mut guard, now, number, what, (before, all)) };
     }
     guard.sent(now);
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -154,9 +195,9 @@ unsafe fn send_stream(mut guard: Guard, number: u32, vectors: &[iovec], flags: c
     let timeout = socket.send_timeout;
     drop(guard);
     let mut done = match first {
-        Some(Ok(done)) => done,
+        Some(Ok(done)) => before + done,
         Some(Err(error)) => return Err(error),
-        None if waits => 0,
+        None if waits || before > 0 => before,
         None => return Err(libc::EAGAIN),
     };
     while waits && done < all {
@@ -481,6 +522,12 @@ unsafe fn send_by_kind(
             // SAFETY: as the caller says.
             unsafe { send_stream(guard, number, vectors, flags) }.map(Way::Ours)
         }
+        Kind::Bound if socket.deferred.is_some() => {
+            check(vectors)?;
+            let peer = socket.deferred.ok_or(libc::EPIPE)?;
+            // SAFETY: as the caller says.
+            unsafe { super::fast_open::open_with(guard, number, peer, vectors, flags) }.map(Way::Ours)
+        }
         Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
         Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
     }
@@ -554,6 +601,12 @@ unsafe extern "C" fn sendto(
     }
     // SAFETY: as the caller says.
     let to = unsafe { address::read(peer, length) };
+    if flags & libc::MSG_FASTOPEN != 0 {
+        // SAFETY: as the caller says.
+        if let Some(sent) = unsafe { super::fast_open::send(fd, &one(buffer, count), flags, (peer, length)) } {
+            return give(sent.map_err(|error| broken_pipe(error, flags)));
+        }
+    }
     let number = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?));
     // SAFETY: as the caller says.
     let kernel = || unsafe { real::sendto(fd, buffer, count, flags, peer, length) };
@@ -580,6 +633,15 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
     // SAFETY: as the caller says.
     let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
+    // SAFETY: as the caller says.
+    if let (true, Some(vectors)) = (flags & libc::MSG_FASTOPEN != 0, unsafe { slice(parts.msg_iov, parts.msg_iovlen) })
+    {
+        let to = (parts.msg_name.cast_const().cast(), parts.msg_namelen);
+        // SAFETY: as the caller says.
+        if let Some(sent) = unsafe { super::fast_open::send(fd, vectors, flags, to) } {
+            return give(sent.map_err(|error| broken_pipe(error, flags)));
+        }
+    }
     let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else {
         // SAFETY: as the caller says.
         return unsafe { super::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);

@@ -132,11 +132,13 @@ impl Connection {
         let minimum = self.rtt.minimum();
         let offset = self.timestamp_offset;
         let rack = &mut self.rack;
+        let segments = &mut self.statistics.delivered;
         let echo = news.echo;
         news.delivered += self.board.acknowledge(ack, |record| {
             if record.has(SACKED) {
                 return;
             }
+            *segments = segments.wrapping_add(1);
             if record.has(EVER_RETRANSMITTED) {
                 resent = true;
             } else if first_sent.is_none() {
@@ -196,7 +198,7 @@ impl Connection {
                     continue;
                 }
                 env.counters.duplicate_sacks_received += 1;
-                self.statistics.duplicate_sacks += 1;
+                self.statistics.duplicate_sacks = self.statistics.duplicate_sacks.saturating_add(1);
                 news.duplicate_report = true;
                 self.rack.on_duplicate_report(una, self.send_next);
                 self.recovery.undo.on_duplicate_report(block.start);
@@ -214,8 +216,10 @@ impl Connection {
             let minimum = self.rtt.minimum();
             let offset = self.timestamp_offset;
             let rack = &mut self.rack;
+            let segments = &mut self.statistics.delivered;
             let mut sent_once: Option<Time> = None;
             let newly = self.board.sack(block.start, block.end, |record| {
+                *segments = segments.wrapping_add(1);
                 if !record.has(EVER_RETRANSMITTED) {
                     sent_once = Some(record.sent_at);
                 }

@@ -77,6 +77,40 @@ impl Follow {
     }
 }
 
+/// What is still due of the handshake.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) enum Handshake {
+    /// Nothing that is not sent with the data.
+    #[default]
+    Nothing,
+    /// SYN or SYN-ACK must go out.
+    Wanted,
+    /// A passive open believed by its cookie (RFC 7413): the peer's ACK.
+    Unproved,
+    /// And the SYN-ACK must go out.
+    UnprovedWanted,
+}
+
+impl Handshake {
+    #[inline]
+    pub(super) fn is_unproved(self) -> bool {
+        matches!(self, Handshake::Unproved | Handshake::UnprovedWanted)
+    }
+
+    pub(super) fn wants_syn(self) -> bool {
+        matches!(self, Handshake::Wanted | Handshake::UnprovedWanted)
+    }
+
+    pub(super) fn want_syn(&mut self, wanted: bool) {
+        *self = match (self.is_unproved(), wanted) {
+            (true, true) => Handshake::UnprovedWanted,
+            (true, false) => Handshake::Unproved,
+            (false, true) => Handshake::Wanted,
+            (false, false) => Handshake::Nothing,
+        };
+    }
+}
+
 /// Conditions kept as one byte each.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Conditions {
@@ -130,8 +164,8 @@ pub(super) struct Conditions {
     pub closed_reported: bool,
     /// A reset must go out.
     pub reset_wanted: bool,
-    /// SYN or SYN-ACK must go out.
-    pub syn_wanted: bool,
+    /// What is still due of the handshake.
+    pub handshake: Handshake,
 }
 
 /// A TCP connection. See the module's figure; the fields used for every segment come first.
@@ -231,9 +265,11 @@ pub(super) struct Statistics {
     pub segments_sent: u32,
     pub segments_received: u32,
     pub segments_retransmitted: u32,
-    pub timeouts: u32,
-    pub duplicate_sacks: u32,
     pub delivered_ecn: u32,
+    /// Segments that the peer has, SYN and FIN among them.
+    pub delivered: u32,
+    pub timeouts: u16,
+    pub duplicate_sacks: u16,
 }
 
 impl Connection {
@@ -305,7 +341,7 @@ impl Connection {
     /// An active open: the SYN goes out with the next `output`.
     pub fn open_active(open: &OpenParameters, config: &TcpConfig, now: Time) -> Connection {
         let mut connection = Connection::new(open, State::SynSent, config, now);
-        connection.is.syn_wanted = true;
+        connection.is.handshake.want_syn(true);
         connection.is.output_wanted = true;
         connection.is.timestamps = config.timestamps;
         connection.is.sack = config.sack;
@@ -342,6 +378,7 @@ impl Connection {
         if half.transmissions == 1 {
             connection.rtt.sample(env.now.since(half.sent_at), env.now);
         }
+        connection.statistics.delivered = 1;
         connection.start_right_sizing(env.now);
         connection.arm_keepalive(env.config, env.now);
         env.counters.passive_opens += 1;

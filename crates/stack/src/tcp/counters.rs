@@ -75,6 +75,13 @@ crate::counters::counters! {
         syn_cookies_sent,
         syn_cookies_accepted,
         syn_cookies_rejected,
+        fast_open_active,
+        fast_open_active_failed,
+        fast_open_cookies_received,
+        fast_open_cookies_requested,
+        fast_open_cookies_wrong,
+        fast_open_passive,
+        fast_open_queue_full,
         time_wait_reused,
         time_wait_segments,
     }

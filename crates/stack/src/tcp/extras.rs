@@ -1,6 +1,7 @@
 //! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
 
 use super::connection::{Connection, Follow};
+use super::fast_open::FastOpenState;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutOption;
 use super::{Env, TcpConfig};
@@ -18,7 +19,7 @@ pub struct Keepalive {
 }
 
 /// Settings of one connection that differ from the stack's.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct Extras {
     /// Set by the service: `Some(None)` is "off".
     pub keepalive: Option<Option<Keepalive>>,
@@ -26,6 +27,9 @@ pub(super) struct Extras {
     pub pacing_rate: u64,
     pub user_timeout: UserTimeoutOption,
     pub urgent: Urgent,
+    /// Retransmissions of its SYN, if that differs.
+    pub syn_retransmissions_max: Option<u8>,
+    pub fast_open: Option<Box<FastOpenState>>,
 }
 
 impl Connection {
@@ -52,6 +56,16 @@ impl Connection {
         if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
             self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
         }
+    }
+
+    /// How often the SYN is repeated; `None`: as the stack is configured.
+    pub fn set_syn_retransmissions(&mut self, most: Option<u8>) {
+        self.extras().syn_retransmissions_max = most;
+    }
+
+    pub(super) fn syn_retransmissions_max(&self, config: &TcpConfig) -> u8 {
+        let own = self.extras.as_deref().and_then(|extras| extras.syn_retransmissions_max);
+        own.unwrap_or(config.syn_retransmissions_max)
     }
 
     /// Nagle's algorithm off (`true`) or on.

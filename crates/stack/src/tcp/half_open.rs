@@ -37,6 +37,8 @@ pub struct HalfOpen {
     pub timestamps: bool,
     /// ECN was offered.
     pub ecn: bool,
+    /// Bytes of the SYN's data that were taken (RFC 7413).
+    pub data: u16,
     /// SYN-ACKs sent.
     pub transmissions: u8,
     /// First SYN-ACK.
@@ -91,6 +93,7 @@ impl HalfOpen {
             timestamps: config.timestamps && options.timestamps.is_some(),
             // RFC 3168 §6.1.1: "an ECN-setup SYN packet" has both ECE and CWR.
             ecn: config.ecn && segment.flags.contains(Flags::ECE | Flags::CWR),
+            data: 0,
             transmissions: 0,
             sent_at: now,
             deadline: now + RTO_INITIAL,
@@ -119,7 +122,7 @@ impl HalfOpen {
             source_port: self.ports.0,
             destination_port: self.ports.1,
             sequence: self.initial,
-            acknowledgment: self.peer_initial + 1,
+            acknowledgment: self.peer_initial + 1 + u32::from(self.data),
             flags,
             window: env.config.initial_window() as u16,
             urgent: 0,

@@ -2,6 +2,7 @@
 
 use super::congestion::CongestionControl;
 use super::connection::Connection;
+use super::fast_open::FastOpenFailure;
 use super::recovery::Phase;
 use super::state::State;
 use crate::event::CloseReason;
@@ -67,6 +68,10 @@ pub struct ConnectionInfo {
     pub sack: bool,
     /// See `timestamps`.
     pub ecn: bool,
+    /// Data on the SYN was acknowledged with it (RFC 7413).
+    pub syn_data: bool,
+    /// Why it was not, of an active open that wanted it.
+    pub fast_open_failure: FastOpenFailure,
     /// Whether the path was seen to reorder.
     pub reordering_seen: bool,
     /// Bytes acknowledged by the peer.
@@ -81,6 +86,8 @@ pub struct ConnectionInfo {
     pub segments_received: u32,
     /// Segments sent again.
     pub segments_retransmitted: u32,
+    /// Segments that the peer has said to have, SYN and FIN among them.
+    pub segments_delivered: u32,
     /// Retransmission time-outs.
     pub timeouts: u32,
     /// D-SACKs received.
@@ -99,8 +106,9 @@ impl Connection {
     /// A snapshot.
     pub fn info(&self) -> ConnectionInfo {
         let threshold = self.window.slow_start_threshold;
+        let (syn_data, fast_open_failure) = self.fast_open_outcome();
         ConnectionInfo {
-            state: self.state,
+            state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.state },
             phase: self.phase,
             congestion: self.congestion.name(),
             smoothed_rtt: self.rtt.smoothed(),
@@ -128,6 +136,8 @@ impl Connection {
             timestamps: self.is.timestamps,
             sack: self.is.sack,
             ecn: self.is.ecn,
+            syn_data,
+            fast_open_failure,
             reordering_seen: self.rack.reordering_seen,
             bytes_acknowledged: self.statistics.bytes_acknowledged,
             bytes_received: self.statistics.bytes_received,
@@ -135,8 +145,9 @@ impl Connection {
             segments_sent: self.statistics.segments_sent,
             segments_received: self.statistics.segments_received,
             segments_retransmitted: self.statistics.segments_retransmitted,
-            timeouts: self.statistics.timeouts,
-            duplicate_sacks: self.statistics.duplicate_sacks,
+            timeouts: self.statistics.timeouts.into(),
+            duplicate_sacks: self.statistics.duplicate_sacks.into(),
+            segments_delivered: self.statistics.delivered,
             ecn_marks: self.statistics.delivered_ecn,
             unconsumed: self.unconsumed,
             soft_error: self.soft_error,

@@ -23,8 +23,13 @@ impl Connection {
         self.statistics.segments_received = self.statistics.segments_received.wrapping_add(1);
         match self.state {
             State::Closed => return Disposition::Keep,
-            State::SynSent => return self.input_syn_sent(segment, env),
+            State::SynSent => return self.input_syn_sent(segment, payload, env),
             _ => {}
+        }
+        if self.is.handshake.is_unproved()
+            && let Some(disposition) = self.input_unproved(segment, env)
+        {
+            return disposition;
         }
         if self.state == State::SynReceived && self.is_crossing_syn_ack(segment) {
             return self.establish_crossed(segment, env);
@@ -127,7 +132,7 @@ impl Connection {
         }
         if segment.flags.contains(Flags::SYN) {
             if self.state == State::SynReceived && segment.sequence == self.initial_receive {
-                self.is.syn_wanted = true;
+                self.is.handshake.want_syn(true);
                 self.is.output_wanted = true;
             } else {
                 env.counters.syn_in_window += 1;
@@ -193,9 +198,11 @@ impl Connection {
 
     /// SYN-SENT: RFC 9293 §3.10.7.3.
     #[cold]
-    fn input_syn_sent(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
+    fn input_syn_sent(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, env: &mut Env<'_>) -> Disposition {
         let acknowledges = segment.flags.contains(Flags::ACK);
-        if acknowledges && segment.acknowledgment != self.initial_send + 1 {
+        let first = self.initial_send + 1;
+        let is_of_syn = segment.acknowledgment.is_within(first, self.syn_data_sent() + 1);
+        if acknowledges && !is_of_syn {
             if segment.flags.contains(Flags::RST) {
                 return Disposition::Keep;
             }
@@ -204,7 +211,7 @@ impl Connection {
             // retransmission (so its answer gives no round-trip time), and a flood of such segments makes no flood of SYNs.
             if self.retransmissions == 0 && !self.board.is_empty() {
                 self.retransmissions = 1;
-                self.is.syn_wanted = true;
+                self.is.handshake.want_syn(true);
                 self.is.output_wanted = true;
             }
             return Disposition::Reset;
@@ -225,13 +232,18 @@ impl Connection {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;
             self.state = State::SynReceived;
-            self.is.syn_wanted = true;
+            self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
             return Disposition::Keep;
         }
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
+        let has_retried = self.retransmissions > 0;
         self.establish(segment, env);
         self.is.ack_now = true;
+        if self.finish_fast_open(segment, has_retried, env) {
+            // Its data would be sent again, but who asked may have them at once (RFC 7413 §4.2.2).
+            return self.receive_syn_data(segment, payload, env);
+        }
         Disposition::Keep
     }
 
@@ -267,12 +279,13 @@ impl Connection {
         {
             self.rtt.sample(now.since(sent_at), now);
         }
+        self.statistics.delivered = 1;
         self.start_congestion(self.retransmissions > 0);
         self.retransmissions = 0;
         self.rtt.reset_backoff();
         self.timers.stop();
         self.state = if self.is.fin_queued { State::FinWait1 } else { State::Established };
-        self.is.syn_wanted = false;
+        self.is.handshake.want_syn(false);
         self.is.output_wanted = true;
         self.last_received = now;
         self.progress_at = now;

@@ -17,6 +17,7 @@ pub mod counters;
 pub mod cubic;
 mod delayed_ack;
 pub mod extras;
+pub mod fast_open;
 pub mod half_open;
 pub mod hystart;
 pub mod info;
@@ -57,6 +58,7 @@ pub use congestion::CongestionAlgorithm;
 pub use connection::{Connection, OpenParameters};
 pub use counters::Counters;
 pub use extras::Keepalive;
+pub use fast_open::{CookieCache, CookieKeys, CookieVerdict, FastOpenFailure};
 pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use info::ConnectionInfo;
 pub use receive_memory::ReceiveMemory;
@@ -120,6 +122,8 @@ pub struct Env<'a> {
     pub challenge: &'a mut RateLimiter,
     /// The stack's budget for received bytes nobody has taken yet.
     pub memory: &'a mut ReceiveMemory,
+    /// Cookies that servers gave (RFC 7413).
+    pub cookies: &'a mut CookieCache,
 }
 
 /// What becomes of the connection after a call. Whenever it is not to be kept, `Event::Closed` has been pushed.

@@ -14,6 +14,9 @@ use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
 
+/// Segments that Nagle's algorithm looks at for a small one: so many full ones behind it, one more small one is no silliness.
+const SMALL_LOOKED_AT: usize = 16;
+
 /// One segment's data, as `send_segment` needs it.
 #[derive(Clone, Copy)]
 struct Cut {
@@ -53,6 +56,9 @@ impl Connection {
                 return Disposition::Keep;
             }
             _ => {}
+        }
+        if self.is.handshake.is_unproved() && !self.output_fast_syn_ack(env, emitter) {
+            return Disposition::Keep;
         }
         self.is.output_wanted = false;
         self.restart_after_idle(env);
@@ -339,7 +345,15 @@ impl Connection {
         if self.is.fin_queued || self.is.force || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
-        self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet)
+        self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet && self.has_small_in_flight())
+    }
+
+    /// Whether one of the last segments sent was not full, and is not acknowledged: as Linux (and Minshall's draft of 1998)
+    /// reads Nagle, the end of what is longer than a segment waits for no acknowledgement of its beginning.
+    fn has_small_in_flight(&self) -> bool {
+        let count = self.board.len();
+        let full = u32::from(self.maximum_segment) - 40.min(u32::from(self.maximum_segment) / 2);
+        (count.saturating_sub(SMALL_LOOKED_AT)..count).any(|index| self.record_length(index) < full)
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
@@ -525,7 +539,7 @@ impl Connection {
     /// SYN of an active open, or SYN-ACK of a simultaneous one.
     #[cold]
     fn output_syn(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        if !self.is.syn_wanted {
+        if !self.is.handshake.wants_syn() {
             self.is.output_wanted = false;
             return;
         }
@@ -534,6 +548,9 @@ impl Connection {
         if self.is.ecn && !received {
             flags |= Flags::ECE | Flags::CWR;
         }
+        // Those that are repeated ask for nothing and carry nothing (RFC 7413 §4.2.1).
+        let is_first = self.board.is_empty() && !received;
+        let (fast_open, data) = if is_first { self.first_syn() } else { (None, 0) };
         let options = Options {
             mss: Some(self.path_mtu.local_segment()),
             window_scale: (env.config.window_scaling && (!received || self.receive_scale > 0 || self.send_scale > 0))
@@ -544,6 +561,7 @@ impl Connection {
                 echo: if received { self.timestamp_recent } else { 0 },
             }),
             user_timeout: self.user_timeout_option(),
+            fast_open,
             ..Options::NONE
         };
         let header = Header {
@@ -556,11 +574,18 @@ impl Connection {
             urgent: 0,
             options,
         };
-        if emitter.room() == 0 || !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
+        let payload = match data {
+            0 => SegmentPayload::None,
+            data => SegmentPayload::Copy(self.queue.range(self.queue.start(), data)),
+        };
+        if emitter.room() == 0 || !emitter.emit(&header, payload, Ecn::NotCapable) {
             return;
         }
+        if is_first {
+            self.first_syn_sent(data);
+        }
         env.counters.segments_sent += 1;
-        self.is.syn_wanted = false;
+        self.is.handshake.want_syn(false);
         self.is.output_wanted = false;
         if self.board.is_empty() {
             self.send_next = self.initial_send + 1;

@@ -136,6 +136,7 @@ pub fn half_open_from_ack(
         sack,
         timestamps: timestamps.is_some(),
         ecn,
+        data: 0,
         // The time of the SYN-ACK is not known: no RTT sample.
         transmissions: 2,
         sent_at: now,

@@ -24,6 +24,7 @@ macro_rules! env {
             config: &$host.config,
             challenge: &mut $host.challenge,
             memory: &mut $host.memory,
+            cookies: &mut $host.cookies,
         }
     };
 }
@@ -133,6 +134,7 @@ pub struct Host {
     pub events: VecDeque<Event>,
     pub counters: Counters,
     pub challenge: RateLimiter,
+    pub cookies: super::CookieCache,
     pub memory: ReceiveMemory,
     pub pool: Pool,
     pub maximum_segment: u16,
@@ -178,6 +180,7 @@ impl Host {
             events: VecDeque::new(),
             counters: Counters::default(),
             challenge: RateLimiter::new(1_000, Time::ZERO),
+            cookies: super::CookieCache::default(),
             memory: ReceiveMemory::new(frames),
             pool: Region::new(frames, 16_384).unwrap().pool(frames).unwrap(),
             maximum_segment,

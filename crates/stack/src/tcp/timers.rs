@@ -119,9 +119,17 @@ impl Connection {
 
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_>) -> Disposition {
         self.is.output_wanted = true;
+        if self.is.handshake.is_unproved() {
+            if !self.repeats_fast_syn_ack(env) {
+                env.counters.syn_acks_expired += 1;
+                return self.fail_silently(env);
+            }
+            self.is.handshake.want_syn(true);
+            return Disposition::Keep;
+        }
         self.retransmissions = self.retransmissions.saturating_add(1);
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
-        let limit = if handshake { env.config.syn_retransmissions_max } else { env.config.retransmissions_max };
+        let limit = if handshake { self.syn_retransmissions_max(env.config) } else { env.config.retransmissions_max };
         if self.is_user_timeout(env.now) {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
@@ -132,14 +140,14 @@ impl Connection {
             return self.fail_silently(env);
         }
         env.counters.timeouts += 1;
-        self.statistics.timeouts += 1;
+        self.statistics.timeouts = self.statistics.timeouts.saturating_add(1);
         self.rtt.back_off();
         if handshake {
             // RFC 3168 §6.1.1.1: a SYN with ECN lost again may be dropped because of it.
             if self.retransmissions >= 2 {
                 self.is.ecn = false;
             }
-            self.is.syn_wanted = true;
+            self.is.handshake.want_syn(true);
             return Disposition::Keep;
         }
         if env.config.black_hole_detection {
@@ -177,7 +185,7 @@ impl Connection {
 
     /// Starts the persist timer: data waits, nothing is in flight, and the window is shut.
     pub(super) fn arm_persist(&mut self, now: Time) {
-        if !self.timers.is_persisting() {
+        if !self.timers.is_persisting() && !self.is.handshake.is_unproved() {
             if self.board.is_empty() && self.probes_unanswered == 0 {
                 self.progress_at = now;
             }
@@ -189,6 +197,10 @@ impl Connection {
     /// sent, else the RTO (RFC 6298 §5.1–5.3, RFC 8985 §7.2).
     #[inline]
     pub(super) fn arm_retransmission(&mut self, now: Time) {
+        if self.is.handshake.is_unproved() {
+            // The deadline is the SYN-ACK's.
+            return;
+        }
         if self.board.is_empty() {
             self.timers.stop();
             return;

@@ -10,6 +10,7 @@ mod control;
 mod creation;
 mod descriptors;
 mod epoll;
+mod fast_open;
 mod files;
 mod flow;
 mod joined;
@@ -62,7 +63,7 @@ type Adds = fn(&mut Suite);
 
 /// All, in their order.
 pub fn all() -> Vec<Entry> {
-    let groups: [(&'static str, Adds); 25] = [
+    let groups: [(&'static str, Adds); 26] = [
         ("creation", creation::add),
         ("bind", bind::add),
         ("accept", accept::add),
@@ -88,6 +89,7 @@ pub fn all() -> Vec<Entry> {
         ("flow", flow::add),
         ("unsent", unsent::add),
         ("joined", joined::add),
+        ("fast_open", fast_open::add),
     ];
     let mut suite = Suite { group: "", entries: Vec::new() };
     for (group, add) in groups {

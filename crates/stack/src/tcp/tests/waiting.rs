@@ -53,6 +53,19 @@ fn the_fin_rides_on_the_last_data() {
 }
 
 #[test]
+fn nagle_lets_the_end_of_what_is_longer_than_a_segment_go() {
+    let config = TcpConfig { no_delay: false, ..TcpConfig::default() };
+    let mut pair = Pair::new(Host::new(config, 1_460), host(), Faults::none(), 4).handshake();
+    pair.log = Some(Vec::new());
+    pair.hosts[0].to_send.push_back(Bytes::from(vec![1; 2_000]));
+    pair.turn(0);
+    assert_eq!(pair.sent_data(0).len(), 2, "as Linux: no small one is in flight");
+    pair.hosts[0].to_send.push_back(Bytes::from(vec![2; 2_000]));
+    pair.turn(0);
+    assert_eq!(pair.sent_data(0).len(), 3, "now one is");
+}
+
+#[test]
 fn nagle_waits_for_the_ack_and_cork_for_a_full_segment() {
     let config = TcpConfig { no_delay: false, ..TcpConfig::default() };
     let mut pair = Pair::new(Host::new(config, 1_460), host(), Faults::none(), 4).handshake();
