@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! # Stable Rust, bounded: every target for 10 seconds each, from the checked-in corpus. What CI runs.
-//! cargo run --release --manifest-path fuzz/Cargo.toml --bin fuzz-bounded -- --seconds 10
+//! cargo test --package qanat-fuzz --test fuzz-bounded -- --seconds 10
 //!
 //! # Nightly, with coverage feedback, for as long as you like (cargo install cargo-fuzz).
 //! cargo +nightly fuzz run --features libfuzzer wire
@@ -17,7 +17,7 @@
 //! with the command that replays it:
 //!
 //! ```text
-//! cargo run --release --manifest-path fuzz/Cargo.toml --bin fuzz-bounded -- --target wire --replay fuzz/crashes/…
+//! cargo test --package qanat-fuzz --test fuzz-bounded -- --target wire --replay fuzz/crashes/…
 //! ```
 //!
 //! A crash that is fixed goes into `corpus/<target>/` under a name that says what it was, and is tried first forever.
@@ -28,6 +28,8 @@
 //!    credits, timers) was given back.
 //! 2. A line in [`TARGETS`], and a corpus of a few real inputs in `corpus/<mechanism>/` (or an existing one).
 //! 3. `fuzz_targets/<mechanism>.rs` and its `[[bin]]` in `Cargo.toml`, like `wire`'s.
+
+#![forbid(unsafe_code)]
 
 pub mod bounded;
 pub mod control;

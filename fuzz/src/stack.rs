@@ -102,7 +102,20 @@ impl Bench {
         let pools = [device.receive_pool().clone(), device.transmit_pool().clone()];
         let (frames, known, held) = (Vec::new(), HashMap::new(), Vec::new());
         let (sequence, acknowledgment) = (1_000, 0);
-        Some(Bench { datagrams, clock, stack, device, pools, wire, frames, known, held, listener, sequence, acknowledgment })
+        Some(Bench {
+            datagrams,
+            clock,
+            stack,
+            device,
+            pools,
+            wire,
+            frames,
+            known,
+            held,
+            listener,
+            sequence,
+            acknowledgment,
+        })
     }
 
     fn inject(&mut self, bytes: &[u8]) {

@@ -27,7 +27,7 @@ const LAYERS: [&[&str]; 11] = [
     ],
     &["qanat-posix", "qanat-bench"],
     &["qanat-packetdrill", "qanat-cli"],
-    &["qanat-tests"],
+    &["qanat-tests", "qanat-fuzz"],
     &["qanat-socket-cases"],
 ];
 /// Crates in which `unsafe` may be.
@@ -167,6 +167,30 @@ fn unsafe_code_is_where_it_may_be() {
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A test program that no target of the Makefile names would never be run.
+#[test]
+fn every_test_program_is_run() {
+    let makefile = fs::read_to_string(workspace().join("Makefile")).expect("the Makefile");
+    let makefile = makefile.replace("\\\n", " ");
+    let list = |name: &str| -> Vec<String> {
+        let prefix = format!("{name} := ");
+        let line = makefile.lines().find_map(|line| line.strip_prefix(prefix.as_str()));
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect()
+    };
+    let mut listed = [list("UNIT_TESTS"), list("SYSTEM_TESTS"), vec!["fuzz-bounded".to_owned()]].concat();
+    listed.sort();
+    let mut there: Vec<String> = Vec::new();
+    for package in packages() {
+        for entry in fs::read_dir(package.directory.join("tests")).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_program = path.extension().is_some_and(|ending| ending == "rs") || path.join("main.rs").exists();
+            there.extend(path.file_stem().filter(|_| is_program).map(|stem| stem.to_string_lossy().into_owned()));
+        }
+    }
+    there.sort();
+    assert_eq!(there, listed, "left: what there is; right: what `make test` runs");
 }
 
 #[test]

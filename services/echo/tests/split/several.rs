@@ -99,7 +99,7 @@ fn a_service_on_two_net_cores_serves_on_both_and_goes_on_when_one_dies() {
     let echo = || EchoService::new(EchoConfig::default());
     let serving = Serving::start(attach([&first.path, &second.path]), move || Telling { echo: echo(), told: its });
     let (mut side, mut other) = sides.into();
-    let mut other_client = Client::new(1, 1 << 30);
+    let mut other_client = Client::new(1, 1 << 24);
     other_client.start_stream(&mut other);
     run_until(&mut other, &mut other_client, "the first bytes", |_, _| {}, |client| client.received > 10_000);
     let [client, _] = &mut clients;

@@ -287,7 +287,8 @@ pub fn run_until(
     let deadline = std::time::Instant::now() + PATIENCE;
     let mut turn = 0u32;
     while !done(client) {
-        assert!(std::time::Instant::now() < deadline, "{what}: not in half a minute");
+        let over = client.over;
+        assert!(std::time::Instant::now() < deadline, "{what}: not in half a minute; closed: {over:?}");
         if turn.is_multiple_of(1_000) {
             again(runtime, client);
         }

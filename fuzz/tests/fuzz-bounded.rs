@@ -1,4 +1,5 @@
 //! Runs fuzz targets for a bounded time on stable Rust; see the library's documentation.
+#![forbid(unsafe_code)]
 
 use clap::Parser;
 use qanat_fuzz::bounded::{self, Bound};
@@ -91,16 +92,14 @@ fn run_target(target: &Target, seed: u64, arguments: &Arguments) -> Result<bool,
     };
     let path = bounded::save(&crash, target, seed, &home.join("crashes"))
         .map_err(|error| format!("can't write the crash to {}: {error}", home.join("crashes").display()))?;
-    let manifest = home.join("Cargo.toml");
     println!(
-        "{name}: {cause:?} at input {iteration} of seed {seed}: {length} bytes in {path}\nreplay: cargo run --release \
-         --manifest-path {manifest} --bin fuzz-bounded -- --target {name} --replay {path}",
+        "{name}: {cause:?} at input {iteration} of seed {seed}: {length} bytes in {path}\nreplay: cargo test --package \
+         qanat-fuzz --test fuzz-bounded -- --target {name} --replay {path}",
         name = target.name,
         cause = crash.cause,
         iteration = crash.iteration,
         length = crash.input.len(),
         path = path.display(),
-        manifest = manifest.display(),
     );
     Ok(false)
 }
