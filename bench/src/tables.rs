@@ -35,7 +35,7 @@ pub struct Entry {
 }
 
 /// All tables, in the order of a report.
-pub const TABLES: [Entry; 12] = [
+pub const TABLES: [Entry; 13] = [
     Entry {
         name: "web",
         about: "static files over HTTP: qanat web and nginx, on a veth (root)",
@@ -97,6 +97,13 @@ pub const TABLES: [Entry; 12] = [
         about: "nginx, haproxy, redis, memcached as they are: under qanat run and on the kernel's sockets (root)",
         run: programs::run,
         chart: programs::chart,
+        missing: None,
+    },
+    Entry {
+        name: "run-profile",
+        about: "where a request's processor time goes in them: program, libqanat, kernel, link (root, perf)",
+        run: programs::profile::run,
+        chart: programs::profile::chart,
         missing: None,
     },
     Entry {

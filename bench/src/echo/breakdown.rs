@@ -2,12 +2,12 @@
 //! itself, built in by a feature; Linux' by samples of the whole machine, sorted by the functions they fell into.
 
 use super::peers::{Bench, Peer};
-use super::samples::{self, Shares};
-use super::{BenchLink, EchoBenchOptions};
+use super::{BenchLink, EchoBenchOptions, phases};
 use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::cpu;
 use crate::harness::environment::Environment;
+use crate::harness::sampling::{self, Samples};
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
 use serde::Deserialize;
@@ -75,7 +75,7 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         return Err(HarnessError::Missing(NOT_BUILT.to_owned()));
     }
     let topology = Topology::new(MTU)?;
-    let has_perf = samples::has_perf();
+    let has_perf = sampling::has_perf();
     let mut environment = environment(options, has_perf);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
@@ -153,10 +153,10 @@ struct Counted {
 fn one(bench: &Bench<'_>, subject: &Subject) -> Result<PerPacket, HarnessError> {
     if subject.peer == Peer::LinuxAsleep {
         let duration = bench.options.duration();
-        let (outcome, shares) =
-            samples::during(duration, || bench.measure(subject.peer, LENGTH, subject.window, false));
+        let (outcome, samples) =
+            sampling::during(duration, || bench.measure(subject.peer, LENGTH, subject.window, false));
         let rate = outcome?.packets_per_s;
-        let packet = shares.map(|shares| per_packet(&shares, rate, bench.options))?;
+        let packet = samples.map(|samples| per_packet(&samples, rate, bench.options))?;
         if packet.is_empty() {
             return Err(HarnessError::Child("perf took no samples of the echo: give it longer, by -d".to_owned()));
         }
@@ -174,10 +174,10 @@ fn one(bench: &Bench<'_>, subject: &Subject) -> Result<PerPacket, HarnessError> 
 }
 
 /// Samples to nanoseconds: each stands for the time between two.
-fn per_packet(shares: &Shares, packets_per_s: f64, options: &EchoBenchOptions) -> PerPacket {
-    let packets = (packets_per_s * shares.duration_s).max(1.0);
-    let counts = shares.by_phase(options.server_cpu, options.client_cpu);
-    counts.into_iter().map(|(phase, count)| (phase.to_owned(), count as f64 * shares.period_ns / packets)).collect()
+fn per_packet(samples: &Samples, packets_per_s: f64, options: &EchoBenchOptions) -> PerPacket {
+    let packets = (packets_per_s * samples.duration_s).max(1.0);
+    let counts = phases::by_phase(&samples.samples, options.server_cpu, options.client_cpu);
+    counts.into_iter().map(|(phase, count)| (phase.to_owned(), count as f64 * samples.period_ns / packets)).collect()
 }
 
 fn case_rows(case: &str, subjects: &[&Subject], runs: &[Vec<Run<PerPacket>>]) -> Vec<Row> {

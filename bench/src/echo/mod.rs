@@ -3,7 +3,7 @@
 
 pub mod breakdown;
 mod peers;
-mod samples;
+mod phases;
 
 use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};

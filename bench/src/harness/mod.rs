@@ -4,6 +4,7 @@
 //! * [`cpu`]: pinning, how far apart two processors are just now, is the machine quiet
 //! * [`topology`]: the namespaces and the veth pair
 //! * [`process`]: children in a namespace, on a processor, gone when we are
+//! * [`sampling`]: where processors are, by `perf`
 //! * [`scratch`]: a directory for a table's files
 //! * [`options`]: what every table understands
 //! * [`alternate`]: A B A B with repetition of runs whose placement changed
@@ -18,6 +19,7 @@ pub mod environment;
 pub mod options;
 pub mod page;
 pub mod process;
+pub mod sampling;
 pub mod scratch;
 pub mod statistics;
 pub mod svg;

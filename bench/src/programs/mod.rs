@@ -1,6 +1,7 @@
 //! `qanat bench run`: unmodified programs under `qanat run` and on the kernel's sockets, in turn, on the same veth, under the
 //! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
 
+pub mod profile;
 mod servers;
 
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
@@ -168,28 +169,13 @@ impl Measured {
 /// # Errors
 /// [`HarnessError::Missing`] without root or a program, with the remedy; else what a child or the system said.
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
-    if cpu::count() < 2 {
-        return Err(HarnessError::Option("two processors are needed, one for the server, one for the load".to_owned()));
-    }
-    let cases = CASES.iter().filter(|case| case.is_quick || !options.quick).filter(|case| options.wants(case.name));
-    let cases: Vec<&Case> = cases.collect();
-    if cases.is_empty() {
-        return Err(HarnessError::Option("no case's name contains that; try 'nginx' or 'redis'".to_owned()));
-    }
-    let mut environment = Environment::here();
-    for case in &cases {
-        let version = case.program.version()?;
-        if !environment.peers.contains(&version) {
-            environment.peers.push(version);
-        }
-    }
+    let cases = wanted(options, |_| true)?;
+    let mut environment = environment(&cases)?;
     let topology = Topology::new(MTU)?;
     let files = Files::create()?;
     progress("waiting for a quiet machine");
     environment.wait_for_quiet(Duration::from_secs(if options.quick { 2 } else { 20 }));
-    environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end");
-    environment.pinning =
-        format!("server, and its keeper, on processor {SERVER_CPU}; load, and haproxy's backend, on {CLIENT_CPU}");
+    let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for case in cases {
         let peers = case.peers();
@@ -197,7 +183,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let mut measure = |number: usize, _: usize| {
             let sockets = *peers.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, sockets.name()));
-            measure(options, &topology, &files, case, sockets).map_err(|error| match error {
+            let measured = load(options, &topology, &files, (case, sockets), duration, |load| load()).flatten();
+            measured.map_err(|error| match error {
                 HarnessError::Child(message) => {
                     HarnessError::Child(format!("{}, {}: {message}", case.name, sockets.name()))
                 }
@@ -219,18 +206,52 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     })
 }
 
-/// One run: start the server, load it, end it.
-fn measure(
+/// The cases asked for.
+///
+/// # Errors
+/// There is none, or a processor too few.
+fn wanted(options: &BenchOptions, is_fit: impl Fn(&Case) -> bool) -> Result<Vec<&'static Case>, HarnessError> {
+    if cpu::count() < 2 {
+        return Err(HarnessError::Option("two processors are needed, one for the server, one for the load".to_owned()));
+    }
+    let is_wanted = |case: &&Case| (case.is_quick || !options.quick) && options.wants(case.name) && is_fit(case);
+    let cases: Vec<&Case> = CASES.iter().filter(is_wanted).collect();
+    if cases.is_empty() {
+        return Err(HarnessError::Option("no case's name contains that; try 'nginx' or 'redis'".to_owned()));
+    }
+    Ok(cases)
+}
+
+/// What they are measured on.
+///
+/// # Errors
+/// A program isn't installed.
+fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
+    let mut environment = Environment::here();
+    for case in cases {
+        let version = case.program.version()?;
+        if !environment.peers.contains(&version) {
+            environment.peers.push(version);
+        }
+    }
+    environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end");
+    environment.pinning =
+        format!("server, and its keeper, on processor {SERVER_CPU}; load, and haproxy's backend, on {CLIENT_CPU}");
+    Ok(environment)
+}
+
+/// One run: start the server, load it, end it. `around` is given what loads it, and runs it.
+fn load<T>(
     options: &BenchOptions,
     topology: &Topology,
     files: &Files,
-    case: &Case,
-    sockets: Sockets,
-) -> Result<Measured, HarnessError> {
-    let duration = options.duration(Duration::from_secs(2), Duration::from_secs(1));
+    (case, sockets): (&Case, Sockets),
+    duration: Duration,
+    around: impl FnOnce(&mut dyn FnMut() -> Result<Measured, HarnessError>) -> T,
+) -> Result<T, HarnessError> {
     let warm_up = Duration::from_millis(500);
     let cpus = (SERVER_CPU, CLIENT_CPU);
-    let server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
+    let mut server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
     let target = match server.address.port() {
         80 => server.address.ip().to_string(),
         _ => server.address.to_string(),
@@ -244,12 +265,11 @@ fn measure(
     arguments.extend(sources.iter().flat_map(|source| ["--source".to_owned(), source.to_string()]));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let client = Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), CLIENT_CPU);
-    let output = match start(&client)?.output(duration + warm_up + PATIENCE) {
-        Ok(output) => output,
-        Err(error) => return Err(server.explain(error)),
-    };
-    drop(server);
-    Measured::read(&output).ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {output:?}")))
+    Ok(around(&mut || {
+        let output = start(&client)?.output(duration + warm_up + PATIENCE).map_err(|error| server.explain(error))?;
+        Measured::read(&output)
+            .ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {output:?}")))
+    }))
 }
 
 fn columns() -> Vec<Column> {

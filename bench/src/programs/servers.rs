@@ -51,6 +51,11 @@ impl Program {
         }
     }
 
+    /// The file's name, which its processes have as theirs.
+    pub fn file_name(self) -> &'static str {
+        self.file().0
+    }
+
     fn port(self) -> u16 {
         match self {
             Program::Nginx | Program::Haproxy | Program::HaproxyProxy => WEB_PORT,
@@ -235,7 +240,7 @@ impl Server {
     }
 
     /// A client failed with `error`: if that is because the server died, says so instead.
-    pub fn explain(mut self, error: HarnessError) -> HarnessError {
+    pub fn explain(&mut self, error: HarnessError) -> HarnessError {
         if self.running.is_running() { error } else { self.running.failure("died while it was loaded") }
     }
 }

@@ -1,0 +1,145 @@
+//! Where processors are, by sampling: `perf record` of the whole machine while something is loaded. Who asks sorts the samples
+//! by their stacks.
+
+use super::HarnessError;
+use super::process::{Spec, start};
+use std::path::Path;
+use std::time::Duration;
+
+const PERF: &str = "/usr/bin/perf";
+/// Samples a second on each processor.
+const FREQUENCY: u32 = 10_000;
+/// From the start of the load until it runs evenly.
+const SETTLING: Duration = Duration::from_millis(900);
+/// The load's window is this much longer than the sampled time, at least.
+const MARGIN: Duration = Duration::from_millis(600);
+
+/// Whether `perf` is there.
+pub fn has_perf() -> bool {
+    Path::new(PERF).exists()
+}
+
+/// A sample: where, and the functions from the innermost out.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// The processor.
+    pub cpu: usize,
+    /// The thread's name, 15 bytes at most.
+    pub program: String,
+    /// By name.
+    pub functions: Vec<String>,
+    /// The file the innermost is from: a program's, a library's, `[kernel.kallsyms]`.
+    pub object: String,
+}
+
+/// Samples of some time.
+pub struct Samples {
+    /// All of them.
+    pub samples: Vec<Sample>,
+    /// The time sampled.
+    pub duration_s: f64,
+    /// The time a sample stands for.
+    pub period_ns: f64,
+}
+
+/// Samples the machine while `work` loads something for `window`.
+pub fn during<T>(window: Duration, work: impl FnOnce() -> T) -> (T, Result<Samples, HarnessError>) {
+    let length = window.saturating_sub(MARGIN).max(Duration::from_millis(100));
+    let file = std::env::temp_dir().join(format!("qanat-bench-perf-{}", std::process::id()));
+    let path = file.display().to_string();
+    let (delay, frequency) = (SETTLING.as_millis().to_string(), FREQUENCY.to_string());
+    let sleep = format!("{:.3}", (SETTLING + length).as_secs_f64());
+    let arguments = [
+        "record",
+        "--all-cpus",
+        "--event",
+        "cpu-clock",
+        "--freq",
+        &frequency,
+        "--call-graph",
+        "fp",
+        "--delay",
+        &delay,
+        "--output",
+        &path,
+        "--quiet",
+        "--",
+        "sleep",
+        &sleep,
+    ];
+    let perf = start(&Spec::new("perf", PERF, &arguments));
+    let result = work();
+    let samples = perf.and_then(|perf| perf.output(window + Duration::from_secs(20))).and_then(|_| {
+        let fields = ["script", "--input", &path, "--fields", "comm,cpu,ip,sym,dso", "--force"];
+        let text = start(&Spec::new("perf script", PERF, &fields))?.output(Duration::from_secs(60))?;
+        let period_ns = 1e9 / f64::from(FREQUENCY);
+        Ok(Samples { samples: parse(&text), duration_s: length.as_secs_f64(), period_ns })
+    });
+    let _ = std::fs::remove_file(&file);
+    (result, samples)
+}
+
+/// Reads what `perf script` prints: a line with program and processor, a line for each function, an empty line.
+fn parse(text: &str) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for block in text.split("\n\n") {
+        let mut lines = block.lines().filter(|line| !line.trim().is_empty());
+        let Some((program, rest)) = lines.next().and_then(|line| line.rsplit_once('[')) else { continue };
+        let Some(cpu) = rest.split(']').next().and_then(|cpu| cpu.trim().parse().ok()) else { continue };
+        let lines: Vec<&str> = lines.collect();
+        let function = |line: &&str| Some(line.split_whitespace().nth(1)?.to_owned());
+        let object = |line: &&str| Some(line.rsplit_once(" (")?.1.trim_end().trim_end_matches(')').to_owned());
+        samples.push(Sample {
+            cpu,
+            program: program.trim().to_owned(),
+            functions: lines.iter().filter_map(function).collect(),
+            object: lines.first().and_then(object).unwrap_or_default(),
+        });
+    }
+    samples
+}
+
+/// The processor waits.
+const IDLE: [&str; 6] =
+    ["default_idle", "pv_native_safe_halt", "acpi_safe_halt", "native_safe_halt", "cpuidle", "mwait"];
+
+/// Whether the function's name begins with one of `names`.
+pub fn begins(function: &str, names: &[&str]) -> bool {
+    names.iter().any(|name| function.starts_with(name))
+}
+
+impl Sample {
+    /// Whether a function on its stack begins with one of `names`.
+    pub fn has(&self, names: &[&str]) -> bool {
+        self.functions.iter().any(|function| begins(function, names))
+    }
+
+    /// Whether the processor waited.
+    pub fn is_idle(&self) -> bool {
+        self.functions.first().is_none_or(|innermost| begins(innermost, &IDLE))
+    }
+
+    /// Whether it was no program's: interrupts in idle processors, and their thread.
+    pub fn is_of_kernel(&self) -> bool {
+        ["swapper", "ksoftirqd"].iter().any(|name| self.program.starts_with(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_read() {
+        let samples = parse(
+            "qanat [000] \n\tffffffff81 rep_movs_alternative ([kernel.kallsyms])\n\tffffffff82 _copy_to_iter ([kernel.kallsyms])\n\
+             \t 55 recvfrom (/lib/libc.so.6)\n\nswapper [001] \n\tffffffff81 pv_native_safe_halt ([kernel.kallsyms])\n\n\
+             a b [001] \n\t55 <T as X>::y (/opt/a (b)/libx.so)\n",
+        );
+        assert_eq!(samples[0].functions, ["rep_movs_alternative", "_copy_to_iter", "recvfrom"]);
+        assert_eq!((samples[0].cpu, samples[0].object.as_str()), (0, "[kernel.kallsyms]"));
+        assert!(samples[1].is_idle() && samples[1].is_of_kernel() && !samples[0].is_idle());
+        assert_eq!(samples[2].program, "a b");
+        assert!(parse("").is_empty() && parse("garbage\n\n[x]\n").is_empty());
+    }
+}
