@@ -82,6 +82,32 @@ fn name_servers_are_compared() {
 }
 
 #[test]
+fn a_programs_request_has_a_profile() {
+    let words = ["bench", "run", "--profile", "--json", "--filter", "redis, half GET, 1 KiB"];
+    if !std::path::Path::new("/usr/bin/perf").exists() {
+        let outcome = Program::new(qanat()).arguments(words).arguments(SHORT).run();
+        assert!(outcome.code != Some(0) && outcome.stderr.contains("apt-get install linux-perf"), "{outcome:?}");
+        return eprintln!("SKIPPED: there is no perf here");
+    }
+    scenario(|| {
+        let words = words.into_iter().chain(["--quick", "--repetitions", "1"]);
+        let text = Program::new(qanat()).arguments(words).succeeds().text();
+        let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+        let of = |peer: &str, column: &str| {
+            let index = table["columns"].as_array().and_then(|all| all.iter().position(|it| it["name"] == column));
+            let mut rows = table["rows"].as_array().expect("rows").iter();
+            let row = rows.find(|row| row["case"] == "redis, half GET, 1 KiB" && row["peer"] == peer);
+            row.and_then(|row| row["values"][index.expect("a column")]["median"].as_f64()).expect("a value")
+        };
+        // The stack is the kernel's, whose receive work the load's processor does; or it is the library's.
+        assert!(of("kernel", "receive") > 0.0 && of("kernel", "libqanat") == 0.0, "{table}");
+        for part in ["libqanat", "program", "link_out", "load_receive", "sum_us"] {
+            assert!(of("qanat run", part) > 0.0, "{part}: {table}");
+        }
+    });
+}
+
+#[test]
 fn placements_are_compared_and_modelled() {
     let table = |words: &[&str]| -> Value {
         let text = Program::new(qanat()).arguments(words).arguments(SHORT).succeeds().text();

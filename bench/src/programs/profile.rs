@@ -1,4 +1,4 @@
-//! `qanat bench run-profile`: where a program's request spends processor time, on the kernel's sockets and under `qanat run`.
+//! `qanat bench run --profile`: where a program's request spends processor time, on the kernel's sockets and under `qanat run`.
 //!
 //! A veth's sender runs the receiver's receive processing, so `qanat bench run` charges the server's processor for the load's,
 //! and spares it the server's own. Here each is told apart, and a request's sum is that of the server's work alone,
@@ -131,7 +131,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     environment.placement = tally.to_string();
     Ok(Table {
         title: "Where a request's processor time goes, µs".to_owned(),
-        command: options.repeat("sudo qanat bench run-profile"),
+        command: options.repeat("sudo qanat bench run --profile"),
         environment,
         columns: columns(),
         rows,

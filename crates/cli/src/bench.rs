@@ -171,8 +171,12 @@ Examples:
   sudo qanat bench run --quick                   nginx, haproxy, redis, memcached: under two minutes
   sudo qanat bench run                           five runs of each
   sudo qanat bench run --filter redis            one program
+  sudo qanat bench run --profile --quick         where a request's processor time goes, by perf: a minute
 Programs that are not there are named with their package.")]
 struct ProgramsArguments {
+    /// Where the processors' time goes, instead of rates: program, libqanat, kernel, link
+    #[arg(long)]
+    profile: bool,
     #[command(flatten)]
     common: Common,
 }
@@ -236,7 +240,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Paths(paths)) => run_one("paths", &paths.common),
         Some(Table::Fence(fence)) => run_one("fence", &fence.common),
         Some(Table::Gate(gate)) => run_one("gate", &gate.common),
-        Some(Table::Run(programs)) => run_one("run", &programs.common),
+        Some(Table::Run(programs)) => run_one(if programs.profile { "run-profile" } else { "run" }, &programs.common),
         Some(Table::Split(split)) => run_one("split", &split.common),
         Some(Table::Ratio(ratio)) => run_one("ratio", &ratio.common),
         Some(Table::Breakdown(breakdown)) => run_one("breakdown", &breakdown.common),
