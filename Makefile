@@ -35,7 +35,7 @@ lint: ## formatting, clippy, and the house rules
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := allocation arbitrary capture checksum dead_neighbour driver ipv6_addresses model over_the_stack receive_memory \
 	remembered_paths round_trip simulator split tidy two_stacks vlan
-SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_cores e2e_run e2e_split e2e_system \
+SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_run e2e_split e2e_system \
 	forwarding hostile_control hostile_split packetdrill readme scripts socket_cases support veth
 
 # Test programs that need root are built as the user and run by this.

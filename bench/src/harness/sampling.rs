@@ -103,9 +103,9 @@ fn parse(text: &str) -> Vec<Sample> {
 const IDLE: [&str; 6] =
     ["default_idle", "pv_native_safe_halt", "acpi_safe_halt", "native_safe_halt", "cpuidle", "mwait"];
 
-/// Whether the function's name begins with one of `names`.
-pub fn begins(function: &str, names: &[&str]) -> bool {
-    names.iter().any(|name| function.starts_with(name))
+/// Whether a name begins with one of `names`.
+pub fn begins(name: &str, names: &[&str]) -> bool {
+    names.iter().any(|beginning| name.starts_with(beginning))
 }
 
 impl Sample {

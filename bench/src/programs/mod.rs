@@ -249,7 +249,7 @@ fn load<T>(
     duration: Duration,
     around: impl FnOnce(&mut dyn FnMut() -> Result<Measured, HarnessError>) -> T,
 ) -> Result<T, HarnessError> {
-    let warm_up = Duration::from_millis(500);
+    let warm_up = Duration::from_secs(1);
     let cpus = (SERVER_CPU, CLIENT_CPU);
     let mut server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
     let target = match server.address.port() {

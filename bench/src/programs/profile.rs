@@ -9,7 +9,7 @@ use super::{CLIENT_CPU, Case, MTU, Measured, SERVER_CPU, load, relative};
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::bars;
 use crate::harness::options::BenchOptions;
-use crate::harness::sampling::{self, Sample, Samples};
+use crate::harness::sampling::{self, Sample, Samples, begins};
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use crate::harness::topology::Topology;
@@ -38,10 +38,9 @@ const LINK_OUT: [&str; 6] =
     ["__dev_queue_xmit", "dev_hard_start_xmit", "veth_xmit", "veth_xdp_xmit", "bpf_test_run_xdp", "bpf_prog_test_run"];
 
 /// What a sample's time was spent for; `None`: not for the server's requests.
-fn part(sample: &Sample, program: &str) -> Option<&'static str> {
-    // The kernel keeps 15 bytes of a name; the keeper of `qanat run`, and the echo, are `qanat…`.
-    let name = program.get(..15).unwrap_or(program);
-    let is_server = sample.program.starts_with(name) || sample.program.starts_with("qanat");
+fn part(sample: &Sample, threads: &[&str]) -> Option<&'static str> {
+    // The keeper of `qanat run` is `qanat…`.
+    let is_server = begins(&sample.program, threads) || sample.program.starts_with("qanat");
     if sample.is_idle() || !(is_server || sample.is_of_kernel()) {
         return None;
     }
@@ -71,9 +70,9 @@ struct Profile {
 }
 
 impl Profile {
-    fn new(samples: &Samples, measured: &Measured, program: &str) -> Result<Profile, HarnessError> {
+    fn new(samples: &Samples, measured: &Measured, threads: &[&str]) -> Result<Profile, HarnessError> {
         let requests = (measured.per_s * samples.duration_s).max(1.0);
-        let sorted: Vec<&str> = samples.samples.iter().filter_map(|sample| part(sample, program)).collect();
+        let sorted: Vec<&str> = samples.samples.iter().filter_map(|sample| part(sample, threads)).collect();
         if sorted.is_empty() {
             return Err(HarnessError::Child("perf took no samples of the server: give it longer, by -d".to_owned()));
         }
@@ -122,7 +121,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             progress(&format!("{}: {}", case.name, sockets.name()));
             let (measured, samples) =
                 load(options, &topology, &files, (case, sockets), duration, |load| sampling::during(duration, load))?;
-            Profile::new(&samples?, &measured?, case.program.file_name())
+            Profile::new(&samples?, &measured?, case.program.threads())
         };
         let runs = alternate(PEERS.len(), options.repetitions(), &mut probe, &mut measure)?;
         tally.add(&runs);
@@ -217,22 +216,23 @@ mod tests {
             (sample(0, "swapper", &["menu_select"], kernel), Some("kernel")),
             (sample(0, "cargo", &["do_syscall_64"], kernel), None),
         ] {
-            assert_eq!(part(&sample, "nginx"), expected, "{sample:?}");
+            assert_eq!(part(&sample, &["nginx"]), expected, "{sample:?}");
         }
-        assert_eq!(part(&sample(0, "a-very-long-nam", &["main"], "/a"), "a-very-long-name-indeed"), Some("program"));
+        let worker = sample(0, "mc-worker", &["main"], "/usr/bin/memcached");
+        assert_eq!((part(&worker, &["memcached", "mc-"]), part(&worker, &["nginx"])), (Some("program"), None));
     }
 
     #[test]
     fn sums_are_of_the_servers_work() {
         let measured = Measured::read(&serde_json::to_string(&crate::load::Report::default()).unwrap()).unwrap();
         let mut samples = Samples { samples: Vec::new(), duration_s: 1.0, period_ns: 100_000.0 };
-        assert!(Profile::new(&samples, &measured, "nginx").is_err(), "no samples");
+        assert!(Profile::new(&samples, &measured, &["nginx"]).is_err(), "no samples");
         samples.samples = vec![
             sample(0, "nginx", &["main"], "/usr/sbin/nginx"),
             sample(0, "nginx", &["veth_poll"], "[veth]"),
             sample(1, "qanat", &["veth_poll"], "[veth]"),
         ];
-        let profile = Profile::new(&samples, &Measured { per_s: 10.0, ..measured }, "nginx").unwrap();
+        let profile = Profile::new(&samples, &Measured { per_s: 10.0, ..measured }, &["nginx"]).unwrap();
         assert_eq!(
             (profile.us("program"), profile.us("receive"), profile.us(OF_THE_LOAD)),
             (Some(10.0), Some(10.0), Some(10.0))

@@ -51,9 +51,15 @@ impl Program {
         }
     }
 
-    /// The file's name, which its processes have as theirs.
-    pub fn file_name(self) -> &'static str {
-        self.file().0
+    /// How its threads' names begin, in the 15 bytes the kernel keeps of each.
+    pub fn threads(self) -> &'static [&'static str] {
+        match self {
+            Program::Nginx => &["nginx"],
+            Program::Haproxy | Program::HaproxyProxy => &["haproxy"],
+            Program::Redis => &["redis-server", "bio_"],
+            Program::Memcached => &["memcached", "mc-"],
+            Program::UdpEcho | Program::UdpEchoBatch => &["qanat"],
+        }
     }
 
     fn port(self) -> u16 {
