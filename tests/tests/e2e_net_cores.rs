@@ -86,6 +86,26 @@ fn services_are_given_to_the_daemons_net_cores_and_find_the_next_when_theirs_die
     });
 }
 
+/// As by systemd, or by the arrow key in a shell: its old card is still with the net core, which is about to notice.
+#[test]
+fn a_service_that_is_started_again_at_once_has_its_address() {
+    scenario(|| {
+        let house = House::new("0");
+        for number in 0..6 {
+            let mut echo = house.start(&["echo", "--placement", "split"]);
+            eventually("echo answers, or has given up", GRACE, || {
+                connect("10.77.0.2:7").is_some_and(|mut stream| echoes(&mut stream, 100)) || !echo.is_running()
+            });
+            assert!(echo.is_running(), "start {number}: {:?}", echo.wait(GRACE));
+        }
+        // Who has it still is asked to choose another, and soon.
+        let _echo = house.start(&["echo", "--placement", "split"]);
+        eventually("echo answers", GRACE, || connect("10.77.0.2:7").is_some());
+        let second = house.start(&["web", house.root(), "--placement", "split"]).wait(GRACE);
+        assert!(second.stderr.contains("address 10.77.0.2 is taken: choose another"), "{second:?}");
+    });
+}
+
 #[test]
 fn a_service_on_two_net_cores_goes_on_with_one_while_the_other_is_started_again() {
     scenario_on(2, || {

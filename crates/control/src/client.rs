@@ -11,10 +11,11 @@ use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -64,6 +65,10 @@ impl From<Fault> for ClientError {
         ClientError::Fault(fault)
     }
 }
+
+/// How long the card of a process that has ended may take to be given up, and how often it is looked at.
+const GIVEN_UP: Duration = Duration::from_secs(2);
+const GIVEN_UP_LOOK: Duration = Duration::from_millis(5);
 
 /// Where the daemon is: `$QANAT_SOCKET`, or [`DEFAULT_SOCKET`].
 pub fn default_socket() -> PathBuf {
@@ -149,9 +154,35 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn attach_net_core(&self, card: VnicWish, stack: StackWish) -> Result<Option<OwnedFd>, ClientError> {
-        match ask(self.socket.as_fd(), Request::AttachNetCore { card, stack }, &[])? {
+        let addresses = card.addresses.clone();
+        match self.ask_for_card(&addresses, Request::AttachNetCore { card, stack })? {
             (Answer::Done, mut beside) => Ok(beside.pop()),
             _ => Err(ClientError::Unexpected),
+        }
+    }
+
+    /// Asks for a card on a net core; again for a while, if one with such an address is of a process that has ended: its net core
+    /// is about to notice. So a service that is started again at once has its address.
+    fn ask_for_card(
+        &self,
+        addresses: &[(IpAddr, u8)],
+        request: Request,
+    ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        // Of one that is ending, nothing is left to read.
+        let runs = |process| std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| !words.is_empty());
+        let is_same = |own: &(IpAddr, u8)| addresses.iter().any(|(address, _)| *address == own.0);
+        let is_ending = |vnic: &VnicStatus| vnic.addresses.iter().any(is_same) && !runs(vnic.process);
+        let begun = Instant::now();
+        loop {
+            let answer = ask(self.socket.as_fd(), request.clone(), &[]);
+            if !matches!(answer, Err(ClientError::Refused(_))) || begun.elapsed() > GIVEN_UP {
+                return answer;
+            }
+            if !self.status()?.vnics.iter().any(is_ending) {
+                // It may have gone between the answer and the look.
+                return ask(self.socket.as_fd(), request, &[]);
+            }
+            std::thread::sleep(GIVEN_UP_LOOK);
         }
     }
 
