@@ -166,6 +166,8 @@ pub(super) struct Conditions {
     pub reset_wanted: bool,
     /// What is still due of the handshake.
     pub handshake: Handshake,
+    /// What is sent has records: their ends are looked for from the first one on.
+    pub recorded: bool,
 }
 
 /// A TCP connection. See the module's figure; the fields used for every segment come first.
@@ -241,6 +243,8 @@ pub struct Connection {
     pub(super) receive_segment_max: u16,
     /// Moving average of the bytes in a received frame.
     pub(super) receive_length_mean: u16,
+    /// Where the last segment ended that was sent and not full.
+    pub(super) small_end: SequenceNumber,
     // Cold.
     pub(super) initial_send: SequenceNumber,
     pub(super) initial_receive: SequenceNumber,
@@ -325,6 +329,7 @@ impl Connection {
             timestamp_recent_at: now,
             receive_segment_max: MSS_DEFAULT,
             receive_length_mean: MSS_DEFAULT,
+            small_end: start,
             initial_send: start,
             initial_receive: SequenceNumber(0),
             progress_at: now,

@@ -89,6 +89,7 @@ impl Connection {
     /// What was given so far ends a record, as Linux' `MSG_EOR` has it: nothing given later joins a segment with it.
     pub fn end_record(&mut self) {
         self.queue.end_record();
+        self.is.recorded = true;
     }
 
     /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.

@@ -14,9 +14,6 @@ use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
 
-/// Segments that Nagle's algorithm looks at for a small one: so many full ones behind it, one more small one is no silliness.
-const SMALL_LOOKED_AT: usize = 16;
-
 /// One segment's data, as `send_segment` needs it.
 #[derive(Clone, Copy)]
 struct Cut {
@@ -169,7 +166,7 @@ impl Connection {
         let offset = self.queue.start() + u64::from(start.distance_from(self.board.start()));
         let data = self.queue.end().saturating_sub(offset).min(u64::from(length)) as u32;
         let fin = data < length;
-        let run = self.queue.run_at(offset, segment);
+        let run = self.queue.run_at(offset, segment, self.is.recorded);
         let cut = Cut {
             sequence: start,
             length: data,
@@ -284,10 +281,10 @@ impl Connection {
         let mut segment = self.segment_room();
         let mut probing = false;
         if let Some(payload) = self.probe_payload(env) {
-            probing = self.queue.run_at(offset, payload).length > segment;
+            probing = self.queue.run_at(offset, payload, self.is.recorded).length > segment;
             segment = if probing { payload } else { segment };
         }
-        let run = self.queue.run_at(offset, segment);
+        let run = self.queue.run_at(offset, segment, self.is.recorded);
         let (mut length, mut ready) = (run.length, run.ready);
         if length > peer_room {
             // §3.8.6.2.1: less than was ready only if it is at least half the largest window, or after the override.
@@ -328,6 +325,7 @@ impl Connection {
             self.is.window_limited = false;
         }
         self.send_next += octets;
+        self.note_small(length);
         self.board.push(self.send_next, env.now);
         if probing {
             self.on_mtu_probe_sent(length, self.send_next, env);
@@ -348,12 +346,19 @@ impl Connection {
         self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet && self.has_small_in_flight())
     }
 
-    /// Whether one of the last segments sent was not full, and is not acknowledged: as Linux (and Minshall's draft of 1998)
-    /// reads Nagle, the end of what is longer than a segment waits for no acknowledgement of its beginning.
+    /// Whether the last segment that was not full is not acknowledged: as Linux (and Minshall's draft of 1998) reads Nagle, the
+    /// end of what is longer than a segment waits for no acknowledgement of its beginning.
     fn has_small_in_flight(&self) -> bool {
-        let count = self.board.len();
+        self.small_end.after(self.board.start()) && self.small_end.at_or_before(self.send_next)
+    }
+
+    /// A segment of so many bytes has been sent, the last one so far.
+    #[inline]
+    fn note_small(&mut self, length: u32) {
         let full = u32::from(self.maximum_segment) - 40.min(u32::from(self.maximum_segment) / 2);
-        (count.saturating_sub(SMALL_LOOKED_AT)..count).any(|index| self.record_length(index) < full)
+        if length > 0 && length < full {
+            self.small_end = self.send_next;
+        }
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
@@ -378,7 +383,7 @@ impl Connection {
             Follow::Unpushed => false,
         };
         let end = offset + u64::from(cut.length);
-        let ends_data = end >= self.queue.end() || self.queue.ends_record_at(end);
+        let ends_data = end >= self.queue.end() || (self.is.recorded && self.queue.ends_record_at(end));
         if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
             // §3.9.1.2: PSH "when the buffered data is exhausted"; and, as Linux, at the end of a burst, which a receiver that
             // merges segments need then not hold for more of them.

@@ -194,11 +194,13 @@ impl SendQueue {
 
     /// Where the segment beginning at `position` should end, given that it may carry `maximum` bytes: at its source's
     /// boundary, at `maximum`, before a source that would lose its alignment, or at the end of the record or of the queue.
-    pub fn run_at(&self, position: u64, maximum: u32) -> Run {
+    /// `has_records`: whether records have ends, and one is to be looked for.
+    pub fn run_at(&self, position: u64, maximum: u32, has_records: bool) -> Run {
         let index = self.index_of(position);
         let Some(piece) = self.pieces.get(index) else { return Run { length: 0, ready: false } };
         let rest = self.end.saturating_sub(position);
-        let available = self.record_length(index, position, maximum).unwrap_or(rest);
+        let record = if has_records { self.record_length(index, position, maximum) } else { None };
+        let available = record.unwrap_or(rest);
         let everything = available.min(u64::from(maximum)) as u32;
         if let Content::Source { source, stamp, offset } = &piece.content {
             let within = position - piece.start;
@@ -353,14 +355,14 @@ mod tests {
         let mut target = [0; 9];
         assert_eq!(queue.range(3, 9).fill(&mut target).sum, None);
         assert_eq!(&target, b"der:\x0b\x0c\x0d\x0e\x0f");
-        assert_eq!(queue.run_at(0, 100), Run { length: 13, ready: false });
-        assert_eq!(queue.run_at(12, 100), Run { length: 1, ready: false });
+        assert_eq!(queue.run_at(0, 100, true), Run { length: 13, ready: false });
+        assert_eq!(queue.run_at(12, 100, true), Run { length: 1, ready: false });
         assert_eq!(queue.range(8, 2).fill(&mut [0; 2]).sum, Some(7));
         queue.release(7);
         assert_eq!(queue.len(), 2);
         queue.release(6);
         assert_eq!((queue.len(), queue.byte_count()), (0, 0));
-        assert_eq!(queue.run_at(13, 100).length, 0);
+        assert_eq!(queue.run_at(13, 100, true).length, 0);
     }
 
     #[test]
@@ -372,18 +374,18 @@ mod tests {
         queue.end_record();
         queue.end_record();
         queue.push_bytes(Bytes::from_static(&[3; 40]));
-        assert_eq!(queue.run_at(0, 100).length, 60);
-        assert_eq!(queue.run_at(10, 20).length, 20);
-        assert_eq!(queue.run_at(60, 100).length, 40);
+        assert_eq!(queue.run_at(0, 100, true).length, 60);
+        assert_eq!(queue.run_at(10, 20, true).length, 20);
+        assert_eq!(queue.run_at(60, 100, true).length, 40);
         assert!(queue.ends_record_at(60) && !queue.ends_record_at(30) && !queue.ends_record_at(0));
         queue.release(45);
-        assert_eq!(queue.run_at(45, 100).length, 15);
+        assert_eq!(queue.run_at(45, 100, true).length, 15);
         queue.release(15);
         queue.end_record();
         queue.clear();
         queue.push_bytes(Bytes::from_static(&[4; 10]));
         queue.push_bytes(Bytes::from_static(&[5; 10]));
-        assert_eq!(queue.run_at(100, 100).length, 20);
+        assert_eq!(queue.run_at(100, 100, true).length, 20);
     }
 
     #[test]
@@ -391,13 +393,13 @@ mod tests {
         let mut queue = SendQueue::new();
         queue.push_bytes(Bytes::from_static(&[b'h'; 30]));
         queue.push_source(Rc::new(Counting { aligned: true }), 0, 0, 250);
-        assert_eq!(queue.run_at(0, 120), Run { length: 30, ready: false }, "the source keeps its alignment");
-        assert_eq!(queue.run_at(30, 120), Run { length: 100, ready: true });
-        assert_eq!(queue.run_at(80, 120), Run { length: 50, ready: true }, "back in step");
-        assert_eq!(queue.run_at(30, 90), Run { length: 90, ready: false }, "its frame does not fit");
-        assert_eq!(queue.run_at(0, 1_000), Run { length: 280, ready: false }, "all in one segment");
+        assert_eq!(queue.run_at(0, 120, true), Run { length: 30, ready: false }, "the source keeps its alignment");
+        assert_eq!(queue.run_at(30, 120, true), Run { length: 100, ready: true });
+        assert_eq!(queue.run_at(80, 120, true), Run { length: 50, ready: true }, "back in step");
+        assert_eq!(queue.run_at(30, 90, true), Run { length: 90, ready: false }, "its frame does not fit");
+        assert_eq!(queue.run_at(0, 1_000, true), Run { length: 280, ready: false }, "all in one segment");
         // the last frame is shorter than the boundary says: copied
-        assert_eq!(queue.run_at(230, 120), Run { length: 50, ready: false });
+        assert_eq!(queue.run_at(230, 120, true), Run { length: 50, ready: false });
         assert!(queue.source_at(30, 100).is_some() && queue.source_at(29, 10).is_none());
     }
 }
