@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Connections at once, and exchanges on each, where a test is its own client.
 const CLIENTS: usize = 8;
@@ -408,6 +409,8 @@ fn redis_counts_under_load_while_it_saves() {
         // A client of ours at another address, asking ours: a subscriber has all that is published.
         let heard = Program::new("redis-cli").arguments(["-h", OURS, "subscribe", "news"]).start();
         eventually("it is heard", PATIENCE, || cli(&["publish", "news", "it flows"]) == "1");
+        // What was published is on its way, and `redis-cli` has to read and print it.
+        std::thread::sleep(Duration::from_millis(300));
         signal(&heard, Signal::TERM);
         assert!(heard.wait(PATIENCE).text().contains("it flows"));
         ends(server, Signal::TERM, directory.path());
