@@ -107,8 +107,14 @@ impl FastOpen {
         usize::from(self.length) + if self.is_experimental { 4 } else { 2 }
     }
 
-    /// The option, and NOPs up to a multiple of four.
-    fn encode(&self) -> ([u8; FastOpen::COOKIE_MAX + 4], usize) {
+    /// Bytes with NOPs up to a multiple of four.
+    fn padded_length(&self) -> usize {
+        self.option_length().next_multiple_of(4)
+    }
+
+    /// The option, and NOPs.
+    #[cold]
+    fn encode(&self) -> [u8; FastOpen::COOKIE_MAX + 4] {
         let mut bytes = [NO_OPERATION; FastOpen::COOKIE_MAX + 4];
         let length = self.option_length();
         let head = [FAST_OPEN, length as u8];
@@ -118,7 +124,7 @@ impl FastOpen {
         for (place, byte) in bytes.iter_mut().zip(head.iter().chain(self.cookie())) {
             *place = *byte;
         }
-        (bytes, length.next_multiple_of(4))
+        bytes
     }
 }
 
@@ -298,14 +304,13 @@ impl Options {
         };
         let user_timeout = if self.user_timeout.is_some() { 4 } else { 0 };
         let fixed = mss + window_scale + timestamps + user_timeout;
-        fixed + self.fast_open_that_fits(fixed).map_or(0, |(_, length)| length)
+        fixed + self.fast_open_that_fits(fixed).map_or(0, |option| option.padded_length())
     }
 
     /// A cookie that finds no room beside the others is not sent: the SYN is an ordinary one then.
-    #[inline(always)]
-    fn fast_open_that_fits(&self, fixed_length: usize) -> Option<([u8; FastOpen::COOKIE_MAX + 4], usize)> {
-        let encoded = self.fast_open.as_ref()?.encode();
-        (fixed_length + encoded.1 <= LENGTH_MAX).then_some(encoded)
+    #[inline]
+    fn fast_open_that_fits(&self, fixed_length: usize) -> Option<&FastOpen> {
+        self.fast_open.as_ref().filter(|option| fixed_length + option.padded_length() <= LENGTH_MAX)
     }
 
     /// Blocks beyond the room left are not sent: the receiver treats them as a hint only (RFC 2018, section 8).
@@ -348,9 +353,9 @@ impl Options {
         }
         let fixed = self.fixed_length();
         let before = length - bytes.len();
-        if let Some((option, option_length)) = self.fast_open_that_fits(before) {
-            let (place, rest) = bytes.split_at_mut_checked(option_length).ok_or(Error::NoRoom)?;
-            place.copy_from_slice(option.get(..option_length).unwrap_or_default());
+        if let Some(option) = self.fast_open_that_fits(before) {
+            let (place, rest) = bytes.split_at_mut_checked(option.padded_length()).ok_or(Error::NoRoom)?;
+            place.iter_mut().zip(option.encode()).for_each(|(place, byte)| *place = byte);
             bytes = rest;
         }
         let count = self.sack_blocks_that_fit(fixed);
