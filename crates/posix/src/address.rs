@@ -87,6 +87,14 @@ impl Plain for sockaddr_in6 {}
 impl Plain for sockaddr_in {}
 impl Plain for sockaddr_storage {}
 
+/// No address, of the family that `other` is of.
+pub(crate) fn unspecified_like(other: SocketAddr) -> IpAddr {
+    match other {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
 /// As a socket of `family` shows it.
 pub(crate) fn encode(address: SocketAddr, family: c_int) -> (sockaddr_storage, usize) {
     let mut storage: sockaddr_storage = zeroed();

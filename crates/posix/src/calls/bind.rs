@@ -250,10 +250,7 @@ fn is_held_by_ours(fd: c_int, local: SocketAddr, nature: &Nature) -> bool {
 /// A datagram socket that had no port of its own choice is bound to nothing again.
 pub(super) fn unbind(guard: &mut Guard, number: u32) {
     let Some(socket) = guard.sockets.get_mut(number) else { return };
-    let unspecified: IpAddr = match socket.local {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let unspecified = address::unspecified_like(socket.local);
     let ip = if socket.options.has_bound { socket.local.ip() } else { unspecified };
     socket.local = SocketAddr::new(ip, 0);
     let Kind::Datagram(datagram) = &mut socket.kind else { return };

@@ -16,7 +16,7 @@ use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
 use qanat::stack::FastOpenRequest;
 use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
 use std::mem::MaybeUninit;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
 const BACKLOG_MAX: usize = 4_096;
@@ -388,10 +388,7 @@ fn connect_ours(
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
 ) -> Result<i32, i32> {
-    let unspecified: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let unspecified = address::unspecified_like(peer);
     if !nature.is_stream {
         let mut guard = lock()?;
         let local = SocketAddr::new(unspecified, port.unwrap_or_else(|| free_port(&guard)));
@@ -417,10 +414,7 @@ pub(super) fn adopt_to_connect(
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
 ) -> Result<u32, i32> {
-    let unspecified: IpAddr = match peer {
-        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
-        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
-    };
+    let unspecified = address::unspecified_like(peer);
     let local = SocketAddr::new(unspecified, port.unwrap_or(0));
     let number = adopt(guard, fd, Socket::new(nature.family, local, Kind::Bound), note)?;
     if let Some(socket) = guard.sockets.get_mut(number) {

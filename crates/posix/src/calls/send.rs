@@ -394,7 +394,7 @@ unsafe fn join(mut guard: Guard, number: u32, vectors: &[iovec], more: bool) -> 
     let begun = datagram.begun.as_mut().ok_or(libc::EBADF)?;
     let headers = if begun.peer.is_ipv4() { 28 } else { 48 };
     let is_whole = begun.wanted.dont_fragment.unwrap_or(options.dont_fragment);
-    let most = longest_datagram(begun.peer).min(if is_whole { mtu - headers } else { usize::MAX });
+    let most = longest_datagram(begun.peer).min(if is_whole { mtu.saturating_sub(headers) } else { usize::MAX });
     if begun.bytes.len().saturating_add(all) > most {
         datagram.begun = None;
         return Err(libc::EMSGSIZE);
