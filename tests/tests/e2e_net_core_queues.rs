@@ -121,8 +121,7 @@ fn flows_of_one_address_are_spread_over_two_net_cores_and_one_that_dies_takes_it
         assert!(lasting > 0 && echo.is_running());
         assert!(streams(STREAMS).iter_mut().all(|stream| echoes(stream, 20_000)));
         drop(echo);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -162,8 +161,7 @@ fn queues_move_one_by_one_as_net_cores_come_and_go() {
             assert!(is_alive && rounds > 0, "every byte came back, over {rounds} rounds");
         }
         drop(echo);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -195,8 +193,7 @@ fn app_cores_share_each_queue_and_one_that_dies_is_back_on_all() {
         });
         assert!(streams(STREAMS).iter_mut().all(|stream| echoes(stream, 20_000)));
         drop(echo);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -366,7 +363,6 @@ fn connections_made_by_the_service_are_answered_where_they_were_made_and_nobody_
         assert_eq!(done.load(Ordering::Relaxed), COUNT, "{sight:?}");
         assert!(are_two(&sight) && sight.iter().all(|queue| queue.connections >= 10), "{sight:?}");
         drop(runtime);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }

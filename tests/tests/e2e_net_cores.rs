@@ -147,8 +147,7 @@ fn a_service_on_two_net_cores_goes_on_with_one_while_the_other_is_started_again(
         assert_eq!(net_core_at(&status, "10.77.0.2"), first);
         assert!(net_core_at(&status, "10.77.0.3") != second, "{status}");
         drop(echo);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -250,8 +249,7 @@ fn net_cores_are_added_and_removed_under_load_and_no_connection_notices() {
         let restarts = status["net_cores_started"].to_string().matches("\"restarts\":0").count();
         assert!(restarts == 2 && status["vnics"].as_array().is_some_and(|all| all.len() == 3), "{status}");
         drop((first, second, third));
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -311,8 +309,7 @@ fn a_net_core_killed_while_cards_move_loses_what_it_has_and_no_more() {
             });
         }
         drop(services);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 
@@ -385,8 +382,7 @@ fn app_cores_share_a_listener_and_one_that_dies_is_started_again() {
         kill_process(process(echo.id().into()), Signal::INT).expect("Ctrl-C");
         let outcome = echo.wait(GRACE);
         assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
-        eventually("no card is left", GRACE, || house.status()["vnics"].as_array().is_some_and(Vec::is_empty));
-        house.end();
+        house.end_without_cards();
     });
 }
 

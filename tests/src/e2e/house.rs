@@ -115,6 +115,15 @@ impl House {
         all.into_iter().find(has).unwrap_or_default()
     }
 
+    /// Ends the daemon once all services have given up their cards.
+    ///
+    /// # Panics
+    /// One has not, or as [`end`](House::end).
+    pub fn end_without_cards(self) {
+        eventually("no card is left", GRACE, || self.status()["vnics"].as_array().is_some_and(Vec::is_empty));
+        self.end();
+    }
+
     /// Ends the daemon, which leaves nothing.
     ///
     /// # Panics
