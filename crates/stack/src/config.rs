@@ -144,7 +144,8 @@ pub enum FastOpenRequest {
 /// TCP Fast Open of a listener (RFC 7413).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FastOpenOptions {
-    /// Connections whose handshake is not over, at most (section 5.1); those that were reset count for a minute.
+    /// Connections whose handshake is not over, at most (section 5.1), and no more than the stack's connections; those that were
+    /// reset count for a minute.
     pub queue_max: usize,
     /// Data is taken without a cookie (section 6.3.4): for networks where nobody forges addresses.
     pub without_cookie: bool,

@@ -22,7 +22,7 @@ pub(crate) struct FastOpenListener {
     queue_max: u32,
     without_cookie: bool,
     keys: Option<CookieKeys>,
-    /// Connections whose handshake is not over, as far as has been looked at; at most `queue_max`.
+    /// Connections whose handshake is not over, as far as has been looked at; at most `queue_max`, and all the stack has room for.
     pending: Vec<Pending>,
 }
 
@@ -131,7 +131,9 @@ impl Stack {
         let transport = &mut self.transport;
         let entry = transport.listeners.get_mut(listener.index(), listener.generation());
         let Some(fast_open) = entry.and_then(|entry| entry.fast_open.as_deref_mut()) else { return false };
-        if fast_open.pending.len() < fast_open.queue_max as usize {
+        // Those that are over stay listed until the queue is full: it has an end, whatever it was told.
+        let most = (fast_open.queue_max as usize).min(transport.connections.limit());
+        if fast_open.pending.len() < most {
             return true;
         }
         let connections = &transport.connections;
@@ -142,7 +144,7 @@ impl Stack {
                 connections.get(id.index(), id.generation()).is_some_and(|slot| slot.tcp.is_unproved())
             }
         });
-        fast_open.pending.len() < fast_open.queue_max as usize
+        fast_open.pending.len() < most
     }
 
     /// An unproved connection is over.

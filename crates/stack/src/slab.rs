@@ -39,6 +39,11 @@ impl<T> Slab<T> {
         self.entries.iter().zip(is_free).all(|(entry, is_free)| is_free == entry.value.is_none())
     }
 
+    /// How many there can be.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

@@ -228,6 +228,22 @@ fn those_that_are_reset_count_for_a_minute() {
     assert_eq!(pair.server.accepted.len(), 3);
 }
 
+/// What is counted of a listener is bounded, however many it is told to take: by the stack's connections, 64 here.
+#[test]
+fn a_queue_has_no_more_places_than_there_are_connections() {
+    let mut pair = Pair::warm(["10.0.0.1", "10.0.0.2"], FastOpenOptions { queue_max: usize::MAX, ..OPTIONS });
+    for _ in 0..64 {
+        let connection = pair.open(FastOpenRequest::WithCookie, "x");
+        pair.one_way();
+        pair.client.stack.abort(pair.clock.now(), connection).unwrap();
+        pair.run(Duration::ZERO);
+    }
+    assert_eq!((pair.server.accepted.len(), pair.server.stack.tcp_counters().fast_open_queue_full), (64, 0));
+    pair.open(FastOpenRequest::WithCookie, "y");
+    pair.one_way();
+    assert_eq!((pair.server.accepted.len(), pair.server.stack.tcp_counters().fast_open_queue_full), (64, 1));
+}
+
 #[test]
 fn without_cookies_if_both_say_so() {
     let mut pair = Pair::new(["10.0.0.1", "10.0.0.2"], FastOpenOptions { without_cookie: true, ..OPTIONS });
