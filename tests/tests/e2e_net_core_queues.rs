@@ -11,8 +11,9 @@ use qanat_tests::e2e::{House, Program, Wire, connect, echoes, eventually, has_en
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::HashMap;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -126,6 +127,44 @@ fn flows_of_one_address_are_spread_over_two_net_cores_and_one_that_dies_takes_it
 }
 
 #[test]
+fn who_dies_at_each_start_has_its_queue_served_by_another_until_it_lives() {
+    scenario_on(2, || {
+        let house = House::new("0-1");
+        let echo = house.start(&["echo", "--net-cores", "2"]);
+        drop(streams(STREAMS));
+        let told = |house: &House| {
+            let all = house.status()["net_cores_started"].as_array().cloned().unwrap_or_default();
+            all.into_iter().find(|core| core["processor"] == 1).unwrap_or_default()
+        };
+        let kill = |core: &Value| {
+            let number = core["process"].as_u64().filter(|number| *number != 0);
+            number.map(|number| kill_process(process(number), Signal::KILL))
+        };
+        eventually("it is given up for now", GRACE, || {
+            let core = told(&house);
+            kill(&core);
+            core["is_failing"] == true
+        });
+        assert!(house.text().contains("processor 1, which dies at each start"), "{}", house.text());
+        eventually("both queues are with the other", GRACE, || {
+            let now = queues(&house);
+            now.len() == 2 && now.iter().all(|queue| queue.processor == 0)
+        });
+        // No flow of either is lost, and none is cut when it lives again: its queue goes there with all that is open.
+        let mut all = streams(STREAMS);
+        assert!(all.iter_mut().all(|stream| echoes(stream, 20_000)));
+        eventually("it lives", GRACE, || told(&house)["is_failing"] == false);
+        eventually("it has a queue", GRACE, || {
+            let now = queues(&house);
+            now.len() == 2 && now.iter().any(|queue| queue.processor == 1)
+        });
+        assert!(all.iter_mut().all(|stream| echoes(stream, 20_000)));
+        drop(echo);
+        house.end_without_cards();
+    });
+}
+
+#[test]
 fn queues_move_one_by_one_as_net_cores_come_and_go() {
     scenario_on(2, || {
         let house = House::new("0");
@@ -161,6 +200,69 @@ fn queues_move_one_by_one_as_net_cores_come_and_go() {
             assert!(is_alive && rounds > 0, "every byte came back, over {rounds} rounds");
         }
         drop(echo);
+        house.end_without_cards();
+    });
+}
+
+/// A service at the moment when it says that it can be reached. Dropped, it is ended.
+struct Serving {
+    child: Child,
+    _lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Serving {
+    fn start(house: &House, arguments: &[&str]) -> Serving {
+        let mut command = Command::new(house.command());
+        command.args(arguments).args(["--net-cores", "2", "--json"]).env("QANAT_SOCKET", house.socket());
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("a service");
+        let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let is_it = |line: &String| ["\"serving\"", "\"echoing\""].iter().any(|event| line.contains(event));
+        assert!(lines.by_ref().map_while(Result::ok).any(|line| is_it(&line)), "{arguments:?} serves");
+        Serving { child, _lines: lines }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        let _ = kill_process(process(self.child.id().into()), Signal::TERM);
+        let _ = self.child.wait();
+    }
+}
+
+/// Of so many datagrams, each from a port of its own and sent once, how many are answered.
+fn answered(count: usize, to: &str, question: &[u8]) -> usize {
+    let send = |_| {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        socket.connect(to).expect("a peer");
+        socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
+        socket.send(question).expect("to send");
+        socket
+    };
+    let all: Vec<UdpSocket> = (0..count).map(send).collect();
+    all.iter().filter(|socket| socket.recv(&mut [0; 512]).is_ok()).count()
+}
+
+#[test]
+fn who_says_that_it_serves_is_reached_by_every_queue() {
+    scenario_on(2, || {
+        let house = House::new("0-1");
+        let zone = format!("{}/example.zone", house.root());
+        std::fs::write(&zone, "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nns 60 IN A 10.77.0.2\n")
+            .expect("a zone");
+        let zone = format!("example={zone}");
+        let question = b"\x01\x02\0\0\0\x01\0\0\0\0\0\0\x02ns\x07example\0\0\x01\0\x01";
+        let connected = |port| (0..20).filter_map(|_| connect(&format!("10.77.0.2:{port}"))).count();
+        for round in 0..3 {
+            let dns = Serving::start(&house, &["dns", "--zone", &zone]);
+            assert_eq!(answered(20, "10.77.0.2:53", question), 20, "dns, round {round}");
+            drop(dns);
+            let echo = Serving::start(&house, &["echo"]);
+            assert_eq!((answered(20, ADDRESS, b"hello"), connected(7)), (20, 20), "echo, round {round}");
+            drop(echo);
+            let web = Serving::start(&house, &["web", house.root()]);
+            assert_eq!(connected(80), 20, "web, round {round}");
+            drop(web);
+        }
         house.end_without_cards();
     });
 }
@@ -201,6 +303,8 @@ fn app_cores_share_each_queue_and_one_that_dies_is_back_on_all() {
 #[test]
 fn errors_reach_the_queue_whose_packet_they_tell_of() {
     scenario(|| {
+        // So many that by chance a queue has less than two once in a hundred thousand times.
+        const COUNT: usize = 24;
         let house = House::new("0");
         let wire = Wire::new();
         let run = |line: &str| {
@@ -214,17 +318,17 @@ fn errors_reach_the_queue_whose_packet_they_tell_of() {
         run("ip route replace 10.78.9.2/32 dev e2e-near mtu lock 1000");
         wire.far(|| run("ip route add 10.77.0.0/24 via 10.78.9.1"));
         let (streams, told) = wire.far(|| {
-            let mut streams: Vec<TcpStream> = (0..12).filter_map(|_| connect(ADDRESS)).collect();
+            let mut streams: Vec<TcpStream> = (0..COUNT).filter_map(|_| connect(ADDRESS)).collect();
             streams.retain_mut(|stream| echoes(stream, 40_000));
             let told = Program::new("ss").arguments(["-tinH", "state", "established", "dport = :7"]).run().text();
             (streams, told)
         });
-        assert_eq!(streams.len(), 12, "every byte came back");
+        assert_eq!(streams.len(), COUNT, "every byte came back");
         let now = queues(&house);
         assert!(now.iter().all(|queue| queue.connections >= 2), "{now:?}");
         // Who is told nothing sends segments of the least size in the end, not of the link's.
         let sizes = told.split_whitespace().filter_map(|word| word.strip_prefix("rcvmss:")?.parse::<u32>().ok());
-        assert_eq!(sizes.filter(|size| (900..1_000).contains(size)).count(), 12, "{told}");
+        assert_eq!(sizes.filter(|size| (900..1_000).contains(size)).count(), COUNT, "{told}");
         drop(streams);
         drop(echo);
         house.end();

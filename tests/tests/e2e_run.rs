@@ -9,6 +9,8 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
+#[path = "e2e_run/addresses.rs"]
+mod addresses;
 #[path = "e2e_run/exec.rs"]
 mod exec;
 #[path = "e2e_run/killed.rs"]
@@ -72,6 +74,13 @@ fn sleeps(process: u32) {
         looks = if state.contains(") S ") { looks + 1 } else { 0 };
         looks > 3
     });
+}
+
+/// The keeper of a program that is alone in its network namespace.
+fn keeper_of(program: &Running) -> Pid {
+    let words = ["--ns", &program.id().to_string(), "--nslist", "net", "-x", "qanat-keeper"];
+    let found = Program::new("pgrep").arguments(words).succeeds().text();
+    found.trim().parse().ok().and_then(Pid::from_raw).expect("the one keeper")
 }
 
 /// Ends a server, and sees that its card goes with it.

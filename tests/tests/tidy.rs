@@ -34,7 +34,7 @@ const LAYERS: [&[&str]; 11] = [
 const UNSAFE: [&str; 5] = ["qanat-nic", "qanat-abi", "qanat-disk", "qanat-posix", "qanat-packetdrill"];
 /// The one test program that calls the C library as C programs do, and its one module in which `unsafe` may be.
 const UNSAFE_TEST: &str = "qanat-socket-cases";
-const UNSAFE_TEST_MODULE: &str = "tests/sockets/src/sys.rs";
+const UNSAFE_TEST_MODULE: &str = "tests/sockets/src/sys";
 const FILE_LINES_MAX: usize = 800;
 const FUNCTION_LINES_MAX: usize = 100;
 
@@ -162,7 +162,7 @@ fn unsafe_code_is_where_it_may_be() {
     for (file, text) in sources().iter().filter(|(file, _)| file.starts_with("tests/sockets/src")) {
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
         let has_some = text.lines().filter(is_code).any(|line| line.split([' ', '(']).any(|part| part == word));
-        if has_some && file != Path::new(UNSAFE_TEST_MODULE) {
+        if has_some && !file.with_extension("").starts_with(UNSAFE_TEST_MODULE) {
             wrong.push(format!("{}: put it into {UNSAFE_TEST_MODULE}", file.display()));
         }
     }

@@ -9,8 +9,6 @@ use std::net::IpAddr;
 /// Own addresses taken on a veth unless told otherwise: each has some 28,000 ports and more, so four outlast the
 /// server's TIME-WAIT at any rate one core can make.
 pub const ADDRESSES_DEFAULT: usize = 4;
-/// Largest layer-3 packet that fits a 2,048-byte frame beside AF_XDP's own room.
-const SMALL_FRAME_MTU_MAX: u32 = 1_700;
 /// A loader holds what it received no longer than one call, so this is for bursts.
 const RECEIVE_FRAMES: u32 = 8_192;
 const TRANSMIT_FRAMES: u32 = 8_192;
@@ -51,7 +49,7 @@ pub fn attach(
         Some(vlan) => Attachment::towards_in_vlan(target, &sources, &vlan.interface, vlan.identifier, namespace)?,
     };
     let mtu = attachment.mtu();
-    let frame_size = if mtu <= SMALL_FRAME_MTU_MAX { 2_048 } else { 4_096 };
+    let frame_size = MemoryPlan::frame_size_for(mtu);
     let memory =
         MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames: 0 };
     let vnic = attachment.open_queue(0, memory)?;

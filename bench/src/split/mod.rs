@@ -16,7 +16,6 @@ use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
-use crate::harness::topology::Topology;
 use crate::harness::{HarnessError, cpu};
 use floor::Lines;
 use loads::Load;
@@ -88,12 +87,17 @@ const PEERS: [(&str, Peer); 9] = [
     ("split, large packets, copies", ours(Place::Split, Wire::Large, true)),
     ("Linux, loopback", Peer::Linux(Wire::Memif)),
 ];
-const VETH_PEERS: [(&str, Peer); 5] = [
+const VETH_PEERS: [(&str, Peer); 10] = [
     ("linked", ours(Place::Linked, Wire::Veth, false)),
     ("split", ours(Place::Split, Wire::Veth, false)),
     ("linked, copies", ours(Place::Linked, Wire::Veth, true)),
     ("split, copies", ours(Place::Split, Wire::Veth, true)),
     ("Linux", Peer::Linux(Wire::Veth)),
+    ("linked, MTU 9000", ours(Place::Linked, Wire::Jumbo, false)),
+    ("split, MTU 9000", ours(Place::Split, Wire::Jumbo, false)),
+    ("linked, MTU 9000, copies", ours(Place::Linked, Wire::Jumbo, true)),
+    ("split, MTU 9000, copies", ours(Place::Split, Wire::Jumbo, true)),
+    ("Linux, MTU 9000", Peer::Linux(Wire::Jumbo)),
 ];
 
 const BLOCKED_PEERS: [(&str, Peer); 3] =
@@ -127,7 +131,7 @@ fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, Har
     let warm_up = duration / 5;
     let mut times = match peer {
         Peer::Linux(wire) => {
-            let topology = (wire == Wire::Veth).then(|| Topology::new(1_500)).transpose()?;
+            let topology = wire.topology()?;
             linux::ping_pong(topology.as_ref(), size, warm_up, duration)?
         }
         Peer::Bare(place, lines) => floor::ping_pong(place, lines, duration)?,

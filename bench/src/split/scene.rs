@@ -47,13 +47,20 @@ pub enum Wire {
     Memif,
     /// Shared memory, packets as large as loopback's, and like there no checksums.
     Large,
-    /// A veth with AF_XDP at both ends.
+    /// A veth with AF_XDP at both ends, MTU 1500.
     Veth,
+    /// The same, MTU 9000: packets in several frames.
+    Jumbo,
 }
 
 impl Wire {
     fn plan(self) -> MemoryPlan {
-        let (frame_size, frames) = if self == Wire::Large { (65_536, 512) } else { (2_048, 4_096) };
+        let (frame_size, frames) = match self {
+            Wire::Large => (65_536, 512),
+            Wire::Memif | Wire::Veth | Wire::Jumbo => {
+                (MemoryPlan::frame_size_for(self.veth_mtu().unwrap_or(1_500)), 4_096)
+            }
+        };
         MemoryPlan { frame_size, receive_frames: frames, transmit_frames: frames, prepared_frames: 0 }
     }
 
@@ -61,14 +68,32 @@ impl Wire {
         let mut config = MemifConfig::new(socket, MacAddress([2, 0, 0, 0, 0, mac]));
         config.memory = self.plan();
         if self == Wire::Large {
-            (config.mtu, config.log2_ring_size, config.checksums) = (65_000, 8, false);
+            // 2 MiB of buffers each way: see `log2_ring_size`. Linux takes its pages from the top of a stack.
+            (config.mtu, config.log2_ring_size, config.checksums) = (65_000, 5, false);
         }
         config
     }
 
+    /// `None`: it is no veth.
+    fn veth_mtu(self) -> Option<u32> {
+        match self {
+            Wire::Memif | Wire::Large => None,
+            Wire::Veth => Some(1_500),
+            Wire::Jumbo => Some(9_000),
+        }
+    }
+
+    /// The veth, if it is one.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn topology(self) -> Result<Option<Topology>, HarnessError> {
+        self.veth_mtu().map(Topology::new).transpose()
+    }
+
     /// Where the server is.
     pub fn server(self) -> IpAddr {
-        if self == Wire::Veth { SERVER_OWN.into() } else { SERVER }
+        if self.veth_mtu().is_some() { SERVER_OWN.into() } else { SERVER }
     }
 }
 
@@ -146,7 +171,7 @@ struct Opened {
 /// What the server's thread needs to have its card.
 enum End {
     Memif(Wire, PathBuf),
-    Veth(Namespace, String),
+    Veth(Wire, Namespace, String),
 }
 
 impl End {
@@ -168,16 +193,17 @@ impl End {
                 let vnic = Box::new(opener.open_over(memory).map_err(|error| say(&error))?);
                 Ok(Opened { vnic, files, config, _attachment: None })
             }
-            End::Veth(namespace, interface) => {
+            End::Veth(wire, namespace, interface) => {
+                let plan = wire.plan();
                 let mut options = AttachOptions::new(SERVER_OWN.into(), 24);
                 (options.interface, options.namespace) = (Some(interface), Some(namespace));
                 let attachment = Attachment::open(&options).map_err(|error| say(&error))?;
                 let config = attachment.config().clone();
                 let (vnic, files): (Box<dyn Vnic>, _) = if is_lending {
-                    let opened = attachment.open_lendable_queue(0, Wire::Veth.plan());
+                    let opened = attachment.open_lendable_queue(0, plan);
                     opened.map(|(vnic, files)| (Box::new(vnic) as Box<dyn Vnic>, Some(files)))
                 } else {
-                    attachment.open_queue(0, Wire::Veth.plan()).map(|vnic| (Box::new(vnic) as Box<dyn Vnic>, None))
+                    attachment.open_queue(0, plan).map(|vnic| (Box::new(vnic) as Box<dyn Vnic>, None))
                 }
                 .map_err(|error| say(&error))?;
                 ready();
@@ -198,9 +224,9 @@ impl<S: Service + 'static> Scene<S> {
         let system = |what: &'static str| move |error: io::Error| HarnessError::system(what, error);
         let directory = crate::harness::scratch::Scratch::create("split")?;
         let socket = directory.path().join("card");
-        let topology = (wire == Wire::Veth).then(|| Topology::new(1_500)).transpose()?;
+        let topology = wire.topology()?;
         let end = match &topology {
-            Some(topology) => End::Veth(topology.server().clone(), topology.server_interface().to_owned()),
+            Some(topology) => End::Veth(wire, topology.server().clone(), topology.server_interface().to_owned()),
             None => End::Memif(wire, socket.clone()),
         };
         let status = PathBuf::from(format!("@qanat-bench-{}", std::process::id()));

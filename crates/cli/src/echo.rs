@@ -163,6 +163,24 @@ impl Show {
     }
 }
 
+/// How packets come.
+#[derive(Clone, Copy)]
+enum Way<'a> {
+    /// To be told of, with the address, when they can.
+    Veth(&'a str),
+    /// Its peers come and go, and are told of.
+    Memif(&'a MemifLink),
+}
+
+impl Way<'_> {
+    fn is_up(self) -> bool {
+        match self {
+            Way::Veth(_) => true,
+            Way::Memif(link) => link.is_up(),
+        }
+    }
+}
+
 impl Arguments {
     fn config(&self) -> EchoConfig {
         EchoConfig { port: self.port, udp: !self.tcp, tcp: !self.udp, copies: self.copies }
@@ -183,7 +201,7 @@ impl Arguments {
     }
 
     fn memory(&self) -> MemoryPlan {
-        let frame_size = if self.attach.mtu > 1_700 { 4_096 } else { 2_048 };
+        let frame_size = MemoryPlan::frame_size_for(self.attach.mtu);
         MemoryPlan { frame_size, receive_frames: 4_096, transmit_frames: 4_096, prepared_frames: 0 }
     }
 
@@ -192,16 +210,21 @@ impl Arguments {
         &self,
         vnic: V,
         config: Config,
-        link: Option<MemifLink>,
+        way: Way<'_>,
         stop: &StopHandle,
         show: &mut Show,
     ) -> Result<Figures, String> {
         // Costs nothing, and does nothing, unless built to count cycles.
         let vnic = breakdown::metered(vnic);
-        let is_up = || link.as_ref().is_none_or(MemifLink::is_up);
+        let announce = |show: &Show| match way {
+            Way::Veth(place) => show.announce(self.what(), place, "veth"),
+            Way::Memif(_) => {}
+        };
         if self.raw {
+            announce(show);
             let mut echo = RawEcho::new(vnic);
-            let outcome = echo.run(stop, self.attach.spin.into(), &|_| is_up(), &mut |figures| show.figures(figures));
+            let outcome =
+                echo.run(stop, self.attach.spin.into(), &|_| way.is_up(), &mut |figures| show.figures(figures));
             return outcome.map(|()| echo.figures()).map_err(|error| format!("waiting for packets: {error}"));
         }
         let mut service = EchoService::new(self.config());
@@ -213,6 +236,8 @@ impl Arguments {
         let options =
             RuntimeOptions { spin: self.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
         let mut watch = AddressWatch::new(&given);
+        runtime.start(&mut service).map_err(|error| error.to_string())?;
+        announce(show);
         let outcome = runtime.run(&mut service, &session, options, &mut |service, runtime| {
             watch.show(&show.printer, runtime);
             if self.report.swap(false, Ordering::Acquire) {
@@ -221,7 +246,7 @@ impl Arguments {
                 std::thread::spawn(move || eprint!("{text}"));
             }
             show.figures(&service.figures());
-            if stop.is_requested() || !is_up() {
+            if stop.is_requested() || !way.is_up() {
                 session.request();
             }
         });
@@ -288,8 +313,8 @@ fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result
     let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
     let vnic = attachment.open_queue(0, arguments.memory()).map_err(|error| error.to_string())?;
     let address = attachment.addresses().first().map_or_else(String::new, |address| address.to_string());
-    show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "veth");
-    arguments.serve(vnic, attachment.config().clone(), None, stop, show)
+    let place = format!("{address}:{}", arguments.port);
+    arguments.serve(vnic, attachment.config().clone(), Way::Veth(&place), stop, show)
 }
 
 /// The stack on a net core: the service is the same.
@@ -300,12 +325,13 @@ fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Resul
     let services = arguments.services();
     let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("echo", &services, 16_384))?;
     let address = placed.runtime.addresses().first().map_or_else(String::new, |address| address.to_string());
-    show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");
     let mut service = EchoService::new(arguments.config());
+    placed.runtime.start(&mut service).map_err(|error| error.to_string())?;
+    show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");
     let options =
         RuntimeOptions { spin: arguments.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
     let outcome = placed.runtime.run(&mut service, stop, options, &mut |service, _| show.figures(&service.figures()));
-    placed.end();
+    drop(placed);
     outcome.map(|()| service.figures()).map_err(|error| error.to_string())
 }
 
@@ -319,7 +345,7 @@ fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &m
         show.say(&format!("memif: {} is connected", fate.peer()));
         let vnic = device.open().map_err(|error| error.to_string())?;
         let config = Config::new(own.address, own.length);
-        let figures = arguments.serve(vnic, config, Some(fate.clone()), stop, show)?;
+        let figures = arguments.serve(vnic, config, Way::Memif(&fate), stop, show)?;
         total.echoed += figures.echoed;
         total.bytes += figures.bytes;
         total.dropped += figures.dropped;

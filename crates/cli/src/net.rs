@@ -338,7 +338,7 @@ fn open_memif(
     stop: &UnixStream,
 ) -> Result<Option<Card>, String> {
     let (own, receive_frames) = (arguments.attach.address, arguments.frames.next_multiple_of(2));
-    let frame_size = if arguments.attach.mtu > 1_700 { 4_096 } else { 2_048 };
+    let frame_size = MemoryPlan::frame_size_for(arguments.attach.mtu);
     let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
     let mtu = u16::try_from(arguments.attach.mtu).map_err(|error| error.to_string())?;
     let link = OpenLink::memif(socket.to_owned(), is_master, own_mac(true), mtu, 10, plan)?;
@@ -374,7 +374,7 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     }
     let services = arguments.service.iter().map(|service| service.0).collect();
     let attachment = attach.open(services)?;
-    let frame_size = if attachment.mtu() > 1_700 { 4_096 } else { 2_048 };
+    let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let receive_frames = arguments.frames.next_multiple_of(2);
     let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
     let (vnic, files) = attachment.open_lendable_queue(0, plan).map_err(|error| error.to_string())?;

@@ -63,7 +63,7 @@ pub struct PlacementArguments {
     pub app_core: bool,
 }
 
-/// A net core of this service's own. Dropped, it waits for it to go.
+/// A net core of this service's own.
 #[derive(Clone, Default)]
 pub struct OwnNetCore {
     child: Arc<Mutex<Option<Child>>>,
@@ -98,17 +98,18 @@ impl OwnNetCore {
     }
 }
 
-/// A runtime on a net core. The runtime is dropped first, which the net core takes for its end.
+/// A runtime on a net core. Dropped in this order: the net core takes the runtime's end for its own.
 pub struct Placed {
     pub runtime: SplitRuntime,
-    own: Vec<OwnNetCore>,
+    _own: Farewell,
 }
 
-impl Placed {
-    /// The service has ended.
-    pub fn end(self) {
-        drop(self.runtime);
-        self.own.iter().for_each(OwnNetCore::wait);
+/// Dropped, it waits for net cores of a service's own to go.
+struct Farewell(Vec<OwnNetCore>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        self.0.iter().for_each(OwnNetCore::wait);
     }
 }
 
@@ -206,7 +207,7 @@ impl PlacementArguments {
             true if !is_daemons => format!("the net core did not start ({error})"),
             _ => error.to_string(),
         })?;
-        Ok(Placed { runtime, own })
+        Ok(Placed { runtime, _own: Farewell(own) })
     }
 }
 

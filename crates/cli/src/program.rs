@@ -69,7 +69,8 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Refusal> {
         |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
     let directories = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&directories).map(|directory| directory.join(path)).find(is_program);
-    found.ok_or_else(|| Refusal::Missing(path.to_owned(), io::Error::from(io::ErrorKind::NotFound)))
+    found
+        .ok_or_else(|| Refusal::Missing(path.to_owned(), io::Error::other("no such program in PATH; is it installed?")))
 }
 
 /// Whether a library can be loaded before those of the program at `path`, or of the interpreter of a script.

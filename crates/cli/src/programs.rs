@@ -15,6 +15,21 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Answers taken from one, bytes.
 const ANSWER_MAX: usize = 4 << 20;
 
+/// How counters end that people look for when something is missing; `--json` has them all.
+const LOSSES: [&str; 11] = [
+    "_dropped",
+    "_full",
+    "_lost",
+    "_buffer",
+    "_invalid",
+    "_checksum",
+    "_overflow",
+    "_failed",
+    "_limited",
+    "_port",
+    "_conflicts",
+];
+
 /// What each program in this network namespace that may be asked tells: of itself, with its sockets.
 pub fn programs() -> Vec<Value> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
@@ -73,6 +88,12 @@ pub fn text(program: &Value) -> String {
         count("datagrams_dropped"),
         count("backlog_full"),
     );
+    let counters = program["counters"].as_object().into_iter().flatten();
+    let losses = counters.filter(|(name, _)| LOSSES.iter().any(|word| name.ends_with(word)));
+    let losses: Vec<String> = losses.map(|(name, count)| format!("{name} {count}")).collect();
+    if !losses.is_empty() {
+        let _ = writeln!(text, "  counted by stack and card: {}", losses.join(", "));
+    }
     let descriptors = program["descriptors"].as_array().map(Vec::as_slice).unwrap_or_default();
     for line in descriptors {
         // Writing to a String cannot fail.
@@ -104,6 +125,7 @@ mod tests {
     fn sockets_have_a_line_each() {
         let program = serde_json::json!({
             "program": "redis-server", "addresses": ["10.77.0.2"], "processes": 1, "sockets": 2, "connections": 1, "fallbacks": 1,
+            "counters": {"device_transmit_frames": 9, "device_transmit_lost": 2, "udp_no_port": 1},
             "descriptors": [
                 {"process": 7, "name": "redis", "descriptor": 6, "owner": "stack", "protocol": "tcp", "state": "listen",
                  "local": "0.0.0.0:6379", "receive_queue": 0, "send_queue": 511, "also_kernel": true},
@@ -120,6 +142,7 @@ mod tests {
         );
         assert!(text.contains("tcp established  10.77.0.2:6379 from 10.77.0.1:40000: 3 in, 0 out"), "{text}");
         assert!(text.contains("kernel: connect 1.1.1.1:53: not on the card's link"), "{text}");
-        assert_eq!(text.lines().count(), 4);
+        assert!(text.contains("  counted by stack and card: device_transmit_lost 2, udp_no_port 1\n"), "{text}");
+        assert_eq!(text.lines().count(), 5);
     }
 }

@@ -76,28 +76,11 @@ pub fn stack_report(runtime: &Runtime, attachment: Option<&Attachment>) -> Strin
     }
     let verdicts = attachment.and_then(Attachment::verdicts).unwrap_or_default();
     let counters = stack.counters().iter().chain(stack.tcp_counters().iter());
-    for (name, count) in counters.chain(device(runtime)).chain(steering(verdicts)).filter(|(_, count)| *count > 0) {
+    let device = runtime.vnic().statistics();
+    for (name, count) in counters.chain(device.iter()).chain(steering(verdicts)).filter(|(_, count)| *count > 0) {
         let _ = writeln!(text, "{name:<36} {count}");
     }
     text
-}
-
-fn device(runtime: &Runtime) -> impl Iterator<Item = (&'static str, u64)> {
-    let statistics = runtime.vnic().statistics();
-    [
-        ("device_receive_frames", statistics.receive_frames),
-        ("device_receive_bytes", statistics.receive_bytes),
-        ("device_transmit_frames", statistics.transmit_frames),
-        ("device_transmit_bytes", statistics.transmit_bytes),
-        ("device_receive_no_buffer", statistics.receive_no_buffer),
-        ("device_receive_ring_full", statistics.receive_ring_full),
-        ("device_transmit_invalid", statistics.transmit_invalid),
-        ("device_transmit_lost", statistics.transmit_lost),
-        ("device_transmit_copied", statistics.transmit_copied),
-        ("device_transmit_ring_full", statistics.transmit_ring_full),
-        ("device_transmit_doorbells", statistics.transmit_doorbells),
-    ]
-    .into_iter()
 }
 
 /// What the XDP program did to what arrived at the interface.

@@ -45,7 +45,7 @@ pub struct Arguments {
     gateway: Option<IpAddr>,
     /// Take the address on this interface, without a daemon, as root; the interface's other addresses stay the kernel's
     #[arg(long, value_name = "NAME")]
-    interface: Option<String>,
+    interface: Vec<String>,
     /// MTU of the card
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     mtu: u32,
@@ -70,8 +70,17 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let path = program::find(name).map_err(|refusal| refusal.to_string())?;
     program::check(&path).map_err(|refusal| refusal.to_string())?;
     let library = library()?;
+    let interface = match arguments.interface.as_slice() {
+        [] => None,
+        [one] => Some(one),
+        _ => {
+            return Err("a program has one card, so one --interface: it may have addresses of several networks there (--address, \
+                        repeated); several interfaces are one as a bridge or a bond"
+                .to_owned());
+        }
+    };
     let socket = default_socket();
-    let session = arguments.interface.is_none().then(|| connect(&socket)).transpose()?;
+    let session = interface.is_none().then(|| connect(&socket)).transpose()?;
     let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
     let addresses = if named.is_empty() { ADDRESS.to_owned() } else { named.join(",") };
@@ -83,10 +92,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         .env("QANAT_ADDRESSES", addresses)
         .env("QANAT_RUN", name_of_run())
         .env("QANAT_MTU", arguments.mtu.to_string());
-    if named.is_empty() && arguments.interface.is_none() {
+    if named.is_empty() && interface.is_none() {
         command.env("QANAT_ANY_ADDRESS", "1");
     }
-    if let Some(interface) = &arguments.interface {
+    if let Some(interface) = interface {
         command.env("QANAT_INTERFACE", interface);
     }
     if let Some(session) = &session {

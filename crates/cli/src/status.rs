@@ -195,9 +195,10 @@ fn table(status: &Status) -> String {
         let process = if core.process == 0 { "starting".to_owned() } else { format!("process {}", core.process) };
         let _ = writeln!(
             text,
-            "Net core on processor {}{}: {process}, up {} s, started again {} times, {} cards, {} came from others",
+            "Net core on processor {}{}{}: {process}, up {} s, started again {} times, {} cards, {} came from others",
             core.processor,
             core.removed_from.map_or(String::new(), |from| format!(", a guest, removed from {from}")),
+            if core.is_failing { ", which dies at each start, its cards are with others" } else { "" },
             core.uptime_s,
             core.restarts,
             core.vnics.len(),

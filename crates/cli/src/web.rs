@@ -126,7 +126,7 @@ impl Arguments {
     }
 
     fn memory_plan(&self, mtu: u32) -> MemoryPlan {
-        let frame_size = if mtu > 1_700 { 4_096 } else { 2_048 };
+        let frame_size = MemoryPlan::frame_size_for(mtu);
         let prepared_frames = match self.copy {
             Copy::Pre => (self.frame_memory << 20) / frame_size,
             Copy::PerSend => 0,
@@ -163,6 +163,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     let report = Arc::new(AtomicBool::new(false));
     handle_signals(stop.clone(), service.handle(), Arc::clone(&report))?;
 
+    runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
     announce(&printer, &arguments, &urls, (attachment.interface(), attachment.driver()));
@@ -199,6 +200,7 @@ fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     handle_signals(stop.clone(), service.handle(), Arc::default())?;
+    runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
     announce(&printer, arguments, &urls, (runtime.interface(), runtime.driver()));
@@ -208,7 +210,7 @@ fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String
         meter.show(&printer, &service.figures(), || split_figures(runtime));
     });
     meter.finish(&printer, &service.figures(), || split_figures(runtime));
-    placed.end();
+    drop(placed);
     outcome.map_err(|error| error.to_string())
 }
 

@@ -15,7 +15,7 @@
 #define FILTERS_MAX 16384 // of all VNICs
 #define SCANNED_MAX 4     // so few filters are compared faster than the flow is looked up
 #define FLOWS_PER_VNIC 256
-#define DATAGRAMS_PER_VNIC 32 // whose fragments are under way
+#define DATAGRAMS_PER_VNIC 32 // whose fragments are under way, for each of `followers`
 #define FRAGMENTS_NS 1000000000ull // from one of them to the next
 #define LIMITS_MAX 1024
 #define OWNERS_MAX 4096
@@ -57,6 +57,9 @@ enum cause {
 };
 
 enum direction { TRANSMIT, RECEIVE, DIRECTIONS };
+
+// Who follows fragments, each with rows of its own, for what it sees: the gate, the VNIC's end, what lies before that.
+enum follower { AT_GATE, AT_END, AT_WIRE, FOLLOWERS };
 
 #define FLAG_ICMP 1     // may send and receive ICMP echo and errors
 #define FLAG_SWITCH 2   // may reach other VNICs
@@ -124,12 +127,14 @@ struct flow {
     __u32 verdict; // written last
 };
 
-// A datagram that leaves in fragments: what its first one's headers said, and where the next one has to begin.
+// A datagram in fragments: what its first one's headers said, and where the next one has to begin.
 struct datagram {
     struct key key;
     __u64 expires;
     __u32 identification;
     __u32 next; // 0: nothing more is to come
+    __u32 is_held; // a processor is at it
+    __u32 reserved;
 };
 
 // A rate as virtual scheduling (GCRA, ITU-T I.371): `arrival` is when the bucket would be full again. Times in 1/16 ns.
@@ -195,10 +200,10 @@ struct {
 } flows SEC(".maps");
 
 struct {
-    __uint(type, BPF_MAP_TYPE_ARRAY); // direct-mapped, a share for each VNIC, whose frames come one after the other
+    __uint(type, BPF_MAP_TYPE_ARRAY); // direct-mapped, a share for each VNIC and follower
     __type(key, __u32);
     __type(value, struct datagram);
-    __uint(max_entries, VNICS_MAX * DATAGRAMS_PER_VNIC);
+    __uint(max_entries, VNICS_MAX * FOLLOWERS * DATAGRAMS_PER_VNIC);
 } datagrams SEC(".maps");
 
 struct {

@@ -108,18 +108,11 @@ static __always_inline __u32 ask(__u32 slot, const struct vnic *vnic, enum direc
 
 // What a fragment is judged as: the first by its own headers, which are kept, and a later one by those, if it goes on exactly
 // where the one before it ended. So no fragment reaches back into the headers that were judged, whatever the receiver makes of
-// overlaps, and all of them are asked about. Datagrams that come in between can push one out, which is then lost.
-static __always_inline enum cause follow(__u32 slot, struct packet *packet) {
+// overlaps, and all of them are asked about. Datagrams that come in between can push one out, which is then lost; so is one whose
+// fragments come in another order, or by two processors in the same moment.
+static __always_inline enum cause go_on(struct datagram *datagram, struct packet *packet) {
     struct key *key = &packet->key;
     struct piece *piece = &packet->piece;
-    if (!piece->is_sound)
-        return FRAGMENT;
-    const __u64 *local = (const void *)&key->local, *peer = (const void *)&key->peer;
-    __u64 sum = (local[1] ^ peer[0] ^ peer[1] << 7 ^ (__u64)piece->identification << 16) * 0xff51afd7ed558ccd;
-    __u32 row = slot * DATAGRAMS_PER_VNIC + (sum >> 40) % DATAGRAMS_PER_VNIC;
-    struct datagram *datagram = bpf_map_lookup_elem(&datagrams, &row);
-    if (!datagram)
-        return FRAGMENT;
     __u64 now = bpf_ktime_get_ns();
     if (!piece->offset) {
         key->is_link_only = packet->is_icmp;
@@ -135,6 +128,21 @@ static __always_inline enum cause follow(__u32 slot, struct packet *packet) {
     datagram->next = piece->more ? piece->offset + piece->length : 0;
     datagram->expires = now + FRAGMENTS_NS;
     return PASSED_TO_KERNEL;
+}
+
+static __always_inline enum cause follow(__u32 slot, enum follower follower, struct packet *packet) {
+    struct key *key = &packet->key;
+    if (!packet->piece.is_sound)
+        return FRAGMENT;
+    const __u64 *local = (const void *)&key->local, *peer = (const void *)&key->peer;
+    __u64 sum = (local[1] ^ peer[0] ^ peer[1] << 7 ^ (__u64)packet->piece.identification << 16) * 0xff51afd7ed558ccd;
+    __u32 row = (slot * FOLLOWERS + follower) * DATAGRAMS_PER_VNIC + (sum >> 40) % DATAGRAMS_PER_VNIC;
+    struct datagram *datagram = bpf_map_lookup_elem(&datagrams, &row);
+    if (!datagram || __sync_val_compare_and_swap(&datagram->is_held, 0, 1))
+        return FRAGMENT;
+    enum cause cause = go_on(datagram, packet);
+    __sync_val_compare_and_swap(&datagram->is_held, 1, 0);
+    return cause;
 }
 
 static __always_inline int has(__u32 verdict, __u32 flag) {
@@ -299,6 +307,16 @@ static __always_inline enum cause judge(__u32 slot, const struct vnic *vnic, con
     return packet->is_icmp && !(vnic->flags & FLAG_ICMP) ? NO_FILTER : PASSED_TO_KERNEL;
 }
 
+// Where a frame begins and ends, asked for again behind `read`: what is known of the frame on each way through that is of no use
+// there, and the kernel's verifier need not follow each way to the end then.
+static __always_inline void *start_of(struct xdp_md *context) {
+    return (void *)(long)*(volatile __u32 *)&context->data;
+}
+
+static __always_inline void *end_of(struct xdp_md *context) {
+    return (void *)(long)*(volatile __u32 *)&context->data_end;
+}
+
 static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
     void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
     __u32 interface = context->ingress_ifindex;
@@ -312,8 +330,9 @@ static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
     struct packet packet = {};
     __u32 to = 0;
     enum cause cause = read(&packet, slot, vnic, 1, data, end, length);
+    data = start_of(context), end = end_of(context);
     if (cause == FRAGMENT)
-        cause = follow(slot, &packet);
+        cause = follow(slot, AT_GATE, &packet);
     if (cause == PASSED_TO_KERNEL)
         cause = judge(slot, vnic, &packet);
     if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
@@ -352,28 +371,32 @@ static __always_inline enum cause accept(__u32 slot, const struct vnic *vnic, co
 }
 
 // Has an ICMP error go where the packets of the flow it tells of go: names that flow in place of the error's own addresses. What
-// is no whole quote is any queue's.
-static __always_inline void name_quoted(struct packet *packet, void *data, void *end) {
+// is no whole quote is any queue's. Global, so that the verifier judges it once and not on each way to it; always 0.
+__noinline int name_quoted(struct xdp_md *context, struct packet *packet) {
+    if (!packet)
+        return 0;
+    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
     struct key *key = &packet->key;
     struct udp *quoted;
     if (packet->link_bytes != sizeof(struct ethhdr))
-        return;
+        return 0;
     if (key->type == ETH_P_IP) {
         struct iphdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
         quoted = (void *)(ip + 1);
         if ((void *)(quoted + 1) > end || ip->ihl != 5)
-            return;
+            return 0;
         key->peer = from_v4(ip->daddr), key->protocol = ip->protocol;
     } else {
         struct ipv6hdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
         quoted = (void *)(ip + 1);
         if ((void *)(quoted + 1) > end)
-            return;
+            return 0;
         key->peer = from_v6(&ip->daddr), key->protocol = ip->nexthdr;
     }
     // Of TCP, too, the ports come first.
     if (key->protocol == IPPROTO_TCP || key->protocol == IPPROTO_UDP)
         key->local_port = bpf_ntohs(quoted->source), key->peer_port = bpf_ntohs(quoted->destination);
+    return 0;
 }
 
 // The queue a frame is for: its filter's, the one that asked, or by its flow. Addresses and ports are a flow's.
@@ -404,10 +427,13 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
     struct packet packet = {};
     __u32 verdict = 0;
     enum cause cause = read(&packet, slot, vnic, 0, data, end, length);
+    data = start_of(context), end = end_of(context);
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_END, &packet);
     if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
         cause = accept(slot, vnic, &packet, data, &verdict);
     else if (is_unfilterable(cause) && !(vnic->flags & FLAG_FILTERED) && packet.key.vlan == UNTAGGED)
-        // Without receive filters everything to an own address is the VNIC's: fragments and options too.
+        // Without receive filters everything to an own address is the VNIC's: fragments in any order, and options too.
         cause = owns(slot, &packet.key.local) ? DELIVERED : NOT_ADDRESSED;
     if (cause == DELIVERED && has(verdict, FILTER_DIVERTED)) {
         count(slot, RECEIVE, DIVERTED, length);
@@ -418,7 +444,10 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
     int action = XDP_DROP;
     if (cause == DELIVERED) {
         if (packet.is_error && vnic->spread > 1)
-            name_quoted(&packet, data, end);
+            name_quoted(context, &packet);
+        // Fragments by their addresses alone, for one that could not be followed has no ports.
+        if (packet.piece.length)
+            packet.key.local_port = packet.key.peer_port = 0;
         __u32 queue = choose_queue(vnic, &packet, verdict), row = slot * QUEUES_MAX + queue;
         if (queue == 0)
             action = bpf_redirect_map(&sockets, row, XDP_DROP);
@@ -474,6 +503,7 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     struct packet packet = {};
     struct vnic none = {};
     enum cause cause = read(&packet, KERNEL, &none, 0, data, end, length);
+    data = start_of(context), end = end_of(context);
     struct ethhdr *ethernet = data;
     if ((void *)(ethernet + 1) > end || (cause != PASSED_TO_KERNEL && !is_unfilterable(cause)))
         return XDP_PASS;
@@ -489,6 +519,8 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     if (packet.key.protocol != NOT_IP && bpf_map_lookup_elem(&owners, &packet.key.peer))
         return XDP_DROP;
     int is_shared = vnic->flags & FLAG_SHARED;
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_WIRE, &packet);
     if (cause == PASSED_TO_KERNEL)
         cause = accept(slot, vnic, &packet, ethernet, &verdict);
     else
@@ -515,6 +547,7 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
     struct packet packet = {};
     struct vnic none = {};
     enum cause cause = read(&packet, KERNEL, &none, 0, data, end, length);
+    data = start_of(context), end = end_of(context);
     struct ethhdr *ethernet = data;
     if ((void *)(ethernet + 1) > end || (cause != PASSED_TO_KERNEL && !is_unfilterable(cause)) || packet.key.protocol == NOT_IP)
         return XDP_PASS;
@@ -525,6 +558,8 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
     struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
     if (!vnic || !(vnic->flags & FLAG_QUEUE) || (!same_mac(ethernet->h_dest, vnic->mac) && !(ethernet->h_dest[0] & 1)))
         return XDP_PASS;
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_WIRE, &packet);
     if (cause == PASSED_TO_KERNEL)
         cause = accept(slot, vnic, &packet, ethernet, &verdict);
     else

@@ -134,12 +134,12 @@ static __always_inline enum cause check_icmp_v4(struct packet *packet, void *dat
     }
 }
 
-// A fragment. A later one has no ports: of those that are sent `follow` tells whose they are. Only what hosts send in fragments
+// A fragment. A later one has no ports: `follow` tells whose it is. Only what hosts send in fragments
 // is looked at, and the first must hold the whole header that is judged, so that nothing of it is left for a later one to write
 // (RFC 1858, RFC 3128). Neighbour discovery is never in fragments (RFC 6980).
 static __always_inline enum cause read_fragment(struct packet *packet, int is_sent, int is_v4, void *payload, void *end) {
     struct piece *piece = &packet->piece;
-    if (!is_sent || (piece->more && piece->length & 7) || piece->offset + piece->length > 0xffff)
+    if ((piece->more && piece->length & 7) || piece->offset + piece->length > 0xffff)
         return FRAGMENT;
     struct icmp *icmp = payload;
     if (piece->offset) {

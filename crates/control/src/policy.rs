@@ -298,7 +298,10 @@ impl Policy {
 
 impl Rule {
     fn refuse(&self, wanted: &str, key: &str, allowed: &str) -> String {
-        format!("rule \"{}\" does not allow {wanted}: its {key} are {allowed}", self.name)
+        format!(
+            "rule \"{}\" does not allow {wanted}: its {key} are {allowed}; the policy says so (qanat.toml, `qanat up --config`)",
+            self.name
+        )
     }
 
     /// Whether `address` may be claimed.

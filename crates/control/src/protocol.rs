@@ -409,6 +409,9 @@ pub struct NetCoreState {
     pub uptime_s: u64,
     /// Times it died and was started again.
     pub restarts: u64,
+    /// It dies at each start: until it lives its cards are for others.
+    #[serde(default)]
+    pub is_failing: bool,
     /// Numbers of the VNICs it serves; one of which it serves several queues is there for each.
     pub vnics: Vec<u32>,
     /// Which queue of each.

@@ -20,7 +20,6 @@ struct slot {
 struct batch {
     __u32 next;  // the slot the next run sends
     __u32 count; // slots in use
-    __u64 refused; // frames that could not be read, or were too short or long
     struct slot slots[BATCH_FRAMES_MAX];
 };
 
@@ -63,15 +62,16 @@ int inject(struct xdp_md *context) {
     __u32 at = batch->next;
     if (at >= batch->count)
         return XDP_DROP;
-    batch->next = at + 1;
     struct slot *slot = &batch->slots[at & (BATCH_FRAMES_MAX - 1)];
     __u32 length = slot->length;
     if (length >= ETH_HLEN && length <= FRAME_BYTES_MAX
         && !bpf_probe_read_user(frame->bytes, length, (const void *)slot->address)
         && !bpf_xdp_adjust_tail(context, (int)length - FRAME_BYTES_MAX)
-        && !bpf_xdp_store_bytes(context, 0, frame->bytes, length))
+        && !bpf_xdp_store_bytes(context, 0, frame->bytes, length)) {
+        batch->next = at + 1;
         return bpf_redirect_map(&devices, 0, 0);
-    batch->refused += 1;
+    }
+    // Not to be read without a page fault, which can't be had here: the sender sees where its batch has stopped.
     return XDP_DROP;
 }
 

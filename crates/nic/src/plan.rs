@@ -40,6 +40,11 @@ pub struct FrameMemory {
 }
 
 impl MemoryPlan {
+    /// Bytes of frames for packets of `mtu` bytes: one frame each up to 1,700; larger ones take several of 4,096.
+    pub const fn frame_size_for(mtu: u32) -> u32 {
+        if mtu > 1_700 { 4_096 } else { 2_048 }
+    }
+
     /// Bytes of the whole region.
     pub fn length(&self) -> usize {
         let frames = self.receive_frames as usize + self.transmit_frames as usize + self.prepared_frames as usize;

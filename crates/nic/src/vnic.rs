@@ -106,6 +106,27 @@ pub struct VnicStatistics {
     pub transmit_doorbells: u64,
 }
 
+impl VnicStatistics {
+    /// Every counter, by a name that can stand beside a stack's.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        [
+            ("device_receive_frames", self.receive_frames),
+            ("device_receive_bytes", self.receive_bytes),
+            ("device_receive_no_buffer", self.receive_no_buffer),
+            ("device_receive_ring_full", self.receive_ring_full),
+            ("device_receive_invalid", self.receive_invalid),
+            ("device_transmit_frames", self.transmit_frames),
+            ("device_transmit_bytes", self.transmit_bytes),
+            ("device_transmit_invalid", self.transmit_invalid),
+            ("device_transmit_lost", self.transmit_lost),
+            ("device_transmit_copied", self.transmit_copied),
+            ("device_transmit_ring_full", self.transmit_ring_full),
+            ("device_transmit_doorbells", self.transmit_doorbells),
+        ]
+        .into_iter()
+    }
+}
+
 /// One queue pair of a virtual network card, used by one thread.
 ///
 /// A packet is one frame, or several with [`Frame::continues`] / [`TransmitOptions::continues`] on all but the last.

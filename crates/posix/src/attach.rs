@@ -102,7 +102,7 @@ pub(crate) fn wishes() -> Option<&'static Wishes> {
     WISHES.get_or_init(read).as_ref()
 }
 
-fn contains((base, length): (IpAddr, u8), address: IpAddr) -> bool {
+pub(crate) fn contains((base, length): (IpAddr, u8), address: IpAddr) -> bool {
     match (base, address) {
         (IpAddr::V4(base), IpAddr::V4(address)) => {
             let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
@@ -414,7 +414,8 @@ fn make_here(
         place::begin(crate::arena::BEHIND);
         // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.
         let noted = Noted;
-        let vnic = attachment.open_shared_queue(0, MemoryPlan::default()).map_err(|error| error.to_string())?;
+        let plan = MemoryPlan { frame_size: MemoryPlan::frame_size_for(attachment.mtu()), ..MemoryPlan::default() };
+        let vnic = attachment.open_shared_queue(0, plan).map_err(|error| error.to_string())?;
         let mut config = attachment.config().clone();
         // As on Linux: small segments wait for acknowledgements unless the program says TCP_NODELAY.
         config.tcp.no_delay = false;

@@ -12,6 +12,11 @@ fn target() -> Option<RawFd> {
     *TARGET.get_or_init(|| std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()))
 }
 
+/// Whether somebody wants to know.
+pub(crate) fn is_explaining() -> bool {
+    target().is_some()
+}
+
 /// Says a line, if somebody wants to know.
 pub(crate) fn explain(words: fmt::Arguments<'_>) {
     if let Some(fd) = target() {

@@ -31,6 +31,10 @@ pub(crate) enum Why {
     Bound,
     /// There is no card.
     NoCard,
+    /// The card has no address of its family.
+    NoAddress,
+    /// The stack has no room for it, or the port is taken there.
+    Refused,
 }
 
 impl Call {
@@ -51,6 +55,8 @@ impl Why {
             Why::Own => "the card's own address, which the kernel leads to",
             Why::Bound => "bound to an address of the kernel's",
             Why::NoCard => "there is no card",
+            Why::NoAddress => "the card has no address of this family (`--address` gives it one)",
+            Why::Refused => "the stack has no room for it, or another has the port",
         }
     }
 }

@@ -4,6 +4,7 @@
 
 use crate::join;
 use crate::lock::{Guard, lock};
+use crate::mourner::Mourner;
 use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
@@ -67,16 +68,20 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first
         let mut none = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(none.as_mut_ptr());
         libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
-        libc::prctl(libc::PR_SET_NAME, c"qanat-keeper".as_ptr());
         // Its files and pipes are not to be held open.
         crate::real::close_range(0, first_own as u32 - 1, 0);
         libc::chdir(c"/".as_ptr());
     }
+    crate::start::rename(c"qanat-keeper");
     // What it closes itself, such as a process's line, may have the number of a socket in the program.
     crate::descriptor::use_none();
     crate::lock::be_silent();
+    let mourner = Mourner::start(successor);
     if keep(registry, keeper_bell, successor).is_none() {
         crate::obituary::publish(successor);
+    }
+    if let Some(mourner) = mourner {
+        mourner.dismiss();
     }
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }

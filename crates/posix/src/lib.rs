@@ -31,6 +31,7 @@ mod keeper;
 mod lead;
 mod local;
 mod lock;
+mod mourner;
 mod obituary;
 mod peers;
 mod process;

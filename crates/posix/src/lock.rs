@@ -23,7 +23,7 @@ pub(crate) struct Shared {
     pub(crate) keeper_is_asleep: AtomicU32,
     /// When the stack was driven last, nanoseconds of the world's clock.
     pub(crate) driven_at: AtomicU64,
-    /// Somebody died in the middle of a change.
+    /// Somebody died in the middle of a change, or the keeper did.
     is_broken: AtomicU32,
 }
 
@@ -88,6 +88,14 @@ pub(crate) fn remains() -> Option<&'static World> {
     Some(unsafe { &*shared.world.get() })
 }
 
+/// Nobody goes on with this world.
+pub(crate) fn give_up() {
+    // Without the lock it is given up already.
+    if let Ok(guard) = lock() {
+        guard.shared.is_broken.store(1, Ordering::Relaxed);
+    }
+}
+
 /// Calls of a thread on a broken world that are told so at once; a program that goes on trying is not to use up a processor.
 const BROKEN_CALLS_MAX: u32 = 100;
 const BRAKE: Duration = Duration::from_millis(10);
@@ -105,8 +113,8 @@ pub(crate) fn be_silent() {
 fn tell_broken(local: &Local) {
     if !IS_TOLD.swap(true, Ordering::Relaxed) {
         warn(format_args!(
-            "one of those who share this virtual card was killed in the middle of the stack's work: the card is gone, and its \
-             sockets with it (ENETDOWN); start this program anew"
+            "one of those who share this virtual card was killed in the middle of the stack's work, or its qanat-keeper was: \
+             the card is gone, and its sockets with it (ENETDOWN); start this program anew"
         ));
     }
     let calls = local.broken_calls.get().saturating_add(1);

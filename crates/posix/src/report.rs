@@ -57,15 +57,21 @@ fn write_all(guard: &Guard, text: &mut String) {
     for (at, (address, _)) in guard.addresses.iter().enumerate() {
         let _ = write!(text, "{}\"{address}\"", if at > 0 { "," } else { "" });
     }
-    let _ = writeln!(
+    let _ = write!(
         text,
         "],\"processes\":{processes},\"sockets\":{sockets},\"connections\":{},\"fallbacks\":{},\"datagrams_dropped\":{},\
-         \"backlog_full\":{}}}",
+         \"backlog_full\":{},\"counters\":{{",
         guard.stack.usage().connections,
         guard.fallbacks.count,
         guard.sockets.datagrams_dropped,
         guard.sockets.backlog_full,
     );
+    let device = guard.vnic.look().statistics();
+    let counters = guard.stack.counters().iter().chain(guard.stack.tcp_counters().iter()).chain(device.iter());
+    for (at, (name, count)) in counters.filter(|(_, count)| *count > 0).enumerate() {
+        let _ = write!(text, "{}\"{name}\":{count}", if at > 0 { "," } else { "" });
+    }
+    text.push_str("}}\n");
     for record in guard.processes.records.iter().flatten() {
         let process = record.id.load(Ordering::Relaxed);
         for (fd, word) in record.table.iter().enumerate() {

@@ -2,17 +2,18 @@
 //! what they execute, and what it [inherits](crate::join) is taken over.
 
 use crate::join;
-use libc::c_char;
+use libc::{c_char, c_int};
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD";
 const OURS: &[u8] = b"QANAT_";
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static AT_START: extern "C" fn() = at_start;
+static AT_START: extern "C" fn(c_int, *const *mut c_char) = at_start;
 
 /// What the launcher has put into the environment, names and values.
 static KEPT: OnceLock<Vec<(Vec<u8>, Vec<u8>)>> = OnceLock::new();
@@ -20,9 +21,19 @@ static KEPT: OnceLock<Vec<(Vec<u8>, Vec<u8>)>> = OnceLock::new();
 /// The program's name, as it was executed.
 static NAME: OnceLock<String> = OnceLock::new();
 
-extern "C" fn at_start() {
+/// Where the program's arguments are, one behind the other, and how many bytes.
+static ARGUMENTS: (AtomicPtr<c_char>, AtomicUsize) = (AtomicPtr::new(std::ptr::null_mut()), AtomicUsize::new(0));
+
+/// The C library hands on what `main` will have.
+extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
     if crate::attach::wishes().is_none() {
         return;
+    }
+    if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
+        // SAFETY: `count` strings, which the kernel has put side by side.
+        let (first, end) = unsafe { (*arguments, (*arguments.add(last)).add(libc::strlen(*arguments.add(last)) + 1)) };
+        ARGUMENTS.0.store(first, Ordering::Relaxed);
+        ARGUMENTS.1.store(end.addr().saturating_sub(first.addr()), Ordering::Relaxed);
     }
     let is_ours = |name: &[u8]| name == PRELOAD || name.starts_with(OURS) && name != join::VARIABLE.as_bytes();
     let all = std::env::vars_os().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
@@ -42,6 +53,19 @@ extern "C" fn at_start() {
 /// The program's name, as it was executed.
 pub(crate) fn program() -> &'static str {
     NAME.get().map_or("", String::as_str)
+}
+
+/// Names this process, forked from the program, for `ps` and `pkill -f`: the latter is not to take it for the program.
+pub(crate) fn rename(name: &CStr) {
+    // SAFETY: a string.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+    let (place, room) = (ARGUMENTS.0.load(Ordering::Relaxed), ARGUMENTS.1.load(Ordering::Relaxed));
+    let length = name.count_bytes().min(room.saturating_sub(1));
+    // SAFETY: nothing, or so many bytes that stay, and that nobody of this process reads any more.
+    unsafe {
+        std::ptr::write_bytes(place, 0, room);
+        std::ptr::copy_nonoverlapping(name.as_ptr(), place, length);
+    }
 }
 
 /// An environment for a program that is to be executed.

@@ -106,6 +106,11 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
         Supported,
         "a connection goes on as a Unix socket, which a process pumps; listeners and datagram sockets are not carried over",
     ),
+    (
+        &["syscall"],
+        Supported,
+        "`close`, `sendmmsg`, `recvmmsg`; `io_uring_setup` is refused (`ENOSYS`), so that libuv goes by `epoll`; others are passed through",
+    ),
     (&["sigaction", "signal", "siginterrupt"], Supported, "a wait goes on behind a handler that says `SA_RESTART`"),
 ];
 
@@ -119,6 +124,11 @@ pub const OTHERS: &[(&str, Support, &str)] = &[
     ),
     ("what a program started by `system` or `popen` inherits", NotCarried, ""),
     ("`io_uring`, `aio_read`, `preadv`, `pwritev`, `vmsplice`, `tee`, system calls made directly", NotCarried, ""),
+    (
+        "what the C library's own `stdin`, `stdout` and `stderr` read and write of a connection that `dup2` has put there",
+        NotCarried,
+        "`read`, `send` and their like are; bash's `/dev/tcp` is not",
+    ),
 ];
 
 /// Flags of receiving and sending.

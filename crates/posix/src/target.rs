@@ -30,8 +30,12 @@ pub(crate) fn find(file: &Path) -> PathBuf {
     paths.into_iter().find(is_program).unwrap_or_else(|| file.to_owned())
 }
 
-/// Whether the program at `path`, or the interpreter of a script, is linked dynamically and keeps the rights of who executes it.
-/// `None`: there is no such file.
+/// What is said of a program that this library is not loaded into, or is to no purpose.
+pub(crate) const NOT_LOADED: &str = "its sockets are the kernel's: it is linked statically, a Go program, which calls the kernel \
+                                     directly, or set-user-ID";
+
+/// Whether the program at `path`, or the interpreter of a script, is linked dynamically, calls the kernel by the C library, and
+/// keeps the rights of who executes it. `None`: there is no such file.
 pub(crate) fn loads_libraries(path: &Path) -> Option<bool> {
     path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     Some(is_dynamic(path))
@@ -42,7 +46,7 @@ fn is_dynamic(path: &Path) -> bool {
     for _ in 0..SCRIPTS_MAX {
         let Some((start, mode)) = read(&path) else { return false };
         let Some(script) = start.strip_prefix(b"#!") else {
-            return has_interpreter(&start).unwrap_or(false) && mode & SET_ID == 0;
+            return has_interpreter(&start).unwrap_or(false) && !is_go(&start) && mode & SET_ID == 0;
         };
         let line = script.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let words = line.split(|byte| *byte == b' ' || *byte == b'\t').find(|word| !word.is_empty());
@@ -73,4 +77,25 @@ fn has_interpreter(start: &[u8]) -> Option<bool> {
         Some(u32::from_le_bytes(start.get(at..at.checked_add(4)?)?.try_into().ok()?))
     });
     Some(kinds.into_iter().any(|kind| kind == INTERPRETER))
+}
+
+/// Whether an ELF file has the note by which Go's linker identifies what it has built: a name of four bytes, type 4, `Go`.
+fn is_go(start: &[u8]) -> bool {
+    start.windows(16).any(|note| note.starts_with(&[4, 0, 0, 0]) && note.ends_with(&[4, 0, 0, 0, b'G', b'o', 0, 0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_told_apart() {
+        assert_eq!(loads_libraries(&std::env::current_exe().unwrap()), Some(true));
+        assert_eq!(loads_libraries(Path::new("/no/such/program")), None);
+        assert_eq!(loads_libraries(Path::new("/etc/passwd")), Some(false));
+        // A Debian's, which must do without libraries.
+        assert_eq!(loads_libraries(Path::new("/sbin/ldconfig")), Some(false));
+        let note = b"....\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0identifier";
+        assert!(is_go(note) && !is_go(&note[..18]) && !is_go(b"\x04\0\0\0\x53\0\0\0\x03\0\0\0GNU\0"));
+    }
 }

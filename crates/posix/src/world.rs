@@ -96,19 +96,21 @@ impl Device {
         }
     }
 
-    pub(crate) fn mtu(&self) -> u16 {
+    /// What only looks.
+    pub(crate) fn look(&self) -> &dyn Vnic {
         match self {
-            Device::Card(card, _) => card.capabilities().mtu,
-            Device::Wire(wire) => wire.capabilities().mtu,
+            Device::Card(card, _) => card,
+            Device::Wire(wire) => wire.as_ref(),
         }
+    }
+
+    pub(crate) fn mtu(&self) -> u16 {
+        self.look().capabilities().mtu
     }
 
     /// Readable when frames can be received; -1: never, as the script says when they come.
     fn doorbell(&self) -> RawFd {
-        match self {
-            Device::Card(card, _) => card.doorbell().map_or(-1, |fd| fd.as_raw_fd()),
-            Device::Wire(_) => -1,
-        }
+        self.look().doorbell().map_or(-1, |fd| fd.as_raw_fd())
     }
 }
 

@@ -129,6 +129,7 @@ pub struct Runtime {
     clock: MonotonicClock,
     waits: WaitSet,
     watch_turns: u32,
+    has_started: bool,
 }
 
 impl Runtime {
@@ -136,7 +137,7 @@ impl Runtime {
     pub fn new(vnic: Box<dyn Vnic>, config: Config, entropy: [u8; 32]) -> Runtime {
         let clock = MonotonicClock::new();
         let stack = Stack::new(config, entropy, vnic.as_ref(), clock.now());
-        Runtime { stack, vnic, clock, waits: WaitSet::new(), watch_turns: 0 }
+        Runtime { stack, vnic, clock, waits: WaitSet::new(), watch_turns: 0, has_started: false }
     }
 
     /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
@@ -196,6 +197,17 @@ impl Runtime {
         handled
     }
 
+    /// Has `service` start, before [`run`](Runtime::run), which does it otherwise. Then it listens: who has to tell that it can be
+    /// reached does so in between.
+    ///
+    /// # Errors
+    /// The service's refusal to start.
+    pub fn start(&mut self, service: &mut impl Service) -> Result<(), RuntimeError> {
+        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        self.has_started = true;
+        Ok(())
+    }
+
     /// Runs `service` until it is asked to stop and has finished, or the grace period is over. `observe` is called
     /// every [`RuntimeOptions::observe_every`], on this thread: it must be quick.
     ///
@@ -221,7 +233,9 @@ impl Runtime {
         options: RuntimeOptions,
         observe: &mut dyn FnMut(&mut S, &Runtime),
     ) -> Result<(), RuntimeError> {
-        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        if !std::mem::take(&mut self.has_started) {
+            self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        }
         let mut spin = Spin::new(options.spin);
         let mut idle_since: Option<Time> = None;
         let mut lifetime = Lifetime::new(options, self.clock.now());

@@ -16,9 +16,9 @@ pub struct Config {
     /// The addresses are the kernel's too (it answers ARP, ND and ICMP): use them, learn neighbours from received
     /// packets, answer no ARP.
     pub shared_address: bool,
-    /// Neighbours are learnt by what they send to us, and asked for only if unknown: for one of several stacks behind one
-    /// device, whose answers to our questions may come by another's queue. Off by default: anybody on the link may then say
-    /// which Ethernet address the gateway has.
+    /// Neighbours are learnt by what they send to us, and asked for only if unknown, or if [`queue_share`](Config::queue_share)
+    /// says whose the answers are: for one of several stacks behind one device, whose answers may come by another's queue. Off by
+    /// default: anybody on the link may then say which Ethernet address the gateway has.
     pub neighbours_by_traffic: bool,
     /// The stack is one of several behind one card, and has the flows of one of its queues: connections are made from such ports
     /// only. See [`neighbours_by_traffic`](Config::neighbours_by_traffic), too.

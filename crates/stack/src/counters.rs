@@ -71,6 +71,8 @@ counters! {
         ip_not_ours,
         /// IP packets from an impossible source.
         ip_martian,
+        /// Packets in several frames dropped: no room to put them together.
+        ip_gather_failed,
         /// Fragments received.
         ip_fragments,
         /// Datagrams put together from fragments.

@@ -107,6 +107,9 @@ impl Stack {
         let payload = if frame.is_empty() { None } else { Some(Chunk::new(frame)) };
         match self.transport.flow_owner(&key) {
             Some(FlowOwner::Connection(slot)) => {
+                if FIRST && self.network.neighbours_by_traffic {
+                    self.learn_by_connection(now, vnic, slot, received.source_mac);
+                }
                 if FIRST && payload.is_some() {
                     self.acknowledge_apart(now, slot, vnic);
                 }

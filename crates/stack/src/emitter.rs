@@ -115,7 +115,12 @@ impl SegmentEmitter<'_> {
         let (SegmentPayload::Copy(range) | SegmentPayload::Ready { range, .. }) = payload else { return false };
         // Even, so that the parts' sums add up.
         let first_length = first.tailroom() & !1;
-        let rest_capacity = first.capacity() & !1;
+        // The device wants its room in each.
+        let rest_headroom = self.network.link.device_headroom as usize;
+        let rest_capacity = first.capacity().saturating_sub(rest_headroom) & !1;
+        if rest_capacity == 0 {
+            return false;
+        }
         let rest_count = (headers.payload_length - first_length).div_ceil(rest_capacity);
         if self.room <= rest_count || rest_count >= self.network.link.buffers_max {
             return false;
@@ -129,7 +134,7 @@ impl SegmentEmitter<'_> {
             let frame = if index == 0 {
                 &mut first
             } else {
-                let Some(frame) = self.vnic.transmit_pool().allocate(0) else {
+                let Some(frame) = self.vnic.transmit_pool().allocate(rest_headroom) else {
                     self.network.counters.transmit_no_buffer += 1;
                     return false;
                 };

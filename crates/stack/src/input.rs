@@ -256,6 +256,12 @@ impl Stack {
             self.network.counters.ip_checksum += 1;
             return;
         }
+        if !tail.is_empty() && (packet.is_fragment() || packet.protocol() != Protocol::TCP) {
+            if let Some(whole) = self.gather(&frame, tail) {
+                self.input_ipv4(now, vnic, source_mac, whole, &mut Vec::new());
+            }
+            return;
+        }
         if packet.is_fragment() {
             let meta = IpMeta {
                 source: packet.source().into(),
@@ -312,6 +318,12 @@ impl Stack {
             self.network.counters.ip_invalid += 1;
             return;
         };
+        if !tail.is_empty() && (upper.fragment.is_some() || upper.protocol != Protocol::TCP) {
+            if let Some(whole) = self.gather(&frame, tail) {
+                self.input_ipv6(now, vnic, source_mac, whole, &mut Vec::new());
+            }
+            return;
+        }
         if let Some(fragment) = upper.fragment {
             let meta = IpMeta {
                 source: packet.source().into(),
@@ -347,6 +359,18 @@ impl Stack {
             total_length: packet.total_length().saturating_sub(upper.offset),
         };
         self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    /// A packet that the device has spread over several frames, in one. TCP takes it as it came; all others are rare at such a
+    /// length, and have this copy, so that none of them need know.
+    fn gather(&mut self, first: &Frame, tail: &[Frame]) -> Option<Frame> {
+        let mut parts = std::iter::once(first).chain(tail);
+        let whole = self.reassembly.large_frame().and_then(|mut whole| {
+            parts.try_for_each(|part| whole.append_bytes(part.bytes()))?;
+            Some(whole)
+        });
+        self.network.counters.ip_gather_failed += u64::from(whole.is_none());
+        whole
     }
 
     /// Takes a fragment; the datagram it completes goes on as if it had come whole.
@@ -405,7 +429,7 @@ impl Stack {
             self.network.learn(now, vnic, next_hop, received.source_mac, false, true);
         }
         match meta.protocol {
-            Protocol::UDP => self.input_udp(now, vnic, received, frame, tail),
+            Protocol::UDP => self.input_udp(now, vnic, received, frame),
             Protocol::ICMPV4 if meta.source.is_ipv4() => {
                 self.input_icmpv4(now, vnic, meta, received.layer4(&frame));
             }

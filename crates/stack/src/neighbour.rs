@@ -56,9 +56,17 @@ struct Neighbour {
     address: IpAddr,
     mac: Option<MacAddress>,
     confirmed: Time,
+    /// It has been doubted since then.
+    is_doubted: bool,
     used: Time,
     requests: u8,
     pending: VecDeque<Pending>,
+}
+
+impl Neighbour {
+    fn confirm(&mut self, now: Time) {
+        (self.confirmed, self.is_doubted, self.requests) = (now, false, 0);
+    }
 }
 
 /// A place in the table that a connection may remember; stale when the entry is gone.
@@ -170,7 +178,8 @@ impl Neighbours {
         neighbour.used = now;
         match neighbour.mac {
             Some(mac) => {
-                let refresh = neighbour.requests == 0 && now.since(neighbour.confirmed) > REACHABLE;
+                let is_overdue = neighbour.is_doubted || now.since(neighbour.confirmed) > REACHABLE;
+                let refresh = neighbour.requests == 0 && is_overdue;
                 if refresh {
                     neighbour.requests = 1;
                 }
@@ -189,8 +198,15 @@ impl Neighbours {
         if self.entries.is_full() {
             self.evict();
         }
-        let neighbour =
-            Neighbour { address, mac: None, confirmed: Time::ZERO, used: now, requests: 0, pending: VecDeque::new() };
+        let neighbour = Neighbour {
+            address,
+            mac: None,
+            confirmed: Time::ZERO,
+            is_doubted: false,
+            used: now,
+            requests: 0,
+            pending: VecDeque::new(),
+        };
         match self.entries.insert(neighbour) {
             Ok((slot, _)) => {
                 self.by_address.insert(address, slot);
@@ -239,8 +255,36 @@ impl Neighbours {
     #[inline]
     pub(crate) fn confirm(&mut self, now: Time, hint: NeighbourHint) {
         if let Some(neighbour) = self.entries.get_mut(hint.slot as usize, hint.generation) {
-            neighbour.confirmed = now;
-            neighbour.requests = 0;
+            neighbour.confirm(now);
+        }
+    }
+
+    /// The entry of `address`, if `hint` still holds.
+    #[inline]
+    fn at_hint(&mut self, address: IpAddr, hint: NeighbourHint) -> Option<&mut Neighbour> {
+        let neighbour = self.entries.get_mut(hint.slot as usize, hint.generation)?;
+        (neighbour.address == address).then_some(neighbour)
+    }
+
+    /// A packet that this neighbour has passed on came from `mac`: whether that is the one that is known, which is confirmed
+    /// then.
+    #[inline]
+    pub(crate) fn is_from(&mut self, now: Time, address: IpAddr, hint: NeighbourHint, mac: MacAddress) -> bool {
+        let known = self.at_hint(address, hint).filter(|neighbour| neighbour.mac == Some(mac));
+        let is_known = known.is_some();
+        if let Some(neighbour) = known {
+            neighbour.confirm(now);
+        }
+        is_known
+    }
+
+    /// What went to a neighbour is not answered (RFC 1122 section 2.3.2.1, advice of a higher layer): if it has not been
+    /// confirmed just now, it is asked again when it is needed next, which is at once.
+    pub(crate) fn doubt(&mut self, now: Time, address: IpAddr, hint: NeighbourHint) {
+        if let Some(neighbour) = self.at_hint(address, hint)
+            && now.since(neighbour.confirmed) > LOCK
+        {
+            neighbour.is_doubted = true;
         }
     }
 
@@ -288,8 +332,7 @@ impl Neighbours {
         }
         self.version += u64::from(neighbour.mac.is_some_and(|known| known != mac));
         neighbour.mac = Some(mac);
-        neighbour.confirmed = now;
-        neighbour.requests = 0;
+        neighbour.confirm(now);
         let waited = std::mem::take(&mut neighbour.pending);
         self.leave(waited.len());
         waited

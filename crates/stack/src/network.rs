@@ -64,6 +64,8 @@ pub(crate) struct Network {
     pub(crate) shared_address: bool,
     /// Neighbours are learnt from what they send, those known are not asked again.
     pub(crate) neighbours_by_traffic: bool,
+    /// Neighbours whose confirmation is overdue are asked: the answer comes here.
+    asks_again: bool,
     pub(crate) icmp_limit: RateLimiter,
     pub(crate) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
@@ -225,6 +227,8 @@ impl Network {
             counters: Counters::default(),
             shared_address: config.shared_address,
             neighbours_by_traffic: config.neighbours_by_traffic || config.shared_address,
+            // Of a card's queues the one that asked has the answer.
+            asks_again: !config.shared_address && (!config.neighbours_by_traffic || config.queue_share.is_some()),
             icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
             identifications: Identifications::new(key),
             last_hint: NeighbourHint::default(),
@@ -343,7 +347,7 @@ impl Network {
     ) -> (Option<MacAddress>, NeighbourHint) {
         match self.neighbours.resolve(now, next_hop, hint) {
             Resolution::Known { mac, hint, refresh } => {
-                if refresh && !self.neighbours_by_traffic {
+                if refresh && self.asks_again {
                     self.ask(now, vnic, next_hop, Some(mac));
                     self.retries.insert(now + RETRANSMIT, hint);
                 }

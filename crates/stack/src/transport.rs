@@ -17,6 +17,7 @@ use crate::tcp::{
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
 use qanat_nic::{QueueShare, Time, Vnic};
+use qanat_wire::ethernet::MacAddress;
 use qanat_wire::ip::Protocol;
 use qanat_wire::tcp::SequenceNumber;
 use qanat_wire::{ipv4, ipv6};
@@ -344,7 +345,21 @@ impl Stack {
         connection.timer = None;
         let due = connection.tcp.next_deadline().is_some_and(|deadline| deadline <= now);
         let disposition = if due { connection.tcp.on_timer(&mut env!(self, now)) } else { Disposition::Keep };
+        if due && connection.tcp.has_timed_out() {
+            self.network.neighbours.doubt(now, connection.next_hop, connection.hint);
+        }
         self.settle(now, slot, disposition);
+    }
+
+    /// A connection's segment came from `mac`: where its next hop's packets come from it is to be found (see
+    /// [`neighbours_by_traffic`](crate::Config::neighbours_by_traffic)).
+    #[inline]
+    pub(crate) fn learn_by_connection(&mut self, now: Time, vnic: &mut dyn Vnic, slot: u32, mac: MacAddress) {
+        let Some(connection) = self.transport.connections.at_mut(slot) else { return };
+        let (next_hop, hint) = (connection.next_hop, connection.hint);
+        if !self.network.neighbours.is_from(now, next_hop, hint, mac) {
+            self.network.learn(now, vnic, next_hop, mac, false, true);
+        }
     }
 
     /// Whether [`transmit`](Stack::transmit) has something to send at once.

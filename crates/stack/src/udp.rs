@@ -131,6 +131,10 @@ impl Stack {
             self.datagram_meta(from.local, peer, payload.len())?;
         }
         let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
+        if payload.len() > frame.tailroom() {
+            drop(frame);
+            return self.send_beyond_a_frame(now, vnic, socket, peer, payload);
+        }
         let Some(bytes) = frame.append(payload.len()) else { return Err(CommandError::TooLong) };
         // One copy: a datagram's bytes are the caller's only during this call.
         let sum = {
@@ -162,11 +166,42 @@ impl Stack {
         let local = from.local;
         let meta = self.datagram_addresses(local, peer)?;
         let length = payload.len() + udp::HEADER_LENGTH;
-        // IPv4's total length counts its header.
-        let most = usize::from(u16::MAX) - if peer.is_ipv4() { meta.header_length() } else { 0 };
         if length + meta.header_length() <= usize::from(self.network.link.mtu) {
             return self.send_to(now, vnic, socket, peer, payload);
         }
+        self.fragment(now, vnic, (local, peer, meta), payload)
+    }
+
+    /// Sends a datagram within a large MTU that no frame holds: in fragments, each of which is one.
+    #[cold]
+    fn send_beyond_a_frame(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        let local = from.local;
+        let meta = self.datagram_meta(local, peer, payload.len())?;
+        match self.fragment(now, vnic, (local, peer, meta), payload) {
+            // Counted.
+            Err(CommandError::Full) => Ok(()),
+            sent => sent,
+        }
+    }
+
+    fn fragment(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        (local, peer, meta): (SocketAddr, SocketAddr, IpMeta),
+        payload: &[u8],
+    ) -> Result<(), CommandError> {
+        let length = payload.len() + udp::HEADER_LENGTH;
+        // IPv4's total length counts its header.
+        let most = usize::from(u16::MAX) - if peer.is_ipv4() { meta.header_length() } else { 0 };
         if length > most {
             return Err(CommandError::TooLong);
         }
@@ -327,26 +362,8 @@ impl Stack {
     }
 
     /// A datagram arrived: `frame` is the whole frame, `received` says where the parts are.
-    pub(crate) fn input_udp(
-        &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
-        received: Received,
-        mut frame: Frame,
-        tail: &[Frame],
-    ) {
+    pub(crate) fn input_udp(&mut self, now: Time, vnic: &mut dyn Vnic, received: Received, mut frame: Frame) {
         let meta = received.meta;
-        let mut received = received;
-        if !tail.is_empty() {
-            // A datagram is one chunk: what the device spread over several frames is copied together.
-            let Some(whole) = self.gather(&received, &frame, tail) else {
-                self.network.counters.udp_invalid += 1;
-                return;
-            };
-            let length = whole.len();
-            frame = whole;
-            received = Received { ip_offset: 0, layer4_offset: 0, layer4_length: length, ..received };
-        }
         let bytes = received.layer4(&frame);
         let Ok(datagram) = udp::Datagram::parse(bytes) else {
             self.network.counters.udp_invalid += 1;
@@ -386,16 +403,5 @@ impl Stack {
             self.network.paths.remember_socket(addresses, version, destination.port(), socket, confirms, answers);
         }
         self.events.push_back(Event::Datagram { socket, peer, chunk: Chunk::new(frame) });
-    }
-
-    /// The layer-4 bytes of all frames of a packet in one large frame.
-    fn gather(&self, received: &Received, first: &Frame, tail: &[Frame]) -> Option<Frame> {
-        let mut whole = self.reassembly.large_frame()?;
-        let parts = std::iter::once(received.layer4(first)).chain(tail.iter().map(Frame::bytes));
-        for part in parts {
-            let count = part.len().min(received.total_length.saturating_sub(whole.len()));
-            whole.append(count)?.copy_from_slice(part.get(..count)?);
-        }
-        Some(whole)
     }
 }

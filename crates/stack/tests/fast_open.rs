@@ -288,3 +288,33 @@ fn a_syn_ack_that_is_lost_comes_again_and_is_given_up_at_last() {
     assert_eq!((counters.syn_ack_retransmissions, counters.syn_acks_expired), (6, 1));
     assert_eq!(counters.segments_retransmitted, 0, "no data before the handshake is over");
 }
+
+/// RFC 7413 says nothing of it: each side's SYN is answered as an ordinary one (RFC 9293 section 3.5), and its data goes once more.
+#[test]
+fn both_open_at_once_with_data() {
+    let mut pair = Pair::new(["10.0.0.1", "10.0.0.2"], FastOpenOptions { without_cookie: true, ..OPTIONS });
+    pair.open(FastOpenRequest::No, "");
+    pair.run(Duration::ZERO);
+    let ends = [SocketAddr::new("10.0.0.1".parse().unwrap(), 4_000), SocketAddr::new(pair.target.ip(), 4_001)];
+    let now = pair.clock.now();
+    let open = |host: &mut Host, local: SocketAddr, peer: SocketAddr, text: &'static [u8]| {
+        let fast_open = FastOpenRequest::WithoutCookie;
+        let options = ConnectOptions { local: Some(local), fast_open, ..ConnectOptions::default() };
+        let connection = host.stack.connect(now, peer, options).unwrap();
+        host.stack.send(now, connection, Bytes::from_static(text)).unwrap();
+        connection
+    };
+    let ours = open(&mut pair.client, ends[0], ends[1], b"from the client");
+    let theirs = open(&mut pair.server, ends[1], ends[0], b"from the server");
+    // They cross.
+    pair.client.transmit(&pair.clock);
+    pair.server.transmit(&pair.clock);
+    pair.client.receive(&pair.clock);
+    for _ in 0..8 {
+        pair.run(Duration::from_millis(300));
+    }
+    assert_eq!((&pair.server.received[..], pair.client.acknowledged), (&b"from the client"[..], 15));
+    assert_eq!((&pair.client.received[..], pair.server.acknowledged), (&b"from the server"[..], 15));
+    let state = |host: &Host, connection| host.stack.connection_info(connection).unwrap().2.state;
+    assert_eq!((state(&pair.client, ours), state(&pair.server, theirs)), (State::Established, State::Established));
+}

@@ -344,3 +344,13 @@ fn status_tells_of_each_socket() {
         ends(server, Signal::KILL, directory.path());
     });
 }
+
+/// Started by a program under `qanat run`, it can't be refused, but is not passed over in silence.
+#[test]
+fn a_program_without_libraries_is_told_of() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let said = run(directory.path(), &["sh", "-c", "/sbin/ldconfig -p; true"]).succeeds().stderr;
+        assert!(said.contains("exec /sbin/ldconfig: its sockets are the kernel's: it is linked statically"), "{said}");
+    });
+}

@@ -1,10 +1,10 @@
 //! A program killed in the very middle of the stack's work: whoever shares the stack can't go on with it, and nobody waits in vain.
 
-use super::{OURS, PATIENCE, ask, run, run_with, signal};
+use super::{OURS, PATIENCE, ask, keeper_of, run, run_with, signal, sleeps};
 use qanat_tests::e2e::{Program, eventually, scenario};
 use rustix::io::Errno;
-use rustix::process::Signal;
-use std::io::Read;
+use rustix::process::{Signal, kill_process};
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
 /// Whether a connection is ended by a reset, before its reader loses patience.
@@ -80,5 +80,60 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
         let said = sharer.wait(PATIENCE);
         assert_eq!(said.text().trim().parse().ok(), Some(Errno::NETDOWN.raw_os_error()), "{}", said.stderr);
         assert!(said.stderr.contains("was killed in the middle of the stack's work"), "{}", said.stderr);
+    });
+}
+
+/// Whoever kills the keeper kills what it keeps: nobody would learn of the program's end any more.
+#[test]
+fn a_keeper_that_is_killed_leaves_nobody_waiting() {
+    scenario(|| {
+        // In the middle of the stack's work, and at rest.
+        for at_work in [true, false] {
+            let directory = tempfile::tempdir().expect("a directory");
+            let script = format!(
+                "import os, socket\n\
+                 s = socket.create_server(('{OURS}', 7000)); kept = [s.accept()[0]]\n\
+                 if os.fork() == 0: kept += [s.accept()[0]]; kept[1].sendall(b'child'); kept[1].recv(1); os._exit(0)\n\
+                 try: kept[0].recv(1)\n\
+                 except OSError as error: print(error.errno, flush=True)"
+            );
+            let program = run(directory.path(), &["python3", "-c", &script]).start();
+            let mut idle = None;
+            eventually("it listens", PATIENCE, || {
+                idle = TcpStream::connect((OURS, 7000)).ok();
+                idle.is_some()
+            });
+            let mut childs = TcpStream::connect((OURS, 7000)).expect("a connection");
+            childs.read_exact(&mut [0; 5]).expect("a child");
+            // The keeper isn't taken for the program.
+            let alike = ["--ns", &program.id().to_string(), "--nslist", "net", "-f", "create_server"];
+            assert_eq!(Program::new("pgrep").arguments(alike).succeeds().text().lines().count(), 2, "with the child");
+            let keeper = keeper_of(&program);
+            if at_work {
+                // The child's end is the keeper's to tell its peer.
+                let keeper = keeper.as_raw_nonzero().to_string();
+                let killer = ["-qq", "-e", "trace=sendto", "-e", "inject=sendto:signal=SIGKILL", "-p", &keeper];
+                let killer = Program::new("strace").arguments(killer).start();
+                eventually("strace is attached", PATIENCE, || {
+                    std::fs::read_to_string(format!("/proc/{keeper}/status"))
+                        .is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
+                });
+                childs.write_all(b"!").expect("sent");
+                killer.wait(PATIENCE);
+            } else {
+                sleeps(program.id());
+                kill_process(keeper, Signal::KILL).expect("a signal");
+            }
+            assert!(idle.is_some_and(is_reset), "its peer is told");
+            assert!(at_work || is_reset(childs), "the child's is");
+            let said = program.wait(PATIENCE);
+            assert_eq!(said.text().trim().parse().ok(), Some(Errno::NETDOWN.raw_os_error()), "{}", said.stderr);
+            assert!(said.stderr.contains("or its qanat-keeper was"), "{}", said.stderr);
+            // The address is free.
+            let next = format!("import socket; socket.create_server(('{OURS}', 7000)).accept()[0].sendall(b'again')");
+            let next = run(directory.path(), &["python3", "-c", &next]).start();
+            eventually("the next one answers", PATIENCE, || ask(7000, "", 5).as_deref() == Some("again"));
+            next.wait(PATIENCE);
+        }
     });
 }

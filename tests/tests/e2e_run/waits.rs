@@ -1,10 +1,26 @@
 //! What a thread that waits is woken by.
 
-use super::{OURS, PATIENCE, ends, run, signal, sleeps};
+use super::{OURS, PATIENCE, ends, keeper_of, run, signal, sleeps};
 use qanat_tests::e2e::{Program, eventually, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::UdpSocket;
 use std::time::Duration;
+
+/// A process that is stopped, and goes on whatever becomes of the test.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(process: Pid) -> Stopped {
+        kill_process(process, Signal::STOP).expect("a signal");
+        Stopped(process)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _ = kill_process(self.0, Signal::CONT);
+    }
+}
 
 /// `epoll` tells of the device once, then it is armed again: also when it was told beside something of ours, as descriptors of the
 /// kernel's had their turn. Else no packet wakes the thread any more, and only the keeper, a second later, finds out.
@@ -49,11 +65,9 @@ fn a_packet_wakes_who_waits_for_the_kernels_descriptors_too() {
             std::fs::read_to_string(&status).is_ok_and(|status| !status.contains("TracerPid:\t0\n"))
         });
         // Nobody comes to its aid.
-        let keeper = ["--ns", &server.id().to_string(), "--nslist", "net", "-x", "qanat-keeper"];
-        let keeper = Program::new("pgrep").arguments(keeper).succeeds().text();
-        let keeper = keeper.trim().parse().ok().and_then(Pid::from_raw).expect("the one keeper");
+        let keeper = keeper_of(&server);
         sleeps(keeper.as_raw_nonzero().get().unsigned_abs());
-        kill_process(keeper, Signal::STOP).expect("a signal");
+        let stopped = Stopped::new(keeper);
         socket.send_to(b"second", (OURS, 7000)).expect("sent");
         std::fs::write(directory.path().join("sent"), "").expect("a file");
         std::thread::sleep(Duration::from_millis(200));
@@ -66,7 +80,7 @@ fn a_packet_wakes_who_waits_for_the_kernels_descriptors_too() {
         socket.send_to(b"fourth", (OURS, 7000)).expect("sent");
         let mut answer = [0; 100];
         let heard = socket.recv(&mut answer).map(|count| answer[..count].to_vec());
-        kill_process(keeper, Signal::CONT).expect("a signal");
+        drop(stopped);
         assert_eq!(heard.ok().as_deref(), Some(&b"fourth"[..]), "a packet wakes it");
         ends(server, Signal::KILL, directory.path());
     });

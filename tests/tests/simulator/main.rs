@@ -8,6 +8,7 @@
 
 mod attacks;
 mod bombs;
+mod fragments;
 mod goodput;
 mod options;
 mod raw;
@@ -15,5 +16,6 @@ mod siege;
 mod smoltcp_node;
 mod smoltcp_peer;
 mod streams;
+mod talks;
 mod web;
 mod web_clients;

@@ -60,7 +60,9 @@ impl Datagrams {
 impl Traffic for Datagrams {
     #[inline]
     fn prepare(&mut self, mark: Mark) -> usize {
-        let request = self.workload.draw();
+        // A key's first write that was not answered, or not sent, is asked for again: reads count on it.
+        let before = self.asked.get(mark.slot as usize).copied().flatten().map(|asked| asked.request);
+        let request = before.filter(|request| request.is_first()).unwrap_or_else(|| self.workload.draw());
         let identifier = (mark.slot | mark.uses.checked_shl(self.slot_bits).unwrap_or_default()) as u16;
         if let Some(asked) = self.asked.get_mut(mark.slot as usize) {
             *asked = Some(Asked { identifier, uses: mark.uses, request });
@@ -96,6 +98,9 @@ impl Traffic for Datagrams {
             return Incoming::Wrong;
         }
         self.workload.answered(asked.request);
+        if let Some(slot) = self.asked.get_mut(slot as usize) {
+            *slot = None;
+        }
         Incoming::Answer(Mark { slot, uses: asked.uses })
     }
 
@@ -120,13 +125,35 @@ mod tests {
         assert!(payload[8..].starts_with(b"set k0000000"));
         let mut answer = payload[..8].to_vec();
         answer.extend_from_slice(b"STORED\r\n");
-        assert_eq!(datagrams.read(&answer), Incoming::Answer(mark));
         assert_eq!(datagrams.read(&answer[..12]), Incoming::Wrong);
         assert_eq!(datagrams.read(&answer[..7]), Incoming::Foreign);
+        assert_eq!(datagrams.read(&answer), Incoming::Answer(mark));
+        assert_eq!(datagrams.read(&answer), Incoming::Foreign, "twice");
         datagrams.prepare(Mark { uses: 10, ..mark });
         assert_eq!(datagrams.read(&answer), Incoming::Foreign, "late");
         assert!(datagrams.tally().is_ok_and(|tally| tally.wrong == 1));
+        datagrams.begin();
+        assert!(datagrams.tally().is_ok(), "all are written");
         let large = WorkloadOptions { value_length: 2_000, ..options };
         assert!(Datagrams::new(Workload::new(&large), 4).is_err());
+    }
+
+    #[test]
+    fn a_first_write_that_is_lost_is_asked_for_again() {
+        let options = WorkloadOptions { keys: 2, value_length: 2, ..WorkloadOptions::new(Protocol::Memcached) };
+        let mut datagrams = Datagrams::new(Workload::new(&options), 1).unwrap();
+        let mut key_of = |uses: u32, answered: bool| {
+            let mark = Mark { slot: 0, uses };
+            let mut payload = vec![0; datagrams.prepare(mark)];
+            datagrams.write(mark, &mut payload);
+            let answer = [&payload[..8], b"STORED\r\n"].concat();
+            if answered {
+                assert_eq!(datagrams.read(&answer), Incoming::Answer(mark));
+            }
+            datagrams.begin();
+            (payload[13 + 6], datagrams.tally().is_ok())
+        };
+        assert_eq!([key_of(1, false), key_of(2, true)], [(b'0', false), (b'0', false)]);
+        assert_eq!([key_of(3, false), key_of(4, true)], [(b'1', false), (b'1', true)]);
     }
 }

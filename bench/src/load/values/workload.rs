@@ -44,6 +44,13 @@ pub struct Request {
     is_first: bool,
 }
 
+impl Request {
+    /// Whether it writes its key for the first time.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+}
+
 /// An answer that is exactly right, in two pieces: one of the key's own, and one that all share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer<'a> {

@@ -224,7 +224,7 @@ impl Instance {
     fn open(plan: &Plan<'_>, queue: usize, transfers: Option<Transfers>) -> Result<Instance, String> {
         let attachment = plan.attachment;
         let memory = MemoryPlan {
-            frame_size: if attachment.mtu() > 1_700 { 4_096 } else { 2_048 },
+            frame_size: MemoryPlan::frame_size_for(attachment.mtu()),
             receive_frames: RECEIVE_FRAMES,
             transmit_frames: TRANSMIT_FRAMES,
             prepared_frames: 0,
@@ -249,6 +249,7 @@ impl Instance {
         if let Some(transfers) = transfers {
             service = service.with_transfers(transfers);
         }
+        runtime.start(&mut service).map_err(|error| error.to_string())?;
         Ok(Instance { queue, runtime, service })
     }
 

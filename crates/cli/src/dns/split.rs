@@ -28,6 +28,7 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), S
     if let Some(transfers) = transfers {
         service = service.with_transfers(transfers);
     }
+    runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
     let place = (runtime.addresses(), runtime.interface(), runtime.driver());
@@ -44,6 +45,6 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), S
     control.put(0, Done::of(&mut service));
     service.transfers().take_log().for_each(|text| say(&printer, &text));
     finish(&printer, &control.done());
-    placed.end();
+    drop(placed);
     outcome.map_err(|error| error.to_string())
 }

@@ -191,7 +191,7 @@ impl Daemon {
     /// The net core at home with the fewest cards; of several, one that has none of the card's own service, if that has several.
     fn emptiest(&self, card: CardNumber) -> Option<usize> {
         let all = self.net_cores.cores.iter().enumerate();
-        let running = all.filter(|(_, core)| core.is_at_home() && core.running.is_some());
+        let running = all.filter(|(_, core)| core.takes_cards());
         running
             .min_by_key(|(_, core)| (core.cards.len(), self.of_same_process(card, &core.cards)))
             .map(|(index, _)| index)
@@ -209,7 +209,7 @@ impl Daemon {
         loop {
             let own = self.net_cores.cores.get(index).map_or(0, |core| core.cards.len());
             let all = self.net_cores.cores.iter().enumerate();
-            let others = all.filter(|(other, core)| *other != index && core.is_at_home() && core.running.is_some());
+            let others = all.filter(|(other, core)| *other != index && core.takes_cards());
             let Some((from, fullest)) = others.max_by_key(|(_, core)| core.cards.len()) else { return };
             if fullest.cards.len() < own + 2 {
                 return;

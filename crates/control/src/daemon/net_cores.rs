@@ -9,6 +9,7 @@ use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
+use qanat_nic::MemoryPlan;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::collections::HashMap;
@@ -20,6 +21,12 @@ use std::time::{Duration, Instant};
 
 /// A net core that dies sooner than this after its start is started again only then.
 const SHORT_LIFE: Duration = Duration::from_millis(500);
+/// One that has lived for so long has started.
+const STARTED: Duration = Duration::from_secs(2);
+/// So many starts on end that fail, and its cards are for others until one doesn't.
+const FAILURES_MAX: u32 = 3;
+/// Each further one doubles the time to the next start, so many times.
+const DOUBLINGS_MAX: u32 = 3;
 /// Frames to send headers and copied data from.
 const TRANSMIT_FRAMES: u32 = 8_192;
 
@@ -45,6 +52,8 @@ pub(super) struct NetCore {
     pub(super) running: Option<(Child, OwnedFd)>,
     pub(super) started: Instant,
     restarts: u64,
+    /// Starts on end that failed.
+    failures: u32,
     /// Queues of VNICs that it serves.
     pub(super) cards: Vec<CardNumber>,
     /// Of these, those whose services share them.
@@ -62,6 +71,7 @@ impl NetCore {
             running: None,
             started: Instant::now(),
             restarts: 0,
+            failures: 0,
             cards: Vec::new(),
             shared: Vec::new(),
             cards_moved: 0,
@@ -75,6 +85,21 @@ impl NetCore {
 
     pub(super) fn is_at_home(&self) -> bool {
         self.standing == Standing::AtHome
+    }
+
+    /// Whether it dies at each start: it is not waited for.
+    fn is_failing(&self) -> bool {
+        self.failures >= FAILURES_MAX
+    }
+
+    /// Whether it can be given cards.
+    pub(super) fn takes_cards(&self) -> bool {
+        self.is_at_home() && self.running.is_some() && !self.is_failing()
+    }
+
+    /// When, after its last start, it is to be started again.
+    fn pause(&self) -> Duration {
+        SHORT_LIFE * (1 << self.failures.saturating_sub(FAILURES_MAX).min(DOUBLINGS_MAX))
     }
 
     /// How many of a VNIC's queues it serves.
@@ -117,9 +142,9 @@ impl NetCores {
         self.moves.forget(is_gone);
     }
 
-    /// Whether one is to be started again.
+    /// Whether one is to be started again, or to be seen to live.
     pub(super) fn is_one_missing(&self) -> bool {
-        self.cores.iter().any(|core| core.running.is_none() && core.is_at_home())
+        self.cores.iter().any(|core| core.is_at_home() && (core.running.is_none() || core.failures > 0))
     }
 
     pub(super) fn states(&self) -> Vec<NetCoreState> {
@@ -128,6 +153,7 @@ impl NetCores {
             process: core.running.as_ref().map_or(0, |(child, _)| child.id()),
             uptime_s: core.started.elapsed().as_secs(),
             restarts: core.restarts,
+            is_failing: core.is_failing(),
             vnics: core.cards.iter().map(|card| card.vnic).collect(),
             queues: core.cards.iter().map(|card| card.queue).collect(),
             cards_moved: core.cards_moved,
@@ -233,6 +259,7 @@ impl Daemon {
         let text = match core.standing {
             Standing::AtHome => {
                 core.restarts += 1;
+                core.failures = if core.started.elapsed() < STARTED { core.failures + 1 } else { 0 };
                 format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts)
             }
             _ => {
@@ -241,7 +268,19 @@ impl Daemon {
             }
         };
         (self.log)(&Event::new("net-core-end", "failed", text));
+        self.tell_of_failing(index);
         self.look_after_net_cores();
+    }
+
+    /// Says, once, that a net core is not waited for any more.
+    fn tell_of_failing(&self, index: usize) {
+        if let Some(core) = self.net_cores.cores.get(index).filter(|core| core.failures == FAILURES_MAX) {
+            let text = format!(
+                "processor {}: it dies at each start: its cards are for others until it does not",
+                core.processor
+            );
+            (self.log)(&Event::new("net-core-fail", "failed", text));
+        }
     }
 
     /// Starts net cores again that have died, but for one that died at once.
@@ -250,15 +289,29 @@ impl Daemon {
         if self.has_guests() {
             self.move_cards_of_guests(false);
         }
-        let due = |core: &NetCore| core.running.is_none() && core.is_at_home() && core.started.elapsed() >= SHORT_LIFE;
-        let due: Vec<usize> =
-            self.net_cores.cores.iter().enumerate().filter(|(_, core)| due(core)).map(|(index, _)| index).collect();
+        let which = |wanted: &dyn Fn(&NetCore) -> bool| -> Vec<usize> {
+            let all = self.net_cores.cores.iter().enumerate();
+            all.filter(|(_, core)| core.is_at_home() && wanted(core)).map(|(index, _)| index).collect()
+        };
+        let due = which(&|core| core.running.is_none() && core.started.elapsed() >= core.pause());
+        let lives = |core: &NetCore| core.running.is_some() && core.started.elapsed() >= STARTED;
+        let recovered = which(&|core| core.failures > 0 && lives(core));
         for index in due {
             if let Err(error) = self.start_net_core(index) {
                 if let Some(core) = self.net_cores.cores.get_mut(index) {
                     core.started = Instant::now();
+                    core.failures += 1;
                 }
                 (self.log)(&Event::new("net-core-start", "failed", error));
+                self.tell_of_failing(index);
+            }
+        }
+        for index in recovered {
+            let Some(core) = self.net_cores.cores.get_mut(index) else { continue };
+            if std::mem::take(&mut core.failures) >= FAILURES_MAX {
+                let text = format!("processor {}: it lives again, and has cards of others", core.processor);
+                self.share_cards_with(index);
+                (self.log)(&Event::new("net-core-fail", "done", text));
             }
         }
     }
@@ -333,21 +386,28 @@ impl Daemon {
         if let Some(number) = number.filter(|number| self.net_cores.cores.iter().any(|c| c.cards.contains(number))) {
             return Err(format!("card {number} is served already: it is given up in a moment, or another's"));
         }
-        let at_home: Vec<_> = self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.is_at_home()).collect();
-        let running: Vec<_> = at_home.iter().filter(|(_, core)| core.running.is_some()).collect();
-        if running.is_empty() {
-            return Err("all net cores have died just now: they are started again in a moment".to_owned());
-        }
+        let at_home = || self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.is_at_home());
+        let (running, failing) =
+            (at_home().filter(|(_, core)| core.takes_cards()), at_home().filter(|(_, core)| core.is_failing()).count());
         let siblings = |core: &NetCore| begun.map_or(0, |vnic| core.queues_of(vnic));
-        let free = running.iter().filter(|(_, core)| !core.cards.iter().any(is_its));
-        let best = free.min_by_key(|(_, core)| (siblings(core), core.cards.len()));
-        let (index, core) = best.ok_or_else(|| {
-            format!("the service is on each of the {} net cores already: ask for fewer (--net-cores)", running.len())
-        })?;
+        let is_taken = |core: &NetCore| core.cards.iter().any(is_its);
+        let best = running.clone().min_by_key(|(_, core)| (is_taken(core), siblings(core), core.cards.len()));
+        // Better one that may die than none.
+        let best = best.or_else(|| at_home().find(|(_, core)| core.running.is_some()));
+        let Some((index, core)) = best else {
+            return Err("all net cores have died just now: they are started again in a moment".to_owned());
+        };
+        let count = running.count();
+        // For one that dies at each start another stands in.
+        if is_taken(core) && failing == 0 {
+            return Err(format!(
+                "the service is on each of the {count} net cores already: ask for fewer (--net-cores)"
+            ));
+        }
         // The place of the one that has just died is not to be filled up by its neighbour.
-        match siblings(core) > 0 && running.len() < at_home.len() {
+        match siblings(core) > 0 && count + failing < at_home().count() {
             true => Err("a net core has died just now: it is started again in a moment".to_owned()),
-            false => Ok(*index),
+            false => Ok(index),
         }
     }
 
@@ -369,7 +429,7 @@ impl Daemon {
     fn queue_wish(&self, queue: u32, mtu: u32) -> QueueWish {
         QueueWish {
             queue,
-            frame_size: if mtu > 1_700 { 4_096 } else { 2_048 },
+            frame_size: MemoryPlan::frame_size_for(mtu),
             receive_frames: self.policy.net.frames,
             transmit_frames: TRANSMIT_FRAMES,
             prepared_frames: 0,

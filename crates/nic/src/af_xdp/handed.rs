@@ -7,7 +7,7 @@
 //! The socket's descriptor is all the authority there is: whoever has it reads and writes the rings and the memory, and
 //! can neither bind it elsewhere nor open another.
 
-use super::inject::{HandedInjector, Injector, PreparedInjector};
+use super::inject::{self, HandedInjector, Injector, PreparedInjector};
 use super::queue::{AfXdp, Card, LINK_HEADER_MAX, RECEIVE_HEADROOM, memory_error, shrink, stock};
 use super::socket::{Socket, SocketConfig, bind, prepare};
 use super::{Mode, RingSizes};
@@ -128,10 +128,8 @@ pub fn hand_over_through(
     let (socket, metadata_bytes) = prepare(&config, region)?;
     bind(std::os::fd::AsFd::as_fd(&socket), &config)?;
     // What it sends arrives at the device's other end like everything else: before the gate.
-    let injector = match scatter {
-        true => None,
-        false => injector.and_then(|injector| injector.hand_over(outlet.index, namespace).ok()),
-    };
+    let injector = injector.filter(|_| inject::takes(link.mtu));
+    let injector = injector.and_then(|injector| injector.hand_over(outlet.index, namespace).ok());
     Ok(HandedQueue { socket, rings, metadata_bytes, scatter, injector })
 }
 

@@ -10,6 +10,7 @@
 //! to time whether it still does.
 
 use super::program::{create_link, load_error, map};
+use super::queue::LINK_HEADER_MAX;
 use crate::error::DeviceError;
 use crate::link::{Link, Namespace, Observer};
 use aya::Ebpf;
@@ -53,7 +54,6 @@ struct Slot {
 struct Batch {
     next: u32,
     count: u32,
-    refused: u64,
     slots: [Slot; BATCH_FRAMES_MAX],
 }
 
@@ -67,6 +67,11 @@ const BYTES_PER_SAVED_NS: usize = 2;
 #[inline]
 pub(super) fn is_worthwhile(frames: usize, bytes: usize) -> bool {
     frames * SAVED_NS_PER_FRAME + bytes / BYTES_PER_SAVED_NS >= CALL_NS
+}
+
+/// Whether all packets of a link with this MTU are short enough, a VLAN's tag included.
+pub(super) const fn takes(mtu: u32) -> bool {
+    mtu as usize + LINK_HEADER_MAX as usize <= FRAME_BYTES_MAX
 }
 
 /// The program, loaded for one sender: made ready ahead of time, for it takes some 50 ms. What it hands over is all the
@@ -248,9 +253,12 @@ impl Injector {
     /// refused. All their memory is free to be used again then.
     ///
     /// # Errors
-    /// The error number: nothing may have been sent.
+    /// The error number: nothing is known of what was sent.
+    ///
+    /// # Safety
+    /// The frames are readable.
     #[inline]
-    pub(super) fn send(&mut self, frames: impl Iterator<Item = (*const u8, u32)>) -> Result<u64, i32> {
+    pub(super) unsafe fn send(&mut self, frames: impl Iterator<Item = (*const u8, u32)>) -> Result<u64, i32> {
         let batch = self.batch.as_ptr();
         let mut count = 0;
         for (address, length) in frames.take(BATCH_FRAMES_MAX) {
@@ -260,18 +268,28 @@ impl Injector {
             count += 1;
         }
         // SAFETY: as above. The program runs within `run` only.
-        unsafe {
-            (&raw mut (*batch).next).write(0);
-            (&raw mut (*batch).count).write(count as u32);
-            (&raw mut (*batch).refused).write(0);
+        unsafe { (&raw mut (*batch).count).write(count as u32) };
+        let (mut start, mut refused) = (0, 0);
+        let mut retried = None;
+        // Each round sends a frame, has the first that is left tried again, or leaves it out.
+        while start < count {
+            // SAFETY: as above.
+            unsafe { (&raw mut (*batch).next).write(start as u32) };
+            self.run((count - start) as u32)?;
+            // SAFETY: as above; volatile, for the program wrote it.
+            start = (unsafe { (&raw const (*batch).next).read_volatile() } as usize).clamp(start, count);
+            if start == count {
+                break;
+            }
+            if retried == Some(start) {
+                (start, refused) = (start + 1, refused + 1);
+                continue;
+            }
+            retried = Some(start);
+            // SAFETY: a slot written above, and the caller's frame.
+            unsafe { fault_in((&raw const (*batch).slots[start]).read()) };
         }
-        match count {
-            0 => Ok(0),
-            _ => self.run(count as u32).map(|()| {
-                // SAFETY: as above; volatile, for the program wrote it.
-                unsafe { (&raw const (*batch).refused).read_volatile() }
-            }),
-        }
+        Ok(refused)
     }
 
     /// Frames the device dropped since this was opened, however they came: its other end's queue was full. `None`: this
@@ -308,6 +326,20 @@ impl Drop for Injector {
     }
 }
 
+/// A page that this process has not touched yet isn't in its page table, though another process wrote the frame there; nor
+/// is one that the kernel is about to move. The program can't have it fetched; a look does.
+///
+/// # Safety
+/// The frame is readable.
+#[cold]
+unsafe fn fault_in(frame: Slot) {
+    let start = frame.address as *const u8;
+    // A frame has a byte at least, and is shorter than a page.
+    let last = start.wrapping_add((frame.length as usize).saturating_sub(1));
+    // SAFETY: as the caller says.
+    unsafe { (start.read_volatile(), last.read_volatile()) };
+}
+
 fn program(object: &mut Ebpf) -> Result<&mut Xdp, DeviceError> {
     let missing = || DeviceError::Invalid { reason: "the object has no program inject: rebuild".to_owned() };
     let program = object.program_mut("inject").ok_or_else(missing)?;
@@ -337,7 +369,7 @@ mod tests {
 
     #[test]
     fn layouts_are_the_programs() {
-        assert_eq!((size_of::<Slot>(), size_of::<Batch>()), (16, 16 + 16 * BATCH_FRAMES_MAX));
+        assert_eq!((size_of::<Slot>(), size_of::<Batch>()), (16, 8 + 16 * BATCH_FRAMES_MAX));
         assert_eq!(size_of::<TestRun>(), 80);
     }
 

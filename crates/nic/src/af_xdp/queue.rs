@@ -128,7 +128,7 @@ impl AfXdp {
         let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
         let queue = opener.queue;
         // Without it (an older kernel, no privileges) everything goes by the ring.
-        let injector = match config.injection && !scatter && card.is_veth {
+        let injector = match config.injection && inject::takes(link.mtu) && card.is_veth {
             true => Injector::open(link, config.namespace.as_ref()).ok(),
             false => None,
         };
@@ -298,7 +298,8 @@ impl AfXdp {
                 (base.wrapping_add(descriptor.addr as usize), descriptor.len)
             });
             self.statistics.transmit_doorbells += 1;
-            match injector.send(frames) {
+            // SAFETY: descriptors that `transmit` wrote, of frames of the region.
+            match unsafe { injector.send(frames) } {
                 Ok(refused) => self.statistics.transmit_invalid += refused,
                 Err(_) => failed = true,
             }
@@ -361,6 +362,7 @@ impl AfXdp {
             None => true,
         };
         length > 0
+            && length + self.socket.metadata_bytes as usize <= 1 << self.frame_shift
             && total <= self.capabilities.mtu as usize + LINK_HEADER_MAX as usize
             && buffers <= u32::from(self.capabilities.transmit_buffers_max)
             && checksum

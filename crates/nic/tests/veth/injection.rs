@@ -75,6 +75,62 @@ fn batches_of_all_sizes_arrive_whole_and_in_order() {
     assert_all_home(&mut nic);
 }
 
+/// Another process wrote the frames: their pages are not in this one's page table.
+#[test]
+fn pages_this_process_has_not_touched_are_sent() {
+    require_root!();
+    let veth = device(1500);
+    let host_end = client(&veth);
+    let opener = veth.attach(whole()).unwrap().openers().remove(0);
+    let (memory, _file) = PLAN.allocate_in_memory_file().unwrap();
+    let mut nic = opener.open_over(PLAN, memory).unwrap();
+    let mut peer = open(&host_end, PLAN);
+    assert!(nic.injects(), "a kernel that can't inject: frames go by the ring, and this test shows nothing");
+    let mut frames = Vec::new();
+    for number in 0..100 {
+        let mut frame = nic.transmit_pool().allocate(64).unwrap();
+        frame.append_bytes(&datagram(&veth, number)).unwrap();
+        let page = (frame.bytes().as_ptr() as usize & !4_095) as *mut libc::c_void;
+        nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions::default()).unwrap();
+        // SAFETY: a page of a shared mapping: it is forgotten here and stays in the file.
+        assert_eq!(unsafe { libc::madvise(page, 4_096, libc::MADV_DONTNEED) }, 0);
+    }
+    nic.flush();
+    let mut expected = 0;
+    helpers::wait(|| {
+        peer.receive(&mut frames, 64);
+        for frame in frames.drain(..) {
+            assert_eq!(frame.bytes(), datagram(&veth, expected), "frame {expected}");
+            expected += 1;
+        }
+        expected == 100
+    });
+    assert_eq!(nic.statistics().transmit_invalid, 0);
+    assert_all_home(&mut nic);
+}
+
+#[test]
+fn packets_too_long_for_it_go_by_the_ring() {
+    require_root!();
+    let veth = device(3500);
+    let host_end = client(&veth);
+    let plan = MemoryPlan { frame_size: MemoryPlan::frame_size_for(3500), ..PLAN };
+    let mut nic = open(&veth.attach(whole()).unwrap(), plan);
+    let mut peer = open(&host_end, plan);
+    let packet = frame_bytes::udp((veth.device_mac(), DEVICE, 9), (veth.host().mac, HOST, 9), &[7; 3_400]);
+    (0..100).for_each(|_| queue(&mut nic, &packet));
+    nic.flush();
+    let (mut frames, mut arrived) = (Vec::new(), 0);
+    helpers::wait(|| {
+        nic.flush();
+        peer.receive(&mut frames, 64);
+        arrived += frames.drain(..).filter(|frame| frame.bytes() == packet).count();
+        arrived == 100
+    });
+    assert_eq!(nic.statistics().transmit_invalid, 0);
+    assert_all_home(&mut nic);
+}
+
 #[test]
 fn the_kernel_gets_what_is_injected_and_what_it_cannot_be() {
     require_root!();

@@ -85,6 +85,29 @@ fn jumbo_packets_come_and_go_in_several_frames() {
 }
 
 #[test]
+fn frames_leave_room_for_the_devices_metadata() {
+    require_root!();
+    let veth = device(9000);
+    let interface = veth.attach(AttachConfig { transmit_checksum: true, ..whole() }).unwrap();
+    let mut nic = open(&interface, MemoryPlan { frame_size: 4096, ..PLAN });
+    assert!(nic.capabilities().transmit_headroom > 0);
+    let mut send = |headroom: usize, length: usize, continues: bool| {
+        let mut frame = nic.transmit_pool().allocate(headroom).unwrap();
+        frame.append(length).unwrap().fill(0xff);
+        let options = TransmitOptions { continues, checksum: None };
+        nic.transmit(TransmitBuffer::Owned(frame), options).unwrap();
+    };
+    // What the kernel would stop at: the packet is refused whole. One whose data could stand elsewhere is copied there.
+    send(0, 4096, true);
+    send(64, 60, false);
+    send(0, 60, false);
+    nic.flush();
+    let statistics = nic.statistics();
+    assert_eq!((statistics.transmit_invalid, statistics.transmit_copied, statistics.transmit_frames), (1, 1, 1));
+    assert_all_home(&mut nic);
+}
+
+#[test]
 fn a_shared_frame_in_flight_is_copied_and_a_strange_one_too() {
     require_root!();
     let veth = device(1500);

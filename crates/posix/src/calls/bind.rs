@@ -123,6 +123,12 @@ fn bind_inet(
                 if is_let && is_on_link(ip) && !is_the_kernels(ip) { Err(libc::EADDRNOTAVAIL) } else { real_bind() };
             let is_foreign = bound == Err(libc::EADDRNOTAVAIL);
             if !is_foreign || has_world || !is_on_link(ip) || !attach(Some(ip)) {
+                if is_foreign {
+                    explain(format_args!(
+                        "fd {fd}: bind {wanted}: nobody's: not an address of the kernel's, nor of the card's \
+                         (`qanat run --address {ip}/LENGTH` gives it that one)"
+                    ));
+                }
                 if bound.is_ok() && !nature.is_stream {
                     note(fd, Call::Bind, wanted, Why::Bound);
                 }

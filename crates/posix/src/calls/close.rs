@@ -153,7 +153,7 @@ fn linger(number: u32) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn close(fd: c_int) -> c_int {
+pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
         Entry::Kernel => {
             super::epoll::closed(fd);

@@ -5,7 +5,7 @@
 use super::hand_over::{is_connection, pumped};
 use super::stand_in;
 use crate::descriptor::{self, DESCRIPTORS_MAX, Entry};
-use crate::explain::explain;
+use crate::explain::{explain, is_explaining};
 use crate::join::{Offer, offer};
 use crate::lock::{lock, shared};
 use crate::real;
@@ -57,15 +57,14 @@ fn pump(fds: &[(RawFd, Entry)]) {
 
 /// Makes ready for the program at `path`; what it is to join by, if it is to.
 fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
-    shared()?;
-    let inherited = inherited();
-    if inherited.is_empty() {
+    let inherited = if shared().is_some() { inherited() } else { Vec::new() };
+    if inherited.is_empty() && !is_explaining() {
         return None;
     }
     let path = path()?;
     // What isn't there, the kernel refuses.
     if !target::loads_libraries(&path)? {
-        explain(format_args!("exec {}: it loads no libraries", path.display()));
+        explain(format_args!("exec {}: {}", path.display(), target::NOT_LOADED));
         pump(&inherited);
         return None;
     }

@@ -3,6 +3,7 @@
 use super::open::{adopt_to_connect, kernel_structure, reached, start, wait_for_connection};
 use super::send::{give_to, go_on};
 use crate::address;
+use crate::attach::contains;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
 use crate::real;
@@ -64,8 +65,14 @@ pub(super) fn defers(guard: &mut Guard, number: u32, peer: SocketAddr) -> bool {
     }
     let local = Some(socket.local.ip());
     let can = request(guard, number) == FastOpenRequest::WithoutCookie || guard.stack.has_cookie(now, peer, local);
+    let port = super::bind::free_port(guard);
+    let own = guard.addresses.iter().find(|prefix| contains(**prefix, peer.ip())).map(|(own, _)| *own);
     if let Some(socket) = guard.sockets.get_mut(number).filter(|_| can) {
         (socket.deferred, socket.has_failed) = (Some(peer), false);
+        // It has a name by now, as on Linux.
+        let local = socket.local;
+        let ip = own.filter(|_| local.ip().is_unspecified()).unwrap_or(local.ip());
+        socket.local = SocketAddr::new(ip, if local.port() == 0 { port } else { local.port() });
     }
     can
 }

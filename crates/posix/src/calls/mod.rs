@@ -5,6 +5,7 @@ mod bind;
 mod close;
 mod control;
 mod copies;
+mod direct;
 pub(crate) mod epoll;
 mod exec;
 mod fast_open;

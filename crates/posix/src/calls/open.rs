@@ -145,15 +145,13 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.is_nonblocking = was_nonblocking;
     }
-    match listen_ours(&mut guard, number, backlog) {
-        Ok(()) => Ok(0),
-        Err(error) => {
-            explain(format_args!("fd {fd}: listen {local}: the kernel's alone ({error})"));
-            guard.forget(fd, number);
-            set_nonblocking(fd, was_nonblocking);
-            Ok(0)
-        }
+    if let Err(error) = listen_ours(&mut guard, number, backlog) {
+        guard.forget(fd, number);
+        drop(guard);
+        set_nonblocking(fd, was_nonblocking);
+        note(fd, Call::Listen, local, if error == libc::EADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
     }
+    Ok(0)
 }
 
 pub(super) fn is_nonblocking(fd: c_int) -> bool {
@@ -199,6 +197,9 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
                 return Err(errno_of_command(error));
             }
         }
+    }
+    if listeners.is_empty() {
+        return Err(libc::EADDRNOTAVAIL);
     }
     let world = &mut **guard;
     for id in &listeners {
@@ -452,7 +453,8 @@ pub(super) fn start(
     let now = guard.clock_now();
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
     let maximum_segment = socket.options.maximum_segment;
-    let local = Some(socket.local).filter(|local| local.port() != 0 && socket.options.has_bound);
+    let has_name = socket.options.has_bound || socket.deferred.is_some();
+    let local = Some(socket.local).filter(|local| local.port() != 0 && has_name);
     let options = ConnectOptions { local, maximum_segment, fast_open };
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);

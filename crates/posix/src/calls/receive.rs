@@ -574,7 +574,7 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
 /// # Safety
 /// As `recvmmsg`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn recvmmsg(
+pub(super) unsafe extern "C" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

@@ -667,7 +667,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
 /// # Safety
 /// As `sendmmsg`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int {
     if descriptor::socket(fd).is_none() && (count == 0 || crate::attach::wishes().is_none()) {
         // SAFETY: as the caller says.
         return unsafe { real::sendmmsg(fd, messages, count, flags) };

@@ -5,7 +5,7 @@
 use super::exec::{STANDARD, inherited, offered, path_of};
 use super::hand_over::pumped;
 use crate::descriptor::{self, Entry};
-use crate::explain::explain;
+use crate::explain::{explain, is_explaining};
 use crate::join::Offer;
 use crate::lock::shared;
 use crate::real;
@@ -146,8 +146,7 @@ unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_
 
 /// What the program at `path` is to join by, if it inherits something.
 fn prepare(path: impl FnOnce() -> Option<PathBuf>, actions: *const posix_spawn_file_actions_t) -> Option<Offer> {
-    shared()?;
-    let mut inherited = inherited();
+    let mut inherited = if shared().is_some() { inherited() } else { Vec::new() };
     if !actions.is_null() {
         let is_kept = |fd: RawFd, known: &Actions| !known.replaced.contains(&fd) && fd < known.closed_from;
         // By a line that is closed nobody joins.
@@ -160,12 +159,12 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>, actions: *const posix_spawn_f
             return None;
         }
     }
-    if inherited.is_empty() {
+    if inherited.is_empty() && !is_explaining() {
         return None;
     }
     let path = path()?;
     if !target::loads_libraries(&path)? {
-        explain(format_args!("posix_spawn {}: it loads no libraries: nothing is carried over", path.display()));
+        explain(format_args!("posix_spawn {}: {}: nothing is carried over", path.display(), target::NOT_LOADED));
         return None;
     }
     offered("posix_spawn", &path, &inherited)

@@ -102,6 +102,7 @@ pub struct SplitRuntime {
     clock: MonotonicClock,
     waits: WaitSet,
     watched_at: Time,
+    has_started: bool,
 }
 
 impl SplitRuntime {
@@ -144,6 +145,7 @@ impl SplitRuntime {
             clock: MonotonicClock::new(),
             waits: WaitSet::new(),
             watched_at: Time::ZERO,
+            has_started: false,
         })
     }
 
@@ -277,6 +279,16 @@ impl SplitRuntime {
         handled
     }
 
+    /// As [`Runtime::start`](crate::Runtime::start): it listens on every net core then.
+    ///
+    /// # Errors
+    /// The service's refusal to start.
+    pub fn start(&mut self, service: &mut impl Service) -> Result<(), RuntimeError> {
+        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        self.has_started = true;
+        Ok(())
+    }
+
     /// As [`Runtime::run`](crate::Runtime::run). A net core that is gone closes every connection; listeners and sockets come
     /// back with the next.
     ///
@@ -302,7 +314,9 @@ impl SplitRuntime {
         options: RuntimeOptions,
         observe: &mut dyn FnMut(&mut S, &SplitRuntime),
     ) -> Result<(), RuntimeError> {
-        self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        if !std::mem::take(&mut self.has_started) {
+            self.with_context(|context| service.start(context)).map_err(RuntimeError::Start)?;
+        }
         let mut spin = Spin::new(options.spin);
         let mut idle_since: Option<Time> = None;
         let mut lifetime = Lifetime::new(options, self.clock.now());

@@ -443,6 +443,11 @@ impl Connection {
         self.is.output_wanted
     }
 
+    /// Whether what was sent last has not been acknowledged within the retransmission time-out, or several.
+    pub fn has_timed_out(&self) -> bool {
+        self.rtt.backoff() > 0
+    }
+
     /// When [`on_timer`](Connection::on_timer) must be called at the latest.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {

@@ -193,6 +193,9 @@ fn deferred(suite: &mut Suite) {
         t.see("set", set_int(fd, IPPROTO_TCP, TCP_FASTOPEN_CONNECT, 1));
         t.see("connect", sys::connect(fd, &t.there(port)));
         t.see("now", now(fd, ALL));
+        let (_, name) = sys::getsockname(fd);
+        t.see("has_port", name.port() != 0);
+        t.see("is_here", name.parts().is_some_and(|parts| parts.ip() == t.here_ip()));
         t.see("nothing_yet", listener.poll(POLLIN, 30));
         t.see("write", sys::write(fd, b"second"));
         let peer = listener.accept();

@@ -281,6 +281,21 @@ fn several(suite: &mut Suite) {
         t.see("none", sys::sendmmsg(fd, &[], Some(&t.there(port)), 0).0);
         t.see("nowhere", sys::sendmmsg(fd, &[b"x"], None, 0).0);
     });
+    suite.add(BOTH, "by_their_numbers", |t| {
+        let (fd, port) = t.udp_bound();
+        let (peer, peers_port) = t.peer_udp();
+        t.see("connect", sys::connect(fd, &t.there(peers_port)));
+        t.see("sendmmsg", sys::sendmmsg_by_number(fd, &pattern::bytes(5)));
+        t.see("peer", peer.from().0);
+        peer.to(t.here_ip(), port, 7);
+        t.see("readable", ready(fd, libc::POLLIN));
+        t.see("recvmmsg", sys::recvmmsg_by_number(fd, 64));
+        t.see("nothing", sys::recvmmsg_by_number(fd, 64));
+        let (connection, other) = t.accepted();
+        t.see("close", sys::close_by_number(connection));
+        t.see("end", other.hear(1));
+        t.see("closed", sys::close_by_number(connection));
+    });
     suite.add(BOTH, "sendmmsg_on_a_connection", |t| {
         let (fd, peer) = t.accepted();
         let (ret, lengths) = sys::sendmmsg(fd, &[b"hello ", b"world"], None, 0);

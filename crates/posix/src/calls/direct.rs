@@ -1,0 +1,91 @@
+//! `syscall`: system calls that programs make by their number, as libuv does: it closes descriptors so. Those that
+//! take sockets of ours are ours; all others are the kernel's, with the registers and the stack as the C library's function leaves
+//! them (a `clone` returns twice from it).
+
+use super::close::close;
+use super::give_int;
+use super::receive::recvmmsg;
+use super::send::sendmmsg;
+use crate::explain::explain;
+use std::arch::naked_asm;
+
+/// Its operations would be the kernel's, whoever's the sockets are: who asks for it without need (libuv, for `epoll`) does without.
+extern "C" fn refuse_io_uring() -> i32 {
+    explain(format_args!("io_uring_setup: refused (ENOSYS), as it would not know of our sockets"));
+    give_int(Err(libc::ENOSYS))
+}
+
+/// # Safety
+/// As `syscall`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn syscall() {
+    naked_asm!(
+        "cmp rdi, {number_of_close}",
+        "je 7f",
+        "cmp rdi, {number_of_sendmmsg}",
+        "je 2f",
+        "cmp rdi, {number_of_recvmmsg}",
+        "je 3f",
+        "cmp rdi, {number_of_io_uring_setup}",
+        "je 4f",
+        // The kernel has its arguments in other registers than functions.
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 5f",
+        "ret",
+        "2:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "sub rsp, 8",
+        "call {sendmmsg}@PLT",
+        "jmp 6f",
+        "3:",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov rcx, r8",
+        "mov r8, r9",
+        "sub rsp, 8",
+        "call {recvmmsg}@PLT",
+        "jmp 6f",
+        "7:",
+        "mov rdi, rsi",
+        "sub rsp, 8",
+        "call {close}@PLT",
+        "jmp 6f",
+        "4:",
+        "sub rsp, 8",
+        "call {refuse_io_uring}@PLT",
+        // They give an `int`, and it is asked for a `long`.
+        "6:",
+        "cdqe",
+        "add rsp, 8",
+        "ret",
+        "5:",
+        "neg rax",
+        "push rax",
+        "call __errno_location@PLT",
+        "pop rcx",
+        "mov [rax], ecx",
+        "mov rax, -1",
+        "ret",
+        number_of_close = const libc::SYS_close,
+        number_of_sendmmsg = const libc::SYS_sendmmsg,
+        number_of_recvmmsg = const libc::SYS_recvmmsg,
+        number_of_io_uring_setup = const libc::SYS_io_uring_setup,
+        close = sym close,
+        sendmmsg = sym sendmmsg,
+        recvmmsg = sym recvmmsg,
+        refuse_io_uring = sym refuse_io_uring,
+    )
+}
