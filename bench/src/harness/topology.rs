@@ -28,7 +28,7 @@ const CLIENT_OWN: std::ops::RangeInclusive<u8> = 15..=254;
 /// Prefix length of all of them.
 pub const PREFIX_LENGTH: u8 = 24;
 
-/// Offloads of a kernel server's end.
+/// Offloads of the kernel's end of the veth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Offloads {
     /// As the kernel creates a veth: TSO and GSO on, GRO off.
@@ -112,20 +112,33 @@ impl Topology {
     /// What the kernel says.
     pub fn set_offloads(&self, offloads: Offloads) -> Result<(), HarnessError> {
         let name = self.server_interface().to_owned();
-        let on = offloads == Offloads::Default;
-        self.in_server(move || {
-            // With an XDP program on the client's end the kernel refuses TSO whatever is asked (notes §1.4): the
-            // feature then stays off without an error, and GSO cuts in software.
-            link::set_feature(&name, Feature::TcpSegmentation, on)?;
-            link::set_feature(&name, Feature::GenericSegmentation, on)?;
-            link::set_feature(&name, Feature::GenericReceive, false)
-        })
+        self.in_server(move || set_offloads(&name, offloads))
+    }
+
+    /// Sets those of the client's end, too.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn set_offloads_of_both(&self, offloads: Offloads) -> Result<(), HarnessError> {
+        self.set_offloads(offloads)?;
+        let name = self.client_interface().to_owned();
+        let result = self.client.within(move || set_offloads(&name, offloads)).and_then(|result| result);
+        result.map_err(|error| HarnessError::system("configure the client's end of the veth", error))
     }
 
     fn in_server(&self, work: impl FnOnce() -> std::io::Result<()> + Send) -> Result<(), HarnessError> {
         let result = self.server().within(work).and_then(|result| result);
         result.map_err(|error| HarnessError::system("configure the server's end of the veth", error))
     }
+}
+
+fn set_offloads(interface: &str, offloads: Offloads) -> std::io::Result<()> {
+    let on = offloads == Offloads::Default;
+    // With an XDP program on the other end the kernel refuses TSO whatever is asked (notes §1.4): the feature then stays
+    // off without an error, and GSO cuts in software.
+    link::set_feature(interface, Feature::TcpSegmentation, on)?;
+    link::set_feature(interface, Feature::GenericSegmentation, on)?;
+    link::set_feature(interface, Feature::GenericReceive, false)
 }
 
 /// Takes an XDP program off an interface that somebody left there: Knot does so at either end.

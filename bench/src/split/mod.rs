@@ -16,6 +16,7 @@ use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
+use crate::harness::topology::Offloads;
 use crate::harness::{HarnessError, cpu};
 use floor::Lines;
 use loads::Load;
@@ -65,7 +66,7 @@ enum Peer {
         wire: Wire,
         copies: bool,
     },
-    Linux(Wire),
+    Linux(Wire, Offloads),
     Bare(Place, Lines),
     /// A daemon's net core, beside so many threads that are always busy.
     Daemon(usize),
@@ -85,19 +86,21 @@ const PEERS: [(&str, Peer); 9] = [
     ("split, large packets", ours(Place::Split, Wire::Large, false)),
     ("linked, large packets, copies", ours(Place::Linked, Wire::Large, true)),
     ("split, large packets, copies", ours(Place::Split, Wire::Large, true)),
-    ("Linux, loopback", Peer::Linux(Wire::Memif)),
+    ("Linux, loopback", Peer::Linux(Wire::Memif, Offloads::Default)),
 ];
-const VETH_PEERS: [(&str, Peer); 10] = [
+const VETH_PEERS: [(&str, Peer); 12] = [
     ("linked", ours(Place::Linked, Wire::Veth, false)),
     ("split", ours(Place::Split, Wire::Veth, false)),
     ("linked, copies", ours(Place::Linked, Wire::Veth, true)),
     ("split, copies", ours(Place::Split, Wire::Veth, true)),
-    ("Linux", Peer::Linux(Wire::Veth)),
+    ("Linux", Peer::Linux(Wire::Veth, Offloads::Default)),
+    ("Linux, no offloads", Peer::Linux(Wire::Veth, Offloads::Off)),
     ("linked, MTU 9000", ours(Place::Linked, Wire::Jumbo, false)),
     ("split, MTU 9000", ours(Place::Split, Wire::Jumbo, false)),
     ("linked, MTU 9000, copies", ours(Place::Linked, Wire::Jumbo, true)),
     ("split, MTU 9000, copies", ours(Place::Split, Wire::Jumbo, true)),
-    ("Linux, MTU 9000", Peer::Linux(Wire::Jumbo)),
+    ("Linux, MTU 9000", Peer::Linux(Wire::Jumbo, Offloads::Default)),
+    ("Linux, MTU 9000, no offloads", Peer::Linux(Wire::Jumbo, Offloads::Off)),
 ];
 
 const BLOCKED_PEERS: [(&str, Peer); 3] =
@@ -130,8 +133,11 @@ pub(crate) struct Outcome {
 fn ping_pong(peer: Peer, size: usize, duration: Duration) -> Result<Outcome, HarnessError> {
     let warm_up = duration / 5;
     let mut times = match peer {
-        Peer::Linux(wire) => {
+        Peer::Linux(wire, offloads) => {
             let topology = wire.topology()?;
+            if let Some(topology) = &topology {
+                topology.set_offloads_of_both(offloads)?;
+            }
             linux::ping_pong(topology.as_ref(), size, warm_up, duration)?
         }
         Peer::Bare(place, lines) => floor::ping_pong(place, lines, duration)?,
@@ -294,7 +300,7 @@ impl Case {
             }
             Peer::Ours { place, .. } => place,
             Peer::Bare(place, _) => place,
-            Peer::Linux(_) => Place::Linked,
+            Peer::Linux(..) => Place::Linked,
         };
         aside(|| match self {
             Case::PingPong(size) | Case::Veth(size) => ping_pong(peer, *size, duration),
@@ -394,7 +400,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
                 .to_owned(),
             "large packets: MTU 65,000, as loopback's 65,536, and as there no checksums; else 1,500, summed at both ends"
                 .to_owned(),
-            "Linux: both ends poll; loopback, which has no device, or a veth with TSO between two namespaces".to_owned(),
+            "Linux: both ends poll; loopback, which has no device, or a veth between two namespaces, with TSO or without offloads".to_owned(),
             "over veth (as root only): AF_XDP at both ends, copy mode; 1 MTU a packet".to_owned(),
             "cache lines a message: those of the ring that change sides, counted by its layout and the batches seen; payload \
              apart"
@@ -437,7 +443,7 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Outcome>>]) -> Vec<Row> {
             case.peers().get(index),
             Some((_, Peer::Ours { place: Place::Split, .. } | Peer::Bare(Place::Split, _)))
         );
-        let is_linux = matches!(case.peers().get(index), Some((_, Peer::Linux(_))));
+        let is_linux = matches!(case.peers().get(index), Some((_, Peer::Linux(..))));
         let base = if is_linux { 0 } else { index - usize::from(is_split) };
         let base = runs.get(base).map(Vec::as_slice).unwrap_or_default();
         let ratio =
