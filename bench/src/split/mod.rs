@@ -400,7 +400,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
                 .to_owned(),
             "large packets: MTU 65,000, as loopback's 65,536, and as there no checksums; else 1,500, summed at both ends"
                 .to_owned(),
-            "Linux: both ends poll; loopback, which has no device, or a veth between two namespaces, with TSO or without offloads".to_owned(),
+            "Linux: both ends poll; loopback, which has no device, or a veth between two namespaces, with TSO or without \
+             offloads"
+                .to_owned(),
             "over veth (as root only): AF_XDP at both ends, copy mode; 1 MTU a packet".to_owned(),
             "cache lines a message: those of the ring that change sides, counted by its layout and the batches seen; payload \
              apart"
