@@ -16,6 +16,7 @@
 #define SCANNED_MAX 4     // so few filters are compared faster than the flow is looked up
 #define FLOWS_PER_VNIC 256
 #define DATAGRAMS_PER_VNIC 32 // whose fragments are under way, for each of `followers`
+#define QUESTIONS_PER_VNIC 16
 #define FRAGMENTS_NS 1000000000ull // from one of them to the next
 #define LIMITS_MAX 1024
 #define OWNERS_MAX 4096
@@ -77,8 +78,7 @@ struct vnic {
     __u32 generation;             // of filters: what was cached under another is void
     __u32 limits[DIRECTIONS][2];  // rows of `limits`: the VNIC's own, its owner's; 0: none
     __u8 spread;                  // queues that share what no filter gives to one, from 0
-    __u8 asker;                   // the queue that asked for a neighbour last: written here
-    __u8 reserved[2];
+    __u8 reserved[3];
 };
 
 struct address {
@@ -265,6 +265,13 @@ struct {
     __type(value, struct uplink);
     __uint(max_entries, 1);
 } uplink_row SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY); // direct-mapped, a share for each VNIC: a neighbour's hash << QUEUES_MAX | further queues that asked for it
+    __type(key, __u32);
+    __type(value, __u64);
+    __uint(max_entries, VNICS_MAX * QUESTIONS_PER_VNIC);
+} questions SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_LRU_HASH); // neighbour that a VNIC with a shared address asked for → VNIC: the answer is its

@@ -399,18 +399,57 @@ __noinline int name_quoted(struct xdp_md *context, struct packet *packet) {
     return 0;
 }
 
+// Which further queues of a VNIC asked for a neighbour, in a word that changes as a whole: asked by several, it answers each, and
+// each answer is for one of them. Queue 0, whose frames pass no program of ours before the gate's, has those that nobody else asked for.
+static __always_inline __u64 *question(__u32 slot, const struct vnic *vnic, const struct address *neighbour, __u64 *name) {
+    const __u64 *words = (const void *)neighbour;
+    __u64 sum = (words[0] ^ words[1] << 7 ^ mac_bits(vnic->mac)) * 0xff51afd7ed558ccd;
+    *name = sum >> QUEUES_MAX << QUEUES_MAX;
+    __u32 row = slot * QUESTIONS_PER_VNIC + (sum >> 60) % QUESTIONS_PER_VNIC;
+    return bpf_map_lookup_elem(&questions, &row);
+}
+
+// Where processors come in each other's way that often it is lost, and asked again.
+#define ATTEMPTS 4
+
+static __always_inline void note_question(__u32 slot, const struct vnic *vnic, const struct address *neighbour, __u32 queue) {
+    __u64 name, *row = question(slot, vnic, neighbour, &name);
+    if (!row)
+        return;
+#pragma unroll
+    for (int i = 0; i < ATTEMPTS; i++) {
+        __u64 old = *(volatile __u64 *)row;
+        __u64 askers = old >> QUEUES_MAX << QUEUES_MAX == name ? old : name;
+        if (__sync_val_compare_and_swap(row, old, askers | 1ull << (queue % QUEUES_MAX)) == old)
+            return;
+    }
+}
+
+// The first queue that asked and has no answer yet.
+static __always_inline __u32 take_asker(__u32 slot, const struct vnic *vnic, const struct address *neighbour) {
+    __u64 name, *row = question(slot, vnic, neighbour, &name);
+    if (!row)
+        return 0;
+#pragma unroll
+    for (int i = 0; i < ATTEMPTS; i++) {
+        __u64 old = *(volatile __u64 *)row, first = old & -old;
+        if (old >> QUEUES_MAX << QUEUES_MAX != name || old == name)
+            return 0;
+        if (__sync_val_compare_and_swap(row, old, old & ~first) == old)
+            return !!(first & 0xaaaa) | !!(first & 0xcccc) << 1 | !!(first & 0xf0f0) << 2 | !!(first & 0xff00) << 3;
+    }
+    return 0;
+}
+
 // The queue a frame is for: its filter's, the one that asked, or by its flow. Addresses and ports are a flow's.
-static __always_inline __u32 choose_queue(struct vnic *vnic, const struct packet *packet, __u32 verdict) {
+static __always_inline __u32 choose_queue(__u32 slot, const struct vnic *vnic, const struct packet *packet, __u32 verdict) {
     __u32 queue = verdict & 0xff;
     if (verdict & FOUND && queue != SPREAD_QUEUE)
         return queue;
     if (vnic->spread <= 1)
         return 0;
-    if (packet->is_answer) {
-        queue = vnic->asker;
-        vnic->asker = 0;
-        return queue;
-    }
+    if (packet->is_answer)
+        return take_asker(slot, vnic, &packet->key.peer);
     return packet->is_neighbour ? 0 : (__u32)(hash(&packet->key, 5) >> 16) % vnic->spread;
 }
 
@@ -448,7 +487,7 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
         // Fragments by their addresses alone, for one that could not be followed has no ports.
         if (packet.piece.length)
             packet.key.local_port = packet.key.peer_port = 0;
-        __u32 queue = choose_queue(vnic, &packet, verdict), row = slot * QUEUES_MAX + queue;
+        __u32 queue = choose_queue(slot, vnic, &packet, verdict), row = slot * QUEUES_MAX + queue;
         if (queue == 0)
             action = bpf_redirect_map(&sockets, row, XDP_DROP);
         else if (queue < QUEUES_MAX)
@@ -473,12 +512,20 @@ static __always_inline int relay_frame(struct xdp_md *context) {
     if (!vnic || (void *)(ethernet + 1) > end)
         return XDP_DROP;
     if (ethernet->h_proto == bpf_htons(ETH_P_ARP)) {
-        vnic->asker = queue;
+        struct arp_ipv4 *arp = (void *)(ethernet + 1);
+        struct address neighbour;
+        if ((void *)(arp + 1) <= end) {
+            neighbour = from_v4(arp->target_ip);
+            note_question(slot, vnic, &neighbour, queue);
+        }
     } else if (ethernet->h_proto == bpf_htons(ETH_P_IPV6)) {
         struct ipv6hdr *ip = (void *)(ethernet + 1);
         struct icmp *icmp = (void *)(ip + 1);
-        if ((void *)(icmp + 1) <= end && ip->nexthdr == IPPROTO_ICMPV6 && icmp->type == 135)
-            vnic->asker = queue;
+        struct in6_addr *target = (void *)(icmp + 1);
+        if ((void *)(target + 1) <= end && ip->nexthdr == IPPROTO_ICMPV6 && icmp->type == 135) {
+            struct address neighbour = from_v6(target);
+            note_question(slot, vnic, &neighbour, queue);
+        }
     }
     return bpf_redirect_map(&inlets, slot * QUEUES_MAX, 0);
 }

@@ -1,7 +1,7 @@
 //! Several queues of a card: who receives what, and that nothing is lost or comes twice when that changes.
 
 use super::cards::{Control, PLAN, arrivals, card, send, wish};
-use super::frames::{Ipv4, ethernet, udp};
+use super::frames::{Ipv4, arp, ethernet, udp};
 use qanat::control::client::{FilterHandle, Session, VnicHandle};
 use qanat::control::filter::{Accepted, Addresses, Direction, FilterFlags, Level, Ports};
 use qanat::control::protocol::VnicWish;
@@ -82,6 +82,28 @@ fn flows_keep_their_queue_and_spread() {
         let accepted = Accepted { ports: Ports { first: 7, last: 7 }, ..Accepted::default() };
         let transmit = control.session().create_filter(transmit, &[], &[accepted]).expect("a filter");
         assert!(receiver.assign(&transmit, Some(1)).is_err(), "what is sent has no queue");
+    });
+}
+
+/// Queues that ask for a neighbour at the same time have an answer each; one who asks for another that is silent is in nobody's way.
+#[test]
+fn each_queue_has_the_answer_it_asked_for() {
+    scenario(|| {
+        let control = Control::generous();
+        let (neighbour, mut out) = card(&control, 2, &["udp"]);
+        let (asker, mut queues) = several(&control, 3, 4, 0);
+        let [own, other] = [&asker, &neighbour].map(|card| card.status().mac);
+        let question = |last| ethernet([0xff; 6], own, 0x0806, &arp(1, own, [10, 77, 0, 3], [10, 77, 0, last]));
+        let answer = ethernet(own, other, 0x0806, &arp(2, other, [10, 77, 0, 2], [10, 77, 0, 3]));
+        send(&mut queues[1], &[question(99)]);
+        for number in [2, 1, 3, 0] {
+            send(&mut queues[number], &[question(2)]);
+        }
+        assert_eq!(arrivals(&mut out).len(), 4);
+        send(&mut out, &vec![answer.clone(); 4]);
+        for (number, queue) in queues.iter_mut().enumerate() {
+            assert!(arrivals(queue) == [answer.clone()], "queue {number}");
+        }
     });
 }
 
