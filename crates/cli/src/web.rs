@@ -304,7 +304,10 @@ impl Meter {
 type PlaceFigures = Vec<(&'static str, serde_json::Value)>;
 
 fn linked_figures(runtime: &Runtime) -> PlaceFigures {
-    vec![("usage", usage(runtime)), ("vnic", vnic(runtime))]
+    let counters = runtime.vnic().statistics();
+    let counters: serde_json::Map<_, _> =
+        counters.iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    vec![("usage", usage(runtime)), ("vnic", counters.into())]
 }
 
 fn split_figures(runtime: &SplitRuntime) -> PlaceFigures {
@@ -324,15 +327,5 @@ fn usage(runtime: &Runtime) -> serde_json::Value {
         "flows": usage.flows, "timers": usage.timers, "neighbours": usage.neighbours,
         "transmit_frames_in_use": runtime.vnic().transmit_pool().in_use_count(),
         "prepared_frames_in_use": runtime.vnic().prepared_pool().in_use_count(),
-    })
-}
-
-fn vnic(runtime: &Runtime) -> serde_json::Value {
-    let statistics = runtime.vnic().statistics();
-    serde_json::json!({
-        "receive_frames": statistics.receive_frames, "transmit_frames": statistics.transmit_frames,
-        "receive_no_buffer": statistics.receive_no_buffer, "receive_ring_full": statistics.receive_ring_full,
-        "transmit_invalid": statistics.transmit_invalid, "transmit_lost": statistics.transmit_lost,
-        "transmit_ring_full": statistics.transmit_ring_full, "transmit_doorbells": statistics.transmit_doorbells,
     })
 }

@@ -5,10 +5,8 @@
 //! much of it as falls into the phase itself and as much as falls into the one around it, and is subtracted. Turns in which
 //! nothing came are forgotten.
 
-use crate::memory::{Frame, Pool};
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use crate::memory::Frame;
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 
 /// A part of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,33 +118,7 @@ impl<V: Vnic> Vnic for Metered<V> {
         self.vnic.flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        self.vnic.transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.vnic.receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.vnic.prepared_pool()
-    }
-
-    fn claim_address(&mut self, address: IpAddr) -> bool {
-        self.vnic.claim_address(address)
-    }
-
-    fn release_address(&mut self, address: IpAddr) {
-        self.vnic.release_address(address);
-    }
-
-    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.vnic.doorbell()
-    }
-
-    fn statistics(&self) -> VnicStatistics {
-        self.vnic.statistics()
-    }
+    crate::vnic::leave_to_inner!(vnic);
 }
 
 #[cfg(not(feature = "breakdown"))]

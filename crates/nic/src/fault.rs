@@ -6,10 +6,8 @@
 use crate::memory::{Frame, Pool};
 use crate::random::Random;
 use crate::time::{Clock, Time};
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::collections::VecDeque;
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Packets held back at once, per direction; beyond it packets pass unharmed by reordering and delay.
@@ -376,33 +374,7 @@ impl<V: Vnic, C: Clock> Vnic for Fault<V, C> {
         self.inner.flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        self.inner.transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.inner.receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.inner.prepared_pool()
-    }
-
-    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.doorbell()
-    }
-
-    fn claim_address(&mut self, address: IpAddr) -> bool {
-        self.inner.claim_address(address)
-    }
-
-    fn release_address(&mut self, address: IpAddr) {
-        self.inner.release_address(address);
-    }
-
-    fn statistics(&self) -> VnicStatistics {
-        self.inner.statistics()
-    }
+    crate::vnic::leave_to_inner!(inner);
 }
 
 #[cfg(test)]

@@ -3,12 +3,10 @@
 //! A sender's own capture tools don't see AF_XDP frames: this does. Each packet is written when the stack gets it or
 //! hands it over, frames of one packet joined.
 
-use crate::memory::{Frame, Pool};
+use crate::memory::Frame;
 use crate::time::Clock;
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::{self, BufWriter, Write};
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -143,33 +141,7 @@ impl<V: Vnic, C: Clock, W: Write> Vnic for Pcap<V, C, W> {
         self.inner.flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        self.inner.transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.inner.receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.inner.prepared_pool()
-    }
-
-    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.doorbell()
-    }
-
-    fn claim_address(&mut self, address: IpAddr) -> bool {
-        self.inner.claim_address(address)
-    }
-
-    fn release_address(&mut self, address: IpAddr) {
-        self.inner.release_address(address);
-    }
-
-    fn statistics(&self) -> VnicStatistics {
-        self.inner.statistics()
-    }
+    crate::vnic::leave_to_inner!(inner);
 }
 
 #[cfg(test)]

@@ -12,11 +12,9 @@
 use crate::memory::{Frame, Pool, Region};
 use crate::random::Random;
 use crate::time::{Clock, Time};
-use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic};
 use std::collections::VecDeque;
 use std::io;
-use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 /// Packets on the link at once; more are dropped and counted.
@@ -242,33 +240,7 @@ impl<V: Vnic, C: Clock> Vnic for SimulatedLink<V, C> {
         self.inner.flush();
     }
 
-    fn transmit_pool(&self) -> &Pool {
-        self.inner.transmit_pool()
-    }
-
-    fn receive_frame_count(&self) -> u32 {
-        self.inner.receive_frame_count()
-    }
-
-    fn prepared_pool(&self) -> &Pool {
-        self.inner.prepared_pool()
-    }
-
-    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.doorbell()
-    }
-
-    fn claim_address(&mut self, address: IpAddr) -> bool {
-        self.inner.claim_address(address)
-    }
-
-    fn release_address(&mut self, address: IpAddr) {
-        self.inner.release_address(address);
-    }
-
-    fn statistics(&self) -> VnicStatistics {
-        self.inner.statistics()
-    }
+    crate::vnic::leave_to_inner!(inner);
 }
 
 #[cfg(test)]

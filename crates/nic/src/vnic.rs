@@ -186,6 +186,40 @@ pub trait Vnic {
     fn statistics(&self) -> VnicStatistics;
 }
 
+/// What a layer over another [`Vnic`], its field `$inner`, leaves to that: memory, addresses, doorbell, counters.
+macro_rules! leave_to_inner {
+    ($inner:ident) => {
+        fn transmit_pool(&self) -> &$crate::Pool {
+            self.$inner.transmit_pool()
+        }
+
+        fn receive_frame_count(&self) -> u32 {
+            self.$inner.receive_frame_count()
+        }
+
+        fn prepared_pool(&self) -> &$crate::Pool {
+            self.$inner.prepared_pool()
+        }
+
+        fn doorbell(&self) -> Option<::std::os::fd::BorrowedFd<'_>> {
+            self.$inner.doorbell()
+        }
+
+        fn claim_address(&mut self, address: ::std::net::IpAddr) -> bool {
+            self.$inner.claim_address(address)
+        }
+
+        fn release_address(&mut self, address: ::std::net::IpAddr) {
+            self.$inner.release_address(address);
+        }
+
+        fn statistics(&self) -> $crate::VnicStatistics {
+            self.$inner.statistics()
+        }
+    };
+}
+pub(crate) use leave_to_inner;
+
 /// So that middleware can be stacked over any driver chosen at run time.
 impl<V: Vnic + ?Sized> Vnic for Box<V> {
     fn capabilities(&self) -> Capabilities {

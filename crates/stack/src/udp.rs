@@ -133,7 +133,13 @@ impl Stack {
         let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
         if payload.len() > frame.tailroom() {
             drop(frame);
-            return self.send_beyond_a_frame(now, vnic, socket, peer, payload);
+            self.datagram_meta(from.local, peer, payload.len())?;
+            // Within a large MTU, but no frame holds it.
+            return match self.fragment(now, vnic, socket, peer, payload) {
+                // Lost, and counted.
+                Err(CommandError::Full) => Ok(()),
+                sent => sent,
+            };
         }
         let Some(bytes) = frame.append(payload.len()) else { return Err(CommandError::TooLong) };
         // One copy: a datagram's bytes are the caller's only during this call.
@@ -163,18 +169,15 @@ impl Stack {
         payload: &[u8],
     ) -> Result<(), CommandError> {
         let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
-        let local = from.local;
-        let meta = self.datagram_addresses(local, peer)?;
-        let length = payload.len() + udp::HEADER_LENGTH;
-        if length + meta.header_length() <= usize::from(self.network.link.mtu) {
+        let meta = self.datagram_addresses(from.local, peer)?;
+        if payload.len() + udp::HEADER_LENGTH + meta.header_length() <= usize::from(self.network.link.mtu) {
             return self.send_to(now, vnic, socket, peer, payload);
         }
-        self.fragment(now, vnic, (local, peer, meta), payload)
+        self.fragment(now, vnic, socket, peer, payload)
     }
 
-    /// Sends a datagram within a large MTU that no frame holds: in fragments, each of which is one.
     #[cold]
-    fn send_beyond_a_frame(
+    fn fragment(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -184,21 +187,7 @@ impl Stack {
     ) -> Result<(), CommandError> {
         let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
         let local = from.local;
-        let meta = self.datagram_meta(local, peer, payload.len())?;
-        match self.fragment(now, vnic, (local, peer, meta), payload) {
-            // Counted.
-            Err(CommandError::Full) => Ok(()),
-            sent => sent,
-        }
-    }
-
-    fn fragment(
-        &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
-        (local, peer, meta): (SocketAddr, SocketAddr, IpMeta),
-        payload: &[u8],
-    ) -> Result<(), CommandError> {
+        let meta = self.datagram_addresses(local, peer)?;
         let length = payload.len() + udp::HEADER_LENGTH;
         // IPv4's total length counts its header.
         let most = usize::from(u16::MAX) - if peer.is_ipv4() { meta.header_length() } else { 0 };

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use qanat_nic::{Clock, ManualClock, MemoryPlan, PairConfig, QueueShare, Time, Vnic, pair};
-use qanat_stack::{Config, ConnectOptions, ConnectionId, Event, ListenOptions, Stack};
+use qanat_stack::{CommandError, Config, ConnectOptions, ConnectionId, Event, ListenOptions, Stack};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -225,5 +225,70 @@ fn of_several_stacks_behind_one_card_each_connects_from_ports_of_its_own() {
             outcome.is_ok()
         });
         assert!((1..30).contains(&taken.count()));
+    }
+}
+
+/// A datagram that the MTU has room for and no frame has leaves in fragments, as one beyond the MTU does when that is asked for.
+#[test]
+fn datagrams_longer_than_a_frame() {
+    for addresses in [["10.0.0.1", "10.0.0.2"], ["fd00::1", "fd00::2"]] {
+        let clock = ManualClock::new();
+        let [mut client, mut server] = hosts(&clock, addresses, PairConfig { mtu: 9_000, ..PairConfig::default() });
+        let local = |number: usize| SocketAddr::new(addresses[number].parse().unwrap(), 53);
+        let socket = client.stack.bind_udp(local(0)).unwrap();
+        server.stack.bind_udp(local(1)).unwrap();
+        for (length, in_fragments) in [(1, false), (1_400, false), (5_000, false), (8_900, false), (20_000, true)] {
+            let payload: Vec<u8> = (0..length).map(|index| (index * 7 % 251) as u8).collect();
+            let (now, vnic) = (clock.now(), client.vnic.as_mut());
+            if in_fragments {
+                client.stack.send_in_fragments(now, vnic, socket, local(1), &payload).unwrap();
+            } else {
+                client.stack.send_to(now, vnic, socket, local(1), &payload).unwrap();
+            }
+            let mut received = Vec::new();
+            for _ in 0..8 {
+                clock.advance(Duration::from_micros(20));
+                client.transmit(&clock);
+                received.extend(server.events(&clock));
+                server.transmit(&clock);
+                client.events(&clock);
+            }
+            let [Event::Datagram { chunk, .. }] = received.as_slice() else { panic!("{length}: {received:?}") };
+            assert!(chunk.bytes() == payload, "{length}");
+        }
+        for beyond in [8_981, 20_000] {
+            let sent = client.stack.send_to(clock.now(), client.vnic.as_mut(), socket, local(1), &vec![0; beyond]);
+            assert_eq!(sent, Err(CommandError::TooLong));
+        }
+        client.stack.close_udp(socket).unwrap();
+        let sent = client.stack.send_to(clock.now(), client.vnic.as_mut(), socket, local(1), &[0; 5_000]);
+        assert_eq!(sent, Err(CommandError::Stale));
+        assert_eq!(client.vnic.transmit_pool().in_use_count(), 0);
+    }
+}
+
+/// That a frame has room beyond the MTU is no reason to send more, to a peer that is remembered neither.
+#[test]
+fn datagrams_longer_than_the_mtu() {
+    let clock = ManualClock::new();
+    let [mut client, mut server] = hosts(&clock, ["10.0.0.1", "10.0.0.2"], PairConfig::default());
+    let [own, peer] = ["10.0.0.1:53", "10.0.0.2:53"].map(|text| text.parse().unwrap());
+    let socket = client.stack.bind_udp(own).unwrap();
+    let asked = server.stack.bind_udp(peer).unwrap();
+    for _ in 0..4 {
+        for (length, outcome) in
+            [(1_472, Ok(())), (1_473, Err(CommandError::TooLong)), (1_600, Err(CommandError::TooLong))]
+        {
+            let sent = client.stack.send_to(clock.now(), client.vnic.as_mut(), socket, peer, &vec![0; length]);
+            assert_eq!(sent, outcome, "{length}");
+        }
+        server.stack.send_to(clock.now(), server.vnic.as_mut(), asked, own, b"answer").unwrap();
+        for _ in 0..4 {
+            clock.advance(Duration::from_micros(20));
+            client.transmit(&clock);
+            server.events(&clock);
+            server.transmit(&clock);
+            client.events(&clock);
+        }
     }
 }
