@@ -19,6 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
 /// What a card gets if nobody says another.
 const ADDRESS: &str = "10.77.0.2/24";
+/// Where `--explain` writes: no number that programs and shells choose, nor one of the library's.
+const EXPLAIN_FD_MIN: i32 = 600;
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -109,7 +111,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if arguments.explain {
         // Standard error may be closed or be a log by the time there is something to say.
-        let copy = rustix::io::dup(std::io::stderr()).map_err(|error| format!("standard error: {error}"))?;
+        let stderr = std::io::stderr();
+        // Out of the way of the numbers that programs and shells choose, if there are so many.
+        let copy = rustix::io::fcntl_dupfd_cloexec(&stderr, EXPLAIN_FD_MIN).or_else(|_| rustix::io::dup(&stderr));
+        let copy = copy.map_err(|error| format!("standard error: {error}"))?;
+        fcntl_setfd(&copy, FdFlags::empty()).map_err(|error| format!("standard error: {error}"))?;
         command.env("QANAT_EXPLAIN", copy.as_raw_fd().to_string());
         std::mem::forget(copy);
     }

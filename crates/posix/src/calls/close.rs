@@ -2,6 +2,7 @@
 
 use super::{give_int, open};
 use crate::descriptor::{self, Entry};
+use crate::explain::{is_explaining, is_said_by};
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Socket};
@@ -155,6 +156,7 @@ fn linger(number: u32) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
+        Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
         Entry::Kernel => {
             super::epoll::closed(fd);
             super::bind::closed(fd);
@@ -179,7 +181,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if crate::lock::shared().is_none() || flags != 0 {
+    if crate::lock::shared().is_none() && !is_explaining() || flags != 0 {
         // SAFETY: takes no pointers.
         return unsafe { real::close_range(first, last, flags) };
     }
@@ -190,7 +192,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let end = last.min(descriptor::DESCRIPTORS_MAX as c_uint - 1);
     let mut run = first;
     for fd in first..=end {
-        if descriptor::get(fd as c_int) != Entry::Kernel {
+        if descriptor::get(fd as c_int) != Entry::Kernel || is_said_by(fd as c_int) {
             if run < fd {
                 // SAFETY: takes no pointers.
                 unsafe { real::close_range(run, fd - 1, 0) };
