@@ -178,3 +178,26 @@ fn a_net_core_serves_several_and_outlives_them() {
         assert!(!socket.exists(), "the socket is removed");
     });
 }
+
+/// By hand, on a processor, with a card that was made before.
+#[test]
+fn a_net_core_with_a_card_of_the_daemons() {
+    scenario(|| {
+        let (site, directory) = (site(), tempfile::tempdir().expect("a directory"));
+        let socket = |name: &str| directory.path().join(name).display().to_string();
+        let (control, net) = (socket("control.sock"), socket("net.sock"));
+        let with_daemon = |words: &[&str]| Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", &control);
+        let daemon = start(&["up", "--socket", &control]);
+        eventually("the daemon listens", GRACE, || Path::new(&control).exists());
+        with_daemon(&["vnic", "create", "mine", "--address", "10.77.0.9/24", "--service", "tcp/80"]).succeeds();
+        let core = with_daemon(&["net", "--cores", "0", "--vnic", "0", "--socket", &net]).start();
+        eventually("the net core listens", GRACE, || Path::new(&net).exists());
+        let web = start(&["web", &site.path().display().to_string(), "--net", &net]);
+        eventually("it is served", GRACE, || fetch("10.77.0.9", "small") == "It flows.");
+        interrupt(web);
+        interrupt(core);
+        interrupt(daemon);
+        let several = Program::new(qanat()).arguments(["net", "--cores", "0-1"]).run();
+        assert!(several.code == Some(2) && several.stderr.contains("[net] cores"), "{}", several.stderr);
+    });
+}

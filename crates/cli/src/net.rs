@@ -39,6 +39,7 @@ Examples:
   sudo qanat net                                     a net core with a virtual card at 10.77.0.2
   qanat web ./site --net /run/qanat-net.sock         a service on it, without privileges
   sudo qanat net --card 10.77.0.3/24 --user 1000     two cards, for two services
+  qanat net --cores 0 --vnic 3                       on processor 0, with a card of `qanat vnic create`
   qanat net --link memif:/tmp/net.sock --socket /tmp/net     a card over shared memory with another process: no root
   qanat status                                       net cores, their services, credits, queues, drops
   sudo qanat net --accept least-loaded               services of one user may share a card's listeners: with --share
@@ -62,7 +63,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 8_192, value_parser = clap::value_parser!(u32).range(256..=262_144))]
     frames: u32,
     /// Run on this processor alone, by number
-    #[arg(long, value_name = "PROCESSOR", value_parser = clap::value_parser!(u32).range(..1_024))]
+    #[arg(long, visible_alias = "cores", value_name = "PROCESSOR", value_parser = one_processor)]
     core: Option<u32>,
     /// Which of the services that share a listener (--share) has the next connection
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
@@ -132,6 +133,16 @@ impl FromStr for PortArgument {
         };
         parse().ok_or_else(|| "write it as PROTOCOL:FIRST-LAST".to_owned())
     }
+}
+
+fn one_processor(text: &str) -> Result<u32, String> {
+    if text.contains(['-', ',']) {
+        return Err("a net core runs on one processor: start one for each, with a --socket of its own, or have the daemon start \
+                    them (`[net] cores` of its policy, `qanat net-core add`)"
+            .to_owned());
+    }
+    let processor = text.parse().map_err(|_| "write a processor's number, from 0 on".to_owned())?;
+    if processor < 1_024 { Ok(processor) } else { Err("there are 1,024 at most".to_owned()) }
 }
 
 /// Where net cores listen unless told otherwise.

@@ -19,8 +19,9 @@ use std::time::{Duration, Instant, SystemTime};
 const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
 /// What a card gets if nobody says another.
 const ADDRESS: &str = "10.77.0.2/24";
-/// Where `--explain` writes: no number that programs and shells choose, nor one of the library's.
-const EXPLAIN_FD_MIN: i32 = 600;
+/// Where `--explain` writes: no number that programs and shells choose, and below the library's own, from 600 on, so that its
+/// processes don't hold it open.
+const EXPLAIN_FD_MIN: i32 = 500;
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 

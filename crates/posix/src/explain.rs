@@ -2,14 +2,23 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Where to; as the launcher says in the environment.
 const VARIABLE: &str = "QANAT_EXPLAIN";
 
+/// The descriptor; -1: nobody wants to know, or it is not known yet. No lock and no memory: who asks may be the program's allocator,
+/// which closes a file while it gets ready.
+static TARGET: AtomicI32 = AtomicI32::new(-1);
+
+/// The library has been loaded.
+pub(crate) fn start() {
+    let fd = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
+    TARGET.store(fd.unwrap_or(-1), Ordering::Relaxed);
+}
+
 fn target() -> Option<RawFd> {
-    static TARGET: OnceLock<Option<RawFd>> = OnceLock::new();
-    *TARGET.get_or_init(|| std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()))
+    Some(TARGET.load(Ordering::Relaxed)).filter(|fd| *fd >= 0)
 }
 
 /// Whether `fd` is where it is said: programs that close what they don't know of don't mean it.

@@ -29,6 +29,7 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
     if crate::attach::wishes().is_none() {
         return;
     }
+    crate::explain::start();
     if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
         // SAFETY: `count` strings, which the kernel has put side by side.
         let (first, end) = unsafe { (*arguments, (*arguments.add(last)).add(libc::strlen(*arguments.add(last)) + 1)) };
