@@ -233,6 +233,8 @@ impl Stack {
         }
     }
 
+    // In line, though `input_spread` comes back here.
+    #[inline(always)]
     fn input_ipv4(
         &mut self,
         now: Time,
@@ -257,9 +259,7 @@ impl Stack {
             return;
         }
         if !tail.is_empty() && (packet.is_fragment() || packet.protocol() != Protocol::TCP) {
-            if let Some(whole) = self.gather(&frame, tail) {
-                self.input_ipv4(now, vnic, source_mac, whole, &mut Vec::new());
-            }
+            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv4);
             return;
         }
         if packet.is_fragment() {
@@ -296,6 +296,8 @@ impl Stack {
         self.input_layer4(now, vnic, received, frame, tail);
     }
 
+    // In line, though `input_spread` comes back here.
+    #[inline(always)]
     fn input_ipv6(
         &mut self,
         now: Time,
@@ -319,9 +321,7 @@ impl Stack {
             return;
         };
         if !tail.is_empty() && (upper.fragment.is_some() || upper.protocol != Protocol::TCP) {
-            if let Some(whole) = self.gather(&frame, tail) {
-                self.input_ipv6(now, vnic, source_mac, whole, &mut Vec::new());
-            }
+            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv6);
             return;
         }
         if let Some(fragment) = upper.fragment {
@@ -361,16 +361,28 @@ impl Stack {
         self.input_layer4(now, vnic, received, frame, tail);
     }
 
-    /// A packet that the device has spread over several frames, in one. TCP takes it as it came; all others are rare at such a
-    /// length, and have this copy, so that none of them need know.
-    fn gather(&mut self, first: &Frame, tail: &[Frame]) -> Option<Frame> {
+    /// A packet that the device has spread over several frames goes on in one, by `input`. TCP takes it as it came; all others are
+    /// rare at such a length, and have this copy, so that none of them need know.
+    #[cold]
+    #[inline(never)]
+    fn input_spread(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        first: &Frame,
+        tail: &[Frame],
+        input: fn(&mut Stack, Time, &mut dyn Vnic, MacAddress, Frame, &mut Vec<Frame>),
+    ) {
         let mut parts = std::iter::once(first).chain(tail);
         let whole = self.reassembly.large_frame().and_then(|mut whole| {
             parts.try_for_each(|part| whole.append_bytes(part.bytes()))?;
             Some(whole)
         });
-        self.network.counters.ip_gather_failed += u64::from(whole.is_none());
-        whole
+        match whole {
+            Some(whole) => input(self, now, vnic, source_mac, whole, &mut Vec::new()),
+            None => self.network.counters.ip_gather_failed += 1,
+        }
     }
 
     /// Takes a fragment; the datagram it completes goes on as if it had come whole.

@@ -131,17 +131,9 @@ impl Stack {
             self.datagram_meta(from.local, peer, payload.len())?;
         }
         let Some(mut frame) = self.network.frame(vnic) else { return Ok(()) };
-        if payload.len() > frame.tailroom() {
-            drop(frame);
-            self.datagram_meta(from.local, peer, payload.len())?;
-            // Within a large MTU, but no frame holds it.
-            return match self.fragment(now, vnic, socket, peer, payload) {
-                // Lost, and counted.
-                Err(CommandError::Full) => Ok(()),
-                sent => sent,
-            };
-        }
-        let Some(bytes) = frame.append(payload.len()) else { return Err(CommandError::TooLong) };
+        let Some(bytes) = frame.append(payload.len()) else {
+            return self.send_beyond_a_frame(now, vnic, socket, peer, payload, frame);
+        };
         // One copy: a datagram's bytes are the caller's only during this call.
         let sum = {
             let _copying = span(Phase::CopyIn);
@@ -176,7 +168,28 @@ impl Stack {
         self.fragment(now, vnic, socket, peer, payload)
     }
 
+    /// Sends a datagram within a large MTU that `frame`, which goes back, and no other frame holds.
     #[cold]
+    #[inline(never)]
+    fn send_beyond_a_frame(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        socket: UdpSocketId,
+        peer: SocketAddr,
+        payload: &[u8],
+        frame: Frame,
+    ) -> Result<(), CommandError> {
+        drop(frame);
+        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        self.datagram_meta(from.local, peer, payload.len())?;
+        match self.fragment(now, vnic, socket, peer, payload) {
+            // Lost, and counted.
+            Err(CommandError::Full) => Ok(()),
+            sent => sent,
+        }
+    }
+
     fn fragment(
         &mut self,
         now: Time,
