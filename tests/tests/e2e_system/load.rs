@@ -49,8 +49,9 @@ fn a_million_requests_leak_nothing() {
         let before_kib = resident_kib(server.id());
 
         let (mut requests, mut connections) = (0, 0);
-        for _ in 0..8 {
-            if requests >= 1_000_000 {
+        for round in 0..80 {
+            // A slow machine takes longer for enough to tell.
+            if requests >= if round < 8 { 1_000_000 } else { 200_000 } {
                 break;
             }
             let kept = load([url.as_str(), "-c", "64", "-d", "2s", "--pipeline", "4"]);
@@ -62,7 +63,7 @@ fn a_million_requests_leak_nothing() {
             }
         }
         println!("{requests} requests on {connections} connections");
-        assert!(requests >= 10_000, "too few to tell: {requests}");
+        assert!(requests >= 200_000, "only {requests} requests in 80 rounds");
         server.figures_when("all connections closed", |figures| figures["usage"]["connections"] == 0);
         let after_kib = resident_kib(server.id());
         println!("resident memory {before_kib} KiB before, {after_kib} KiB after");
