@@ -1,18 +1,33 @@
 """Who takes part in an attack, and the table of attacks."""
 
+import json
 import os
+import subprocess
 import sys
 
 from card import Queue, Refused, Session
 
 ATTACKER, VICTIM, THIRD = 1001, 1002, 1003
 SECRET = b"the victim's secret, which is nobody else's"
-PATH = sys.argv[1]
+# The control plane's socket; nothing if the rows are only to be listed.
+PATH = sys.argv[1] if len(sys.argv) > 1 else ""
+CLASSES = (
+    "frames", "fields and memory", "descriptors", "identity and names", "time and cost", "side channels", "privilege",
+    "administration",
+)
 ROWS = []
 
 
 def row(kind, name, damages=False):
-    """`damages`: what is left of attacker and, unprotected, of victim is of no use to other rows."""
+    """Puts a function of arena and way into the table. It says whether the act happened, in each of three ways:
+
+    control   the same act where it is allowed: it must happen
+    attack    as an ordinary user who has nothing but what the daemon gave him: it must not happen
+    off       with the protection out of the way (with the victim's own descriptor, as root, …): it must happen
+
+    `damages`: what is left of attacker and, unprotected, of victim is of no use to other rows."""
+    assert kind in CLASSES, f"{name}: {kind} is no class of attacks"
+    assert all((kind, name) != known[:2] for known in ROWS), f"{kind}: {name} is there twice"
     return lambda function: ROWS.append((kind, name, function, damages)) or function
 
 
@@ -88,3 +103,47 @@ class Arena:
             self.drop(user)
         for session in self.sessions.values():
             session.close()
+
+
+class Witness:
+    """Another user's service and its clients, in a process of their own: see witness.py."""
+
+    def __init__(self, command):
+        here = os.path.dirname(os.path.abspath(__file__))
+        arguments = [sys.executable, os.path.join(here, "witness.py"), PATH, command]
+        self.process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.said()
+
+    def said(self):
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError("the witness is gone")
+        return json.loads(line)
+
+    def tell(self, word):
+        self.process.stdin.write(word + "\n")
+        self.process.stdin.flush()
+        return self.said()
+
+    def watch(self, work):
+        """What `work` says, and what the witness heard meanwhile."""
+        self.tell("begin")
+        try:
+            said = work()
+        finally:
+            heard = self.tell("end")
+        return said, heard
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait(10)
+
+
+def complaint(heard):
+    """What the witness has to say against an attack, if anything."""
+    for name, seen in heard.items():
+        for what, wrong in [("wrong answers", seen["wrong"]), ("ended", seen["broken"]), ("starved", seen["starved"]),
+                            ("never answered again", seen["silent"])]:
+            if wrong:
+                return f"the witness' {name}: {what}: {seen}"
+    return None

@@ -210,5 +210,9 @@ class Session:
     def create(self, last, services=("udp/7",), **more):
         return Card(*self.ask({"create-vnic": wish(last, services, **more)}))
 
+    def daemon(self):
+        """The daemon's process id."""
+        return struct.unpack("=iII", self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+
     def close(self):
         self.socket.close()

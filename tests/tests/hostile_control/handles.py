@@ -18,7 +18,7 @@ def by_number(name, request):
         number = attacker.number if way == "control" else victim.number
         return allowed(lambda: arena.session(0 if way == "off" else ATTACKER).ask(request(number)))
 
-    row("handles", name, damages=True)(attack)
+    row("identity and names", name, damages=True)(attack)
 
 
 EVERYTHING = {
@@ -32,7 +32,7 @@ by_number(
 by_number("another's card deleted by its number", lambda number: {"delete-vnic": {"vnic": number}})
 
 
-@row("handles", "another's card seen in listings")
+@row("side channels", "another's card seen in listings")
 def list_others(arena, way):
     arena.card(VICTIM)
     arena.card(ATTACKER)
@@ -45,7 +45,7 @@ def rate(handle):
     return ask(handle, {"set-rate": {"vnic": None, "direction": "transmit", "rate": {"bits_per_s": 0, "packets_per_s": 0}}})
 
 
-@row("handles", "a handle used after its card was revoked")
+@row("descriptors", "a handle used after its card was revoked")
 def revoked(arena, way):
     card = arena.session(ATTACKER).create(40)
     if way == "attack":
@@ -56,7 +56,7 @@ def revoked(arena, way):
         card.handle.close()
 
 
-@row("handles", "a revoked handle used on the card that has its number now")
+@row("descriptors", "a revoked handle used on the card that has its number now")
 def number_again(arena, way):
     card = arena.session(ATTACKER).create(40)
     arena.root().ask({"delete-vnic": {"vnic": card.number}})
@@ -69,7 +69,7 @@ def number_again(arena, way):
         heir.handle.close()
 
 
-@row("handles", "a handle guessed: other descriptors shown as an old one")
+@row("descriptors", "a handle guessed: other descriptors shown as an old one")
 def guessed(arena, way):
     card = arena.card(ATTACKER)
     if way != "attack":
@@ -80,7 +80,7 @@ def guessed(arena, way):
     return any(allowed(lambda fd=fd: session.ask("reclaim", [fd])) for fd in wrong)
 
 
-@row("handles", "a request replayed")
+@row("identity and names", "a request replayed")
 def replayed(arena, way):
     """What was taken on the first time is not taken on again."""
     session, last = arena.session(ATTACKER), 50
@@ -96,13 +96,13 @@ def replayed(arena, way):
         session.ask("status")
 
 
-@row("handles", "what only root may ask, asked by a user")
+@row("privilege", "what only root may ask, asked by a user")
 def only_root(arena, way):
     body = "limits" if way == "control" else "metrics"
     return allowed(lambda: arena.session(0 if way == "off" else ATTACKER).ask(body))
 
 
-@row("handles", "the daemon ended by a user")
+@row("administration", "the daemon ended by a user")
 def end_daemon(arena, way):
     if way != "attack":
         # The same message by who may would end all tests: another that is root's alone stands for it.
@@ -111,7 +111,7 @@ def end_daemon(arena, way):
     return any(asked) or not allowed(lambda: arena.root().ask("status"))
 
 
-@row("handles", "a handle inherited by a program that is executed", damages=True)
+@row("descriptors", "a handle inherited by a program that is executed", damages=True)
 def inherited(arena, way):
     handle = arena.card(ATTACKER).handle
     if way == "control":
@@ -179,7 +179,7 @@ def kept_by(name, hold):
                 end(child)
             stays(arena, "card 60")
 
-    row("held on to", name)(attack)
+    row("descriptors", name)(attack)
 
 
 def with_child():
@@ -226,7 +226,7 @@ kept_by("a card in the hands of a forked child", with_child)
 kept_by("a card whose handle is on its way nowhere", in_flight)
 
 
-@row("held on to", "an address kept by a stopped process after its card was revoked")
+@row("identity and names", "an address kept by a stopped process after its card was revoked")
 def stopped_holds(arena, way):
     child = holder(ATTACKER, 60, stop=True, queue=True)
     try:
@@ -315,4 +315,4 @@ for stage in STAGES:
                 end(child)
             stays(arena, "card 60")
 
-    row("killed", f"a client killed when it has {stage}")(killed)
+    row("descriptors", f"a client killed when it has {stage}")(killed)

@@ -9,6 +9,7 @@ mod gate;
 mod nic;
 mod policing;
 mod protocol;
+mod rows;
 mod running;
 mod steering;
 mod takeover;

@@ -11,7 +11,7 @@ from arena import ATTACKER, SECRET, THIRD, VICTIM, allowed, row
 from card import AF_XDP, FRAME, Ring, memory_file
 
 
-@row("memory", "another's frames read in one's own memory and rings")
+@row("fields and memory", "another's frames read in one's own memory and rings")
 def read_memory(arena, way):
     attacker, victim, secret = arena.queue(ATTACKER), arena.queue(VICTIM), SECRET + os.urandom(8)
     to = ATTACKER if way == "control" else VICTIM
@@ -21,7 +21,7 @@ def read_memory(arena, way):
     return any(area[:].find(secret) >= 0 for area in areas)
 
 
-@row("memory", "another's frames overwritten", damages=True)
+@row("fields and memory", "another's frames overwritten", damages=True)
 def write_memory(arena, way):
     attacker, victim = arena.queue(ATTACKER), arena.queue(VICTIM)
     if way == "control":
@@ -69,12 +69,12 @@ for label, address, length in [
     ("before one's memory", -FRAME, None),
     ("with an offset in the upper bits", 64 << 48 | 255 * FRAME, None),
 ]:
-    row("descriptors", f"a transmit descriptor {label}")(
+    row("fields and memory", f"a transmit descriptor {label}")(
         lambda arena, way, address=address, length=length: describe_secret(arena, way, address, length)
     )
 
 
-@row("descriptors", "a fill descriptor behind one's memory", damages=True)
+@row("fields and memory", "a fill descriptor behind one's memory", damages=True)
 def fill_beyond(arena, way):
     arena.quiet()
     user, secret = VICTIM if way == "off" else ATTACKER, SECRET + os.urandom(8)
@@ -90,13 +90,13 @@ def fill_beyond(arena, way):
     return secret in bytes(area.memory[start : start + FRAME])
 
 
-@row("descriptors", "a descriptor continued by one behind one's memory")
+@row("fields and memory", "a descriptor continued by one behind one's memory")
 def continued(arena, way):
     """XDP_PKT_CONTD: the rest of the packet is in the next."""
     return describe_secret(arena, way, BEYOND, None, 1)
 
 
-@row("memory", "a frame changed while it is judged")
+@row("fields and memory", "a frame changed while it is judged")
 def changed_meanwhile(arena, way):
     arena.quiet()
     user = VICTIM if way == "off" else ATTACKER
@@ -125,7 +125,7 @@ def changed_meanwhile(arena, way):
     return any(frame[26:30] == wanted for frame in arena.queue(THIRD).arrivals(expected=1))
 
 
-@row("memory", "a ring mapped beyond its end")
+@row("fields and memory", "a ring mapped beyond its end")
 def map_beyond(arena, way):
     attacker, victim = arena.queue(ATTACKER), arena.queue(VICTIM)
     if way == "off":
@@ -151,7 +151,7 @@ def in_child(user, work):
     return os.waitpid(child, 0)[1] == 0
 
 
-@row("memory", "another's memory file opened by way of /proc")
+@row("fields and memory", "another's memory file opened by way of /proc")
 def open_by_proc(arena, way):
     """The victim is a process of its own user."""
     reader, writer = os.pipe()
@@ -182,7 +182,7 @@ def open_by_proc(arena, way):
         os.close(writer)
 
 
-@row("memory", "a socket of one's own opened on the cards' device")
+@row("privilege", "a socket of one's own opened on the cards' device")
 def open_socket(arena, way):
     queue = arena.queue(ATTACKER)
     if way == "control":
@@ -199,11 +199,11 @@ def resize(arena, way, length):
     return allowed(lambda: os.ftruncate(file, length))
 
 
-row("memory", "registered memory truncated")(lambda arena, way: resize(arena, way, 0))
-row("memory", "registered memory grown")(lambda arena, way: resize(arena, way, 1 << 24))
+row("fields and memory", "registered memory truncated")(lambda arena, way: resize(arena, way, 0))
+row("fields and memory", "registered memory grown")(lambda arena, way: resize(arena, way, 1 << 24))
 
 
-@row("memory", "the size's seals taken off")
+@row("fields and memory", "the size's seals taken off")
 def unseal(arena, way):
     attacker = arena.queue(ATTACKER)
     if way == "control":
@@ -215,7 +215,7 @@ def unseal(arena, way):
     return allowed(lambda: os.truncate(path, 0))
 
 
-@row("memory", "memory unmapped and closed while the kernel uses it", damages=True)
+@row("fields and memory", "memory unmapped and closed while the kernel uses it", damages=True)
 def unmap_in_use(arena, way):
     arena.quiet()
     if way == "control":
@@ -255,7 +255,7 @@ def scribble(name, change):
             arena.queue(THIRD).arrivals()
         return arena.disturbed()
 
-    row("rings", name, damages=True)(attack)
+    row("fields and memory", name, damages=True)(attack)
 
 
 def jump(ring, side, distance):

@@ -38,10 +38,10 @@ for name, (text, count) in NONSENSE.items():
         target.close()
         return broken
 
-    row("messages", name)(nonsense)
+    row("descriptors" if count else "fields and memory", f"said to the daemon: {name}")(nonsense)
 
 
-@row("messages", "a flood of requests whose answers nobody reads")
+@row("time and cost", "a flood of requests whose answers nobody reads")
 def flood(arena, way):
     victim = Session(PATH, VICTIM)
     if way == "control":
@@ -92,7 +92,7 @@ def exhaust(name, take, want):
                 thing.close()
             time.sleep(0.05)
 
-    row("exhaustion", name)(attack)
+    row("time and cost", name)(attack)
 
 
 class Given:
@@ -135,7 +135,7 @@ exhaust("all cards", create, lambda arena: arena.session(VICTIM).create(99).hand
 exhaust("all frame memory", Given, lambda arena: Given(arena, VICTIM, 99).close())
 
 
-@row("exhaustion", "more memory than one may have, by sockets of cards given up")
+@row("time and cost", "more memory than one may have, by sockets of cards given up")
 def ghosts(arena, way):
     """The rule allows 2 MiB; each queue has half of one."""
     held = []
@@ -161,11 +161,10 @@ def ghosts(arena, way):
             queue.close()
 
 
-@row("exhaustion", "descriptors left with the daemon beside refused requests")
+@row("descriptors", "descriptors left with the daemon beside refused requests")
 def left_descriptors(arena, way):
-    """The daemon is in the process that started this one."""
-    count = lambda: len(os.listdir(f"/proc/{os.getppid()}/fd"))
     session = arena.session(ATTACKER)
+    count = lambda: len(os.listdir(f"/proc/{session.daemon()}/fd"))
     if way == "control":
         return allowed(lambda: session.ask("limits"))
     null, before, held = os.open("/dev/null", os.O_RDONLY), count(), []
@@ -181,7 +180,7 @@ def left_descriptors(arena, way):
     return grown > 100
 
 
-@row("exhaustion", "the address of another's card", damages=True)
+@row("identity and names", "the address of another's card", damages=True)
 def take_address(arena, way):
     victim = arena.card(VICTIM)
     last = {"control": 55, "attack": victim.last, "off": victim.last}[way]
