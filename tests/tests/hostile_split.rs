@@ -168,6 +168,7 @@ fn flood() {
     }
 }
 
+// Attack: time and cost: a service of a net core that is stopped under load
 #[test]
 fn a_stopped_service_is_bounded_and_goes_on_well() {
     scenario(|| {
@@ -200,6 +201,7 @@ fn a_stopped_service_is_bounded_and_goes_on_well() {
     });
 }
 
+// Attack: descriptors: a service of a net core killed at any moment
 #[test]
 fn a_killed_service_leaves_nothing_wherever_it_was() {
     scenario(|| {
@@ -226,6 +228,7 @@ fn a_killed_service_leaves_nothing_wherever_it_was() {
 }
 
 /// The memory and the connection live on in a program that knows nothing of them, until it ends.
+// Attack: descriptors: a service of a net core that becomes another program
 #[test]
 fn a_service_that_becomes_another_program_is_held_back_until_that_ends() {
     scenario(|| {

@@ -344,6 +344,7 @@ fn switch_attacks() -> Vec<Attack> {
     ]
 }
 
+// Attack: frames: every forged field of a frame
 #[test]
 fn nothing_forged_gets_through() {
     scenario(|| {
@@ -358,6 +359,7 @@ fn nothing_forged_gets_through() {
     });
 }
 
+// Attack: frames: filters of the wrong direction, or not for broadcast
 #[test]
 fn flags_are_kept() {
     scenario(|| {
@@ -379,6 +381,7 @@ fn flags_are_kept() {
     });
 }
 
+// Attack: frames: another's packets received
 #[test]
 fn a_card_sees_only_what_is_its_own() {
     scenario(|| {
@@ -457,6 +460,7 @@ fn returned(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
+// Attack: frames: fragments of what a card may not receive
 #[test]
 fn a_filtered_card_has_the_fragments_of_what_it_may_have() {
     scenario(|| {
@@ -545,6 +549,7 @@ fn a_datagram_leaves_in_fragments_if_it_may_leave_whole() {
     });
 }
 
+// Attack: frames: a fragment that reaches back into what was judged
 #[test]
 fn no_fragment_passes_but_where_the_one_before_it_ended() {
     scenario(|| {
@@ -606,6 +611,7 @@ fn no_fragment_passes_but_where_the_one_before_it_ended() {
     });
 }
 
+// Attack: time and cost: fragments sent to get round a rate
 #[test]
 fn each_fragment_is_charged() {
     scenario(|| {
@@ -622,6 +628,7 @@ fn each_fragment_is_charged() {
     });
 }
 
+// Attack: frames: frames cut short at every byte
 #[test]
 fn every_prefix_of_a_frame_is_judged_without_reading_past_it() {
     scenario(|| {

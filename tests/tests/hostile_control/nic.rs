@@ -146,6 +146,7 @@ fn a_trusted_process_has_a_queue_of_the_nics() {
     });
 }
 
+// Attack: privilege: a NIC's own queue, taken by one who is not trusted
 #[test]
 fn a_nics_queue_is_for_those_the_policy_trusts() {
     scenario(|| {

@@ -102,6 +102,7 @@ fn stays_at(wanted: u64, burst: u64, unit: f64, seconds: f64, mut measure: impl 
     panic!("{wanted}/s should pass: {all:?}");
 }
 
+// Attack: time and cost: a flood over the rate
 #[test]
 fn a_flood_stays_at_its_rate_whatever_the_packets_size() {
     scenario(|| {
@@ -129,6 +130,7 @@ fn a_flood_stays_at_its_rate_whatever_the_packets_size() {
     });
 }
 
+// Attack: time and cost: many cards to get round the rate of one
 #[test]
 fn many_cards_are_one_user() {
     scenario(|| {
@@ -155,6 +157,7 @@ fn many_cards_are_one_user() {
     });
 }
 
+// Attack: time and cost: many queues to get round the rate of one
 #[test]
 fn many_queues_are_one_card() {
     scenario(|| {
@@ -197,6 +200,7 @@ fn flood_received(ceiling: &str, duration: Duration) -> Flood {
     flood_queues(&control, &mut queues, &frames, duration, (false, "delivered"))
 }
 
+// Attack: time and cost: many cards to receive over the ceiling
 #[test]
 fn a_users_ceiling_holds_for_what_is_received() {
     scenario(|| {

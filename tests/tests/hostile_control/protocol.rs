@@ -123,6 +123,7 @@ fn other_versions_are_told_the_remedy() {
     });
 }
 
+// Attack: time and cost: all sessions of the daemon
 #[test]
 fn nobody_shuts_others_out() {
     scenario(|| {
@@ -157,6 +158,7 @@ fn nobody_shuts_others_out() {
     });
 }
 
+// Attack: privilege: every request beyond the rule
 #[test]
 fn requests_beyond_the_policy_name_the_rule() {
     scenario(|| {
@@ -211,6 +213,7 @@ fn requests_beyond_the_policy_name_the_rule() {
     });
 }
 
+// Attack: descriptors: a handle kept after its card was revoked
 #[test]
 fn a_revoked_handle_is_closed() {
     scenario(|| {
@@ -235,6 +238,7 @@ fn a_revoked_handle_is_closed() {
     });
 }
 
+// Attack: time and cost: the table of filters filled
 #[test]
 fn nobody_fills_the_table_of_filters() {
     scenario(|| {
@@ -261,6 +265,7 @@ fn nobody_fills_the_table_of_filters() {
     });
 }
 
+// Attack: privilege: a session by one who is not of the group
 #[test]
 fn strangers_cannot_even_ask_and_children_inherit_nothing() {
     scenario(|| {

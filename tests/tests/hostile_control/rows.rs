@@ -19,8 +19,8 @@ pub const CLASSES: [&str; 8] = [
     "administration",
 ];
 /// Fewer than there are: none is to be lost unnoticed.
-const ROWS_MIN: usize = 60;
-const CLASS_MIN: usize = 1;
+const ROWS_MIN: usize = 110;
+const CLASS_MIN: usize = 2;
 const BEGIN: &str =
     "<!-- attacks: written by QANAT_UPDATE=1 cargo test -p qanat-tests --test hostile_control all_attacks -->\n";
 const END: &str = "<!-- end of attacks -->\n";

@@ -47,6 +47,7 @@ pub fn kill_group(program: Running) {
     program.wait(Duration::from_secs(5));
 }
 
+// Attack: frames: another card's addresses, and the kernel's
 #[test]
 fn a_card_cannot_speak_for_another() {
     scenario(|| {
@@ -83,6 +84,7 @@ fn a_card_cannot_speak_for_another() {
     });
 }
 
+// Attack: descriptors: filters that were not given, by descriptors of all kinds
 #[test]
 fn filters_are_capabilities() {
     scenario(|| {
@@ -131,6 +133,7 @@ fn filters_are_capabilities() {
     });
 }
 
+// Attack: descriptors: frame memory of every wrong kind
 #[test]
 fn memory_is_what_was_agreed_on() {
     scenario(|| {
@@ -277,6 +280,7 @@ pub fn site_for_anybody() -> (TempDir, PathBuf) {
     (site, command)
 }
 
+// Attack: descriptors: a server killed at any moment, its card still there
 #[test]
 fn a_killed_server_without_privileges_leaves_nothing() {
     scenario(|| {
@@ -316,6 +320,7 @@ fn a_killed_server_without_privileges_leaves_nothing() {
     });
 }
 
+// Attack: time and cost: a card that is never read
 #[test]
 fn who_does_not_read_delays_nobody() {
     scenario(|| {

@@ -239,6 +239,7 @@ fn a_filter_goes_from_card_to_card_without_loss() {
     });
 }
 
+// Attack: time and cost: queues opened and closed without end
 #[test]
 fn a_card_gives_back_what_it_took() {
     scenario(|| {
@@ -295,6 +296,7 @@ fn takes(control: &Control, user: u32) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
+// Attack: identity and names: another user's packets taken by a filter
 #[test]
 fn another_users_packets_are_not_to_be_taken() {
     scenario(|| {

@@ -195,6 +195,7 @@ fn handles_outlive_their_daemon() {
 }
 
 /// Notes of an older version are read; of one that can't be, cards are neither taken nor touched.
+// Attack: administration: cards of another version's daemon taken over
 #[test]
 fn cards_of_another_version_are_left_alone() {
     scenario(|| {
@@ -248,6 +249,7 @@ fn cards_of_another_version_are_left_alone() {
     });
 }
 
+// Attack: administration: a ceiling lost by a crash of the daemon
 #[test]
 fn ceilings_are_taken_back() {
     scenario(|| {
@@ -271,6 +273,7 @@ fn ceilings_are_taken_back() {
 }
 
 /// The daemon is killed at any point of making and removing cards; the next one has no more and no less than what is held.
+// Attack: administration: the daemon killed at any point
 #[test]
 fn killed_at_any_point_it_is_succeeded() {
     scenario(|| {
@@ -317,6 +320,7 @@ fn killed_at_any_point_it_is_succeeded() {
     });
 }
 
+// Attack: descriptors: a queue opened again while its socket is held
 #[test]
 fn a_queue_is_open_as_long_as_somebody_holds_it() {
     scenario(|| {

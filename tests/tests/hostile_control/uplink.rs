@@ -357,6 +357,7 @@ fn the_wire_outlives_the_daemon() {
     });
 }
 
+// Attack: privilege: an address on the uplink's wire
 #[test]
 fn the_wire_is_for_those_the_policy_names() {
     scenario(|| {

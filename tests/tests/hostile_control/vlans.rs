@@ -255,6 +255,7 @@ fn attacks() -> Vec<Attack> {
     ]
 }
 
+// Attack: frames: VLANs and EtherTypes no filter names
 #[test]
 fn no_other_vlan_and_no_other_type() {
     scenario(|| {
@@ -310,6 +311,7 @@ fn what_is_received_in_a_vlan() {
     });
 }
 
+// Attack: privilege: filters of the Ethernet level beyond the rule
 #[test]
 fn the_wire_is_for_whom_the_policy_lets() {
     scenario(|| {

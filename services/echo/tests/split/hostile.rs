@@ -9,6 +9,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
+// Attack: fields and memory: commands to a net core that cannot be honest
 #[test]
 fn commands_that_cannot_be_honest_cut_their_sender_off() {
     let (core, mut peer, mut neighbour) = scene();
@@ -52,6 +53,7 @@ fn commands_that_cannot_be_honest_cut_their_sender_off() {
     neighbour.end();
 }
 
+// Attack: fields and memory: anything at all in the command ring
 #[test]
 fn anything_in_the_ring_harms_nobody_else() {
     let (core, mut peer, mut neighbour) = scene();
@@ -80,6 +82,7 @@ fn anything_in_the_ring_harms_nobody_else() {
     neighbour.end();
 }
 
+// Attack: fields and memory: positions of the rings moved back and far ahead
 #[test]
 fn positions_and_laps_moved_back_and_far_ahead_harm_nobody_else() {
     let (core, mut peer, mut neighbour) = scene();
@@ -101,6 +104,7 @@ fn positions_and_laps_moved_back_and_far_ahead_harm_nobody_else() {
     neighbour.end();
 }
 
+// Attack: time and cost: frames of a net core hoarded
 #[test]
 fn hoarded_frames_are_the_hoarders_own() {
     let (core, mut peer, mut neighbour) = scene();
@@ -131,6 +135,7 @@ fn hoarded_frames_are_the_hoarders_own() {
     neighbour.end();
 }
 
+// Attack: descriptors: the memory files of a net core written, cut short or widened
 #[test]
 fn what_is_handed_over_cannot_be_written_cut_short_or_widened() {
     let (core, mut peer, mut neighbour) = scene();
@@ -159,6 +164,7 @@ fn what_is_handed_over_cannot_be_written_cut_short_or_widened() {
     neighbour.end();
 }
 
+// Attack: fields and memory: a first message to a net core that is no wish
 #[test]
 fn words_that_are_no_wish_and_silence_are_borne() {
     let (core, mut peer, mut neighbour) = scene();

@@ -95,6 +95,7 @@ fn lost_after(lies: Vec<Event>) -> u64 {
     runtime.figures().net_cores_lost
 }
 
+// Attack: fields and memory: a net core that lies to its service
 #[test]
 fn slots_and_frames_that_cannot_be_are_the_net_cores_end() {
     let peer = SocketAddr::from(([10, 9, 0, 1], 9));

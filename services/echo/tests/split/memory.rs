@@ -103,6 +103,7 @@ fn attack_unprotected(name: &str) -> (bool, String) {
     outcome
 }
 
+// Attack: side channels: a neighbour's packets and the headers looked for in a service's memory
 #[test]
 fn neither_headers_nor_a_neighbours_packets_are_in_any_memory_it_has() {
     let (core, mut peer, mut neighbour) = scene();
@@ -148,6 +149,7 @@ fn neither_headers_nor_a_neighbours_packets_are_in_any_memory_it_has() {
 }
 
 /// Rings are made whole: a layout of another size is refused by who opens it.
+// Attack: descriptors: control memory that a net core could cut short
 #[test]
 fn control_memory_that_is_cut_short_is_refused_by_a_service_too() {
     assert!(Rings::open(unsealed(1 << 20).as_fd()).is_err());

@@ -173,6 +173,7 @@ fn a_listener_is_shared_by_every_policy_and_the_share_of_who_dies_is_the_others(
     }
 }
 
+// Attack: identity and names: another service's listener shared without its wish
 #[test]
 fn who_does_not_say_so_shares_nothing() {
     let core = Core::start(1);
@@ -199,6 +200,7 @@ fn beside_an_attacker() -> (Core, Runtime, Many, Serving, Attacker) {
     (core, runtime, many, honest, attacker)
 }
 
+// Attack: identity and names: connections and frames of another service of the same card
 #[test]
 fn a_sharer_cannot_name_anothers_connections_or_frames() {
     let (core, mut runtime, mut many, honest, mut attacker) = beside_an_attacker();
@@ -240,6 +242,7 @@ fn a_sharer_cannot_name_anothers_connections_or_frames() {
     honest.end();
 }
 
+// Attack: time and cost: frames of a shared card hoarded
 #[test]
 fn a_sharer_that_hoards_loses_alone() {
     let (core, mut runtime, mut many, honest, attacker) = beside_an_attacker();

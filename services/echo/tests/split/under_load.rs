@@ -129,6 +129,7 @@ fn with_field(mut words: [u64; 4], (offset, width): (u32, u32), value: u64) -> [
     words
 }
 
+// Attack: fields and memory: every field of every message to a net core at its edges
 #[test]
 fn every_field_of_every_message_at_its_edges() {
     let (core, mut peer, load) = scene();
@@ -169,6 +170,7 @@ fn lent_datagram(attacker: &mut Attacker, peer: &mut Runtime, client: &mut Clien
     }
 }
 
+// Attack: fields and memory: frames given back twice, used after, or as more than was lent
 #[test]
 fn frames_given_back_twice_used_after_or_as_more_than_was_lent() {
     let (core, mut peer, load) = scene();
@@ -223,6 +225,7 @@ fn frames_given_back_twice_used_after_or_as_more_than_was_lent() {
 
 /// Bytes of a stream that is never consumed stop at its window; those of one whose memory changes under way are wrong, and
 /// nothing else is.
+// Attack: fields and memory: bytes changed after they were submitted
 #[test]
 fn bytes_changed_after_they_were_submitted_and_bytes_never_consumed_are_the_senders_affair() {
     let (core, mut peer, load) = scene();
@@ -310,6 +313,7 @@ impl Service for Wordy {
 }
 
 /// A service that takes no events any more: bounded, counted, and well when it goes on.
+// Attack: time and cost: a service that takes no events
 #[test]
 fn a_service_that_stands_still_is_held_back_and_goes_on_well() {
     let core = Core::start(2);
