@@ -153,8 +153,10 @@ struct Counted {
 fn one(bench: &Bench<'_>, subject: &Subject) -> Result<PerPacket, HarnessError> {
     if subject.peer == Peer::LinuxAsleep {
         let duration = bench.options.duration();
+        let namespaces: Vec<_> =
+            bench.topology.iter().flat_map(|topology| [topology.server(), topology.client()]).collect();
         let (outcome, samples) =
-            sampling::during(duration, || bench.measure(subject.peer, LENGTH, subject.window, false));
+            sampling::during(duration, &namespaces, || bench.measure(subject.peer, LENGTH, subject.window, false));
         let rate = outcome?.packets_per_s;
         let packet = samples.map(|samples| per_packet(&samples, rate, bench.options))?;
         if packet.is_empty() {

@@ -144,7 +144,13 @@ mod tests {
 
     fn sample(cpu: usize, program: &str, functions: &[&str]) -> Sample {
         let functions = functions.iter().map(|function| (*function).to_owned()).collect();
-        Sample { cpu, program: program.to_owned(), functions, object: String::new() }
+        Sample {
+            cpu,
+            process: u32::from(!program.starts_with("swapper")),
+            program: program.to_owned(),
+            functions,
+            object: String::new(),
+        }
     }
 
     #[test]

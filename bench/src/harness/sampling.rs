@@ -1,8 +1,11 @@
-//! Where processors are, by sampling: `perf record` of the whole machine while something is loaded. Who asks sorts the samples
-//! by their stacks.
+//! Where processors are, by sampling: `perf record` of the whole machine while something is loaded. Only samples of the
+//! measurement's own processes are kept; the caller sorts them by their stacks.
 
 use super::HarnessError;
 use super::process::{Spec, start};
+use qanat::nic::link::Namespace;
+use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +27,8 @@ pub fn has_perf() -> bool {
 pub struct Sample {
     /// The processor.
     pub cpu: usize,
+    /// The process.
+    pub process: u32,
     /// The thread's name, 15 bytes at most.
     pub program: String,
     /// By name.
@@ -42,8 +47,14 @@ pub struct Samples {
     pub period_ns: f64,
 }
 
-/// Samples the machine while `work` loads something for `window`.
-pub fn during<T>(window: Duration, work: impl FnOnce() -> T) -> (T, Result<Samples, HarnessError>) {
+/// Samples the machine while `work` loads something for `window`. Keeps the samples of processes that are in one of
+/// `namespaces`, which must be the measurement's own, and of the kernel's threads: whatever else runs on the machine, in
+/// whatever program's name, does not count.
+pub fn during<T>(
+    window: Duration,
+    namespaces: &[&Namespace],
+    work: impl FnOnce() -> T,
+) -> (T, Result<Samples, HarnessError>) {
     let length = window.saturating_sub(MARGIN).max(Duration::from_millis(100));
     let file = std::env::temp_dir().join(format!("qanat-bench-perf-{}", std::process::id()));
     let path = file.display().to_string();
@@ -68,29 +79,54 @@ pub fn during<T>(window: Duration, work: impl FnOnce() -> T) -> (T, Result<Sampl
         &sleep,
     ];
     let perf = start(&Spec::new("perf", PERF, &arguments));
-    let result = work();
+    // One look, in the middle: a look at all processes takes time of the processors that are sampled.
+    let (result, own) = std::thread::scope(|scope| {
+        let looking = scope.spawn(|| {
+            std::thread::sleep(SETTLING + length / 2);
+            processes_in(namespaces)
+        });
+        (work(), looking.join().unwrap_or_default())
+    });
     let samples = perf.and_then(|perf| perf.output(window + Duration::from_secs(20))).and_then(|_| {
-        let fields = ["script", "--input", &path, "--fields", "comm,cpu,ip,sym,dso", "--force"];
+        let fields = ["script", "--input", &path, "--fields", "comm,pid,cpu,ip,sym,dso", "--force"];
         let text = start(&Spec::new("perf script", PERF, &fields))?.output(Duration::from_secs(60))?;
         let period_ns = 1e9 / f64::from(FREQUENCY);
-        Ok(Samples { samples: parse(&text), duration_s: length.as_secs_f64(), period_ns })
+        let mut samples = parse(&text);
+        samples.retain(|sample| sample.is_of_kernel() || own.contains(&sample.process));
+        Ok(Samples { samples, duration_s: length.as_secs_f64(), period_ns })
     });
     let _ = std::fs::remove_file(&file);
     (result, samples)
 }
 
-/// Reads what `perf script` prints: a line with program and processor, a line for each function, an empty line.
+/// The processes whose network namespace is one of `namespaces`.
+fn processes_in(namespaces: &[&Namespace]) -> HashSet<u32> {
+    let inode = |namespace: &&Namespace| rustix::fs::fstat(namespace.as_fd()).ok().map(|status| status.st_ino);
+    let wanted: HashSet<u64> = namespaces.iter().filter_map(inode).collect();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_there = |process: &u32| {
+        rustix::fs::stat(format!("/proc/{process}/ns/net")).is_ok_and(|status| wanted.contains(&status.st_ino))
+    };
+    numbers.filter(is_there).collect()
+}
+
+/// Reads what `perf script` prints: a line with program, process and processor, a line for each function, an empty line.
 fn parse(text: &str) -> Vec<Sample> {
     let mut samples = Vec::new();
     for block in text.split("\n\n") {
         let mut lines = block.lines().filter(|line| !line.trim().is_empty());
         let Some((program, rest)) = lines.next().and_then(|line| line.rsplit_once('[')) else { continue };
         let Some(cpu) = rest.split(']').next().and_then(|cpu| cpu.trim().parse().ok()) else { continue };
+        // The kernel's idle threads have the number 0.
+        let Some((program, process)) = program.trim().rsplit_once(' ') else { continue };
+        let Ok(process) = process.trim().parse() else { continue };
         let lines: Vec<&str> = lines.collect();
         let function = |line: &&str| Some(line.split_whitespace().nth(1)?.to_owned());
         let object = |line: &&str| Some(line.rsplit_once(" (")?.1.trim_end().trim_end_matches(')').to_owned());
         samples.push(Sample {
             cpu,
+            process,
             program: program.trim().to_owned(),
             functions: lines.iter().filter_map(function).collect(),
             object: lines.first().and_then(object).unwrap_or_default(),
@@ -121,7 +157,7 @@ impl Sample {
 
     /// Whether it was no program's: interrupts in idle processors, and their thread.
     pub fn is_of_kernel(&self) -> bool {
-        ["swapper", "ksoftirqd"].iter().any(|name| self.program.starts_with(name))
+        self.process == 0 || self.program.starts_with("ksoftirqd/")
     }
 }
 
@@ -132,14 +168,21 @@ mod tests {
     #[test]
     fn samples_are_read() {
         let samples = parse(
-            "qanat [000] \n\tffffffff81 rep_movs_alternative ([kernel.kallsyms])\n\tffffffff82 _copy_to_iter ([kernel.kallsyms])\n\
-             \t 55 recvfrom (/lib/libc.so.6)\n\nswapper [001] \n\tffffffff81 pv_native_safe_halt ([kernel.kallsyms])\n\n\
-             a b [001] \n\t55 <T as X>::y (/opt/a (b)/libx.so)\n",
+            "qanat 17 [000] \n\tffffffff81 rep_movs_alternative ([kernel.kallsyms])\n\tffffffff82 _copy_to_iter ([kernel.kallsyms])\n\
+             \t 55 recvfrom (/lib/libc.so.6)\n\nswapper     0 [001] \n\tffffffff81 pv_native_safe_halt ([kernel.kallsyms])\n\n\
+             a b  4711 [001] \n\t55 <T as X>::y (/opt/a (b)/libx.so)\n",
         );
         assert_eq!(samples[0].functions, ["rep_movs_alternative", "_copy_to_iter", "recvfrom"]);
-        assert_eq!((samples[0].cpu, samples[0].object.as_str()), (0, "[kernel.kallsyms]"));
+        assert_eq!((samples[0].cpu, samples[0].process, samples[0].object.as_str()), (0, 17, "[kernel.kallsyms]"));
         assert!(samples[1].is_idle() && samples[1].is_of_kernel() && !samples[0].is_idle());
-        assert_eq!(samples[2].program, "a b");
+        assert_eq!((samples[2].program.as_str(), samples[2].process), ("a b", 4711));
         assert!(parse("").is_empty() && parse("garbage\n\n[x]\n").is_empty());
+    }
+
+    #[test]
+    fn processes_are_known_by_their_namespace() {
+        let here = processes_in(&[&Namespace::current().unwrap()]);
+        assert!(here.contains(&std::process::id()));
+        assert!(processes_in(&[]).is_empty());
     }
 }

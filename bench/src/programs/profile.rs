@@ -41,10 +41,12 @@ const LINK_OUT: [&str; 6] =
 fn part(sample: &Sample, threads: &[&str]) -> Option<&'static str> {
     // The keeper of `qanat run` is `qanat…`.
     let is_server = begins(&sample.program, threads) || sample.program.starts_with("qanat");
-    if sample.is_idle() || !(is_server || sample.is_of_kernel()) {
+    let receives = sample.has(&RECEIVE);
+    // What the kernel does in an idle processor is the link's receiving, or nobody's.
+    let counts = if sample.is_of_kernel() { receives } else { is_server };
+    if sample.is_idle() || !counts {
         return None;
     }
-    let receives = sample.has(&RECEIVE);
     if sample.cpu != SERVER_CPU {
         return (sample.cpu == CLIENT_CPU && receives).then_some("receive");
     }
@@ -119,8 +121,9 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
         let mut measure = |number: usize, _: usize| {
             let sockets = *PEERS.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, sockets.name()));
-            let (measured, samples) =
-                load(options, &topology, &files, (case, sockets), duration, |load| sampling::during(duration, load))?;
+            let (measured, samples) = load(options, &topology, &files, (case, sockets), duration, |load| {
+                sampling::during(duration, &[topology.server(), topology.client()], load)
+            })?;
             Profile::new(&samples?, &measured?, case.program.threads())
         };
         let runs = alternate(PEERS.len(), options.repetitions(), &mut probe, &mut measure)?;
@@ -174,7 +177,7 @@ fn case_rows(case: &Case, runs: &[Vec<Run<Profile>>]) -> Vec<Row> {
 fn remarks() -> Vec<String> {
     [
         "perf looks at both processors 10,000 times a second and sorts what it finds by function and file; being looked at \
-         costs a tenth to a fifth of the rate.",
+         costs a tenth to a fifth of the rate. Only processes in the measurement's two network namespaces count.",
         "A veth's sender runs the receiver's receive processing. «Receiving» is the server's, which the load runs; «the load's \
          receiving», which the server runs, is not in the sum: so the sum is what the server would do on a machine of its own.",
         "«Frames out»: handing frames to the link, from the queueing discipline or the batch on; «kernel»: all else there, for \
@@ -195,7 +198,8 @@ mod tests {
 
     fn sample(cpu: usize, program: &str, functions: &[&str], object: &str) -> Sample {
         let functions = functions.iter().map(|function| (*function).to_owned()).collect();
-        Sample { cpu, program: program.to_owned(), functions, object: object.to_owned() }
+        let process = u32::from(program != "swapper");
+        Sample { cpu, process, program: program.to_owned(), functions, object: object.to_owned() }
     }
 
     #[test]
@@ -213,7 +217,8 @@ mod tests {
             (sample(1, "qanat", &["tcp_v4_rcv", "net_rx_action", "xsk_sendmsg"], kernel), Some("receive")),
             (sample(1, "qanat", &["qanat::load"], "/opt/qanat"), None),
             (sample(0, "swapper", &["pv_native_safe_halt"], kernel), None),
-            (sample(0, "swapper", &["menu_select"], kernel), Some("kernel")),
+            (sample(0, "swapper", &["menu_select"], kernel), None),
+            (sample(0, "swapper", &["veth_poll", "net_rx_action"], kernel), Some(OF_THE_LOAD)),
             (sample(0, "cargo", &["do_syscall_64"], kernel), None),
         ] {
             assert_eq!(part(&sample, &["nginx"]), expected, "{sample:?}");
