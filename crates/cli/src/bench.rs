@@ -1,5 +1,6 @@
 //! `qanat bench`: side by side with others, on the same link.
 
+use crate::say::sayln;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use qanat_bench::harness::page::{Section, page};
@@ -247,7 +248,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
         None if arguments.list => {
             for entry in &TABLES {
-                println!("{:<12} {}", entry.name, entry.about);
+                sayln!("{:<12} {}", entry.name, entry.about);
             }
             Ok(())
         }
@@ -319,9 +320,9 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
             (false, Some(table)) => serde_json::to_string_pretty(table),
             (false, None) => Ok(String::new()),
         };
-        println!("{}", text.map_err(|error| error.to_string())?);
+        sayln!("{}", text.map_err(|error| error.to_string())?);
     } else {
-        tables.iter().for_each(|(table, _)| println!("{table}"));
+        tables.iter().for_each(|(table, _)| sayln!("{table}"));
     }
     if let Some(report) = &common.report {
         std::fs::write(report, page("Qanat beside others", sections)).map_err(|error| refused(report, &error))?;

@@ -1,6 +1,7 @@
 //! `qanat doctor`: what of this machine stands in the way, and what to do about it.
 
 use crate::control::DaemonArguments;
+use crate::say::sayln;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
 use qanat::control::daemon::{is_left_program, leftovers};
@@ -84,7 +85,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             .iter()
             .map(|finding| json!({"grade": name(finding.grade), "finding": finding.what, "remedy": finding.remedy}))
             .collect();
-        println!("{}", json!(list));
+        sayln!("{}", json!(list));
     } else {
         for finding in &findings {
             let mark = match finding.grade {
@@ -92,9 +93,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 Grade::Note => "note ",
                 Grade::Wrong => "WRONG",
             };
-            println!("{mark} {}", finding.what);
+            sayln!("{mark} {}", finding.what);
             if !finding.remedy.is_empty() {
-                println!("      → {}", finding.remedy);
+                sayln!("      → {}", finding.remedy);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! `qanat down`: ends the daemon.
 
 use crate::control::DaemonArguments;
+use crate::say::sayln;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
 use qanat::control::daemon::{clear, leftovers};
@@ -33,7 +34,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             clear(&path);
             // Whoever listened there does no more.
             let _ = std::fs::remove_file(&path);
-            println!("No control plane was up; what one had left is gone.");
+            sayln!("No control plane was up; what one had left is gone.");
             return Ok(());
         }
         outcome => drop(outcome),
@@ -47,8 +48,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         std::thread::sleep(Duration::from_millis(10));
     }
     match arguments.leave_cards {
-        true => println!("The control plane is down; its cards go on."),
-        false => println!("The control plane is down."),
+        true => sayln!("The control plane is down; its cards go on."),
+        false => sayln!("The control plane is down."),
     }
     Ok(())
 }

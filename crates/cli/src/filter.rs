@@ -1,6 +1,7 @@
 //! `qanat filter`: what a virtual card may send, and wants to receive.
 
 use crate::control::DaemonArguments;
+use crate::say::sayln;
 use clap::{Args, Subcommand};
 use qanat::control::filter::{
     Accepted, Addresses, Direction, Filter, FilterFlags, Level, Macs, Peer, Ports, Vlan, volumes,
@@ -152,7 +153,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             for vnic in arguments.daemon.session()?.status().map_err(|error| error.to_string())?.vnics {
                 for (direction, figures) in [("transmit", &vnic.transmit), ("receive", &vnic.receive)] {
                     for filter in &figures.filters {
-                        println!("{} {direction} {filter}", vnic.vnic);
+                        sayln!("{} {direction} {filter}", vnic.vnic);
                     }
                 }
             }

@@ -1,5 +1,6 @@
 //! `qanat hello`: the whole stack in one process: no root, no interface, a capture file to look at.
 
+use crate::say::sayln;
 use clap::Args;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, PairConfig, Pcap, pair};
 use qanat::{
@@ -44,9 +45,9 @@ impl Narrator {
     fn say(&self, who: &str, what: &str) {
         let at_us = self.clock.now().since(self.start).as_nanos() as f64 / 1e3;
         if self.json {
-            println!("{}", serde_json::json!({ "at_us": at_us, "who": who, "what": what }));
+            sayln!("{}", serde_json::json!({ "at_us": at_us, "who": who, "what": what }));
         } else {
-            println!("{at_us:9.1} µs  {who:<7} {what}");
+            sayln!("{at_us:9.1} µs  {who:<7} {what}");
         }
     }
 }
@@ -157,7 +158,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let text = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
     narrator.say("client", &format!("reads: {text}"));
     if !arguments.json {
-        println!("The packets are in {}: tcpdump -nr {0}", arguments.capture.display());
+        sayln!("The packets are in {}: tcpdump -nr {0}", arguments.capture.display());
     }
     if text == "It flows." { Ok(()) } else { Err("the answer did not arrive whole".to_owned()) }
 }

@@ -30,6 +30,7 @@ mod programs;
 mod rate;
 mod report;
 mod run;
+mod say;
 mod status;
 mod support;
 mod top;

@@ -1,6 +1,7 @@
 //! `qanat net`: a net core, the process that runs other processes' network stacks.
 
 use crate::attach::{AttachArguments, Prefixed};
+use crate::say::sayln;
 use clap::{Args, ValueEnum};
 use qanat::control::policy::NetPolicy;
 use qanat::nic::MemoryPlan;
@@ -400,7 +401,7 @@ fn announce(arguments: &Arguments, attachments: &[Attachment]) {
     if let LinkChoice::Memif { socket, .. } = &arguments.link {
         addresses.push(format!("{} over {}", arguments.attach.address.address, socket.display()));
     }
-    println!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
+    sayln!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
 }
 
 /// Where a service's own net core tells how it is: a name without a file, gone with it.

@@ -2,6 +2,7 @@
 
 use crate::attach::Prefixed;
 use crate::program;
+use crate::say::say;
 use clap::Args;
 use qanat::control::client::{ClientError, Session, default_socket};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -66,7 +67,7 @@ pub struct Arguments {
 /// Becomes the program.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.support {
-        print!("{}", crate::support::markdown());
+        say!("{}", crate::support::markdown());
         return Ok(());
     }
     let (name, rest) = arguments.command.split_first().ok_or("no program")?;

@@ -4,6 +4,7 @@ use crate::control::{DaemonArguments, short};
 use crate::live::grouped;
 use crate::net::SOCKET_NAME;
 use crate::programs;
+use crate::say::{say, sayln};
 use clap::Args;
 use qanat::control::filter::Rate;
 use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
@@ -43,7 +44,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.prometheus {
         return match session.ask(Request::Metrics).map_err(|error| error.to_string())? {
             Answer::Text(text) => {
-                print!("{text}");
+                say!("{text}");
                 Ok(())
             }
             other => Err(format!("the daemon answers {other:?}")),
@@ -54,11 +55,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         let mut value = serde_json::to_value(&status).map_err(|error| error.to_string())?;
         value["net_cores"] = net_cores_json(&net_cores)?;
         value["programs"] = programs::programs().into();
-        println!("{value}");
+        sayln!("{value}");
     } else {
-        print!("{}", table(&status));
+        say!("{}", table(&status));
         print_net_cores(&net_cores, false)?;
-        programs::programs().iter().for_each(|program| print!("{}", programs::text(program)));
+        programs::programs().iter().for_each(|program| say!("{}", programs::text(program)));
     }
     Ok(())
 }
@@ -70,10 +71,10 @@ fn without_daemon(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Option<
         return None;
     }
     if json {
-        let print = |net_cores| println!("{}", serde_json::json!({ "net_cores": net_cores, "programs": programs }));
+        let print = |net_cores| sayln!("{}", serde_json::json!({ "net_cores": net_cores, "programs": programs }));
         return Some(net_cores_json(net_cores).map(print));
     }
-    programs.iter().for_each(|program| print!("{}", programs::text(program)));
+    programs.iter().for_each(|program| say!("{}", programs::text(program)));
     Some(print_net_cores(net_cores, false))
 }
 
@@ -102,10 +103,10 @@ fn net_cores_json(net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<serde_json::
 
 fn print_net_cores(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Result<(), String> {
     if json {
-        println!("{}", serde_json::json!({ "net_cores": net_cores_json(net_cores)? }));
+        sayln!("{}", serde_json::json!({ "net_cores": net_cores_json(net_cores)? }));
         return Ok(());
     }
-    net_cores.iter().for_each(|(path, status)| print!("{}", net_core_text(path, status)));
+    net_cores.iter().for_each(|(path, status)| say!("{}", net_core_text(path, status)));
     Ok(())
 }
 

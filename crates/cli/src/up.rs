@@ -1,6 +1,7 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
 use crate::net::start_directed;
+use crate::say::sayln;
 use clap::{Args, ValueEnum};
 use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
 use qanat::control::policy::{Policy, parse_processors};
@@ -82,10 +83,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     if arguments.check {
         for rule in &policy.rule {
-            println!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
+            sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
         }
         if !policy.net.cores.is_empty() {
-            println!("net cores on processors {:?}", policy.net.cores);
+            sayln!("net cores on processors {:?}", policy.net.cores);
         }
         return Ok(());
     }

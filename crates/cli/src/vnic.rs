@@ -2,6 +2,7 @@
 
 use crate::attach::Prefixed;
 use crate::control::DaemonArguments;
+use crate::say::{say, sayln};
 use crate::status::vnic_text;
 use clap::{Args, Subcommand, ValueEnum};
 use qanat::control::filter::Service;
@@ -96,17 +97,17 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             let wish =
                 VnicWish { name, addresses, queues, mtu, services, persistent, priority_queues, shared, provider };
             let vnic = arguments.daemon.session()?.create_vnic(wish).map_err(|error| error.to_string())?;
-            print!("{}", vnic_text(vnic.status()));
+            say!("{}", vnic_text(vnic.status()));
             Ok(())
         }
         Action::Delete { vnic } => arguments.daemon.order(Request::DeleteVnic { vnic }),
         Action::List { json } => {
             let status = arguments.daemon.session()?.status().map_err(|error| error.to_string())?;
             if json {
-                println!("{}", serde_json::to_string(&status.vnics).map_err(|error| error.to_string())?);
+                sayln!("{}", serde_json::to_string(&status.vnics).map_err(|error| error.to_string())?);
             } else {
                 for vnic in &status.vnics {
-                    print!("{}", vnic_text(vnic));
+                    say!("{}", vnic_text(vnic));
                 }
             }
             Ok(())

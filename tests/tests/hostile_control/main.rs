@@ -7,6 +7,7 @@ mod cards;
 mod frames;
 mod gate;
 mod nic;
+mod output;
 mod policing;
 mod protocol;
 mod rows;
