@@ -4,6 +4,7 @@
 //! that came in fragments themselves; TCP never needs any. All of a datagram's fragments leave, in order, or none.
 
 use crate::network::{IpMeta, Network};
+use crate::permutation::Numbers;
 use qanat_nic::{Frame, Time, TransmitOptions, Vnic};
 use qanat_wire::ethernet::EtherType;
 use qanat_wire::ip::Protocol;
@@ -13,29 +14,24 @@ use siphasher::sip::SipHasher13;
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
 
-/// Counters of identifications; pairs of hosts share them by a keyed hash.
-const COUNTERS: usize = 64;
-
-/// Identifications of datagrams (RFC 7739 section 5.3): each pair of hosts begins where nobody else can know, and counts, so
-/// that none comes again before all others have been used.
+/// Identifications of datagrams (RFC 7739): none comes again to a host before all others have been used, and none tells how many
+/// fragments others were sent.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Identifications {
     key: (u64, u64),
-    counters: Vec<u32>,
+    numbers: Numbers,
 }
 
 impl Identifications {
     pub(crate) fn new(key: (u64, u64)) -> Identifications {
-        Identifications { key, counters: vec![0; COUNTERS] }
+        Identifications { key, numbers: Numbers::new(key) }
     }
 
     fn next(&mut self, meta: &IpMeta) -> u32 {
         let mut hasher = SipHasher13::new_with_keys(self.key.1, !self.key.0);
         (meta.source, meta.destination, meta.protocol.0).hash(&mut hasher);
-        let hash = hasher.finish();
-        let Some(counter) = self.counters.get_mut(hash as usize % COUNTERS) else { return 0 };
-        *counter = counter.wrapping_add(1);
-        counter.wrapping_add((hash >> 32) as u32)
+        let bits = if meta.source.is_ipv4() { u16::BITS } else { u32::BITS };
+        self.numbers.next(hasher.finish(), 1 << bits) as u32
     }
 }
 
@@ -140,12 +136,15 @@ mod tests {
     }
 
     #[test]
-    fn identifications_of_a_pair_count_and_pairs_begin_apart() {
+    fn identifications_of_a_pair_differ_and_tell_nothing_of_other_pairs() {
         let meta = |host: u8| IpMeta::new([10, 0, 0, 1].into(), [10, 0, 0, host].into(), Protocol::UDP);
         let mut identifications = Identifications::new((3, 4));
-        let first = identifications.next(&meta(2));
-        assert_eq!(identifications.next(&meta(2)), first.wrapping_add(1));
-        assert!(identifications.next(&meta(3)).abs_diff(first) > 16);
-        assert!(Identifications::new((5, 4)).next(&meta(2)).abs_diff(first) > 16);
+        let mut seen: Vec<u32> = (0..1_000).map(|_| identifications.next(&meta(2))).collect();
+        let counts_up = seen.windows(2).filter(|two| two[1].wrapping_sub(two[0]) < 16).count();
+        assert!(counts_up < 10, "{counts_up} of 1,000 steps are small");
+        seen.sort_unstable();
+        seen.dedup();
+        assert_eq!(seen.len(), 1_000);
+        assert!(seen.iter().all(|identification| *identification < 65_536));
     }
 }

@@ -76,6 +76,9 @@ impl Stack {
         };
         match icmpv4::Header::parse(&message) {
             icmpv4::Header::EchoRequest { identifier, sequence } if !self.network.shared_address => {
+                if !self.network.may_echo(now, meta.source) {
+                    return;
+                }
                 let reply = icmpv4::Header::EchoReply { identifier, sequence };
                 self.network.send_icmp(now, vnic, (meta.destination, meta.source), bytes.len(), |frame, _| {
                     reply.emit(frame, message.payload()).ok()
@@ -145,7 +148,7 @@ impl Stack {
         }
         let error = match icmpv6::Header::parse(&message) {
             icmpv6::Header::EchoRequest { identifier, sequence } => {
-                if !self.network.shared_address {
+                if !self.network.shared_address && self.network.may_echo(now, meta.source) {
                     let reply = icmpv6::Header::EchoReply { identifier, sequence };
                     let source = if meta.destination.is_multicast() {
                         self.network.routes.source_for(meta.source).unwrap_or(meta.destination)
@@ -257,6 +260,13 @@ impl Network {
         }
     }
 
+    /// Whether the allowance of `peer` has another echo reply.
+    fn may_echo(&mut self, now: Time, peer: IpAddr) -> bool {
+        let is_allowed = self.echo_replies.allow(now, peer);
+        self.counters.icmp_rate_limited += u64::from(!is_allowed);
+        is_allowed
+    }
+
     /// Sends an ICMP message that `emit` writes (given the room and the pseudo-header's sum; returns its length, at most
     /// `length_max`).
     fn send_icmp(
@@ -267,10 +277,6 @@ impl Network {
         length_max: usize,
         emit: impl FnOnce(&mut [u8], u16) -> Option<usize>,
     ) {
-        if !self.icmp_limit.allow(now) {
-            self.counters.icmp_rate_limited += 1;
-            return;
-        }
         let protocol = if source.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         let meta = IpMeta::new(source, destination, protocol);
         let Some(mut frame) = self.frame(vnic) else { return };
@@ -295,6 +301,10 @@ impl Network {
         // RFC 1122 section 3.2.2: never about what was not sent to and from a single host.
         let unicast = |address: IpAddr| !address.is_multicast() && !address.is_unspecified();
         if self.shared_address || !unicast(meta.source) || !self.routes.is_own(meta.destination) {
+            return;
+        }
+        if !self.icmp_errors.allow(now, meta.source) {
+            self.counters.icmp_rate_limited += 1;
             return;
         }
         match meta.source {

@@ -10,6 +10,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod answer_limit;
 mod autoconfiguration;
 mod config;
 mod counters;
@@ -30,6 +31,8 @@ mod network;
 mod passive_open;
 mod path;
 mod payload;
+mod peer;
+mod permutation;
 mod rate_limit;
 mod reassembly;
 mod reply;
@@ -52,6 +55,7 @@ pub use duplicate_address::AddressState;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
 pub use input::Handler;
 pub use payload::{Fill, Source};
+pub use peer::{Peer, PeerCounts};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
 pub use tcp::Keepalive;

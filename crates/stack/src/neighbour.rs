@@ -8,12 +8,11 @@
 use qanat_nic::{Frame, Time, TransmitOptions};
 use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
-use std::hash::BuildHasher;
 use std::net::IpAddr;
 use std::time::Duration;
 
+use crate::peer::Keyed;
 use crate::slab::Slab;
 
 /// Between two requests for the same address (RFC 4861 RETRANS_TIMER).
@@ -33,16 +32,6 @@ const PENDING_OWN: usize = 4;
 const PENDING_SHARED: usize = 256;
 /// Entries looked at to find one to evict.
 const EVICTION_CANDIDATES: u32 = 16;
-
-#[derive(Clone, serde::Serialize, serde::Deserialize)]
-struct Keyed(u64, u64);
-
-impl BuildHasher for Keyed {
-    type Hasher = SipHasher13;
-    fn build_hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_keys(self.0, self.1)
-    }
-}
 
 /// A frame waiting for its Ethernet destination to be filled in.
 #[derive(serde::Serialize, serde::Deserialize)]

@@ -1,5 +1,6 @@
 //! The network layer's way out: IP and Ethernet headers, next hop, neighbour, device.
 
+use crate::answer_limit::AnswerLimit;
 use crate::autoconfiguration::Autoconfigured;
 use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
@@ -10,6 +11,7 @@ use crate::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolutio
 use crate::path::{AddressPair, Paths};
 use crate::rate_limit::RateLimiter;
 use crate::routes::Routes;
+use crate::secret::Secret;
 use crate::vlan;
 use crate::wheel::Wheel;
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
@@ -24,8 +26,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 const NEIGHBOURS_MAX: u32 = 1_024;
 /// Requests for neighbours per second: more would be a scan on somebody's behalf.
 const NEIGHBOUR_REQUESTS_PER_SECOND: u32 = 200;
-/// ICMP messages per second (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
-const ICMP_PER_SECOND: u32 = 1_000;
+/// ICMP errors to one peer in a second, at least (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
+const ICMP_ERRORS_LEAST: u16 = 32;
+/// Echo replies to one peer in a second, at least.
+const ECHO_REPLIES_LEAST: u16 = 512;
 /// Hop limit of what we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
 /// Room for the largest headers we write: Ethernet with a VLAN tag, IPv6, TCP with all options.
@@ -66,7 +70,8 @@ pub(crate) struct Network {
     pub(crate) neighbours_by_traffic: bool,
     /// Neighbours whose confirmation is overdue are asked: the answer comes here.
     asks_again: bool,
-    pub(crate) icmp_limit: RateLimiter,
+    pub(crate) icmp_errors: AnswerLimit,
+    pub(crate) echo_replies: AnswerLimit,
     pub(crate) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
@@ -193,7 +198,8 @@ impl Network {
         self.retries.is_sound() && self.neighbours.is_sound() && self.paths.is_sound()
     }
 
-    pub(crate) fn new(vnic: &dyn Vnic, config: &Config, key: (u64, u64), now: Time) -> Network {
+    pub(crate) fn new(vnic: &dyn Vnic, config: &Config, secret: &Secret, now: Time) -> Network {
+        let key = secret.neighbour_key();
         let capabilities = vnic.capabilities();
         let vlan = vlan::identifier(config.vlan);
         let link = Link {
@@ -229,7 +235,8 @@ impl Network {
             neighbours_by_traffic: config.neighbours_by_traffic || config.shared_address,
             // Of a card's queues the one that asked has the answer.
             asks_again: !config.shared_address && (!config.neighbours_by_traffic || config.queue_share.is_some()),
-            icmp_limit: RateLimiter::new(ICMP_PER_SECOND, now),
+            icmp_errors: AnswerLimit::new(ICMP_ERRORS_LEAST, secret.answer_key(1)),
+            echo_replies: AnswerLimit::new(ECHO_REPLIES_LEAST, secret.answer_key(2)),
             identifications: Identifications::new(key),
             last_hint: NeighbourHint::default(),
             resolved: false,

@@ -19,6 +19,9 @@ use std::time::Duration;
 /// Cookies are believed for so long after the last one was sent.
 const COOKIE_LIFE: Duration = Duration::from_secs(180);
 
+/// One peer may have so manieth a part of the half-open connections.
+const HALF_OPEN_SHARE: usize = 4;
+
 /// Where connections are accepted.
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct Listener {
@@ -110,6 +113,21 @@ impl Stack {
         }
     }
 
+    /// Whether one more half-open connection is kept where `count` of `limit` are; if not, its SYN is answered with a cookie. Less
+    /// and less are kept the fuller it is: if the last place were given as surely as the first, whoever holds all others would
+    /// see whether a forged SYN took it, and so whether its connection exists (Ensafi and others 2010).
+    fn is_admitted(&mut self, limit: usize, count: usize) -> bool {
+        let free = limit.saturating_sub(count) as u64;
+        let half = limit as u64 / 2;
+        free > 0 && (free >= half || self.secret.draw() % half < free)
+    }
+
+    /// Whether `peer` may have one more half-open connection: one host that answers no SYN-ACK leaves room for all others.
+    fn has_half_open_share(&self, peer: IpAddr) -> bool {
+        let most = (self.transport.half_open.limit() / HALF_OPEN_SHARE).max(1);
+        (self.transport.half_open_of.of(peer) as usize) < most
+    }
+
     /// `after`: the sequence number a predecessor in TIME-WAIT had reached.
     fn input_syn(
         &mut self,
@@ -128,12 +146,15 @@ impl Stack {
             self.network.counters.tcp_accept_overflow += 1;
             return;
         }
-        let full = entry.backlog > 0 && entry.half_open >= entry.backlog;
+        let (backlog, half_open) = (entry.backlog, entry.half_open);
         let most = entry.maximum_segment;
+        let may_wait = (backlog == 0 || self.is_admitted(backlog, half_open))
+            && self.is_admitted(self.transport.half_open.limit(), self.transport.half_open.len())
+            && self.has_half_open_share(key.remote_address());
         // The handle is not known before the handshake is over; nothing looks at this one.
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
         open.limit_segment(most);
-        if full || self.transport.half_open.is_full() {
+        if !may_wait {
             let hash = |count| self.secret.cookie_hash(&key, count);
             let header = syn_cookie::syn_ack(&open, segment, &hash, &self.transport.config, now);
             self.transport.cookie_sent = Some(now);
@@ -170,6 +191,7 @@ impl Stack {
             self.network.counters.tcp_syns_dropped += 1;
             return;
         }
+        self.transport.half_open_of.add(key.remote_address());
         let timer = self.wheel.insert(deadline, TimerKind::HalfOpen { slot, generation });
         if let Some(half) = self.transport.half_open.at_mut(slot) {
             half.timer = timer;
@@ -190,6 +212,7 @@ impl Stack {
     /// Takes a half-open connection out of its table, but leaves its flow, for whatever it becomes.
     fn take_half_open(&mut self, slot: u32) -> Option<(FlowKey, ListenerId, HalfOpen)> {
         let half = self.transport.half_open.remove(slot)?;
+        self.transport.half_open_of.remove(half.key.remote_address());
         if let Some(timer) = half.timer {
             self.wheel.cancel(timer);
         }

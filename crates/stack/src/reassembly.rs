@@ -5,6 +5,7 @@
 //! IPv4, where honest senders don't overlap either).
 
 use crate::network::IpMeta;
+use crate::peer::Peer;
 use qanat_nic::{Frame, Pool, Region, Time};
 use qanat_wire::ip::{Ecn, Protocol};
 use std::net::IpAddr;
@@ -12,8 +13,8 @@ use std::time::Duration;
 
 /// Datagrams put together at once.
 const DATAGRAMS_MAX: usize = 16;
-/// Of these, from one source: a single host can't take all places.
-const DATAGRAMS_PER_SOURCE_MAX: usize = 4;
+/// Of these, from one peer: a single host can't take all places, however many addresses its network gives it.
+const DATAGRAMS_PER_PEER_MAX: usize = 4;
 /// Fragments per datagram: 64 KiB in pieces of the smallest MTU's size.
 const FRAGMENTS_MAX: usize = 128;
 /// Largest payload of a datagram, bytes.
@@ -126,8 +127,9 @@ impl Reassembly {
     }
 
     fn begin(&mut self, now: Time, meta: IpMeta, place: FragmentPlace) -> Option<usize> {
-        let of_source = self.datagrams.iter().filter(|datagram| datagram.source == meta.source).count();
-        if of_source >= DATAGRAMS_PER_SOURCE_MAX {
+        let peer = Peer::from(meta.source);
+        let of_source = self.datagrams.iter().filter(|datagram| Peer::from(datagram.source) == peer).count();
+        if of_source >= DATAGRAMS_PER_PEER_MAX {
             return None;
         }
         if self.datagrams.len() >= DATAGRAMS_MAX {

@@ -28,10 +28,10 @@ impl Stack {
         self.transport.replies.push_back(Reply { key, header });
     }
 
-    /// Answers a segment that belongs to nothing with a reset, at a limited rate.
+    /// Answers a segment that belongs to nothing with a reset, within the allowance of the peer that it claims to come from.
     pub(crate) fn reply_reset(&mut self, now: Time, key: FlowKey, segment: &SegmentIn<'_>) {
         let Some(header) = reset_for(segment) else { return };
-        if !self.transport.resets.allow(now) {
+        if !self.transport.resets.allow(now, key.remote_address()) {
             self.network.counters.tcp_resets_rate_limited += 1;
             return;
         }

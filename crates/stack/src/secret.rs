@@ -10,6 +10,7 @@ use std::hash::Hasher;
 pub(crate) struct Secret {
     table: (u64, u64),
     sequence: (u64, u64),
+    draws: u64,
 }
 
 impl Secret {
@@ -19,7 +20,7 @@ impl Secret {
             bytes.copy_from_slice(&entropy[index * 8..index * 8 + 8]);
             u64::from_le_bytes(bytes)
         };
-        Secret { table: (word(0), word(1)), sequence: (word(2), word(3)) }
+        Secret { table: (word(0), word(1)), sequence: (word(2), word(3)), draws: 0 }
     }
 
     /// Placement in hash tables: keyed, so that peers can't choose their collisions.
@@ -39,11 +40,44 @@ impl Secret {
         ((hash as u32).wrapping_add((now.as_nanos() / 4_000) as u32), (hash >> 32) as u32)
     }
 
-    /// RFC 6056 algorithm 3: where the search for an ephemeral port to this destination starts.
-    pub(crate) fn port_offset(&self, key: &FlowKey) -> u32 {
+    /// Whom the order of ephemeral ports belongs to (RFC 6056): `key` has no local port yet.
+    pub(crate) fn destination_hash(&self, key: &FlowKey) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.table.1, self.sequence.0);
         key.hash_into(&mut hasher);
-        hasher.finish() as u32
+        hasher.finish()
+    }
+
+    /// A key for one purpose. What comes of one tells nothing about the others.
+    fn derive(&self, purpose: u64) -> (u64, u64) {
+        let half = |half: u64| {
+            let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.0, self.sequence.1 ^ self.table.1);
+            hasher.write_u64(purpose << 1 | half);
+            hasher.finish()
+        };
+        (half(0), half(1))
+    }
+
+    /// The key of the order of ephemeral ports.
+    pub(crate) fn port_key(&self) -> (u64, u64) {
+        self.derive(1)
+    }
+
+    /// The key of the count of half-open connections.
+    pub(crate) fn half_open_key(&self) -> (u64, u64) {
+        self.derive(2)
+    }
+
+    /// A number that nobody can foresee, each time another.
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.draws = self.draws.wrapping_add(1);
+        let mut hasher = SipHasher24::new_with_keys(self.sequence.1 ^ self.table.0, self.sequence.0 ^ !self.table.1);
+        hasher.write_u64(self.draws);
+        hasher.finish()
+    }
+
+    /// The key of a limit on answers.
+    pub(crate) fn answer_key(&self, limit: u64) -> (u64, u64) {
+        self.derive(16 + limit)
     }
 
     /// The hash in SYN cookies (RFC 4987 section 3.6).
@@ -56,11 +90,10 @@ impl Secret {
 
     /// The key of Fast Open cookies (RFC 7413 section 4.1.2).
     pub(crate) fn fast_open_key(&self) -> [u8; 16] {
+        let (first, second) = self.derive(0);
         let mut key = [0; 16];
-        for (half, bytes) in key.chunks_exact_mut(8).enumerate() {
-            let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.0, self.sequence.1 ^ self.table.1);
-            hasher.write_u64(half as u64);
-            bytes.copy_from_slice(&hasher.finish().to_le_bytes());
+        for (half, bytes) in [first, second].into_iter().zip(key.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&half.to_le_bytes());
         }
         key
     }

@@ -99,8 +99,8 @@ impl Stack {
         let secret = Secret::new(entropy);
         let timers = config.connections_max + config.half_open_max + config.time_wait_max + config.timers_max;
         Stack {
-            network: Network::new(vnic, &config, secret.neighbour_key(), now),
-            transport: Transport::new(&config, vnic, now),
+            network: Network::new(vnic, &config, &secret, now),
+            transport: Transport::new(&config, vnic, &secret),
             udp_sockets: Slab::new(config.udp_sockets_max),
             reassembly: Reassembly::new(),
             udp_errors: VecDeque::new(),

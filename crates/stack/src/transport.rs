@@ -1,5 +1,6 @@
 //! TCP's place in the stack: the tables of connections, and everything between them and the network layer.
 
+use crate::answer_limit::AnswerLimit;
 use crate::config::{Config, ConnectOptions, FastOpenRequest, ListenOptions};
 use crate::emitter::{LosingEmitter, SegmentEmitter};
 use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
@@ -7,8 +8,10 @@ use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
 use crate::passive_open::{HalfOpenSlot, Listener};
 use crate::payload::Source;
-use crate::rate_limit::RateLimiter;
+use crate::peer::PeerCounts;
+use crate::permutation::Numbers;
 use crate::reply::{REPLIES_MAX, Reply};
+use crate::secret::Secret;
 use crate::slab::Slab;
 use crate::stack::{CommandError, Stack, TimerKind};
 use crate::tcp::{
@@ -26,10 +29,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::rc::Rc;
 
-/// Challenge ACKs per second, all connections together (RFC 5961 section 7).
-const CHALLENGE_ACKS_PER_SECOND: u32 = 1_000;
-/// Resets per second to segments that belong to nothing.
-const RESETS_PER_SECOND: u32 = 1_000;
+/// Resets to one peer in a second, at least, for segments that belong to nothing.
+const RESETS_LEAST: u16 = 512;
 /// Frames received data may hold if neither the configuration nor the device says: three quarters of the usual plan.
 const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
 /// Ports tried before an active open gives up.
@@ -70,13 +71,14 @@ pub(crate) struct TimeWaitSlot {
 pub(crate) struct Transport {
     pub(crate) config: TcpConfig,
     pub(crate) counters: tcp::Counters,
-    pub(crate) challenge: RateLimiter,
     pub(crate) memory: ReceiveMemory,
     pub(crate) cookies: tcp::CookieCache,
-    pub(crate) resets: RateLimiter,
+    pub(crate) resets: AnswerLimit,
     pub(crate) flows: FlowTable,
     pub(crate) connections: Slab<Slot>,
     pub(crate) half_open: Slab<HalfOpenSlot>,
+    /// Of these, each peer's.
+    pub(crate) half_open_of: PeerCounts,
     pub(crate) time_wait: Slab<TimeWaitSlot>,
     pub(crate) listeners: Slab<Listener>,
     /// Connections with something to send.
@@ -95,7 +97,7 @@ pub(crate) struct Transport {
     ephemeral_ports: RangeInclusive<u16>,
     /// Of connections made here: their packets come by this queue.
     queue_share: Option<QueueShare>,
-    ports_tried: u32,
+    ports: Numbers,
     /// Largest layer-3 packet of the device.
     pub(crate) mtu: u16,
 }
@@ -111,17 +113,17 @@ fn receive_budget(config: &Config, vnic: &dyn Vnic) -> u32 {
 }
 
 impl Transport {
-    pub(crate) fn new(config: &Config, vnic: &dyn Vnic, now: Time) -> Transport {
+    pub(crate) fn new(config: &Config, vnic: &dyn Vnic, secret: &Secret) -> Transport {
         Transport {
             config: config.tcp.clone(),
             counters: tcp::Counters::default(),
-            challenge: RateLimiter::new(CHALLENGE_ACKS_PER_SECOND, now),
             memory: ReceiveMemory::new(receive_budget(config, vnic)),
             cookies: tcp::CookieCache::default(),
-            resets: RateLimiter::new(RESETS_PER_SECOND, now),
+            resets: AnswerLimit::new(RESETS_LEAST, secret.answer_key(0)),
             flows: FlowTable::new(config.connections_max + config.half_open_max + config.time_wait_max),
             connections: Slab::new(config.connections_max),
             half_open: Slab::new(config.half_open_max),
+            half_open_of: PeerCounts::new(config.half_open_max, secret.half_open_key()),
             time_wait: Slab::new(config.time_wait_max),
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),
@@ -132,7 +134,7 @@ impl Transport {
             unreachable: Vec::new(),
             ephemeral_ports: config.ephemeral_ports.clone(),
             queue_share: config.queue_share,
-            ports_tried: 0,
+            ports: Numbers::new(secret.port_key()),
             mtu: vnic.capabilities().mtu,
         }
     }
@@ -146,6 +148,10 @@ impl Transport {
     pub(crate) fn are_sound(&mut self) -> bool {
         let rooms = self.connections.is_sound() && self.half_open.is_sound() && self.time_wait.is_sound();
         self.ready.reserve(self.connections.len());
+        if rooms {
+            let peers = self.half_open.iter().map(|(_, half)| half.key.remote_address());
+            self.half_open_of.recount(self.half_open.limit(), peers);
+        }
         rooms && self.listeners.is_sound() && self.flows.is_sound()
     }
 
@@ -199,7 +205,6 @@ macro_rules! env {
             events: &mut $stack.events,
             counters: &mut $stack.transport.counters,
             config: &$stack.transport.config,
-            challenge: &mut $stack.transport.challenge,
             memory: &mut $stack.transport.memory,
             cookies: &mut $stack.transport.cookies,
         }
@@ -524,14 +529,14 @@ impl Stack {
         Ok(open.id)
     }
 
-    /// RFC 6056 algorithm 3: consecutive ports per destination, from a keyed offset.
+    /// RFC 6056: each destination has all ports in a random order of its own, so that a server can't tell from the ports of its
+    /// connections how many were made to others. From a port in use the search goes on with the next.
     fn pick_port(&mut self, key: FlowKey) -> Option<FlowKey> {
         let (first, last) = (*self.transport.ephemeral_ports.start(), *self.transport.ephemeral_ports.end());
         let range = u32::from(last.checked_sub(first)?) + 1;
-        let offset = self.secret.port_offset(&key);
-        for _ in 0..PORTS_TRIED_MAX {
-            self.transport.ports_tried = self.transport.ports_tried.wrapping_add(1);
-            let port = first + (offset.wrapping_add(self.transport.ports_tried) % range) as u16;
+        let start = self.transport.ports.next(self.secret.destination_hash(&key), range.into()) as u32;
+        for step in 0..range.min(PORTS_TRIED_MAX) {
+            let port = first + ((start + step) % range) as u16;
             let candidate = key.with_local_port(&self.secret, port);
             if self.transport.has_flow(&candidate) && self.transport.flow_owner(&candidate).is_none() {
                 return Some(candidate);

@@ -1,5 +1,6 @@
 //! One connection: its variables (the transmission control block of RFC 9293 §3.3.1) and the service's calls.
 
+use super::challenge::Challenges;
 use super::config::TcpConfig;
 use super::congestion::{Congestion, Window, initial_window};
 use super::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
@@ -249,7 +250,7 @@ pub struct Connection {
     pub(super) initial_send: SequenceNumber,
     pub(super) initial_receive: SequenceNumber,
     pub(super) progress_at: Time,
-    pub(super) challenge_at: Time,
+    pub(super) challenges: Challenges,
     pub(super) user_timeout: Option<Duration>,
     pub(super) extras: Option<Box<Extras>>,
     /// When pacing lets the next segment go.
@@ -333,7 +334,7 @@ impl Connection {
             initial_send: start,
             initial_receive: SequenceNumber(0),
             progress_at: now,
-            challenge_at: Time::ZERO,
+            challenges: Challenges::default(),
             user_timeout: config.user_timeout,
             extras: None,
             pacing_next: Time::ZERO,

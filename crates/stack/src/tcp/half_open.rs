@@ -1,5 +1,6 @@
 //! A passive open between SYN and ACK (SYN-RECEIVED): small, because anyone can cause one.
 
+use super::challenge::Challenges;
 use super::connection::{MSS_DEFAULT, OpenParameters};
 use super::rtt::RTO_INITIAL;
 use super::sequence::{SequenceNumber, timestamp_before};
@@ -45,6 +46,8 @@ pub struct HalfOpen {
     pub sent_at: Time,
     /// When to send the next.
     pub deadline: Time,
+    /// Its ration of challenge ACKs.
+    pub challenges: Challenges,
 }
 
 /// What to do after a segment for a half-open connection.
@@ -97,6 +100,7 @@ impl HalfOpen {
             transmissions: 0,
             sent_at: now,
             deadline: now + RTO_INITIAL,
+            challenges: Challenges::default(),
         }
     }
 
@@ -199,8 +203,8 @@ impl HalfOpen {
         HalfOpenVerdict::Establish
     }
 
-    fn challenge(&self, env: &mut Env<'_>) -> HalfOpenVerdict {
-        if env.challenge.allow(env.now) {
+    fn challenge(&mut self, env: &mut Env<'_>) -> HalfOpenVerdict {
+        if self.challenges.allow(env.now) {
             env.counters.challenge_acks_sent += 1;
             HalfOpenVerdict::Acknowledge
         } else {

@@ -13,8 +13,6 @@ use std::time::Duration;
 
 /// A TS.Recent older than this is not compared with (RFC 7323 §5.5).
 const TIMESTAMP_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
-/// Least time between two ACKs that answer unacceptable empty segments (as Linux: breaks ACK loops).
-const OUT_OF_WINDOW_INTERVAL: Duration = Duration::from_millis(500);
 
 impl Connection {
     /// Processes a received segment. `payload` holds exactly its data, if it has any.
@@ -150,20 +148,17 @@ impl Connection {
 
     /// "If an incoming segment is not acceptable, an acknowledgment should be sent in reply."
     fn reply_out_of_window(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
-        if segment.sequence_length() == 0 {
-            if env.now.since(self.challenge_at) < OUT_OF_WINDOW_INTERVAL && self.challenge_at != qanat_nic::Time::ZERO {
-                env.counters.challenge_acks_suppressed += 1;
-                return;
-            }
-            self.challenge_at = env.now;
+        if segment.sequence_length() == 0 && !self.challenges.allow_one(env.now) {
+            env.counters.challenge_acks_suppressed += 1;
+            return;
         }
         self.is.ack_now = true;
         self.is.output_wanted = true;
     }
 
-    /// A challenge ACK (RFC 5961), within the shared limit.
+    /// A challenge ACK (RFC 5961), within the connection's ration.
     pub(super) fn send_challenge(&mut self, env: &mut Env<'_>) {
-        if env.challenge.allow(env.now) {
+        if self.challenges.allow(env.now) {
             env.counters.challenge_acks_sent += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;

@@ -10,6 +10,7 @@
 //! connection, calls [`Connection::input`], and once a poll [`Connection::output`] with an [`Emitter`].
 
 pub mod acknowledge;
+pub mod challenge;
 pub mod config;
 pub mod congestion;
 pub mod connection;
@@ -71,7 +72,6 @@ pub use user_timeout::UserTimeoutBounds;
 
 use crate::event::Event;
 use crate::payload::Source;
-use crate::rate_limit::RateLimiter;
 use qanat_nic::Time;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header, SequenceNumber};
@@ -118,8 +118,6 @@ pub struct Env<'a> {
     pub counters: &'a mut Counters,
     /// Settings.
     pub config: &'a TcpConfig,
-    /// The stack's shared limit of challenge ACKs (RFC 5961 §7).
-    pub challenge: &'a mut RateLimiter,
     /// The stack's budget for received bytes nobody has taken yet.
     pub memory: &'a mut ReceiveMemory,
     /// Cookies that servers gave (RFC 7413).

@@ -7,6 +7,7 @@
 //!
 //! `F` is a keyed hash of addresses and ports, given by the caller.
 
+use super::challenge::Challenges;
 use super::connection::OpenParameters;
 use super::half_open::HalfOpen;
 use super::sequence::SequenceNumber;
@@ -141,6 +142,7 @@ pub fn half_open_from_ack(
         transmissions: 2,
         sent_at: now,
         deadline: now,
+        challenges: Challenges::default(),
     })
 }
 

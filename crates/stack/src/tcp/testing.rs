@@ -5,7 +5,6 @@ use super::{
     ReceiveMemory, SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
 };
 use crate::event::{Chunk, CloseReason, ConnectionId, Event};
-use crate::rate_limit::RateLimiter;
 use bytes::Bytes;
 use qanat_nic::{Pool, Region, Time};
 use qanat_wire::ip::Ecn;
@@ -22,7 +21,6 @@ macro_rules! env {
             events: &mut $host.events,
             counters: &mut $host.counters,
             config: &$host.config,
-            challenge: &mut $host.challenge,
             memory: &mut $host.memory,
             cookies: &mut $host.cookies,
         }
@@ -133,7 +131,6 @@ pub struct Host {
     pub listening: bool,
     pub events: VecDeque<Event>,
     pub counters: Counters,
-    pub challenge: RateLimiter,
     pub cookies: super::CookieCache,
     pub memory: ReceiveMemory,
     pub pool: Pool,
@@ -179,7 +176,6 @@ impl Host {
             listening: false,
             events: VecDeque::new(),
             counters: Counters::default(),
-            challenge: RateLimiter::new(1_000, Time::ZERO),
             cookies: super::CookieCache::default(),
             memory: ReceiveMemory::new(frames),
             pool: Region::new(frames, 16_384).unwrap().pool(frames).unwrap(),

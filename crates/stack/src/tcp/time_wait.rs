@@ -1,5 +1,6 @@
 //! TIME-WAIT (RFC 9293 §3.10.7.4, RFC 1337, RFC 6191): a small record that outlives its connection.
 
+use super::challenge::Challenges;
 use super::connection::Connection;
 use super::sequence::{SequenceNumber, timestamp_before};
 use super::{Env, SegmentIn, timestamp};
@@ -23,6 +24,7 @@ pub struct TimeWait {
     pub acknowledgment_owed: bool,
     /// When it may be forgotten.
     pub deadline: Time,
+    challenges: Challenges,
 }
 
 /// What to do after a segment for a connection in TIME-WAIT.
@@ -51,6 +53,7 @@ impl TimeWait {
             timestamps: connection.is.timestamps,
             acknowledgment_owed: connection.is.ack_now,
             deadline,
+            challenges: Challenges::default(),
         }
     }
 
@@ -105,7 +108,7 @@ impl TimeWait {
             // restart the 2 MSL timeout."
             self.deadline = self.deadline.max(env.now + env.config.time_wait);
         }
-        if env.challenge.allow(env.now) {
+        if self.challenges.allow(env.now) {
             TimeWaitVerdict::Acknowledge(self.acknowledgment(env))
         } else {
             env.counters.challenge_acks_suppressed += 1;
