@@ -27,9 +27,9 @@ const NEIGHBOURS_MAX: u32 = 1_024;
 /// Requests for neighbours per second: more would be a scan on somebody's behalf.
 const NEIGHBOUR_REQUESTS_PER_SECOND: u32 = 200;
 /// ICMP errors to one peer in a second, at least (RFC 1812 section 4.3.2.8, RFC 4443 section 2.4 (f)).
-const ICMP_ERRORS_LEAST: u16 = 32;
+const ICMP_ERRORS_LEAST: u16 = 16;
 /// Echo replies to one peer in a second, at least.
-const ECHO_REPLIES_LEAST: u16 = 512;
+const ECHO_REPLIES_LEAST: u16 = 256;
 /// Hop limit of what we send (RFC 1700).
 pub(crate) const HOP_LIMIT: u8 = 64;
 /// Room for the largest headers we write: Ethernet with a VLAN tag, IPv6, TCP with all options.

@@ -47,9 +47,8 @@ mod tests {
     #[test]
     fn a_few_at_once_then_two_a_second() {
         let mut challenges = Challenges::default();
-        let mut count = |from_ms: u64, to_ms: u64| {
-            (from_ms..to_ms).filter(|now| challenges.allow(Time::from_millis(*now))).count()
-        };
+        let mut count =
+            |from_ms: u64, to_ms: u64| (from_ms..to_ms).filter(|now| challenges.allow(Time::from_millis(*now))).count();
         assert_eq!(count(0, 499), 3);
         assert_eq!(count(499, 10_000), 20 - 1);
         assert_eq!(count(60_000, 60_001) + count(60_001, 60_002) + count(60_002, 60_003) + count(60_003, 60_004), 3);
