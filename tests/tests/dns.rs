@@ -166,6 +166,17 @@ fn streams_are_pipelined_bounded_and_ended() {
         let mut stream = connect();
         stream.write_all(&framed(&[1, 2, 3])).expect("writing");
         assert!(!matches!(stream.read(&mut [0]), Ok(1..)), "no answer to that");
+        // So does one whose request comes byte by byte for ever.
+        let mut stream = connect();
+        let ends = |stream: &mut TcpStream| {
+            stream.write_all(&[0]).is_err() || matches!(stream.read(&mut [0]), Ok(0)) || {
+                stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+                false
+            }
+        };
+        stream.write_all(&[1]).expect("writing");
+        stream.set_read_timeout(Some(Duration::from_millis(200))).expect("a timeout");
+        assert!((0..250).any(|_| ends(&mut stream)), "a request of 50 s");
         // Unused ones end too, and there are not too many: the last of more than eight is reset, before or after it looks open.
         let mut idle = Vec::new();
         let refused = (0..12).any(|_| match TcpStream::connect((SERVER, 53)) {

@@ -46,7 +46,8 @@ A file, all of it optional (names of files start at its directory):
   udp_payload_max = 1232
   metrics = \"127.0.0.1:9153\"
   zone = [{ name = \"example.com\", file = \"example.com.zone\" }]
-  [tcp]         connections_max = 4096 (of each queue), idle_timeout_s = 10
+  [tcp]         connections_max = 4096 (of each queue), connections_per_peer = a quarter of them, idle_timeout_s = 10,
+                send_rate_min = 1000 (bytes a second that a client must take of its answers)
   [rate_limit]  answers_per_s = 0 (off; of each queue), slip = 2, ipv4_prefix = 24, ipv6_prefix = 56, exempt = [\"192.0.2.1\"]
   [cookies]     secret = \"32 hexadecimal digits\", former = [], off = false
   [log]         file = \"queries.json\", sample_every = 100

@@ -77,12 +77,22 @@ pub struct Arguments {
     /// Open connections at most
     #[arg(long, value_name = "COUNT", default_value_t = 16_384)]
     connections: usize,
+    /// Open connections of one peer at most: an IPv4 address, or an IPv6 network of 64 bits; by default three quarters of all,
+    /// and at least 64; 0: no limit
+    #[arg(long, value_name = "COUNT")]
+    connections_per_peer: Option<usize>,
     /// Seconds an unused connection is kept
     #[arg(long, value_name = "SECONDS", default_value_t = 75)]
     idle_timeout: u64,
     /// Seconds a client may take for the head of a request
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     head_timeout: u64,
+    /// Seconds a client may take nothing of what it is owed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    send_timeout: u64,
+    /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
+    send_rate_min: u32,
     /// Figures as JSON, a line each second
     #[arg(long)]
     json: bool,
@@ -120,6 +130,9 @@ impl Arguments {
         config.cache_control.clone_from(&self.cache_control);
         config.hidden_files = self.hidden;
         config.limits.connections_max = self.connections;
+        config.limits.connections_per_peer = self.connections_per_peer.unwrap_or((self.connections / 4 * 3).max(64));
+        config.limits.send_timeout = Duration::from_secs(self.send_timeout);
+        config.limits.send_rate_min = self.send_rate_min;
         config.limits.idle_timeout = Duration::from_secs(self.idle_timeout);
         config.limits.head_timeout = Duration::from_secs(self.head_timeout);
         config

@@ -20,7 +20,7 @@ use std::time::Duration;
 const COOKIE_LIFE: Duration = Duration::from_secs(180);
 
 /// One peer may have so manieth a part of the half-open connections.
-const HALF_OPEN_SHARE: usize = 4;
+const HALF_OPEN_SHARE: usize = 2;
 
 /// Where connections are accepted.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -155,7 +155,7 @@ impl Stack {
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
         open.limit_segment(most);
         if !may_wait {
-            let hash = |count| self.secret.cookie_hash(&key, count);
+            let hash = |initial, count| self.secret.cookie_hash(&key, initial, count);
             let header = syn_cookie::syn_ack(&open, segment, &hash, &self.transport.config, now);
             self.transport.cookie_sent = Some(now);
             self.network.counters.tcp_cookies_sent += 1;
@@ -325,7 +325,7 @@ impl Stack {
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
         let entry = self.transport.listeners.get(listener.index(), listener.generation());
         open.limit_segment(entry.and_then(|entry| entry.maximum_segment));
-        let hash = |count| self.secret.cookie_hash(&key, count);
+        let hash = |initial, count| self.secret.cookie_hash(&key, initial, count);
         let half = syn_cookie::half_open_from_ack(&open, segment, &hash, &self.transport.config, now);
         let Some(half) = half else {
             self.network.counters.tcp_cookies_invalid += 1;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use siphasher::sip::SipHasher13;
 use std::collections::HashMap;
-use std::hash::BuildHasher;
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 /// One peer, as far as its address tells: a host with an IPv4 address, or an IPv6 network of 64 bits, because whoever has one
@@ -23,7 +23,7 @@ impl From<IpAddr> for Peer {
 }
 
 /// The key of a table, so that nobody can choose addresses that collide in it.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Keyed(pub(crate) u64, pub(crate) u64);
 
 impl BuildHasher for Keyed {
@@ -34,14 +34,24 @@ impl BuildHasher for Keyed {
 }
 
 /// How many of something each peer has. A peer that has none is not in the table, so it is as long as there are somethings at most.
-pub struct PeerCounts(HashMap<Peer, u32, Keyed>);
+#[derive(Clone, Debug, Default)]
+pub struct PeerCounts<S = RandomState>(HashMap<Peer, u32, S>);
 
-impl PeerCounts {
+impl PeerCounts<Keyed> {
     /// For at most `capacity` peers at once. Nobody outside may know `key`.
-    pub fn new(capacity: usize, key: (u64, u64)) -> PeerCounts {
+    pub(crate) fn keyed(capacity: usize, key: (u64, u64)) -> PeerCounts<Keyed> {
         PeerCounts(HashMap::with_capacity_and_hasher(capacity, Keyed(key.0, key.1)))
     }
 
+    /// Counts anew: one for each of `peers`, as is to be done with a table out of a snapshot.
+    pub(crate) fn recount(&mut self, capacity: usize, peers: impl Iterator<Item = IpAddr>) {
+        self.0.clear();
+        self.0.reserve(capacity);
+        peers.for_each(|peer| self.add(peer));
+    }
+}
+
+impl<S: BuildHasher> PeerCounts<S> {
     /// What this peer has.
     pub fn of(&self, peer: impl Into<Peer>) -> u32 {
         self.0.get(&peer.into()).copied().unwrap_or(0)
@@ -70,24 +80,17 @@ impl PeerCounts {
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
-
-    /// Counts anew: one for each of `peers`, as is to be done with a table out of a snapshot.
-    pub(crate) fn recount(&mut self, capacity: usize, peers: impl Iterator<Item = IpAddr>) {
-        self.0.clear();
-        self.0.reserve(capacity);
-        peers.for_each(|peer| self.add(peer));
-    }
 }
 
 /// Only its key: what is counted is in the snapshot, too.
-impl Serialize for PeerCounts {
+impl Serialize for PeerCounts<Keyed> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.0.hasher().serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for PeerCounts {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PeerCounts, D::Error> {
+impl<'de> Deserialize<'de> for PeerCounts<Keyed> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PeerCounts<Keyed>, D::Error> {
         Ok(PeerCounts(HashMap::with_hasher(Keyed::deserialize(deserializer)?)))
     }
 }
@@ -109,7 +112,7 @@ mod tests {
     #[test]
     fn who_has_none_is_forgotten() {
         let [one, other]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
-        let mut counts = PeerCounts::new(8, (1, 2));
+        let mut counts = PeerCounts::keyed(8, (1, 2));
         counts.add(one);
         counts.add(one);
         counts.add(other);

@@ -81,9 +81,10 @@ impl Secret {
     }
 
     /// The hash in SYN cookies (RFC 4987 section 3.6).
-    pub(crate) fn cookie_hash(&self, key: &FlowKey, count: u32) -> u32 {
+    pub(crate) fn cookie_hash(&self, key: &FlowKey, initial: u32, count: u32) -> u32 {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.1, self.sequence.1 ^ self.table.0);
         key.hash_into(&mut hasher);
+        hasher.write_u32(initial);
         hasher.write_u32(count);
         hasher.finish() as u32
     }

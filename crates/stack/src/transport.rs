@@ -8,7 +8,7 @@ use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
 use crate::passive_open::{HalfOpenSlot, Listener};
 use crate::payload::Source;
-use crate::peer::PeerCounts;
+use crate::peer::{Keyed, PeerCounts};
 use crate::permutation::Numbers;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::secret::Secret;
@@ -78,7 +78,7 @@ pub(crate) struct Transport {
     pub(crate) connections: Slab<Slot>,
     pub(crate) half_open: Slab<HalfOpenSlot>,
     /// Of these, each peer's.
-    pub(crate) half_open_of: PeerCounts,
+    pub(crate) half_open_of: PeerCounts<Keyed>,
     pub(crate) time_wait: Slab<TimeWaitSlot>,
     pub(crate) listeners: Slab<Listener>,
     /// Connections with something to send.
@@ -123,7 +123,7 @@ impl Transport {
             flows: FlowTable::new(config.connections_max + config.half_open_max + config.time_wait_max),
             connections: Slab::new(config.connections_max),
             half_open: Slab::new(config.half_open_max),
-            half_open_of: PeerCounts::new(config.half_open_max, secret.half_open_key()),
+            half_open_of: PeerCounts::keyed(config.half_open_max, secret.half_open_key()),
             time_wait: Slab::new(config.time_wait_max),
             listeners: Slab::new(config.listeners_max),
             ready: VecDeque::with_capacity(config.connections_max),

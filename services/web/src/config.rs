@@ -39,6 +39,8 @@ pub struct Site {
 pub struct Limits {
     /// Open connections; further ones are reset.
     pub connections_max: usize,
+    /// Of these, those of one peer (an IPv4 address, an IPv6 network of 64 bits); further ones are reset. 0: no limit.
+    pub connections_per_peer: usize,
     /// Bytes of a request's head (beyond: 431).
     pub head_bytes_max: usize,
     /// Bytes of a request target (beyond: 414).
@@ -49,6 +51,10 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// A connection whose peer acknowledges nothing of what it is owed is reset after this.
     pub send_timeout: Duration,
+    /// A connection whose peer acknowledges fewer bytes a second, of what it is owed, for as long as `send_timeout`, is reset. 0:
+    /// none is. While windows of large files are scarce, the connections that hold some are measured sooner, and must take a
+    /// window in a minute.
+    pub send_rate_min: u32,
     /// After a refusal with close: how long what the client still sends is read and dropped, so that no reset
     /// destroys the answer.
     pub linger_timeout: Duration,
@@ -64,11 +70,13 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: 16_384,
+            connections_per_peer: 12_288,
             head_bytes_max: 16 * 1024,
             target_bytes_max: 8 * 1024,
             head_timeout: Duration::from_secs(10),
             idle_timeout: Duration::from_secs(75),
             send_timeout: Duration::from_secs(60),
+            send_rate_min: 1_000,
             linger_timeout: Duration::from_secs(2),
             requests_max: 0,
             pipeline_bytes_max: 128 * 1024,

@@ -25,6 +25,8 @@ pub struct Figures {
     pub connections_accepted: u64,
     /// Connections reset because `connections_max` was reached, or the service is stopping.
     pub connections_refused: u64,
+    /// Of these, connections reset because their peer had as many as one peer may have.
+    pub connections_refused_peer: u64,
     /// Connections that ended otherwise than in order.
     pub connections_broken: u64,
     /// Commands the stack refused.
@@ -37,6 +39,12 @@ pub struct Figures {
     pub timeouts_idle: u64,
     /// Connections reset because the peer took nothing any more.
     pub timeouts_send: u64,
+    /// Connections reset because the peer took what it was owed too slowly.
+    pub timeouts_rate: u64,
+    /// Of these, connections that held windows of large files while those were scarce.
+    pub windows_taken_back: u64,
+    /// Times a connection had to wait because its peer held its share of the windows.
+    pub window_share_waits: u64,
     /// Times a pipelined request had to wait for earlier responses.
     pub pipeline_waits: u64,
     /// Bytes of content in memory.

@@ -177,6 +177,44 @@ fn slow_clients_are_cut_off_while_others_are_served() {
     });
 }
 
+/// More slow readers than there are windows of large files, all from one address, hold half of them. Others download as ever.
+#[test]
+fn slow_readers_of_one_address_leave_windows_to_others() {
+    scenario(|| {
+        const READERS: usize = 300;
+        let content = Pages::pattern(20 << 20);
+        let pages = Pages::new().with("large", &content);
+        // For so long none of them is cut off, however slow this machine is.
+        let mut server = Server::start(&[pages.argument(), "--send-timeout", "3600"]);
+        Program::new("ip").arguments(["address", "add", "10.77.0.9/24", "dev", "qanat0"]).succeeds();
+        let slow: Vec<Client> = (0..READERS)
+            .map(|_| {
+                let mut client = Client::connect(server.address()).expect("a connection");
+                client.send(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("sending");
+                client
+            })
+            .collect();
+        // They read nothing. When they hold their share, the rest of them waits.
+        let waits = |figures: &serde_json::Value| figures["web"]["window_share_waits"].as_u64() > Some(0);
+        server.figures_when("their share is used", waits);
+        let target = pages.file("downloaded");
+        for number in 0..3 {
+            let arguments = ["-sS", "--interface", "10.77.0.9", "--max-time", "300", "-o"];
+            Program::new("curl").arguments(arguments).arguments([&target]).arguments([server.url("/large")]).succeeds();
+            assert!(std::fs::read(&target).expect("a file") == content, "download {number}");
+        }
+        let figures = server.figures();
+        assert_eq!(
+            figures["web"]["timeouts_send"].as_u64(),
+            Some(0),
+            "they were not cut off for their silence: {figures}"
+        );
+        drop(slow);
+        server.figures_when("all closed", |figures| figures["usage"]["connections"] == 0);
+        assert!(server.stop().leaks().is_empty());
+    });
+}
+
 #[test]
 fn broken_frames_are_counted_and_nothing_else() {
     scenario(|| {

@@ -1,11 +1,12 @@
 //! SYN cookies (RFC 4987 §3.6): a SYN's state kept in the sequence number and the timestamp of the SYN-ACK.
 //!
 //! ```text
-//!  ISS  = F(flow, 0) + IRS + (count << 24) + ((F(flow, count) + mss index) & 0xff_ffff)      count: minutes
+//!  ISS  = F(flow, 0) + IRS + (count << 24) + ((F(flow, IRS, count) + mss index) & 0xff_ffff)      count: minutes
 //!  TSval, low 6 bits:  | ECN | SACK | window scale (4 bits; 15: none) |
 //! ```
 //!
-//! `F` is a keyed hash of addresses and ports, given by the caller.
+//! `F` is a keyed hash of addresses and ports, given by the caller. It covers IRS, too: by the sum alone any later ACK of the same
+//! connection would do once both sides have sent as much, and a connection that is over would begin again.
 
 use super::challenge::Challenges;
 use super::connection::OpenParameters;
@@ -25,33 +26,31 @@ const OPTION_BITS: u32 = 6;
 const OPTION_MASK: u32 = (1 << OPTION_BITS) - 1;
 const SCALE_NONE: u32 = 15;
 
+/// The keyed hash of the flow, of a sequence number and of a count.
+type Hash<'a> = &'a dyn Fn(u32, u32) -> u32;
+
 fn count(now: Time) -> u32 {
     (now.as_millis() / 60_000) as u32
 }
 
 /// The cookie for a SYN with sequence number `peer_initial` and MSS option `peer_segment`.
-pub fn encode(hash: &dyn Fn(u32) -> u32, peer_initial: SequenceNumber, peer_segment: u16, now: Time) -> SequenceNumber {
+pub fn encode(hash: Hash<'_>, peer_initial: SequenceNumber, peer_segment: u16, now: Time) -> SequenceNumber {
     let index = SEGMENTS.iter().rposition(|segment| *segment <= peer_segment).unwrap_or(0) as u32;
     let count = count(now);
-    let data = hash(count.wrapping_add(1)).wrapping_add(index) & DATA_MASK;
-    SequenceNumber(hash(0).wrapping_add(peer_initial.0).wrapping_add(count << 24).wrapping_add(data))
+    let data = hash(peer_initial.0, count.wrapping_add(1)).wrapping_add(index) & DATA_MASK;
+    SequenceNumber(hash(0, 0).wrapping_add(peer_initial.0).wrapping_add(count << 24).wrapping_add(data))
 }
 
 /// The MSS kept in a cookie; `None`: not one of ours, or too old.
-pub fn decode(
-    hash: &dyn Fn(u32) -> u32,
-    cookie: SequenceNumber,
-    peer_initial: SequenceNumber,
-    now: Time,
-) -> Option<u16> {
-    let rest = cookie.0.wrapping_sub(hash(0)).wrapping_sub(peer_initial.0);
+pub fn decode(hash: Hash<'_>, cookie: SequenceNumber, peer_initial: SequenceNumber, now: Time) -> Option<u16> {
+    let rest = cookie.0.wrapping_sub(hash(0, 0)).wrapping_sub(peer_initial.0);
     let now = count(now);
     let age = now.wrapping_sub(rest >> 24) & 0xff;
     if age > AGE_MAX {
         return None;
     }
     let made = now.wrapping_sub(age);
-    let index = (rest & DATA_MASK).wrapping_sub(hash(made.wrapping_add(1))) & DATA_MASK;
+    let index = (rest & DATA_MASK).wrapping_sub(hash(peer_initial.0, made.wrapping_add(1))) & DATA_MASK;
     SEGMENTS.get(index as usize).copied()
 }
 
@@ -74,7 +73,7 @@ pub fn decode_timestamp(echo: u32) -> (Option<u8>, bool, bool) {
 pub fn syn_ack(
     open: &OpenParameters,
     segment: &SegmentIn<'_>,
-    hash: &dyn Fn(u32) -> u32,
+    hash: Hash<'_>,
     config: &TcpConfig,
     now: Time,
 ) -> Header {
@@ -111,7 +110,7 @@ pub fn syn_ack(
 pub fn half_open_from_ack(
     open: &OpenParameters,
     segment: &SegmentIn<'_>,
-    hash: &dyn Fn(u32) -> u32,
+    hash: Hash<'_>,
     config: &TcpConfig,
     now: Time,
 ) -> Option<HalfOpen> {
@@ -150,8 +149,18 @@ pub fn half_open_from_ack(
 mod tests {
     use super::*;
 
-    fn hash(salt: u32) -> u32 {
-        salt.wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
+    fn hash(initial: u32, count: u32) -> u32 {
+        (count ^ initial.rotate_left(16)).wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
+    }
+
+    #[test]
+    fn a_later_acknowledgement_is_no_cookie() {
+        let irs = SequenceNumber(77);
+        let now = Time::from_millis(600_000);
+        let cookie = encode(&hash, irs, 1_460, now);
+        for bytes in [1u32, 2, 1_000, 100_001] {
+            assert_eq!(decode(&hash, cookie + bytes, irs + bytes, now), None, "{bytes} sent by both sides");
+        }
     }
 
     #[test]

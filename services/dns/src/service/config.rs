@@ -17,13 +17,25 @@ use std::time::Duration;
 pub struct TcpLimits {
     /// Connections open at most.
     pub connections_max: usize,
-    /// How long one may be unused.
+    /// Of these, those of one peer (an IPv4 address, an IPv6 network of 64 bits).
+    pub connections_per_peer: usize,
+    /// How long one may be unused; how long a request may take to come, from its first byte to its last.
     pub idle_timeout: Duration,
+    /// Bytes a second of answers that a client must take, as long as it is owed some, over the idle timeout; 0: however few.
+    pub send_rate_min: u32,
 }
+
+/// One peer may have so many connections, however few there are.
+const CONNECTIONS_PER_PEER_LEAST: usize = 64;
 
 impl Default for TcpLimits {
     fn default() -> TcpLimits {
-        TcpLimits { connections_max: 4_096, idle_timeout: Duration::from_secs(10) }
+        TcpLimits {
+            connections_max: 4_096,
+            connections_per_peer: 1_024,
+            idle_timeout: Duration::from_secs(10),
+            send_rate_min: 1_000,
+        }
     }
 }
 
@@ -147,7 +159,9 @@ impl RawZone {
 #[serde(deny_unknown_fields, default)]
 struct RawTcp {
     connections_max: Option<usize>,
+    connections_per_peer: Option<usize>,
     idle_timeout_s: Option<u64>,
+    send_rate_min: Option<u32>,
 }
 
 #[derive(Deserialize, Default)]
@@ -228,6 +242,9 @@ impl FileConfig {
             settings.cookies = Some(CookieSecrets::new(current, former));
         }
         dns.tcp.connections_max = raw.tcp.connections_max.unwrap_or(dns.tcp.connections_max);
+        let share = dns.tcp.connections_max.div_ceil(4).max(CONNECTIONS_PER_PEER_LEAST);
+        dns.tcp.connections_per_peer = raw.tcp.connections_per_peer.unwrap_or(share);
+        dns.tcp.send_rate_min = raw.tcp.send_rate_min.unwrap_or(dns.tcp.send_rate_min);
         dns.tcp.idle_timeout = raw.tcp.idle_timeout_s.map_or(dns.tcp.idle_timeout, Duration::from_secs);
         let limits = &mut dns.rate_limits;
         limits.answers_per_s = raw.rate_limit.answers_per_s.unwrap_or(limits.answers_per_s);

@@ -33,8 +33,12 @@ pub struct Figures {
     pub connections_open: u64,
     /// TCP connections refused: too many.
     pub connections_refused: u64,
+    /// Of these, connections whose peer had as many as one peer may have.
+    pub connections_refused_peer: u64,
     /// TCP connections ended because nothing happened.
     pub connections_timed_out: u64,
+    /// TCP connections ended because their client took its answers too slowly.
+    pub connections_too_slow: u64,
     /// TCP connections ended because what came was no request.
     pub connections_broken: u64,
     /// Lines of the query log lost.
@@ -72,7 +76,9 @@ impl Figures {
             (&mut self.connections, other.connections),
             (&mut self.connections_open, other.connections_open),
             (&mut self.connections_refused, other.connections_refused),
+            (&mut self.connections_refused_peer, other.connections_refused_peer),
             (&mut self.connections_timed_out, other.connections_timed_out),
+            (&mut self.connections_too_slow, other.connections_too_slow),
             (&mut self.connections_broken, other.connections_broken),
             (&mut self.log_drops, other.log_drops),
         ];

@@ -47,8 +47,10 @@ pub fn text(figures: &Figures, catalog: &Catalog) -> String {
     family("qanat_dns_cookies_valid_total", "counter", "Queries with a valid cookie.", &plain(figures.cookies_valid));
     let connections = [
         ("accepted", figures.connections),
-        ("refused", figures.connections_refused),
+        ("refused", figures.connections_refused.saturating_sub(figures.connections_refused_peer)),
         ("timed_out", figures.connections_timed_out),
+        ("too_slow", figures.connections_too_slow),
+        ("refused_peer", figures.connections_refused_peer),
         ("broken", figures.connections_broken),
     ];
     let connections = connections.map(|(fate, count)| (format!("{{fate=\"{fate}\"}}"), count));

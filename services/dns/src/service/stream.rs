@@ -6,9 +6,11 @@
 use super::{DnsService, TcpLimits};
 use crate::answer::{Fate, Origin, Transport};
 use crate::transfer::{Outgoing, Reply, Way};
+use qanat::stack::PeerCounts;
 use qanat::{Bytes, Chunk, ConnectionId, Context, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Unacknowledged answers beyond which a connection waits.
 const PIPELINE_BYTES: usize = 256 * 1_024;
@@ -28,12 +30,31 @@ pub(super) struct Stream {
     /// Chunks not looked at yet, each from an offset on. Bounded by the receive window, which they keep shut.
     held: VecDeque<(Chunk, usize)>,
     unacknowledged: usize,
-    /// When something last came, or was acknowledged.
+    /// When a request was last whole, or something was acknowledged. (The bytes of a request do not count: one a second would keep
+    /// a connection for ever.)
     active: Time,
+    /// Since when its rate is measured, and bytes acknowledged since then; `None`: it has no answers to take.
+    measured: Option<(Time, usize)>,
     /// The client sends no more: close when all is answered.
     ending: bool,
     /// A zone on its way: what the client asks meanwhile waits.
     outgoing: Option<Box<Outgoing>>,
+}
+
+impl Stream {
+    /// Whether the client has taken fewer than `rate` bytes a second of its answers for as long as `period`.
+    fn is_slower_than(&mut self, rate: u32, period: Duration, now: Time) -> bool {
+        if self.unacknowledged == 0 {
+            return false;
+        }
+        let (since, count) = *self.measured.get_or_insert((now, 0));
+        let elapsed = now.since(since);
+        if elapsed < period {
+            return false;
+        }
+        self.measured = Some((now, 0));
+        (count as u128) < u128::from(rate) * elapsed.as_millis() / 1_000
+    }
 }
 
 /// All streams, by [`ConnectionId::index`].
@@ -41,6 +62,7 @@ pub(super) struct Stream {
 pub(super) struct Streams {
     slots: Vec<Stream>,
     open: usize,
+    open_of: PeerCounts,
 }
 
 impl Streams {
@@ -57,15 +79,22 @@ impl Streams {
             self.slots.resize_with(id.index() + 1, Stream::default);
         }
         if let Some(slot) = self.slots.get_mut(id.index()) {
-            self.open += usize::from(slot.peer.is_none());
+            match slot.peer {
+                Some(before) => self.open_of.remove(before.ip()),
+                None => self.open += 1,
+            }
+            self.open_of.add(peer.ip());
             *slot = Stream { peer: Some(peer), generation: id.generation(), active: now, ..Stream::default() };
         }
     }
 
     fn remove(&mut self, id: ConnectionId) {
         if let Some(stream) = self.get(id) {
-            *stream = Stream::default();
+            let peer = std::mem::take(stream).peer;
             self.open -= 1;
+            if let Some(peer) = peer {
+                self.open_of.remove(peer.ip());
+            }
         }
     }
 
@@ -92,6 +121,12 @@ impl DnsService {
             let _ = context.refuse(id);
             return;
         }
+        if self.streams.open_of.of(peer.ip()) as usize >= self.config.tcp.connections_per_peer {
+            self.figures.connections_refused += 1;
+            self.figures.connections_refused_peer += 1;
+            let _ = context.refuse(id);
+            return;
+        }
         self.figures.connections += 1;
         // Answers of one batch are one write: waiting for more to fill a segment gains nothing.
         let _ = context.set_no_delay(id, true);
@@ -99,10 +134,8 @@ impl DnsService {
     }
 
     pub(super) fn data(&mut self, id: ConnectionId, chunk: Chunk, context: &mut Context<'_>) {
-        let now = context.now();
         match self.streams.get(id) {
             Some(stream) => {
-                stream.active = now;
                 stream.held.push_back((chunk, 0));
                 self.pump(id, context);
             }
@@ -115,6 +148,10 @@ impl DnsService {
         if let Some(stream) = self.streams.get(id) {
             stream.unacknowledged = stream.unacknowledged.saturating_sub(bytes);
             stream.active = now;
+            stream.measured = match stream.measured {
+                Some((since, count)) if stream.unacknowledged > 0 => Some((since, count + bytes)),
+                _ => None,
+            };
             self.pump(id, context);
         }
     }
@@ -166,6 +203,7 @@ impl DnsService {
                 context.consume(id, chunk);
             }
             if !out.is_empty() {
+                stream.active = context.now();
                 stream.unacknowledged += out.len();
                 if context.send(id, Bytes::from(out)).is_err() {
                     self.figures.not_sent += 1;
@@ -281,10 +319,14 @@ impl DnsService {
 
     /// Ends connections on which nothing has happened for long.
     pub(super) fn sweep(&mut self, context: &mut Context<'_>) {
-        let (now, TcpLimits { idle_timeout, .. }) = (context.now(), self.config.tcp);
+        let (now, TcpLimits { idle_timeout, send_rate_min, .. }) = (context.now(), self.config.tcp);
         for id in self.streams.ids() {
             let Some(stream) = self.streams.get(id) else { continue };
             if now.since(stream.active) < idle_timeout {
+                if stream.is_slower_than(send_rate_min, idle_timeout, now) {
+                    self.figures.connections_too_slow += 1;
+                    let _ = context.abort(id);
+                }
                 continue;
             }
             self.figures.connections_timed_out += 1;
@@ -301,5 +343,28 @@ impl DnsService {
                 self.pump(id, context);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_takes_answers_too_slowly_is_found() {
+        let owes = |unacknowledged| Stream { unacknowledged, ..Stream::default() };
+        let period = Duration::from_secs(10);
+        // So many bytes each second; whether it was found in a minute.
+        let is_found = |each: usize| {
+            let mut stream = owes(100_000);
+            (0..60).any(|second| {
+                stream.measured = stream.measured.map(|(since, count)| (since, count + each));
+                stream.is_slower_than(1_000, period, Time::from_millis(1_000 * second))
+            })
+        };
+        assert!(is_found(0) && is_found(999) && !is_found(1_000));
+        let mut idle = owes(0);
+        assert!((0..60).all(|second| !idle.is_slower_than(1_000, period, Time::from_millis(1_000 * second))));
+        assert!(!owes(1).is_slower_than(0, Duration::ZERO, Time::ZERO));
     }
 }

@@ -32,7 +32,9 @@ use outgoing::Kind;
 use qanat::{ConnectionId, Context, Event, UdpSocketId};
 use secondary::{Secondary, Timing, Tools};
 use serde::Serialize;
+use siphasher::sip::SipHasher24;
 use std::collections::VecDeque;
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -63,13 +65,22 @@ fn wall_clock_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Numbers nobody else can guess, good enough for identifiers.
-struct Random(u64);
+/// Identifiers nobody can guess, whichever others they have seen: a keyed hash of a count.
+struct Random {
+    key: [u8; 16],
+    count: u64,
+}
 
 impl Random {
+    fn new(key: [u8; 16]) -> Random {
+        Random { key, count: 0 }
+    }
+
     fn identifier(&mut self) -> u16 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 48) as u16
+        self.count = self.count.wrapping_add(1);
+        let mut hasher = SipHasher24::new_with_key(&self.key);
+        hasher.write_u64(self.count);
+        hasher.finish() as u16
     }
 }
 
@@ -176,7 +187,8 @@ impl Transfers {
             wanted: Vec::new(),
             worker: None,
             sockets: None,
-            random: Random(1),
+            // Nothing is asked for with it.
+            random: Random::new([0; 16]),
             log: Log::default(),
             figures: TransferFigures::default(),
         }
@@ -189,7 +201,7 @@ impl Transfers {
     /// A message: no thread can be had, or no random numbers.
     pub fn new(config: TransferConfig, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, String> {
         let seed = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let seed = seed.first_chunk().map_or(1, |bytes| u64::from_le_bytes(*bytes));
+        let key = *seed.first_chunk().ok_or("no entropy")?;
         let zones = config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()).enumerate();
         let mut served = Vec::new();
         let new = |(index, (apex, zone)): (usize, (&Name, &config::ZoneTransfers))| {
@@ -209,7 +221,7 @@ impl Transfers {
             let worker = Worker::start(served, versions.clone(), publisher.clone());
             Some(worker.map_err(|error| format!("start the thread that makes zones: {error}"))?)
         };
-        Ok(Transfers { config, versions, secondaries, worker, random: Random(seed), ..Transfers::none() })
+        Ok(Transfers { config, versions, secondaries, worker, random: Random::new(key), ..Transfers::none() })
     }
 
     /// For a further instance of the same server, which serves transfers and takes answers to NOTIFY as this one does, but
@@ -486,4 +498,25 @@ fn refuse(request: &[u8], code: u8) -> Vec<u8> {
         header[4..].copy_from_slice(&[0, u8::from(end > walk::HEADER_LENGTH), 0, 0, 0, 0, 0, 0]);
     }
     reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identifiers_do_not_tell_the_next() {
+        // A linear generator's identifiers, of seeds that differ in one bit, differ by as much whatever the seed.
+        let of = |seed: u8, number: usize| {
+            let mut key = [7; 16];
+            key[0] = seed;
+            let mut random = Random::new(key);
+            (0..=number).map(|_| random.identifier()).last().unwrap_or_default()
+        };
+        for number in 0..4 {
+            let differences: std::collections::BTreeSet<u16> =
+                (0..64).map(|seed| of(2 * seed + 1, number).wrapping_sub(of(2 * seed, number))).collect();
+            assert!(differences.len() > 60, "{differences:?}");
+        }
+    }
 }

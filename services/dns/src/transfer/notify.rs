@@ -49,6 +49,11 @@ pub(super) fn soa_question(identifier: u16, flags: [u8; 2], apex: &Name, qtype: 
     message
 }
 
+/// Whether the question of `message` is one for the SOA record of `apex`.
+fn asks_for(message: &[u8], apex: &Name) -> bool {
+    super::question(message).is_some_and(|(name, qtype)| name == *apex && qtype == rtype::SOA)
+}
+
 impl Notifier {
     /// Looks which zones are new, and tells those who want to know.
     pub(super) fn look(
@@ -149,9 +154,13 @@ impl Notifier {
             return;
         }
         let Some(slot) = self.pending.iter_mut().find(is_ours) else { return };
-        let Some(pending) = slot.take() else { return };
-        if let Some(mut verifier) = pending.verifier
-            && let Err(error) = verifier.verify(&mut message.to_vec(), now_s)
+        let Some(pending) = slot else { return };
+        // RFC 5452 section 9.1: the question, too. What is forged must not end the wait for the true answer.
+        if !asks_for(message, &pending.apex) {
+            return;
+        }
+        if let Some(verifier) = &pending.verifier
+            && let Err(error) = verifier.clone().verify(&mut message.to_vec(), now_s)
         {
             log.say(format!("{}: the answer of {peer} to NOTIFY: {error}", pending.apex));
             return;
@@ -159,5 +168,6 @@ impl Notifier {
         if code & 0xf != 0 {
             log.say(format!("{}: {peer} answers NOTIFY with response code {}", pending.apex, code & 0xf));
         }
+        *slot = None;
     }
 }

@@ -13,6 +13,8 @@ use crate::zone::rtype;
 use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Time, TimerId};
 use std::time::Duration;
 
+/// Between two requests to primaries that NOTIFY causes.
+const SPACING: Duration = Duration::from_secs(1);
 /// No byte for so long: the transfer is broken off.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// Before the next try while there is no zone yet, doubled to the longest.
@@ -82,6 +84,8 @@ pub(super) struct Secondary {
     /// Differences did not fit: ask for everything.
     whole: bool,
     failures: u32,
+    /// When a primary was asked last.
+    begun_at: Option<Time>,
     state: State,
     timer: Option<TimerId>,
 }
@@ -108,6 +112,7 @@ impl Secondary {
             again: false,
             whole: false,
             failures: 0,
+            begun_at: None,
             state: State::Idle,
             timer: None,
         }
@@ -143,16 +148,25 @@ impl Secondary {
         }
     }
 
-    /// A NOTIFY came.
+    /// A NOTIFY came. Its sender's address may be forged, so however many come, a primary is asked once in [`SPACING`].
     pub(super) fn refresh(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         match self.state {
-            State::Idle => self.begin(tools, context),
+            State::Idle => match self.until_next(context.now()) {
+                Duration::ZERO => self.begin(tools, context),
+                wait => self.set_timer(wait, tools.log, context),
+            },
             _ => self.again = true,
         }
     }
 
+    /// How long a primary is not to be asked because of a NOTIFY.
+    fn until_next(&self, now: Time) -> Duration {
+        self.begun_at.map_or(Duration::ZERO, |begun| SPACING.saturating_sub(now.since(begun)))
+    }
+
     fn begin(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         self.again = false;
+        self.begun_at = Some(context.now());
         let Some(remote) = self.primaries.get(self.which % self.primaries.len().max(1)) else { return };
         let address = remote.address;
         match context.connect(address, ConnectOptions::default()) {
@@ -264,7 +278,8 @@ impl Secondary {
 
     fn wait(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         if self.again {
-            self.begin(tools, context);
+            self.again = false;
+            self.refresh(tools, context);
             return;
         }
         let refresh_s = self.had.map_or(TIMER_MIN_S, |timing| timing.refresh_s);

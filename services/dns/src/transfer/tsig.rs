@@ -93,6 +93,7 @@ impl Key {
 }
 
 /// A code under computation.
+#[derive(Clone)]
 enum Digest {
     Sha256(Hmac<Sha256>),
     Sha384(Hmac<Sha384>),
@@ -480,6 +481,7 @@ impl Signer {
 }
 
 /// Verifies the messages of an answer.
+#[derive(Clone)]
 pub struct Verifier {
     key: Arc<Key>,
     /// Over what came since the last signature.

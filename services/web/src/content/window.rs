@@ -1,12 +1,17 @@
 //! Windows: recycled buffers through which files stream from disk, a bounded number of them.
+//!
+//! A peer may hold as many as are left for all others (dynamic thresholds, Choudhury and Hahne 1998): one that reads slowly, on
+//! however many connections, holds half of them, two hold a third each, and whoever has none finds one.
 
 use bytes::Bytes;
+use qanat::stack::{Peer, PeerCounts};
 use std::sync::{Arc, Mutex, PoisonError};
 
 #[derive(Debug)]
 struct Shelf {
     free: Vec<Vec<u8>>,
     in_use: usize,
+    held: PeerCounts,
 }
 
 /// The buffers. A window lent to the stack comes home when its last byte is acknowledged.
@@ -21,7 +26,7 @@ pub struct WindowPool {
 impl WindowPool {
     /// At most `windows_max` windows of `window_bytes`.
     pub fn new(window_bytes: usize, windows_max: usize) -> WindowPool {
-        let shelf = Shelf { free: Vec::new(), in_use: 0 };
+        let shelf = Shelf { free: Vec::new(), in_use: 0, held: PeerCounts::default() };
         WindowPool { shelf: Arc::new(Mutex::new(shelf)), window_bytes, windows_max }
     }
 
@@ -35,16 +40,39 @@ impl WindowPool {
         self.shelf.lock().unwrap_or_else(PoisonError::into_inner).in_use
     }
 
-    /// A window; `None` while all are out. The last used comes first: it is the one in cache.
-    pub fn take(&self) -> Option<Window> {
+    /// Whether `peer` may have another window now.
+    pub fn has_room(&self, peer: Peer) -> bool {
+        let shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
+        (shelf.held.of(peer) as usize) < self.windows_max.saturating_sub(shelf.in_use)
+    }
+
+    /// A window for `peer`. The last used comes first: it is the one in cache.
+    ///
+    /// # Errors
+    /// [`NoWindow`].
+    pub fn take(&self, peer: Peer) -> Result<Window, NoWindow> {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
-        if shelf.in_use >= self.windows_max {
-            return None;
+        let left = self.windows_max.saturating_sub(shelf.in_use);
+        if left == 0 {
+            return Err(NoWindow::AllOut);
+        }
+        if shelf.held.of(peer) as usize >= left {
+            return Err(NoWindow::ShareUsed);
         }
         shelf.in_use += 1;
+        shelf.held.add(peer);
         let buffer = shelf.free.pop().unwrap_or_else(|| vec![0; self.window_bytes]);
-        Some(Window { buffer, length: 0, shelf: Arc::clone(&self.shelf) })
+        Ok(Window { buffer, length: 0, peer, shelf: Arc::clone(&self.shelf) })
     }
+}
+
+/// Why there is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NoWindow {
+    /// All are out.
+    AllOut,
+    /// The peer holds as many as are left.
+    ShareUsed,
 }
 
 /// A buffer on loan.
@@ -52,6 +80,7 @@ impl WindowPool {
 pub struct Window {
     buffer: Vec<u8>,
     length: usize,
+    peer: Peer,
     shelf: Arc<Mutex<Shelf>>,
 }
 
@@ -78,6 +107,7 @@ impl Drop for Window {
     fn drop(&mut self) {
         let mut shelf = self.shelf.lock().unwrap_or_else(PoisonError::into_inner);
         shelf.in_use = shelf.in_use.saturating_sub(1);
+        shelf.held.remove(self.peer);
         shelf.free.push(std::mem::take(&mut self.buffer));
     }
 }
@@ -86,20 +116,39 @@ impl Drop for Window {
 mod tests {
     use super::*;
 
+    fn peer(number: u8) -> Peer {
+        std::net::IpAddr::from([192, 0, 2, number]).into()
+    }
+
     #[test]
     fn bounded_and_recycled() {
         let pool = WindowPool::new(8, 2);
-        let mut first = pool.take().unwrap();
+        let mut first = pool.take(peer(1)).unwrap();
         first.buffer_mut().copy_from_slice(b"abcdefgh");
         let bytes = first.into_bytes(3);
         let clone = bytes.slice(1..);
-        let second = pool.take();
-        assert!(second.is_some() && pool.take().is_none());
+        let second = pool.take(peer(2));
+        assert!(second.is_ok());
+        assert_eq!(pool.take(peer(3)).err(), Some(NoWindow::AllOut));
         drop(bytes);
-        assert!(pool.take().is_none());
+        assert_eq!(pool.take(peer(3)).err(), Some(NoWindow::AllOut));
         assert_eq!(&clone[..], b"bc");
         drop(clone);
         assert_eq!(pool.in_use(), 1);
-        assert!(pool.take().is_some());
+        assert!(pool.take(peer(3)).is_ok());
+    }
+
+    #[test]
+    fn a_peer_leaves_as_many_as_it_holds() {
+        let pool = WindowPool::new(8, 12);
+        let take_all = |number| std::iter::from_fn(|| pool.take(peer(number)).ok()).collect::<Vec<Window>>();
+        let hog = take_all(1);
+        assert_eq!(hog.len(), 6);
+        assert_eq!(pool.take(peer(1)).err(), Some(NoWindow::ShareUsed));
+        let others = [take_all(2), take_all(3), take_all(4)];
+        assert_eq!(others.each_ref().map(Vec::len), [3, 2, 1]);
+        assert_eq!(pool.take(peer(5)).err(), Some(NoWindow::AllOut));
+        drop((hog, others));
+        assert_eq!((pool.in_use(), take_all(1).len()), (0, 6));
     }
 }

@@ -1,12 +1,14 @@
 //! What the service keeps per connection: little while it is idle, the rest in a box only when needed.
 
 use crate::content::Object;
+use qanat::stack::PeerCounts;
 use qanat::{Bytes, Chunk, ConnectionId};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Where a connection is between two events.
 ///
@@ -116,17 +118,46 @@ pub struct Connection {
     pub since_ms: u32,
     /// Requests so far.
     pub requests: u32,
+    /// Since when its rate is measured, in milliseconds (wrapping, never 0); 0: it is not measured, because it owes us nothing.
+    pub measured_ms: u32,
+    /// Bytes acknowledged since then.
+    pub measured_bytes: u32,
     /// See [`Phase`].
     pub phase: Phase,
     /// The peer has sent FIN.
     pub peer_closed: bool,
     /// Bytes of empty lines before the next request.
     pub blank_bytes: u8,
+    /// Some of what is not acknowledged lies in windows of large files.
+    pub holds_windows: bool,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 96);
 
 impl Connection {
+    /// The peer acknowledged so many bytes.
+    #[inline]
+    pub fn acknowledged(&mut self, bytes: u32) {
+        self.unacknowledged = self.unacknowledged.saturating_sub(u64::from(bytes));
+        self.measured_bytes = self.measured_bytes.saturating_add(bytes);
+        if self.unacknowledged == 0 {
+            // It owes nothing: what comes next is measured anew.
+            (self.measured_ms, self.holds_windows) = (0, false);
+        }
+    }
+
+    /// Whether it has acknowledged fewer than `rate` bytes a second for as long as `period`, at `now_ms`.
+    pub fn is_slower_than(&mut self, rate: u32, period: Duration, now_ms: u32) -> bool {
+        let elapsed = Duration::from_millis(u64::from(now_ms.wrapping_sub(self.measured_ms)));
+        if self.measured_ms != 0 && elapsed < period {
+            return false;
+        }
+        let least = u128::from(rate) * elapsed.as_millis() / 1_000;
+        let is_slow = self.measured_ms != 0 && u128::from(self.measured_bytes) < least;
+        (self.measured_ms, self.measured_bytes) = (now_ms | 1, 0);
+        is_slow
+    }
+
     const FREE: Connection = Connection {
         peer: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
         unacknowledged: 0,
@@ -134,9 +165,12 @@ impl Connection {
         generation: 0,
         since_ms: 0,
         requests: 0,
+        measured_ms: 0,
+        measured_bytes: 0,
         phase: Phase::Free,
         peer_closed: false,
         blank_bytes: 0,
+        holds_windows: false,
     };
 
     /// The box, made if need be.
@@ -170,6 +204,7 @@ impl Connection {
 pub struct Connections {
     slots: Vec<Connection>,
     open: usize,
+    open_of: PeerCounts,
 }
 
 impl Connections {
@@ -187,7 +222,12 @@ impl Connections {
             self.slots.resize_with(id.index() + 1, || Connection::FREE);
         }
         if let Some(slot) = self.slots.get_mut(id.index()) {
-            self.open += usize::from(slot.phase == Phase::Free);
+            if slot.phase == Phase::Free {
+                self.open += 1;
+            } else {
+                self.open_of.remove(slot.peer.ip());
+            }
+            self.open_of.add(peer.ip());
             let (generation, phase) = (id.generation(), Phase::Idle);
             *slot = Connection { peer, generation, phase, since_ms: now_ms, ..Connection::FREE };
         }
@@ -196,14 +236,20 @@ impl Connections {
     /// Forgets a connection; what it held is dropped.
     pub fn remove(&mut self, id: ConnectionId) -> bool {
         let Some(slot) = self.get(id) else { return false };
-        *slot = Connection::FREE;
+        let peer = std::mem::replace(slot, Connection::FREE).peer;
         self.open -= 1;
+        self.open_of.remove(peer.ip());
         true
     }
 
     /// Connections open.
     pub fn open(&self) -> usize {
         self.open
+    }
+
+    /// Connections of one peer.
+    pub fn open_of(&self, peer: SocketAddr) -> usize {
+        self.open_of.of(peer.ip()) as usize
     }
 
     /// Slots, used or not.

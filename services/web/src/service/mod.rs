@@ -342,6 +342,13 @@ impl WebService {
             let _ = context.refuse(id);
             return;
         }
+        let share = self.config.limits.connections_per_peer;
+        if share > 0 && self.connections.open_of(peer) >= share {
+            self.figures.connections_refused += 1;
+            self.figures.connections_refused_peer += 1;
+            let _ = context.refuse(id);
+            return;
+        }
         self.figures.connections_accepted += 1;
         self.connections.insert(id, peer, milliseconds(context.now()));
     }

@@ -2,10 +2,14 @@
 
 use super::connection::Piece;
 use super::{Commands, Phase, WebService, milliseconds};
+use crate::content::window::NoWindow;
 use crate::readers::Job;
 use qanat::{Bytes, CommandError, ConnectionId};
 use std::rc::Rc;
 use std::sync::Arc;
+
+/// Connections that wait for a window and are looked at when bytes are acknowledged; all are at each tick.
+const QUEUED_LOOKED_AT: usize = 8;
 
 fn try_send<C: Commands>(id: ConnectionId, piece: &Piece, context: &mut C) -> Result<(), CommandError> {
     match piece {
@@ -109,7 +113,10 @@ impl WebService {
                     if *reading || unacknowledged > window_bytes || (self.windows_scarce && unacknowledged > 0) {
                         return;
                     }
-                    let Some(window) = self.windows.take() else {
+                    let window = self.windows.take(connection.peer.ip().into());
+                    let Ok(window) = window else {
+                        self.figures.window_share_waits +=
+                            u64::from(window.is_err_and(|why| why == NoWindow::ShareUsed));
                         if !extra.queued_for_window {
                             extra.queued_for_window = true;
                             self.window_queue.push_back(id);
@@ -155,7 +162,7 @@ impl WebService {
         let now_ms = milliseconds(context.now());
         self.figures.bytes_acknowledged += u64::from(bytes);
         let Some(connection) = self.connections.get(id) else { return };
-        connection.unacknowledged = connection.unacknowledged.saturating_sub(u64::from(bytes));
+        connection.acknowledged(bytes);
         // A head under way keeps its own deadline: acknowledging is no excuse for sending slowly.
         if !matches!(connection.phase, Phase::Head | Phase::Lingering) {
             connection.since_ms = now_ms;
@@ -164,21 +171,28 @@ impl WebService {
             self.advance(id, context);
         }
         if !self.window_queue.is_empty() {
-            self.serve_window_queue(context);
+            self.serve_window_queue(QUEUED_LOOKED_AT, context);
         }
     }
 
-    /// Windows may have come home: gives them to those who wait, in order.
-    pub(super) fn serve_window_queue<C: Commands>(&mut self, context: &mut C) {
-        for _ in 0..self.window_queue.len() {
+    /// Windows may have come home: gives them to those who wait, in order, but for those whose peers hold their share. At most
+    /// `most` of them are looked at, because many such may wait.
+    pub(super) fn serve_window_queue<C: Commands>(&mut self, most: usize, context: &mut C) {
+        let mut index = 0;
+        for _ in 0..self.window_queue.len().min(most) {
             if self.windows.in_use() >= self.config.windows_max {
                 return;
             }
-            let Some(id) = self.window_queue.pop_front() else { return };
-            let Some(extra) = self.connections.get(id).and_then(|connection| connection.extra.as_mut()) else {
-                continue;
-            };
-            extra.queued_for_window = false;
+            let Some(id) = self.window_queue.get(index).copied() else { return };
+            let waiting = self.connections.get(id).filter(|connection| connection.extra.is_some());
+            if let Some(connection) = waiting {
+                if !self.windows.has_room(connection.peer.ip().into()) {
+                    index += 1;
+                    continue;
+                }
+                connection.extra().queued_for_window = false;
+            }
+            self.window_queue.remove(index);
             self.advance(id, context);
         }
     }
@@ -201,6 +215,7 @@ impl WebService {
         *length = length.saturating_sub(count);
         self.figures.windows_read += 1;
         connection.since_ms = now_ms;
+        connection.holds_windows = true;
         extra.output.push_front(Piece::Bytes(bytes));
         self.advance(id, context);
     }

@@ -286,10 +286,14 @@ impl Bench {
     }
 
     pub fn open(&mut self) -> ConnectionId {
+        self.open_from("192.0.2.7:4711")
+    }
+
+    pub fn open_from(&mut self, peer: &str) -> ConnectionId {
         let connection = ConnectionId::new(self.next % 64, self.next);
         self.next += 1;
         self.stack.connections.insert(connection, FakeConnection::default());
-        let peer = "192.0.2.7:4711".parse().unwrap();
+        let peer = peer.parse().unwrap();
         self.event(Event::Accepted { connection, listener: ListenerId::new(0, 0), peer });
         connection
     }

@@ -336,6 +336,112 @@ fn streaming_holds_few_windows() {
     assert_eq!(bench.service.figures().windows_in_use, 0);
 }
 
+/// Readers finish what they were given.
+fn let_readers_finish(bench: &mut Bench) {
+    for _ in 0..50 {
+        bench.service.on_doorbell(&mut bench.stack);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn slow_readers_of_one_peer_leave_windows_for_others() {
+    let directory = site();
+    let mut bench = Bench::new(directory.path(), small_windows);
+    let slow: Vec<_> = (0..30).map(|number| bench.open_from(&format!("198.51.100.1:{}", 1_000 + number))).collect();
+    for id in &slow {
+        bench.data(*id, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let_readers_finish(&mut bench);
+    let held = bench.service.figures();
+    assert!(held.windows_in_use == 4 && held.window_share_waits > 0, "{held:?}");
+    // All of its connections wait; those of others are served to the end, one after the other.
+    for number in 0..5 {
+        let other = bench.open_from(&format!("203.0.113.{number}:1000"));
+        let stream = bench.stream(other, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(responses(&stream, &[])[0].body == content(300_000));
+        bench.end(other);
+    }
+    // An IPv6 network is one peer, whatever addresses it uses.
+    for number in 0..20 {
+        let id = bench.open_from(&format!("[2001:db8::{number:x}]:1000"));
+        bench.data(id, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let_readers_finish(&mut bench);
+    assert_eq!(bench.service.figures().windows_in_use, 6);
+}
+
+#[test]
+fn who_takes_too_little_is_reset() {
+    let directory = site();
+    let mut bench = Bench::new(directory.path(), |config| {
+        small_windows(config);
+        // Nothing given to the stack in memory is let go of, so windows must not run out.
+        config.windows_max = 1_024;
+    });
+    let ask = |bench: &mut Bench| {
+        let id = bench.open();
+        bench.data(id, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+        id
+    };
+    let (trickling, slow, quick) = (ask(&mut bench), ask(&mut bench), ask(&mut bench));
+    let_readers_finish(&mut bench);
+    // Each takes something each second, so the send time-out alone would keep them for ever.
+    for second in 0..125 {
+        bench.event(Event::Acked { connection: trickling, bytes: 10 });
+        bench.event(Event::Acked { connection: slow, bytes: 1_050 });
+        bench.pass(Duration::from_secs(1));
+        assert!(second > 55 || !bench.stack.connections[&trickling].aborted, "{second}");
+    }
+    bench.run(quick);
+    assert!(bench.stack.connections[&trickling].aborted && !bench.stack.connections[&slow].aborted);
+    let figures = bench.service.figures();
+    assert_eq!((figures.timeouts_rate, figures.timeouts_send, figures.windows_taken_back), (1, 0, 0));
+}
+
+#[test]
+fn scarce_windows_are_taken_back() {
+    let directory = site();
+    let mut bench = Bench::new(directory.path(), small_windows);
+    // So many peers that each has its share: all windows are out.
+    let slow: Vec<_> = (0..8).map(|number| bench.open_from(&format!("198.51.100.{number}:1000"))).collect();
+    for id in &slow {
+        bench.data(*id, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    let_readers_finish(&mut bench);
+    assert_eq!(bench.service.figures().windows_in_use, 8);
+    let other = bench.open_from("203.0.113.1:1000");
+    bench.data(other, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
+    for _ in 0..15 {
+        for id in &slow {
+            bench.event(Event::Acked { connection: *id, bytes: 10 });
+        }
+        bench.pass(Duration::from_secs(1));
+    }
+    // Their connections are gone, and what they were lent with them.
+    let given_up: Vec<_> = slow.iter().filter(|id| bench.stack.connections[id].aborted).copied().collect();
+    assert!(given_up.len() >= 4, "{}", given_up.len());
+    assert_eq!(bench.service.figures().windows_taken_back, given_up.len() as u64);
+    given_up.into_iter().for_each(|id| bench.end(id));
+    bench.run(other);
+    assert!(responses(&bench.stack.connections[&other].stream, &[])[0].body == content(300_000));
+}
+
+#[test]
+fn one_peer_has_not_all_connections() {
+    let directory = site();
+    let mut bench = Bench::new(directory.path(), |config| config.limits.connections_per_peer = 3);
+    let ids: Vec<_> = (0..4).map(|_| bench.open()).collect();
+    assert!(!bench.stack.connections[&ids[2]].refused && bench.stack.connections[&ids[3]].refused);
+    let other = bench.open_from("203.0.113.1:1000");
+    assert!(!bench.stack.connections[&other].refused);
+    bench.end(ids[0]);
+    let again = bench.open();
+    assert!(!bench.stack.connections[&again].refused);
+    let figures = bench.service.figures();
+    assert_eq!((figures.connections_refused, figures.connections_refused_peer), (1, 1));
+}
+
 #[test]
 fn a_file_that_shrinks_under_way_ends_in_a_reset() {
     let directory = site();

@@ -11,6 +11,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Between two ticks.
 pub(super) const TICK: Duration = Duration::from_millis(250);
+/// While windows are scarce, who holds one must take it within so many seconds.
+const WINDOW_TURN_S: u64 = 60;
+/// For so long that is measured.
+const SCARCE_PERIOD: Duration = Duration::from_secs(10);
 /// Each tick sweeps one of so many shares of the connections: each is looked at once a second.
 const SHARES: usize = 4;
 
@@ -53,7 +57,7 @@ impl WebService {
         }
         self.take_done(context);
         self.windows_scarce = self.windows.in_use() * 2 > self.config.windows_max;
-        self.serve_window_queue(context);
+        self.serve_window_queue(usize::MAX, context);
         self.sweep(context);
         if let Some(memory) = &self.memory
             && self.share == 0
@@ -85,6 +89,11 @@ impl WebService {
         let Some(connection) = self.connections.get(id) else { return };
         let elapsed = Duration::from_millis(u64::from(now_ms.wrapping_sub(connection.since_ms)));
         let owed = connection.unacknowledged > 0;
+        if owed && elapsed <= limits.send_timeout && self.is_too_slow(id, now_ms) {
+            return self.abort(id, context);
+        }
+        let limits = &self.config.limits;
+        let Some(connection) = self.connections.get(id) else { return };
         match connection.phase {
             Phase::Free | Phase::Waiting => {}
             Phase::Idle if owed => {
@@ -118,6 +127,23 @@ impl WebService {
                 }
             }
         }
+    }
+
+    /// Whether a connection takes what it is owed too slowly; counts it.
+    fn is_too_slow(&mut self, id: ConnectionId, now_ms: u32) -> bool {
+        let limits = &self.config.limits;
+        let (rate, scarce) = (limits.send_rate_min, self.windows_scarce);
+        let Some(connection) = self.connections.get(id).filter(|_| rate > 0) else { return false };
+        let is_taken_back = scarce && connection.holds_windows;
+        let is_slow = if is_taken_back {
+            let turned_over = (self.config.window_bytes as u64 / WINDOW_TURN_S).min(u32::MAX.into()) as u32;
+            connection.is_slower_than(rate.max(turned_over), SCARCE_PERIOD, now_ms)
+        } else {
+            connection.is_slower_than(rate, limits.send_timeout, now_ms)
+        };
+        self.figures.timeouts_rate += u64::from(is_slow);
+        self.figures.windows_taken_back += u64::from(is_slow && is_taken_back);
+        is_slow
     }
 
     /// Opens the roots anew and forgets all content and the access log's file; responses under way end undisturbed. A
