@@ -135,6 +135,7 @@ mod tests {
         assert!(copy_from([&head, &tail], 7, &mut [0; 2]).is_none());
     }
 
+    // Attack: side channels: how many fragments others were sent, by the identifications of one's own
     #[test]
     fn identifications_of_a_pair_differ_and_tell_nothing_of_other_pairs() {
         let meta = |host: u8| IpMeta::new([10, 0, 0, 1].into(), [10, 0, 0, host].into(), Protocol::UDP);

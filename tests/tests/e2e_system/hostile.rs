@@ -177,6 +177,7 @@ fn slow_clients_are_cut_off_while_others_are_served() {
     });
 }
 
+// Attack: time and cost: 300 slow readers of one large file
 /// More slow readers than there are windows of large files, all from one address, hold half of them. Others download as ever.
 #[test]
 fn slow_readers_of_one_address_leave_windows_to_others() {

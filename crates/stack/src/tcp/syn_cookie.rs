@@ -153,6 +153,7 @@ mod tests {
         (count ^ initial.rotate_left(16)).wrapping_mul(0x9e37_79b9) ^ 0x1234_5678
     }
 
+    // Attack: identity and names: a connection that is over begun again by its last acknowledgement, taken for a SYN cookie's
     #[test]
     fn a_later_acknowledgement_is_no_cookie() {
         let irs = SequenceNumber(77);

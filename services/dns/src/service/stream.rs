@@ -350,6 +350,7 @@ impl DnsService {
 mod tests {
     use super::*;
 
+    // Attack: time and cost: a name server's answers taken some bytes at a time
     #[test]
     fn who_takes_answers_too_slowly_is_found() {
         let owes = |unacknowledged| Stream { unacknowledged, ..Stream::default() };

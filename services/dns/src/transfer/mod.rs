@@ -504,6 +504,7 @@ fn refuse(request: &[u8], code: u8) -> Vec<u8> {
 mod tests {
     use super::*;
 
+    // Attack: identity and names: the next identifier of a name server's requests, from those seen before
     #[test]
     fn identifiers_do_not_tell_the_next() {
         // A linear generator's identifiers, of seeds that differ in one bit, differ by as much whatever the seed.
