@@ -9,6 +9,7 @@ pub mod breakdown;
 mod checksum;
 mod error;
 pub mod fault;
+pub mod foreign;
 mod lent;
 pub mod link;
 pub mod memif;
