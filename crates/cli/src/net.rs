@@ -314,13 +314,6 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     if inherit == Inherit::Listener {
         announce(arguments, &attachments);
     }
-    if !arguments.unconfined {
-        confine()?;
-    }
-    if inherit != Inherit::Service {
-        // After the change of user, which clears it.
-        let _ = set_parent_process_death_signal(Some(Signal::TERM));
-    }
     let options = NetCoreOptions {
         spin: arguments.attach.spin.into(),
         users,
@@ -336,6 +329,13 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
             NetCore::listening(cards, inherited, options)
         }
     };
+    if !arguments.unconfined {
+        confine()?;
+    }
+    if inherit != Inherit::Service {
+        // After the change of user, which clears it.
+        let _ = set_parent_process_death_signal(Some(Signal::TERM));
+    }
     match core.run(stop.as_fd()) {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => std::process::exit(LINK_GONE),
         outcome => outcome.map_err(|error| format!("waiting: {error}")),

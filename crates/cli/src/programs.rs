@@ -1,17 +1,22 @@
 //! Programs under `qanat run`, for `qanat status`: their keepers are asked.
 
 use crate::live::grouped;
+use qanat::nic::foreign::refuse_rights;
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
 use serde_json::Value;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
 /// How the names of keepers' sockets begin; an address follows.
 const KEEPERS: &str = "@qanat-keeper/";
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// How long all of them may.
+pub const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
 /// Answers taken from one, bytes.
 const ANSWER_MAX: usize = 4 << 20;
 
@@ -39,12 +44,18 @@ pub fn programs() -> Vec<Value> {
     let mut addresses: Vec<&str> = names.collect();
     addresses.sort_unstable();
     addresses.dedup();
-    addresses.into_iter().filter_map(ask).collect()
+    let begun = Instant::now();
+    // However many there are that do not answer.
+    addresses.into_iter().take_while(|_| begun.elapsed() < PATIENCE_IN_ALL).filter_map(ask).collect()
 }
 
 fn ask(address: &str) -> Option<Value> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-    rustix::net::sockopt::set_socket_timeout(&socket, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE)).ok()?;
+    // Who answers may be anybody: nothing but words are taken, and it is not waited for long. Before Linux 6.16 it can't be helped.
+    let _ = refuse_rights(socket.as_fd());
+    for which in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, which, Some(PATIENCE)).ok()?;
+    }
     let name = SocketAddrUnix::new_abstract_name(format!("qanat-keeper/{address}").as_bytes()).ok()?;
     connect(&socket, &name).ok()?;
     send(&socket, b"status", SendFlags::NOSIGNAL).ok()?;

@@ -11,6 +11,7 @@ use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Statu
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; and
 /// programs under `qanat run`, socket by socket
@@ -89,7 +90,10 @@ fn net_cores() -> Vec<(PathBuf, NetCoreStatus)> {
     let mut names: Vec<&str> = ours.collect();
     names.sort_unstable();
     names.dedup();
-    names.into_iter().filter_map(|name| Some((name.into(), ask_status(name.as_ref()).ok()?))).collect()
+    let begun = Instant::now();
+    // However many there are that do not answer.
+    let names = names.into_iter().take_while(|_| begun.elapsed() < programs::PATIENCE_IN_ALL);
+    names.filter_map(|name| Some((name.into(), ask_status(name.as_ref()).ok()?))).collect()
 }
 
 fn net_cores_json(net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<serde_json::Value, String> {

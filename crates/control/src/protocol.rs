@@ -5,6 +5,7 @@
 
 use crate::filter::{Direction, Filter, Rate, Service};
 use crate::net_core::StackWish;
+use qanat_nic::foreign::{Head, head};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -570,6 +571,33 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
         return Err(Fault::Closed);
     }
     Ok((understand(text)?, descriptors))
+}
+
+/// A message that waits at a socket.
+#[derive(Debug)]
+pub struct Glance<T> {
+    /// What it says.
+    pub said: Result<T, Fault>,
+    /// There are descriptors beside it.
+    pub has_rights: bool,
+}
+
+/// Looks at the next message of a socket whose other end nobody trusts. It stays where it is, with the descriptors beside it:
+/// who receives these may have to wait for them to be closed.
+///
+/// # Errors
+/// [`Fault`].
+pub fn glance<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<Glance<T>, Fault> {
+    match head(socket, buffer).map_err(Fault::System)? {
+        Head::Nothing => Err(Fault::Empty),
+        Head::End => Err(Fault::Closed),
+        Head::Message { is_longer: true, has_rights, .. } => {
+            Ok(Glance { said: Err(Fault::Broken("a message too long".to_owned())), has_rights })
+        }
+        Head::Message { bytes, has_rights, .. } => {
+            Ok(Glance { said: understand(buffer.get(..bytes).unwrap_or(&[])), has_rights })
+        }
+    }
 }
 
 /// What a message's text says.

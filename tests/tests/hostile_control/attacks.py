@@ -15,13 +15,14 @@ import json
 import sys
 import time
 
+import closing
 import handles
 import memory
 import messages
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
-_ = memory, handles, messages
+_ = memory, handles, messages, closing
 
 
 def one(arena, witness, row):

@@ -122,17 +122,16 @@ impl Daemon {
             all.filter(|(index, core)| is_guest(core) && self.has_nothing(*index)).map(|(index, _)| index).collect();
         for index in idle {
             self.end_net_core(index);
-            (self.log)(&Event::new("net-core-end", "done", "its cards have moved, or are gone".to_owned()));
         }
     }
 
     /// It has nothing to do, and ends.
     fn end_net_core(&mut self, index: usize) {
         let running = self.net_cores.cores.get_mut(index).and_then(|core| core.running.take());
-        if let Some((mut child, socket)) = running {
+        if let Some((child, socket)) = running {
             drop(socket);
-            let _ = child.kill();
-            let _ = child.wait();
+            let text = "its cards have moved, or are gone";
+            self.net_cores.end(child, &[], Event::new("net-core-end", "done", text));
         }
         self.forget_net_core(index);
     }

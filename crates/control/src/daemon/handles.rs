@@ -5,6 +5,7 @@
 //! shown, is exchanged for a new one on demand ([`Request::Reclaim`](crate::protocol::Request::Reclaim)), and counts as
 //! held until the kernel has no such socket any more.
 
+use super::fairness::TURN;
 use super::state::{HandleState, Identity};
 use super::{Daemon, Endpoint, Peer, Role, tables};
 use crate::protocol::Answer;
@@ -17,6 +18,8 @@ use std::time::{Duration, Instant};
 const HANDLES_PER_USER_MAX: usize = 1_024;
 /// Between two looks for orphans that nobody holds any more.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// A look may take one part in so many of the time.
+const LOOK_SHARE: u32 = 20;
 
 /// A handle an earlier daemon gave out.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +34,7 @@ impl Daemon {
         let is_handle = |role| matches!(role, Role::Vnic(_) | Role::Filter(_));
         let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && is_handle(endpoint.role);
         let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.user == peer.user).count();
+        let orphans = orphans + self.porters.parked_of(peer.user);
         if self.endpoints.values().filter(own).count() + orphans >= HANDLES_PER_USER_MAX {
             return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.user));
         }
@@ -105,16 +109,15 @@ impl Daemon {
     }
 
     /// What a descriptor is a handle of.
-    fn role_of(&self, handle: &OwnedFd) -> Option<Role> {
-        let wanted = identity(handle).ok()?;
+    fn role_of(&self, wanted: Identity) -> Option<Role> {
         let live = self.endpoints.values().find(|endpoint| endpoint.identity == Some(wanted));
         let orphan = || self.orphans.iter().find(|orphan| orphan.handle.identity == wanted).map(|orphan| orphan.role);
         live.map(|endpoint| endpoint.role).or_else(orphan)
     }
 
     /// The filter whose handle came along.
-    pub(super) fn presented_filter(&self, beside: &[OwnedFd]) -> Result<u64, String> {
-        let [handle] = beside else { return Err("send the filter's handle, and nothing else, along".to_owned()) };
+    pub(super) fn presented_filter(&self, handle: Option<Identity>) -> Result<u64, String> {
+        let handle = handle.ok_or("send the filter's handle, and nothing else, along")?;
         match self.role_of(handle) {
             Some(Role::Filter(number)) => Ok(number),
             _ => Err("that descriptor is no filter's handle".to_owned()),
@@ -122,10 +125,9 @@ impl Daemon {
     }
 
     /// Gives a new handle for one of an earlier daemon's.
-    pub(super) fn reclaim(&mut self, beside: &[OwnedFd]) -> Result<(Answer, Vec<OwnedFd>), String> {
-        let [handle] = beside else { return Err("send the old handle, and nothing else, along".to_owned()) };
-        let wanted = identity(handle).ok();
-        let orphan = self.orphans.iter().find(|orphan| Some(orphan.handle.identity) == wanted).copied();
+    pub(super) fn reclaim(&mut self, handle: Option<Identity>) -> Result<(Answer, Vec<OwnedFd>), String> {
+        let wanted = handle.ok_or("send the old handle, and nothing else, along")?;
+        let orphan = self.orphans.iter().find(|orphan| orphan.handle.identity == wanted).copied();
         let Some(Orphan { role, handle }) = orphan else {
             return Err("that descriptor is no handle of an earlier daemon's whose object is still there".to_owned());
         };
@@ -143,17 +145,25 @@ impl Daemon {
 
     /// Gives up orphans that nobody holds any more. `now`: whether or not it is time.
     pub(super) fn look_after_orphans(&mut self, now: bool) {
-        if self.orphans.is_empty() || (!now && self.last_look.elapsed() < LOOK_INTERVAL) {
-            return;
+        let begun = Instant::now();
+        if !self.orphans.is_empty() && (now || self.last_look.elapsed() >= self.look_interval) {
+            // An unreadable list says nothing about who is dead.
+            if let Some(open) = open_sockets() {
+                let is_open = |orphan: &Orphan| open.contains(&orphan.handle.identity.inode);
+                let (alive, dead): (Vec<Orphan>, Vec<Orphan>) = self.orphans.drain(..).partition(is_open);
+                self.orphans = alive;
+                self.orphans_dead.extend(dead);
+            }
+            self.last_look = Instant::now();
+            // The list is of all Unix sockets of the machine, whoever has made them.
+            self.look_interval = LOOK_INTERVAL.max(begun.elapsed() * LOOK_SHARE);
         }
-        self.last_look = Instant::now();
-        // An unreadable list says nothing about who is dead.
-        let Some(open) = open_sockets() else { return };
-        let (alive, dead) = self.orphans.drain(..).partition(|orphan| open.contains(&orphan.handle.identity.inode));
-        self.orphans = alive;
-        let dead: Vec<Orphan> = dead;
-        for orphan in dead {
+        // To end an object takes long: the others have their turn in between.
+        while let Some(orphan) = self.orphans_dead.pop() {
             self.count_handle(orphan.role, -1);
+            if !now && begun.elapsed() > TURN {
+                break;
+            }
         }
     }
 }

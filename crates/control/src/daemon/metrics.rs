@@ -1,17 +1,20 @@
 //! Figures in Prometheus' text format (exposition format 0.0.4), on a loopback address and on the control socket.
 
 use super::{Daemon, Peer};
+use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Readers served at once.
 const SCRAPES_MAX: u32 = 4;
 /// A reader that takes longer is left.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// What is not older is told again.
+const RECENT: Duration = Duration::from_millis(500);
 
 impl Daemon {
     /// Everything there is to count.
@@ -31,6 +34,12 @@ impl Daemon {
         for (outcome, count) in ["served", "refused", "cut_off"].iter().zip(status.requests) {
             let _ = writeln!(text, "qanat_requests_total{{outcome=\"{outcome}\"}} {count}");
         }
+        text += &head("qanat_descriptors_total", "counter", "Messages with descriptors beside them, by outcome.");
+        for (outcome, count) in ["accepted", "refused"].iter().zip(self.porters.counts) {
+            let _ = writeln!(text, "qanat_descriptors_total{{outcome=\"{outcome}\"}} {count}");
+        }
+        text += &head("qanat_porters_killed_total", "counter", "Porters that a descriptor kept waiting.");
+        let _ = writeln!(text, "qanat_porters_killed_total {}", self.porters.counts[2]);
         text += &head("qanat_net_core_restarts_total", "counter", "Net cores that died and were started again.");
         for core in status.net_cores_started.iter().filter(|core| core.removed_from.is_none()) {
             let _ =
@@ -72,14 +81,35 @@ impl Daemon {
         text
     }
 
+    /// What was told just before, or what is so now: who asks for it is not known, and may ask all the time.
+    fn recent_text(&mut self) -> Arc<str> {
+        if let Some((since, text)) = &self.last_scrape
+            && since.elapsed() < RECENT
+        {
+            return Arc::clone(text);
+        }
+        let text: Arc<str> = self.metrics_text().into();
+        self.last_scrape = Some((Instant::now(), Arc::clone(&text)));
+        text
+    }
+
     /// Answers one reader, on a thread of its own: it may be slow.
-    pub(super) fn scrape(&mut self) {
-        let Some(Ok((stream, _))) = self.metrics.as_ref().map(std::net::TcpListener::accept) else { return };
+    pub(super) fn scrape(&mut self, token: u64) {
+        let stream = match self.metrics.as_ref().map(std::net::TcpListener::accept) {
+            Some(Ok((stream, _))) => stream,
+            Some(Err(error)) => {
+                return match Errno::from_io_error(&error) {
+                    None | Some(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => {}
+                    Some(error) => self.pause(token, error),
+                };
+            }
+            None => return,
+        };
         if self.scrapes.fetch_add(1, Ordering::Relaxed) >= SCRAPES_MAX {
             self.scrapes.fetch_sub(1, Ordering::Relaxed);
             return;
         }
-        let (text, scrapes) = (self.metrics_text(), Arc::clone(&self.scrapes));
+        let (text, scrapes) = (self.recent_text(), Arc::clone(&self.scrapes));
         std::thread::spawn(move || {
             // A reader that goes away is no error of ours.
             let _ = reply(stream, &text);

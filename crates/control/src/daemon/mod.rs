@@ -3,6 +3,8 @@
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 
 mod charges;
+mod door;
+mod fairness;
 mod guests;
 mod handles;
 mod log;
@@ -10,6 +12,7 @@ mod metrics;
 mod moves;
 mod net_cores;
 mod nic;
+mod porters;
 mod queues;
 pub mod rows;
 mod serve;
@@ -28,16 +31,19 @@ pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Policy;
-use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, VERSION, mismatch, receive, send, send_in};
+use crate::protocol::{
+    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, Status, VERSION, glance, mismatch, send, send_in,
+};
 use charges::Charges;
+use fairness::{Ready, Shares, TURN};
 use handles::Orphan;
 use net_cores::NetCores;
+use porters::{Beside, Porters};
+use qanat_nic::foreign::{refuse_rights, skip};
 use qanat_nic::link::Namespace;
 use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use serde::{Deserialize, Serialize};
 use spare::Spares;
 use state::{FilterState, HandleState, Identity, StateDirectory};
@@ -52,12 +58,10 @@ use tables::Tables;
 use uplink::Uplink;
 use vnic::Vnic;
 
-/// Connections to the control socket at most.
-const SESSIONS_MAX: usize = 256;
-/// Of one user.
-const SESSIONS_PER_USER_MAX: usize = 32;
-/// Descriptors looked at in one turn.
-const EVENTS: usize = 64;
+/// Descriptors that are ready at most: so many that all who wait are known.
+const EVENTS: usize = 4_096;
+/// What a descriptor is looked at for.
+const WATCHED: epoll::EventFlags = epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP);
 /// Written to the stop descriptor: end, and leave everything to the next daemon.
 pub const LEAVE: u8 = b'L';
 
@@ -86,6 +90,8 @@ enum Role {
     NetCore(usize),
     /// The memory of a service on one.
     Lease,
+    /// A process that receives a user's descriptors.
+    Porter,
 }
 
 struct Endpoint {
@@ -94,6 +100,12 @@ struct Endpoint {
     peer: Peer,
     /// Of the end given away: how a handle that comes back is known.
     identity: Option<Identity>,
+    /// Descriptors may wait in its queue: it is not read, nor closed, without a look.
+    takes_rights: bool,
+    /// A porter reads from it: it is not listened to.
+    is_suspended: bool,
+    /// The turn in which it was served last.
+    served: u64,
 }
 
 struct FilterObject {
@@ -134,7 +146,11 @@ pub struct Daemon {
     dirty_filters: BTreeSet<u64>,
     /// Handles of an earlier daemon's that somebody still holds.
     orphans: Vec<Orphan>,
+    /// Of these, those that nobody holds any more.
+    orphans_dead: Vec<Orphan>,
     last_look: Instant,
+    /// Between two looks: longer where there are many sockets to be looked at.
+    look_interval: Duration,
     next_filter: u64,
     /// Of the VNICs' ends: nothing is in it but them.
     ends: Namespace,
@@ -146,8 +162,15 @@ pub struct Daemon {
     owners: HashMap<u32, Owner>,
     uplink: Option<Uplink>,
     net_cores: NetCores,
+    porters: Porters,
+    shares: Shares,
+    turn: u64,
+    /// Listeners that are not listened to until then.
+    paused: Vec<(Instant, u64)>,
     metrics: Option<TcpListener>,
     scrapes: Arc<AtomicU32>,
+    /// What was told last.
+    last_scrape: Option<(Instant, Arc<str>)>,
     started: Instant,
     /// Served, refused, cut off.
     requests: [u64; 3],
@@ -165,6 +188,8 @@ impl Daemon {
     /// # Errors
     /// What is missing, and the remedy.
     pub fn start(policy: Policy, stop: OwnedFd, log: fn(&Event)) -> Result<Daemon, String> {
+        // First: it is to have nothing of what comes.
+        let porters = Porters::open()?;
         let listener = listen_at(&policy)?;
         let state = StateDirectory::of(&policy.socket);
         let ground = takeover::ground(&state)?;
@@ -196,6 +221,13 @@ impl Daemon {
             owners: HashMap::new(),
             uplink: None,
             net_cores: NetCores::default(),
+            porters,
+            shares: Shares::default(),
+            turn: 0,
+            paused: Vec::new(),
+            last_scrape: None,
+            orphans_dead: Vec::new(),
+            look_interval: handles::LOOK_INTERVAL,
             metrics,
             scrapes: Arc::default(),
             started: Instant::now(),
@@ -258,29 +290,21 @@ impl Daemon {
             }
             events.clear();
             // Orphans tell nobody when they are closed.
-            let looks = !self.orphans.is_empty() || self.unused_since.is_some();
-            let looks = looks || self.net_cores.is_one_missing() || self.has_guests();
+            let looks = !self.orphans.is_empty() || !self.orphans_dead.is_empty() || self.unused_since.is_some();
+            let looks = looks || self.net_cores.is_one_missing() || self.has_guests() || self.porters.is_one_there();
+            let looks = looks || !self.paused.is_empty() || self.net_cores.is_one_dying();
             let patience = looks.then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(tables::say("wait for clients", error)),
             }
-            // Net cores first, which are started again before their cards are taken down: that takes long. Handles before
-            // sessions: what a client gave up before it asked is free when it is answered.
             self.look_for_dead_net_cores();
-            let rank = |token: u64| match self.endpoints.get(&token).map(|endpoint| endpoint.role) {
-                Some(Role::NetCore(_)) => 0,
-                Some(Role::Session) => 2,
-                _ => 1,
-            };
-            let mut tokens: Vec<(u8, u64)> = events.iter().map(|e| (rank(e.data.u64()), e.data.u64())).collect();
-            tokens.sort_unstable();
-            for (_, token) in tokens {
-                // One message of each per turn, so that none who asks without end delays another.
-                self.attend(token);
-            }
+            self.serve_ready(&events);
             self.look_after_orphans(false);
             self.look_after_net_cores();
+            self.look_after_porters();
+            self.look_after_doors();
+            self.look_after_dying();
             self.look_for_use();
             self.record();
         };
@@ -295,7 +319,42 @@ impl Daemon {
             self.state.clear();
         }
         let _ = std::fs::remove_file(&self.policy.socket);
+        self.part_with_all();
         Ok(ending)
+    }
+
+    /// Serves who is ready, as fairly as may be: until all have been served once, or the turn is over.
+    fn serve_ready(&mut self, events: &[epoll::Event]) {
+        // Net cores first, which are started again before their cards are taken down: that takes long. Handles before sessions:
+        // what a client gave up before it asked is free when it is answered.
+        let look = |event: &epoll::Event| {
+            let token = event.data.u64();
+            let endpoint = self.endpoints.get(&token)?;
+            let is_ours = matches!(endpoint.role, Role::Listener | Role::Metrics | Role::Stop | Role::NetCore(_));
+            let rank = if endpoint.role == Role::Session { 2 } else { 1 };
+            Some(Ready { user: (!is_ours).then_some(endpoint.peer.user), rank, served: endpoint.served, token })
+        };
+        let mut ready: Vec<Ready> = events.iter().filter_map(look).collect();
+        self.shares.order(&mut ready);
+        self.turn += 1;
+        let begun = Instant::now();
+        let mut since = begun;
+        for Ready { user, token, .. } in ready {
+            // One message of each: whoever asks without end asks again in the next turn.
+            if let Some(endpoint) = self.endpoints.get_mut(&token) {
+                endpoint.served = self.turn;
+            }
+            self.attend(token);
+            let now = Instant::now();
+            if let Some(user) = user {
+                self.shares.charge(user, now - since);
+            }
+            since = now;
+            // What is still ready is told again.
+            if now - begun > TURN {
+                break;
+            }
+        }
     }
 
     /// Writes down what has changed; before it is answered for.
@@ -336,11 +395,17 @@ impl Daemon {
     /// The number it is known by from now on.
     fn watch(&mut self, fd: OwnedFd, role: Role, peer: Peer, identity: Option<Identity>) -> Result<u64, String> {
         let token = self.next_token;
-        let events = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-        epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), events)
+        let takes_rights = match role {
+            Role::Session | Role::Vnic(_) => true,
+            // Before Linux 6.16 it can't be refused.
+            Role::Filter(_) | Role::NetCore(_) | Role::Lease => refuse_rights(fd.as_fd()).is_err(),
+            _ => false,
+        };
+        epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), WATCHED)
             .map_err(|error| tables::say("watch a descriptor", error))?;
         self.next_token += 1;
-        self.endpoints.insert(token, Endpoint { fd, role, peer, identity });
+        let endpoint = Endpoint { fd, role, peer, identity, takes_rights, is_suspended: false, served: 0 };
+        self.endpoints.insert(token, endpoint);
         Ok(token)
     }
 
@@ -355,7 +420,7 @@ impl Daemon {
                 self.stopping = Some(if leave { Ending::Left } else { Ending::Down });
             }
             Role::Listener => self.accept(token),
-            Role::Metrics => self.scrape(),
+            Role::Metrics => self.scrape(token),
             Role::Process => self.process_ended(token),
             Role::NetCore(index) => self.attend_net_core(token, index),
             // Nothing is ever said there: the other end is closed.
@@ -363,24 +428,33 @@ impl Daemon {
                 self.charges.end_lease(token);
                 self.close(token);
             }
-            Role::Session | Role::Vnic(_) | Role::Filter(_) => {
-                match receive::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
-                    Ok((request, beside)) => self.answer(token, role, peer, request, &beside),
-                    Err(Fault::Empty) => {}
-                    Err(Fault::Closed) => self.close(token),
-                    Err(Fault::Version(told)) => {
-                        let why = mismatch(VERSION, told);
-                        // In words it understands: this answer has been the same in every version.
-                        let _ = send_in(told, endpoint.fd.as_fd(), Answer::Refused(why.clone()), &[]);
-                        self.end_peer(token, &why);
-                    }
-                    Err(fault) => self.cut_off(token, &fault.to_string()),
-                }
-            }
+            Role::Porter => self.attend_porter(token),
+            Role::Session | Role::Vnic(_) | Role::Filter(_) => self.hear(token, role, peer),
         }
     }
 
-    fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) {
+    /// A client says something.
+    fn hear(&mut self, token: u64, role: Role, peer: Peer) {
+        let Some(endpoint) = self.endpoints.get(&token) else { return };
+        match glance::<Request>(endpoint.fd.as_fd(), &mut self.buffer) {
+            Ok(Glance { said: Ok(request), has_rights: true }) => self.await_descriptors(token, request),
+            Ok(Glance { said: Ok(request), has_rights: false }) => {
+                skip(endpoint.fd.as_fd());
+                self.answer(token, role, peer, request, Beside::Nothing);
+            }
+            Ok(Glance { said: Err(Fault::Version(told)), .. }) => {
+                let why = mismatch(VERSION, told);
+                // In words it understands: this answer has been the same in every version.
+                let _ = send_in(told, endpoint.fd.as_fd(), Answer::Refused(why.clone()), &[]);
+                self.end_peer(token, &why);
+            }
+            Err(Fault::Empty) => {}
+            Err(Fault::Closed) => self.close(token),
+            Ok(Glance { said: Err(fault), .. }) | Err(fault) => self.cut_off(token, &fault.to_string()),
+        }
+    }
+
+    fn answer(&mut self, token: u64, role: Role, peer: Peer, request: Request, beside: Beside) {
         let (name, changes) = (request.name(), request.changes());
         let vnic = if let Role::Vnic(slot) = role { Some(slot) } else { request.vnic() };
         let outcome = self.serve(role, peer, request, beside);
@@ -407,12 +481,16 @@ impl Daemon {
                 (Answer::Refused(why), Vec::new())
             }
         };
+        let beside: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
+        self.tell(token, answer, &beside);
+    }
+
+    fn tell(&mut self, token: u64, answer: Answer, beside: &[BorrowedFd<'_>]) {
         // What is answered for survives us.
         self.record();
         let Some(endpoint) = self.endpoints.get(&token) else { return };
-        let beside: Vec<BorrowedFd<'_>> = descriptors.iter().map(AsFd::as_fd).collect();
         // A client that does not read its answers is not waited for.
-        if let Err(fault) = send(endpoint.fd.as_fd(), answer, &beside) {
+        if let Err(fault) = send(endpoint.fd.as_fd(), answer, beside) {
             self.cut_off(token, &format!("its answer could not be sent: {fault}"));
         }
     }
@@ -423,39 +501,15 @@ impl Daemon {
         of_vnic.or_else(|| self.policy.rule_for(peer.user, peer.group).map(|rule| rule.name.clone()))
     }
 
-    fn accept(&mut self, token: u64) {
-        let Some(listener) = self.endpoints.get(&token) else { return };
-        let Ok(socket) = accept_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) else { return };
-        let Ok(credentials) = sockopt::socket_peercred(&socket) else { return };
-        let peer = Peer {
-            user: credentials.uid.as_raw(),
-            group: credentials.gid.as_raw(),
-            process: credentials.pid.as_raw_nonzero().get(),
-        };
-        let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session);
-        let (mut all, mut own) = (0, 0);
-        for session in sessions {
-            all += 1;
-            own += usize::from(session.peer.user == peer.user);
-        }
-        // Root may look at a daemon that others have filled.
-        if own >= SESSIONS_PER_USER_MAX || (all >= SESSIONS_MAX && peer.user != 0) {
-            self.requests[2] += 1;
-            let refusal = Answer::Refused(format!("{own} connections of user {} already: close some", peer.user));
-            let _ = send(socket.as_fd(), refusal, &[]);
-            return;
-        }
-        if let Err(error) = self.watch(socket, Role::Session, peer, None) {
-            (self.log)(&Event::new("connect", "failed", error).by(peer));
-        }
-    }
-
     /// Ends a connection or takes back a handle, with what depends on it.
     fn close(&mut self, token: u64) {
         let Some(endpoint) = self.endpoints.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, &endpoint.fd);
         self.net_cores.handle_closed(token);
         self.count_handle(endpoint.role, -1);
+        if endpoint.takes_rights {
+            self.retire(endpoint.fd, endpoint.peer.user, endpoint.is_suspended);
+        }
     }
 
     fn cut_off(&mut self, token: u64, why: &str) {
@@ -498,6 +552,7 @@ impl Daemon {
             self.close(token);
         }
         self.orphans.retain(|orphan| orphan.role != Role::Vnic(slot));
+        self.orphans_dead.retain(|orphan| orphan.role != Role::Vnic(slot));
         if let Some(owner) = self.owners.get_mut(&user) {
             owner.vnics = owner.vnics.saturating_sub(1);
             if owner.vnics == 0 {

@@ -10,6 +10,7 @@ use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
 use qanat_nic::MemoryPlan;
+use qanat_nic::foreign::refuse_rights;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::collections::HashMap;
@@ -29,6 +30,11 @@ const FAILURES_MAX: u32 = 3;
 const DOUBLINGS_MAX: u32 = 3;
 /// Frames to send headers and copied data from.
 const TRANSMIT_FRAMES: u32 = 8_192;
+
+/// How long one that has been killed may keep its cards: the kernel tells of their end when it ends.
+const DYING_PATIENCE: Duration = Duration::from_secs(1);
+/// How long the daemon's own end waits for theirs.
+const LAST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts a net core for a processor, which takes its orders from the socket.
 pub type Starter = Box<dyn Fn(u32, OwnedFd) -> io::Result<Child> + Send>;
@@ -117,6 +123,18 @@ pub(super) struct NetCores {
     pub(super) moves: Moves,
     /// What net cores hold VNICs by: the card of each handle's token. A VNIC of several queues has several.
     handles: HashMap<u64, CardNumber>,
+    /// Processes that have been told to die. Nobody waits for one: it may hang in the kernel.
+    dying: Vec<Dying>,
+}
+
+/// A net core that is to be no more.
+struct Dying {
+    child: Child,
+    since: Instant,
+    /// Numbers of the handles it may still hold.
+    handles: Vec<u64>,
+    /// What is to be said of its end.
+    event: Option<Event>,
 }
 
 impl NetCores {
@@ -147,6 +165,19 @@ impl NetCores {
         self.cores.iter().any(|core| core.is_at_home() && (core.running.is_none() || core.failures > 0))
     }
 
+    /// Has a net core's process end, which has these cards. `event`: said when it has, with how.
+    pub(super) fn end(&mut self, mut child: Child, cards: &[CardNumber], event: Event) {
+        let _ = child.kill();
+        let held = self.handles.iter().filter(|(_, card)| cards.contains(card));
+        let handles = held.map(|(token, _)| *token).collect();
+        self.dying.push(Dying { child, since: Instant::now(), handles, event: Some(event) });
+    }
+
+    /// Whether a process has been killed and is still there.
+    pub(super) fn is_one_dying(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
     pub(super) fn states(&self) -> Vec<NetCoreState> {
         let state = |core: &NetCore| NetCoreState {
             processor: core.processor,
@@ -174,13 +205,19 @@ fn check_queue(card: &VnicWish, queue: u32) -> Result<(), String> {
     Ok(())
 }
 
-/// It ends with the daemon, whatever it is doing.
+/// It ends with the daemon, whatever it is doing; if it hangs in the kernel, after it.
 impl Drop for NetCores {
     fn drop(&mut self) {
+        let mut children: Vec<Child> = std::mem::take(&mut self.dying).into_iter().map(|dying| dying.child).collect();
         for (mut child, socket) in self.cores.iter_mut().filter_map(|core| core.running.take()) {
             drop(socket);
             let _ = child.kill();
-            let _ = child.wait();
+            children.push(child);
+        }
+        let begun = Instant::now();
+        while !children.is_empty() && begun.elapsed() < LAST_PATIENCE {
+            children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }
@@ -248,28 +285,52 @@ impl Daemon {
     fn net_core_ended(&mut self, token: u64, index: usize) {
         self.close(token);
         let Some(core) = self.net_cores.cores.get_mut(index) else { return };
-        let Some((mut child, _socket)) = core.running.take() else { return };
+        let Some((child, _socket)) = core.running.take() else { return };
         // It has closed its socket: it is dead, or of no use.
-        let _ = child.kill();
-        let how = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         self.end_moves_of(index);
         let Some(core) = self.net_cores.cores.get_mut(index) else { return };
-        core.cards.clear();
+        let cards = std::mem::take(&mut core.cards);
         core.shared.clear();
         let text = match core.standing {
             Standing::AtHome => {
                 core.restarts += 1;
                 core.failures = if core.started.elapsed() < STARTED { core.failures + 1 } else { 0 };
-                format!("processor {}: {how}: started again, for the {}. time", core.processor, core.restarts)
+                format!("processor {}, started again for the {}. time", core.processor, core.restarts)
             }
             _ => {
                 core.standing = Standing::Gone;
-                format!("a guest on processor {}: {how}", core.processor)
+                format!("a guest on processor {}", core.processor)
             }
         };
-        (self.log)(&Event::new("net-core-end", "failed", text));
+        self.net_cores.end(child, &cards, Event::new("net-core-end", "failed", text));
         self.tell_of_failing(index);
         self.look_after_net_cores();
+    }
+
+    /// Sees to processes that have been killed: they are given their time, but not their cards.
+    pub(super) fn look_after_dying(&mut self) {
+        let mut left = Vec::new();
+        for mut dying in std::mem::take(&mut self.net_cores.dying) {
+            let how = match dying.child.try_wait() {
+                Ok(Some(status)) => Some(status.to_string()),
+                Ok(None) if dying.since.elapsed() < DYING_PATIENCE => None,
+                Ok(None) => Some("it has been killed, and hangs in the kernel".to_owned()),
+                Err(error) => Some(error.to_string()),
+            };
+            let Some(how) = how else {
+                left.push(dying);
+                continue;
+            };
+            if let Some(event) = dying.event.take() {
+                (self.log)(&Event { detail: format!("{}: {how}", event.detail), ..event });
+            }
+            if matches!(dying.child.try_wait(), Ok(None)) {
+                // It holds them for nothing: their addresses are for whoever asks.
+                std::mem::take(&mut dying.handles).into_iter().for_each(|token| self.close(token));
+                left.push(dying);
+            }
+        }
+        self.net_cores.dying.extend(left);
     }
 
     /// Says, once, that a net core is not waited for any more.
@@ -482,6 +543,8 @@ impl Daemon {
             pair.map_err(|error| tables::say("make a pair of sockets", error))
         };
         let ((services, its), (lease, its_lease)) = (pair()?, pair()?);
+        // The net core serves others, too: it is not to close what this one sends. Before Linux 6.16 it can't be helped.
+        let _ = refuse_rights(its.as_fd());
         let token = self.watch(lease, Role::Lease, peer, None)?;
         self.charges.lease(token, peer.user, SERVICE_MEMORY_BYTES);
         let order = Order::Service { card, user: peer.user, process: peer.process };

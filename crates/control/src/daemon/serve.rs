@@ -1,5 +1,7 @@
 //! What each request does, and who may ask it.
 
+use super::porters::Beside;
+use super::state::Identity;
 use super::vnic::{ADDRESSES_MAX, Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
@@ -19,8 +21,26 @@ const NAME_MAX: usize = 64;
 type Served = Result<(Answer, Vec<OwnedFd>), String>;
 
 impl Daemon {
-    /// Does what is asked. Descriptors beside the request are closed after it.
-    pub(super) fn serve(&mut self, role: Role, peer: Peer, request: Request, beside: &[OwnedFd]) -> Served {
+    /// Does what is asked.
+    pub(super) fn serve(&mut self, role: Role, peer: Peer, request: Request, beside: Beside) -> Served {
+        let (handle, files) = match beside {
+            Beside::Nothing => (None, None),
+            Beside::Handle(handle) => (Some(handle), None),
+            Beside::Files(files) => (None, Some(files)),
+        };
+        let outcome = self.serve_with(role, peer, request, handle, files.as_ref().map_or(&[], |files| &files.files));
+        files.into_iter().for_each(|files| self.release(files));
+        outcome
+    }
+
+    fn serve_with(
+        &mut self,
+        role: Role,
+        peer: Peer,
+        request: Request,
+        handle: Option<Identity>,
+        files: &[OwnedFd],
+    ) -> Served {
         match (role, request) {
             (Role::Session, Request::CreateVnic(wish)) => self.create_vnic(peer, wish),
             (Role::Session, Request::AttachNetCore { card, stack }) => self.attach_net_core(peer, card, stack),
@@ -51,7 +71,7 @@ impl Daemon {
             (Role::Session, Request::RemoveNetCore { processor }) if peer.user == 0 => {
                 self.remove_net_core(processor, peer)
             }
-            (Role::Session, Request::Reclaim) => self.reclaim(beside),
+            (Role::Session, Request::Reclaim) => self.reclaim(handle),
             (
                 Role::Session,
                 Request::Metrics
@@ -60,10 +80,10 @@ impl Daemon {
                 | Request::AddNetCore { .. }
                 | Request::RemoveNetCore { .. },
             ) => Err("only root may ask this: run with sudo".to_owned()),
-            (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside),
-            (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, beside, queue),
+            (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, files),
+            (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, handle, queue),
             (Role::Vnic(slot), Request::Unassign) => {
-                let number = self.presented_filter(beside)?;
+                let number = self.presented_filter(handle)?;
                 self.unassign_filter(slot, number)?;
                 Ok((Answer::Done, Vec::new()))
             }
@@ -241,8 +261,8 @@ impl Daemon {
         }
     }
 
-    fn assign(&mut self, slot: u32, beside: &[OwnedFd], queue: Option<u32>) -> Served {
-        let number = self.presented_filter(beside)?;
+    fn assign(&mut self, slot: u32, filter: Option<Identity>, queue: Option<u32>) -> Served {
+        let number = self.presented_filter(filter)?;
         let volumes = self.filters.get(&number).map_or(0, |filter| filter.filters.len());
         self.check_filter_count(slot, volumes)?;
         self.assign_filter(slot, number, queue)?;

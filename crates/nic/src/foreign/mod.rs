@@ -23,9 +23,11 @@
 //! A `userfaultfd` of the sender's is of the sender's own mappings, and does not see ours. Memory of `memfd_secret` and of
 //! `udmabuf` has no seals, and is refused.
 
+mod head;
 mod porter;
 mod process;
 
+pub use head::{Head, head, part, skip};
 pub use porter::{Delivery, Lodge, Porter, Sent, Wanted};
 
 use std::io;

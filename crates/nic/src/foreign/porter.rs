@@ -63,7 +63,7 @@ pub struct Delivery {
     pub sent: Sent,
 }
 
-fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut both = [-1; 2];
     // SAFETY: room for two descriptors.
     let made =
@@ -206,8 +206,8 @@ impl Porter {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{peer_groups, refuse_rights};
     use super::*;
-    use crate::foreign::{peer_groups, refuse_rights};
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::time::Duration;

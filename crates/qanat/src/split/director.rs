@@ -70,7 +70,7 @@ impl NetCore {
                     self.pending.remove(0);
                 }
                 let introduced = Some(Introduced { card, user, process });
-                self.pending.push(Pending { socket, since: now, may_attach: true, introduced, lease });
+                self.pending.push(Pending { socket, since: now, may_attach: true, introduced, lease, who: None });
             }
             Order::Leave { card } => {
                 beside.next().into_iter().for_each(|socket| self.begin_to_leave(card, socket, now))

@@ -128,6 +128,9 @@ pub struct NetCoreStatus {
     pub cut_off: u64,
     /// Why the last one was.
     pub last_offence: String,
+    /// Connections of users that it does not serve: closed unheard.
+    #[serde(default)]
+    pub strangers: u64,
     /// Its cards.
     pub cards: Vec<CardStatus>,
 }

@@ -1,6 +1,7 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
 use super::accept::AcceptPolicy;
+use super::bell;
 use super::director::Director;
 use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
@@ -13,9 +14,11 @@ use super::tenant::{Extent, Offence, Tenant};
 use crate::spin::{Spin, SpinPolicy};
 use qanat_control::net_core::{CardNumber, CardOrder, SERVICE_MEMORY_BYTES};
 use qanat_control::protocol::{Fault, receive, send};
+use qanat_nic::foreign::refuse_rights;
 use qanat_nic::{Clock, Frame, LendableFiles, MemoryPlan, MonotonicClock, Time, Vnic};
 use qanat_stack::{Config, Stack};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with};
 use std::io;
 use std::net::IpAddr;
@@ -212,6 +215,20 @@ pub struct NetCoreOptions {
     pub accept: AcceptPolicy,
 }
 
+/// Who is at the other end of a socket.
+#[derive(Clone, Copy)]
+pub(super) struct Who {
+    pub user: u32,
+    pub process: i32,
+}
+
+impl Who {
+    fn at(socket: &OwnedFd) -> Option<Who> {
+        let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+        Some(Who { user: peer.uid.as_raw(), process: peer.pid.as_raw_nonzero().get() })
+    }
+}
+
 /// Whom the daemon has introduced.
 #[derive(Clone, Copy)]
 pub(super) struct Introduced {
@@ -229,6 +246,16 @@ pub(super) struct Pending {
     pub introduced: Option<Introduced>,
     /// Closed, the daemon charges nobody for the service's memory any more.
     pub lease: Option<OwnedFd>,
+    /// Has connected, and is this.
+    pub who: Option<Who>,
+}
+
+impl Pending {
+    /// The service that a net core is for alone.
+    fn owner(socket: OwnedFd, since: Time) -> Pending {
+        let who = Who::at(&socket);
+        Pending { socket, since, may_attach: true, introduced: None, lease: None, who }
+    }
 }
 
 /// The net core.
@@ -245,6 +272,8 @@ pub struct NetCore {
     /// Cards that come and go.
     pub(super) moves: Moves,
     cut_off: u64,
+    /// Those who connected and are no user of it.
+    strangers: u64,
     pub(super) last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
@@ -256,15 +285,23 @@ pub struct NetCore {
 
 impl NetCore {
     /// A net core for whoever connects to `listener` (a `SOCK_SEQPACKET` Unix socket).
+    /// Made before the process is confined: see [`NetCore::takes_no_rights`].
     pub fn listening(cards: Vec<Card>, listener: OwnedFd, options: NetCoreOptions) -> NetCore {
         NetCore::new(cards, Some(listener), options)
     }
 
+    /// Others' descriptors are never to come here: to close one takes as long as whoever sent it likes, and every service of this
+    /// net core would wait. Who is accepted at a listener has it from that. Before Linux 6.16 it can't be helped.
+    fn takes_no_rights(socket: &OwnedFd) {
+        let _ = refuse_rights(socket.as_fd());
+    }
+
     /// A net core for the one service at the other end of `socket`; it ends with it.
     pub fn private(card: Card, socket: OwnedFd, status: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        NetCore::takes_no_rights(&socket);
         let mut core = NetCore::new(vec![card], status, options);
         core.is_private = true;
-        core.pending.push(Pending { socket, since: core.clock.now(), may_attach: true, introduced: None, lease: None });
+        core.pending.push(Pending::owner(socket, core.clock.now()));
         core
     }
 
@@ -277,6 +314,7 @@ impl NetCore {
     }
 
     fn new(cards: Vec<Card>, listener: Option<OwnedFd>, options: NetCoreOptions) -> NetCore {
+        listener.iter().for_each(NetCore::takes_no_rights);
         // What a stack has noted of times is good in whichever process it goes on.
         let clock = MonotonicClock::of_machine();
         NetCore {
@@ -290,6 +328,7 @@ impl NetCore {
             clock,
             moves: Moves::default(),
             cut_off: 0,
+            strangers: 0,
             last_offence: String::new(),
             busy: Duration::ZERO,
             looked_at: Time::ZERO,
@@ -463,32 +502,58 @@ impl NetCore {
         for _ in 0..PENDING_MAX {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             let Ok(socket) = accept_with(listener, flags) else { return };
+            // Before a word is heard. Nothing came with whoever is turned away.
+            let Some(who) = Who::at(&socket).filter(|who| self.is_known(who.user)) else {
+                self.strangers += 1;
+                turn_away(&socket);
+                continue;
+            };
             // The oldest is the likeliest never to speak.
             if self.pending.len() >= PENDING_MAX {
                 let oldest = self.pending.iter().position(|pending| !pending.may_attach || !self.is_private);
                 self.pending.remove(oldest.unwrap_or(0));
             }
             let may_attach = !self.is_private && self.director.is_none();
-            self.pending.push(Pending { socket, since: now, may_attach, introduced: None, lease: None });
+            self.pending.push(Pending {
+                socket,
+                since: now,
+                may_attach,
+                introduced: None,
+                lease: None,
+                who: Some(who),
+            });
         }
+    }
+
+    /// Whether this user is served, here or by the daemon.
+    fn is_known(&self, user: u32) -> bool {
+        user == 0 || self.options.users.contains(&user) || self.cards.iter().any(|card| card.user == Some(user))
+    }
+
+    /// Whether this user is told of others' services, too.
+    fn may_see_all(&self, user: u32) -> bool {
+        user == 0 || self.options.users.contains(&user)
     }
 
     /// Somebody says what it wants.
     fn hear(&mut self, pending: Pending, now: Time) {
-        let Pending { socket, may_attach, introduced, lease, .. } = pending;
+        let Pending { socket, since, may_attach, introduced, lease, who } = pending;
         let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-        // Descriptors it sends along are closed.
         let outcome = match receive::<Wish>(socket.as_fd(), &mut buffer) {
             Ok((Wish::Status, _)) => {
-                let _ = send(socket.as_fd(), Reply::Status(self.status()), &[]);
+                // Who was introduced is told at the listener, as everybody is.
+                let user = who.filter(|_| introduced.is_none()).map(|who| who.user);
+                let status = user.map(|user| self.status_for(user));
+                let reply = status.map_or_else(|| Reply::Refused("who asks?".to_owned()), Reply::Status);
+                let _ = send(socket.as_fd(), reply, &[]);
                 return;
             }
             Ok((Wish::Attach(_), _)) if !may_attach => {
                 Err("this net core is one service's own, or the daemon's, which is to be asked".to_owned())
             }
-            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, introduced, lease, now),
+            Ok((Wish::Attach(wish), _)) => self.attach(&socket, wish, (introduced, who), lease, now),
             Err(Fault::Empty) => {
-                self.pending.push(Pending { socket, since: now, may_attach, introduced, lease });
+                self.pending.push(Pending { socket, since, may_attach, introduced, lease, who });
                 return;
             }
             Err(fault) => Err(fault.to_string()),
@@ -498,31 +563,30 @@ impl NetCore {
         }
     }
 
-    /// User and process of who is at the other end of `socket`.
-    fn identify(&self, socket: &OwnedFd, introduced: Option<Introduced>) -> Result<(u32, i32), String> {
+    /// User and process of a service, if it may be served.
+    fn identify(&self, introduced: Option<Introduced>, who: Option<Who>) -> Result<(u32, i32), String> {
         if let Some(Introduced { user, process, .. }) = introduced {
             return Ok((user, process));
         }
-        let peer = rustix::net::sockopt::socket_peercred(socket).map_err(|error| format!("who is it: {error}"))?;
-        let user = peer.uid.as_raw();
+        let Who { user, process } = who.ok_or("who is it?")?;
         if user != 0 && !self.is_private && !self.options.users.contains(&user) {
             return Err(format!("this net core does not serve user {user}: start it with --user {user}"));
         }
-        Ok((user, peer.pid.as_raw_nonzero().get()))
+        Ok((user, process))
     }
 
     fn attach(
         &mut self,
         socket: &OwnedFd,
         wish: Attach,
-        introduced: Option<Introduced>,
+        (introduced, who): (Option<Introduced>, Option<Who>),
         lease: Option<OwnedFd>,
         now: Time,
     ) -> Result<(), String> {
         if let Some(mismatch) = wish.mismatch() {
             return Err(mismatch);
         }
-        let (user, process) = self.identify(socket, introduced)?;
+        let (user, process) = self.identify(introduced, who)?;
         let index = self.find_card(&wish, introduced, user)?;
         let card = self.cards.get_mut(index).ok_or("no such card")?;
         if card.tenancy.is_none() {
@@ -564,8 +628,23 @@ impl NetCore {
         }
     }
 
+    /// How things are, as far as this user is concerned.
+    fn status_for(&mut self, user: u32) -> NetCoreStatus {
+        let sees_all = self.may_see_all(user);
+        let mut cards = self.cards.iter_mut().filter(|card| sees_all || card.user == Some(user));
+        let cards = cards.by_ref().map(Card::status).collect();
+        let status = self.status_of(cards);
+        // Whose service it was is nobody else's affair.
+        if sees_all { status } else { NetCoreStatus { last_offence: String::new(), ..status } }
+    }
+
     /// How things are.
     pub fn status(&mut self) -> NetCoreStatus {
+        let cards = self.cards.iter_mut().map(Card::status).collect();
+        self.status_of(cards)
+    }
+
+    fn status_of(&self, cards: Vec<CardStatus>) -> NetCoreStatus {
         NetCoreStatus {
             process: std::process::id(),
             uptime_s: self.clock.now().since(self.started).as_secs(),
@@ -574,9 +653,18 @@ impl NetCore {
             processor: self.options.processor,
             cut_off: self.cut_off,
             last_offence: self.last_offence.clone(),
-            cards: self.cards.iter_mut().map(Card::status).collect(),
+            strangers: self.strangers,
+            cards,
         }
     }
+}
+
+/// Tells a stranger that it is one. What it has said is thrown away, so that it hears this.
+fn turn_away(socket: &OwnedFd) {
+    let user = Who::at(socket).map_or_else(|| "this user".to_owned(), |who| format!("user {}", who.user));
+    let why = format!("this net core does not serve {user}: start it with --user");
+    bell::silence(socket);
+    let _ = send(socket.as_fd(), Reply::Refused(why), &[]);
 }
 
 /// Makes a service's memory, tells it, and lets it have its share of a card.
@@ -616,37 +704,56 @@ fn admit(card: &mut Card, socket: &OwnedFd, who: (String, i32, u32), lease: Opti
     Ok(())
 }
 
+fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
+    Ok(match path.to_str().and_then(|text| text.strip_prefix('@')) {
+        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
+        None => SocketAddrUnix::new(path)?,
+    })
+}
+
 /// Connects to a net core's socket: a path, or with a leading `@` a name of Linux' abstract space.
 ///
 /// # Errors
 /// What the system says.
 pub(super) fn dial(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let address = match path.to_str().and_then(|text| text.strip_prefix('@')) {
-        Some(name) => SocketAddrUnix::new_abstract_name(name.as_bytes())?,
-        None => SocketAddrUnix::new(path)?,
-    };
-    connect(&socket, &address)?;
+    connect(&socket, &address_of(path)?)?;
     Ok(socket)
 }
 
-/// Asks the net core at `path` how it is.
+/// How long a net core that is asked how it is may take.
+const ASKED_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Asks the net core at `path` how it is. Who answers may be anybody: it is not waited for long, sends nothing but words, and
+/// none of them does anything to a terminal.
 ///
 /// # Errors
 /// What the system says, or that it does not answer.
 pub fn ask_status(path: &Path) -> io::Result<NetCoreStatus> {
-    let socket = dial(path)?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    NetCore::takes_no_rights(&socket);
+    for which in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, which, Some(ASKED_PATIENCE))?;
+    }
+    connect(&socket, &address_of(path)?)?;
     let fault = |fault: Fault| io::Error::other(fault.to_string());
-    rustix::net::sockopt::set_socket_timeout(
-        &socket,
-        rustix::net::sockopt::Timeout::Recv,
-        Some(Duration::from_secs(2)),
-    )?;
     send(socket.as_fd(), Wish::Status, &[]).map_err(fault)?;
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(fault)?.0 {
+    let mut reply = receive::<serde_json::Value>(socket.as_fd(), &mut buffer).map_err(fault)?.0;
+    without_controls(&mut reply);
+    match serde_json::from_value(reply).map_err(io::Error::other)? {
         Reply::Status(status) => Ok(status),
         Reply::Refused(why) => Err(io::Error::other(why)),
         Reply::Attached(_) => Err(io::Error::other("an answer to another question")),
+    }
+}
+
+/// Takes what a terminal would act on out of all words.
+fn without_controls(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => text.retain(|letter| !letter.is_control()),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(without_controls),
+        serde_json::Value::Object(fields) => fields.values_mut().for_each(without_controls),
+        _ => {}
     }
 }

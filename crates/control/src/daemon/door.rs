@@ -1,0 +1,102 @@
+//! The door: who connects is let in, or turned away with what has been sent already.
+
+use super::log::Event;
+use super::{Daemon, Peer, Role};
+use crate::protocol::{Answer, send};
+use qanat_nic::foreign::part;
+use rustix::event::epoll;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketFlags, accept_with, shutdown, sockopt};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Connections to the control socket at most.
+const SESSIONS_MAX: usize = 256;
+/// Of one user.
+const SESSIONS_PER_USER_MAX: usize = 32;
+/// Let in at one look.
+const AT_ONCE: usize = 16;
+/// A listener is left alone for so long when nobody can be let in: it would say for ever that somebody waits.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Daemon {
+    /// Somebody connects.
+    pub(super) fn accept(&mut self, token: u64) {
+        for _ in 0..AT_ONCE {
+            let begun = Instant::now();
+            let Some(listener) = self.endpoints.get(&token) else { return };
+            match accept_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+                Ok(socket) => {
+                    let user = self.let_in(socket);
+                    self.shares.charge(user, begun.elapsed());
+                }
+                Err(Errno::AGAIN) => return,
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                Err(error) => return self.pause(token, error),
+            }
+        }
+    }
+
+    /// Nobody can be let in: there are no descriptors, most likely. Who waits is let in when there are.
+    pub(super) fn pause(&mut self, token: u64, error: Errno) {
+        let Some(endpoint) = self.endpoints.get_mut(&token) else { return };
+        endpoint.is_suspended = true;
+        let _ = epoll::delete(&self.epoll, &endpoint.fd);
+        if self.paused.is_empty() {
+            (self.log)(&Event::new("connect", "failed", format!("{error}: nobody is let in for a moment")));
+        }
+        self.paused.push((Instant::now() + PAUSE, token));
+    }
+
+    /// Listens again.
+    pub(super) fn look_after_doors(&mut self) {
+        let now = Instant::now();
+        for (until, token) in std::mem::take(&mut self.paused) {
+            if until > now {
+                self.paused.push((until, token));
+            } else {
+                self.resume(token);
+            }
+        }
+    }
+
+    /// Lets somebody in, or not; returns who it was.
+    fn let_in(&mut self, socket: OwnedFd) -> u32 {
+        let Ok(credentials) = sockopt::socket_peercred(&socket) else {
+            self.retire(socket, u32::MAX, false);
+            return u32::MAX;
+        };
+        let peer = Peer {
+            user: credentials.uid.as_raw(),
+            group: credentials.gid.as_raw(),
+            process: credentials.pid.as_raw_nonzero().get(),
+        };
+        let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session);
+        let (mut all, mut own) = (0, 0);
+        for session in sessions {
+            all += 1;
+            own += usize::from(session.peer.user == peer.user);
+        }
+        own += self.porters.parked_of(peer.user);
+        // Root may look at a daemon that others have filled.
+        if own >= SESSIONS_PER_USER_MAX || (all >= SESSIONS_MAX && peer.user != 0) {
+            self.requests[2] += 1;
+            let refusal = Answer::Refused(format!("{own} connections of user {} already: close some", peer.user));
+            let _ = send(socket.as_fd(), refusal, &[]);
+            self.retire(socket, peer.user, false);
+            return peer.user;
+        }
+        if let Err(error) = self.watch(socket, Role::Session, peer, None) {
+            (self.log)(&Event::new("connect", "failed", error).by(peer));
+        }
+        peer.user
+    }
+
+    /// Those who have connected and have not been let in, in whose queues descriptors wait. Nobody comes after them.
+    pub(super) fn waiting_at_door(&self, listener: u64) -> Vec<OwnedFd> {
+        let Some(listener) = self.endpoints.get(&listener) else { return Vec::new() };
+        let _ = shutdown(&listener.fd, Shutdown::Read);
+        let next = || accept_with(&listener.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok();
+        std::iter::from_fn(next).filter(|socket| !part(socket.as_fd())).collect()
+    }
+}
