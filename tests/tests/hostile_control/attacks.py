@@ -19,10 +19,11 @@ import closing
 import handles
 import memory
 import messages
+import time_and_cost
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
-_ = memory, handles, messages, closing
+_ = memory, handles, messages, closing, time_and_cost
 
 
 def one(arena, witness, row):

@@ -10,14 +10,19 @@ from weapons import Fuse, Lingering, Naive
 
 # A daemon that is kept waiting is kept waiting for an hour; one that is only slow answers sooner than this.
 PATIENCE = 30
+# Said before a descriptor is sent.
+AHEAD = 40
 STATUS = json.dumps({"version": VERSION, "body": "status"}).encode()
 OPEN_QUEUE = {"queue": 0, "frame_size": FRAME, "receive_frames": 128, "transmit_frames": 128, "prepared_frames": 0}
 
 
-def told(endpoint, body, fds, raw=None):
-    """Says something, and does not wait for what becomes of it."""
+def told(endpoint, body, fds, raw=None, ahead=0):
+    """Says something, and does not wait for what becomes of it. `ahead`: so many other things first, so that whoever receives
+    the descriptors does it when the sender has closed its own."""
     text = raw if raw is not None else json.dumps({"version": VERSION, "body": body}).encode()
     try:
+        for _ in range(ahead):
+            endpoint.send(STATUS)
         socket.send_fds(endpoint, [text], fds)
     except OSError:
         # It takes none, or has hung up: just as good.
@@ -46,29 +51,29 @@ class Sender:
         self.session.close()
 
     def beside_a_question(self, fd):
-        told(self.session.socket, "status", [fd])
+        told(self.session.socket, "status", [fd], ahead=AHEAD)
 
     def beside_a_change(self, fd):
-        told(self.card.handle, {"set-rate": {"vnic": None, "direction": "transmit", "rate": {"bits_per_s": 0, "packets_per_s": 0}}}, [fd])
+        told(self.card.handle, {"set-rate": {"vnic": None, "direction": "transmit", "rate": {"bits_per_s": 0, "packets_per_s": 0}}}, [fd], ahead=AHEAD)
 
     def as_frame_memory(self, fd):
-        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [fd])
+        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [fd], ahead=AHEAD)
 
     def beside_frame_memory(self, fd):
         file = memory_file(256 * FRAME)
-        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [file, fd])
+        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [file, fd], ahead=AHEAD)
         os.close(file)
 
     def as_third_memory(self, fd):
         file = memory_file(256 * FRAME)
-        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [file, file, fd])
+        told(self.card.handle, {"open-queue": OPEN_QUEUE}, [file, file, fd], ahead=AHEAD)
         os.close(file)
 
     def as_a_filter(self, fd):
-        told(self.card.handle, {"assign": {"queue": None}}, [fd])
+        told(self.card.handle, {"assign": {"queue": None}}, [fd], ahead=AHEAD)
 
     def as_an_old_handle(self, fd):
-        told(self.session.socket, "reclaim", [fd])
+        told(self.session.socket, "reclaim", [fd], ahead=AHEAD)
 
     def on_a_filter(self, fd):
         try:
@@ -80,28 +85,28 @@ class Sender:
         endpoint.close()
 
     def many_at_once(self, fd):
-        told(self.session.socket, "status", [fd] * 253)
+        told(self.session.socket, "status", [fd] * 253, ahead=AHEAD)
 
     def with_another_version(self, fd):
-        told(self.session.socket, None, [fd], STATUS.replace(b"2", b"1", 1))
+        told(self.session.socket, None, [fd], STATUS.replace(b"2", b"1", 1), ahead=AHEAD)
 
     def with_too_long_a_message(self, fd):
-        told(self.session.socket, None, [fd], STATUS + b" " * 40_000)
+        told(self.session.socket, None, [fd], STATUS + b" " * 40_000, ahead=AHEAD)
 
     def with_nonsense(self, fd):
-        told(self.session.socket, None, [fd], b"\xff" * 64)
+        told(self.session.socket, None, [fd], b"\xff" * 64, ahead=AHEAD)
 
     def without_a_byte(self, fd):
-        told(self.session.socket, None, [fd], b"")
+        told(self.session.socket, None, [fd], b"", ahead=AHEAD)
 
     def behind_other_messages(self, fd):
         """Cut off for the first, it has more in the queue."""
-        told(self.session.socket, None, [], b"{")
+        told(self.session.socket, None, [], b"{", ahead=AHEAD)
         for _ in range(8):
             told(self.session.socket, "status", [fd])
 
     def and_hangs_up(self, fd):
-        told(self.session.socket, "status", [fd])
+        told(self.session.socket, "status", [fd], ahead=AHEAD)
         self.session.close()
 
     def before_it_is_let_in(self, fd):
@@ -127,16 +132,20 @@ def closing(weapon, kind, way_of_sending, text):
             served = is_served(victim)
             victim.close()
             return served
-        made, naive, sender = weapon(), Naive() if way == "off" else None, None
+        # Before there is a weapon, of which it would have a copy.
+        naive = Naive() if way == "off" else None
+        made, sender = weapon(), None
         try:
             if naive:
+                naive.stop()
                 told(naive.attacker, "status", [made.fileno()])
             else:
                 sender = Sender(arena)
                 getattr(sender, way_of_sending)(made.fileno())
             made.let_go()
             if naive:
-                return not naive.serves_victim(1)
+                naive.go_on()
+                return not naive.serves_victim(0.3)
             return not is_served(victim)
         finally:
             made.end()
@@ -182,7 +191,7 @@ def others_are_received(arena, way):
             for _ in range(3):
                 made.append(Lingering())
                 session = Session(PATH, ATTACKER)
-                told(session.socket, "status", [made[-1].fileno()])
+                told(session.socket, "status", [made[-1].fileno()], ahead=AHEAD)
                 made[-1].let_go()
                 session.close()
         card = arena.session(VICTIM).create(77)
@@ -218,6 +227,7 @@ def conserved(arena, way):
         fd = kinds[number % len(kinds)]
         if way == "off":
             kept.append(Session(PATH, 1_200 + number // 30))
+            kept[-1].ask("limits")
         else:
             for body in ("status", "reclaim"):
                 allowed(lambda: session.ask(body, [fd] * (1 + number)))

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import os
 import select
+import signal
 import socket
 import struct
 import tempfile
@@ -18,6 +19,7 @@ class Lingering:
     """A TCP socket with something to send, whose peer takes nothing."""
 
     def __init__(self):
+        self.closing = None
         listener = socket.create_server(("127.0.0.1", 0))
         self.socket = socket.create_connection(listener.getsockname())
         self.peer, _ = listener.accept()
@@ -36,13 +38,17 @@ class Lingering:
         return self.socket.fileno()
 
     def let_go(self):
-        """Others have it alone from now on. Its own close waits for nobody, as it isn't the last."""
-        self.socket.close()
+        """Others have it alone from now on. If nobody has taken it, it is the own thread that waits."""
+        self.closing = threading.Thread(target=self.socket.close)
+        self.closing.start()
+        self.closing.join(0.3)
 
     def end(self):
         """Nobody has to wait any more: the peer resets the connection."""
         self.peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.peer.close()
+        if self.closing:
+            self.closing.join()
 
 
 # Requests of FUSE, and the sizes of what answers them.
@@ -155,6 +161,12 @@ class Naive:
             return self.victim.recv(16) == b"yes"
         except OSError:
             return False
+
+    def stop(self):
+        os.kill(self.process, signal.SIGSTOP)
+
+    def go_on(self):
+        os.kill(self.process, signal.SIGCONT)
 
     def end(self):
         for client in (self.attacker, self.victim):

@@ -41,7 +41,8 @@ impl Daemon {
     pub(super) fn pause(&mut self, token: u64, error: Errno) {
         let Some(endpoint) = self.endpoints.get_mut(&token) else { return };
         endpoint.is_suspended = true;
-        let _ = epoll::delete(&self.epoll, &endpoint.fd);
+        let data = epoll::EventData::new_u64(token);
+        let _ = epoll::modify(&self.epoll, &endpoint.fd, data, epoll::EventFlags::empty());
         if self.paused.is_empty() {
             (self.log)(&Event::new("connect", "failed", format!("{error}: nobody is let in for a moment")));
         }

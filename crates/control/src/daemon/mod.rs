@@ -102,7 +102,7 @@ struct Endpoint {
     identity: Option<Identity>,
     /// Descriptors may wait in its queue: it is not read, nor closed, without a look.
     takes_rights: bool,
-    /// A porter reads from it: it is not listened to.
+    /// It is not read here: a porter reads it, or there is no room for who comes.
     is_suspended: bool,
     /// The turn in which it was served last.
     served: u64,
@@ -429,6 +429,7 @@ impl Daemon {
                 self.close(token);
             }
             Role::Porter => self.attend_porter(token),
+            Role::Session | Role::Vnic(_) | Role::Filter(_) if endpoint.is_suspended => self.close(token),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => self.hear(token, role, peer),
         }
     }

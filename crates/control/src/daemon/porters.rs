@@ -13,7 +13,7 @@
 use super::log::Event;
 use super::state::Identity;
 use super::{Daemon, Peer, Role, tables};
-use crate::protocol::{Answer, Request};
+use crate::protocol::{Answer, DESCRIPTORS_MAX, Request};
 use qanat_nic::foreign::{Delivery, Lodge, Porter, Sent, Wanted, part};
 use rustix::event::epoll;
 use std::collections::HashMap;
@@ -156,7 +156,7 @@ impl Daemon {
         Ok(token)
     }
 
-    /// The next message of an endpoint has descriptors beside it: has them received. Until then the endpoint is not listened to.
+    /// The next message of an endpoint has descriptors beside it: has them received. Until then the endpoint is not read.
     pub(super) fn await_descriptors(&mut self, token: u64, request: Request) {
         let Some(endpoint) = self.endpoints.get(&token) else { return };
         let (role, user) = (endpoint.role, endpoint.peer.user);
@@ -170,7 +170,9 @@ impl Daemon {
             let since = Instant::now();
             working.waiting.insert(number, Waiting { token, request, since });
             endpoint.is_suspended = true;
-            let _ = epoll::delete(&self.epoll, &endpoint.fd);
+            // Its end alone is heard of: what is given up is free at once, whatever is still to be received.
+            let data = epoll::EventData::new_u64(token);
+            let _ = epoll::modify(&self.epoll, &endpoint.fd, data, epoll::EventFlags::RDHUP);
             Ok(())
         });
         if let Err(why) = asked {
@@ -183,7 +185,7 @@ impl Daemon {
         let Some(endpoint) = self.endpoints.get_mut(&token) else { return false };
         endpoint.is_suspended = false;
         let data = epoll::EventData::new_u64(token);
-        epoll::add(&self.epoll, &endpoint.fd, data, super::WATCHED).is_ok()
+        epoll::modify(&self.epoll, &endpoint.fd, data, super::WATCHED).is_ok()
     }
 
     /// A porter says something, or is gone.
@@ -228,6 +230,9 @@ impl Daemon {
             }
             Sent::Socket { inode, cookie } => {
                 self.answer(token, role, peer, request, Beside::Handle(Identity { inode, cookie }));
+            }
+            Sent::Other(count) if usize::from(count) > DESCRIPTORS_MAX => {
+                self.cut_off(token, "a message with too many descriptors");
             }
             Sent::Other(count) => self.refuse(token, peer, &request, refusal(wanted(role, &request), count)),
             Sent::Busy => {
