@@ -16,6 +16,8 @@ import sys
 import time
 
 import closing
+import descriptors
+import fields
 import handles
 import memory
 import messages
@@ -23,7 +25,7 @@ import time_and_cost
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
-_ = memory, handles, messages, closing, time_and_cost
+_ = memory, handles, messages, closing, time_and_cost, descriptors, fields
 
 
 def one(arena, witness, row):

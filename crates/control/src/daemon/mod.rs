@@ -7,6 +7,8 @@ mod door;
 mod fairness;
 mod guests;
 mod handles;
+mod injectors;
+mod keepers;
 mod log;
 mod metrics;
 mod moves;
@@ -16,7 +18,6 @@ mod porters;
 mod queues;
 pub mod rows;
 mod serve;
-mod spare;
 mod state;
 mod steering;
 mod store;
@@ -37,6 +38,7 @@ use crate::protocol::{
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
 use handles::Orphan;
+use keepers::Keepers;
 use net_cores::NetCores;
 use porters::{Beside, Porters};
 use qanat_nic::foreign::{refuse_rights, skip};
@@ -45,7 +47,6 @@ use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
 use serde::{Deserialize, Serialize};
-use spare::Spares;
 use state::{FilterState, HandleState, Identity, StateDirectory};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
@@ -138,7 +139,7 @@ pub struct Daemon {
     policy: Policy,
     tables: Tables,
     charges: Charges,
-    spares: Spares,
+    _keepers: Keepers,
     /// What the next daemon must know.
     state: StateDirectory,
     /// VNICs and filters of which it does not know the last yet.
@@ -200,12 +201,12 @@ impl Daemon {
             None => None,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
-        let spares = Spares::start([ground.tables.gate(), ground.tables.deliver()]);
+        let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let mut daemon = Daemon {
             policy,
             tables: ground.tables,
             charges: ground.charges,
-            spares,
+            _keepers: keepers,
             state,
             dirty: BTreeSet::new(),
             dirty_filters: BTreeSet::new(),
@@ -538,6 +539,7 @@ impl Daemon {
         self.dirty.insert(slot);
         let user = vnic.user;
         let provider = vnic.wish.provider.clone();
+        vnic.charges().for_each(|charge| self.charges.revoke(charge));
         vnic.remove(&mut self.tables, &self.ends);
         self.release_nic(&provider);
         self.forget_way(slot);

@@ -196,7 +196,8 @@ impl Injector {
         let system = |error| DeviceError::system(super::injection::LOADING, error);
         let batch = map_batch(handed.batch.as_fd()).map_err(system)?;
         // SAFETY: `map_batch`'s mapping, as long as a batch; who made it has written these.
-        let (row, key) = unsafe { ((&raw const (*batch.as_ptr()).row).read(), (&raw const (*batch.as_ptr()).key).read()) };
+        let (row, key) =
+            unsafe { ((&raw const (*batch.as_ptr()).row).read(), (&raw const (*batch.as_ptr()).key).read()) };
         let token = Token { row, reserved: 0, key };
         let template = Box::new(Template { token, frame: [0; FRAME_BYTES_MAX] });
         let context = Box::new(Context {

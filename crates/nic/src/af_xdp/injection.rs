@@ -54,7 +54,8 @@ impl Injection {
     /// What the system says.
     pub fn load() -> Result<Injection, DeviceError> {
         let mut object = super::object::load(INJECTION_OBJECT).map_err(load_error)?;
-        let missing = || DeviceError::Invalid { reason: "the object lacks the program inject, or its maps: rebuild".to_owned() };
+        let missing =
+            || DeviceError::Invalid { reason: "the object lacks the program inject, or its maps: rebuild".to_owned() };
         let loading = |error: aya::programs::ProgramError| load_error(error.into());
         let program: &mut Xdp = object.program_mut(INJECT).ok_or_else(missing)?.try_into().map_err(loading)?;
         program.load().map_err(loading)?;

@@ -201,6 +201,11 @@ impl AfXdp {
         self.injector.is_some()
     }
 
+    /// Closes the injector's descriptors: everything goes by the ring from now on.
+    pub fn give_up_injector(&mut self) {
+        self.injector = None;
+    }
+
     /// The queue's number.
     pub fn queue(&self) -> u32 {
         self.queue
