@@ -11,13 +11,14 @@ use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
 use neighbour::{Flood, Found, Load, Stage};
+use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::control::daemon::tables::{Tables, VnicRow};
 use qanat::control::daemon::{Daemon, Ending, Event};
 use qanat::control::filter::{Direction, Filter};
 use qanat::control::policy::Policy;
 use qanat::nic::link::Namespace;
-use std::net::IpAddr;
+
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -224,7 +225,7 @@ fn gate_costs() -> Result<[f64; 2], String> {
     let mut tables = Tables::load()?;
     let (own, host) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xff]);
     let mut row = VnicRow { mac: own, host_mac: host, generation: 1, spread: 1, ..VnicRow::default() };
-    tables.own(0, IpAddr::from([10, 77, 0, 2]))?;
+    tables.own(0, Address::from([10, 77, 0, 2]))?;
     tables.connect(0, LOOPBACK, LOOPBACK)?;
     let mut ranges = Vec::new();
     for count in [1, 1_024u16] {

@@ -1,10 +1,10 @@
 //! What strangers tell the control plane, and what its administrator writes: requests and the policy. Whatever it is, it is
 //! understood or refused; what is understood is said again as it was meant.
 
+use qanat_control::address::Address;
 use qanat_control::filter::Direction;
 use qanat_control::policy::Policy;
 use qanat_control::protocol::{Answer, Envelope, Request, VERSION, understand};
-use std::net::IpAddr;
 
 /// The input as a request, an answer, and a policy.
 pub fn control(data: &[u8]) {
@@ -18,7 +18,7 @@ pub fn control(data: &[u8]) {
     let _ = understand::<Answer>(data);
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(policy) = Policy::parse(text) else { return };
-    let address = IpAddr::from([10, 77, 0, 2]);
+    let address = Address::from([10, 77, 0, 2]);
     for rule in &policy.rule {
         let _ = rule.check_address(address);
         for service in &rule.services {

@@ -1,6 +1,7 @@
 //! One card of several queues, each served by a net core of its own: to the service, and to its peers, one stack.
 #![forbid(unsafe_code)]
 
+use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::control::filter::Service as Ports;
 use qanat::control::net_core::StackWish;
@@ -397,7 +398,7 @@ fn connections_made_by_the_service_are_answered_where_they_were_made_and_nobody_
         let socket = house.socket();
         let wish = VnicWish {
             name: "caller".to_owned(),
-            addresses: vec![(IpAddr::from([10, 77, 0, 2]), 24)],
+            addresses: vec![(Address::from([10, 77, 0, 2]), 24)],
             queues: 2,
             services: vec!["tcp/any".parse::<Ports>().expect("all of TCP")],
             ..VnicWish::default()

@@ -3,11 +3,12 @@
 use super::{Control, ECHO_FRAME, FRAME_OVERHEAD, PORT, datagram};
 use crate::harness::cpu;
 use hdrhistogram::Histogram;
+use qanat::control::address::Address;
 use qanat::control::client::{Session, VnicHandle};
 use qanat::control::filter::{Direction, Rate};
 use qanat::control::protocol::VnicWish;
 use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
-use std::net::IpAddr;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -69,7 +70,7 @@ pub(super) struct Found {
 fn card(session: &Session, last: u8) -> Result<(VnicHandle, AfXdp), String> {
     let wish = VnicWish {
         name: format!("card {last}"),
-        addresses: vec![(IpAddr::from([10, 77, 0, last]), 24)],
+        addresses: vec![(Address::from([10, 77, 0, last]), 24)],
         services: vec!["udp".parse()?],
         ..VnicWish::default()
     };

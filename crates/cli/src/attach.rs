@@ -1,6 +1,7 @@
 //! Options that say where the VNIC comes from; the same for every service.
 
 use clap::{Args, ValueEnum};
+use qanat::control::address::Address;
 use qanat::control::client::{ClientError, default_socket};
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
@@ -20,13 +21,8 @@ impl FromStr for Prefixed {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Prefixed, String> {
-        let (address, length) = text.split_once('/').ok_or("write it with its prefix length, as in 10.77.0.2/24")?;
-        let address: IpAddr = address.parse().map_err(|_| format!("`{address}` is no IP address"))?;
-        let longest = if address.is_ipv4() { 32 } else { 128 };
-        match length.parse() {
-            Ok(length) if length <= longest => Ok(Prefixed { address, length }),
-            _ => Err(format!("`{length}` is no prefix length (0 to {longest})")),
-        }
+        let (address, length) = Address::parse_prefixed(text)?;
+        Ok(Prefixed { address: address.ip(), length })
     }
 }
 

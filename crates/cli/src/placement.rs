@@ -3,6 +3,7 @@
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
 use crate::net::Accept;
 use clap::{Args, ValueEnum};
+use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session, default_socket};
 use qanat::control::net_core::StackWish;
 use qanat::nic::af_xdp::PortRange;
@@ -10,7 +11,6 @@ use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -212,9 +212,9 @@ impl PlacementArguments {
 }
 
 /// The first addresses of a service's other cards.
-fn others(cards: &[AttachArguments], number: usize) -> Vec<IpAddr> {
+fn others(cards: &[AttachArguments], number: usize) -> Vec<Address> {
     let others = cards.iter().enumerate().filter(|(other, _)| *other != number);
-    others.map(|(_, card)| card.address.address).collect()
+    others.map(|(_, card)| card.address.address.into()).collect()
 }
 
 /// Starts a net core of this service's own.

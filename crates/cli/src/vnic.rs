@@ -86,7 +86,7 @@ enum ProviderName {
 pub fn run(arguments: Arguments) -> Result<(), String> {
     match arguments.action {
         Action::Create { name, address, service, queues, priority_queues, shared, mtu, provider, device, queue } => {
-            let addresses = address.iter().map(|address| (address.address, address.length)).collect();
+            let addresses = address.iter().map(|address| (address.address.into(), address.length)).collect();
             let (services, persistent) = (service, true);
             let provider = match (provider, device, queue) {
                 (ProviderName::Veth, None, None) => Provider::Veth,

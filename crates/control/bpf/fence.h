@@ -20,7 +20,8 @@
 #define FRAGMENTS_NS 1000000000ull // from one of them to the next
 #define LIMITS_MAX 1024
 #define OWNERS_MAX 4096
-#define ASKED_MAX 1024
+#define ASKED_PER_VNIC 64
+#define GATEWAYS_MAX 64
 #define FRAME_OVERHEAD 24 // preamble, frame check sequence, gap: what a frame costs a wire beyond its bytes
 #define KERNEL 0xffffffff // owner of the kernel's own addresses
 
@@ -54,6 +55,8 @@ enum cause {
     NOT_SWITCHED,
     TO_UPLINK,
     DIVERTED,
+    MAPPED_ADDRESS,
+    ICMP_QUOTE,
     CAUSES
 };
 
@@ -69,6 +72,7 @@ enum follower { AT_GATE, AT_END, AT_WIRE, FOLLOWERS };
 #define FLAG_UPLINK 16  // may reach, and be reached from, the uplink
 #define FLAG_SHARED 32  // its addresses are the kernel's too: on the wire it goes by the uplink's Ethernet address
 #define FLAG_QUEUE 64   // has queues of a NIC's: nothing but `own_queue` sees its packets
+#define FLAG_PEERS 128  // its rule names peers: it asks for these and for next hops only, and sends ICMP to these only
 
 struct vnic {
     __u8 mac[6];       // the application's end
@@ -92,6 +96,7 @@ struct addresses {
 
 #define FILTER_GRANTED 1  // to a VNIC that has not the address
 #define FILTER_DIVERTED 2 // to another VNIC, `target`
+#define FILTER_ASKED 4    // of questions for neighbours alone
 
 // A convex sub-volume of header space. `local` is the VNIC's side. Ranges are inclusive, in host order.
 struct filter {
@@ -114,9 +119,14 @@ struct key {
     __u16 vlan, inner_vlan;
     __u8 mac[6]; // the peer's
     __u8 direction;
-    __u8 is_link_only; // ARP, ND, ICMP: no service to ask about
+    __u8 is_link_only; // ARP, ND, ICMP: no service to ask about; LINK_…
     __u32 reserved;
 } __attribute__((aligned(8)));
+
+// What a filter must cover of a packet that has no service.
+#define LINK_FREE 1     // VLAN and Ethernet address
+#define LINK_ICMP 2     // and the peer
+#define LINK_QUESTION 3 // and the neighbour that is asked for
 
 #define FOUND 0x80000000u // in a verdict, with the filter's queue, flags << 8, target << 16
 #define KNOWN 0x40000000u // in a remembered verdict
@@ -274,8 +284,15 @@ struct {
 } questions SEC(".maps");
 
 struct {
-    __uint(type, BPF_MAP_TYPE_LRU_HASH); // neighbour that a VNIC with a shared address asked for → VNIC: the answer is its
+    __uint(type, BPF_MAP_TYPE_ARRAY); // direct-mapped, a share for each VNIC: a neighbour that it asked for by a shared address; the answer is its
+    __type(key, __u32);
+    __type(value, __u64);
+    __uint(max_entries, VNICS_MAX * ASKED_PER_VNIC);
+} asked SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH); // next hops on the uplink: every VNIC there may ask for them
     __type(key, struct address);
     __type(value, __u32);
-    __uint(max_entries, ASKED_MAX);
-} asked SEC(".maps");
+    __uint(max_entries, GATEWAYS_MAX);
+} gateways SEC(".maps");

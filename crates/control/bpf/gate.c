@@ -32,8 +32,10 @@ static __always_inline int matches(const struct filter *filter, const struct sea
         key->inner_vlan > filter->inner_last || search->mac < filter->mac_first || search->mac > filter->mac_last ||
         (search->mac & filter->mac_mask) != filter->mac_value)
         return 0;
-    if (key->is_link_only)
+    if (key->is_link_only == LINK_FREE)
         return 1;
+    if (key->is_link_only)
+        return (!(filter->flags & FILTER_ASKED) || key->is_link_only == LINK_QUESTION) && within(search->peer, &filter->peer);
     return filter->protocol_first <= key->protocol && key->protocol <= filter->protocol_last &&
            filter->local_first <= key->local_port && key->local_port <= filter->local_last &&
            filter->peer_first <= key->peer_port && key->peer_port <= filter->peer_last &&
@@ -115,12 +117,12 @@ static __always_inline enum cause go_on(struct datagram *datagram, struct packet
     struct piece *piece = &packet->piece;
     __u64 now = bpf_ktime_get_ns();
     if (!piece->offset) {
-        key->is_link_only = packet->is_icmp;
+        key->is_link_only = packet->is_icmp ? LINK_FREE : 0;
         datagram->key = *key;
         datagram->identification = piece->identification;
     } else {
         key->local_port = datagram->key.local_port, key->peer_port = datagram->key.peer_port;
-        key->is_link_only = packet->is_icmp = datagram->key.is_link_only;
+        key->is_link_only = packet->is_icmp = datagram->key.is_link_only; // LINK_FREE is 1
         if (!datagram->next || datagram->next != piece->offset || datagram->identification != piece->identification ||
             now > datagram->expires || !same_key(&datagram->key, key))
             return FRAGMENT;
@@ -268,6 +270,22 @@ static __always_inline enum cause disguise_solicitation(const struct packet *pac
     return TO_UPLINK;
 }
 
+// Where a VNIC's question for a neighbour on the wire is noted, and as what.
+static __always_inline __u64 *asked_row(__u32 slot, const struct address *neighbour, __u64 *name) {
+    const __u64 *words = (const void *)neighbour;
+    __u64 sum = (words[0] ^ 0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd;
+    sum = (sum ^ sum >> 32 ^ words[1]) * 0xff51afd7ed558ccd;
+    *name = sum | 1; // 0: nothing
+    __u32 row = slot * ASKED_PER_VNIC + (sum >> 58) % ASKED_PER_VNIC;
+    return bpf_map_lookup_elem(&asked, &row);
+}
+
+static __always_inline void note_asked(__u32 slot, const struct address *neighbour) {
+    __u64 name, *row = asked_row(slot, neighbour, &name);
+    if (row)
+        *(volatile __u64 *)row = name;
+}
+
 // On the wire a shared address is at the uplink's Ethernet address, which the kernel tells to who asks.
 static __always_inline enum cause disguise(__u32 slot, const struct packet *packet, struct ethhdr *ethernet, void *end) {
     __u32 row = 0;
@@ -288,16 +306,34 @@ static __always_inline enum cause disguise(__u32 slot, const struct packet *pack
     } else if (disguise_solicitation(packet, ethernet, uplink->mac, end) != TO_UPLINK) {
         return ND_FORGED;
     }
-    bpf_map_update_elem(&asked, &packet->key.peer, &slot, BPF_ANY);
+    note_asked(slot, &packet->key.peer);
     return TO_UPLINK;
 }
 
+// Whom a VNIC may ask for, whoever its peers are: next hops, and itself (RFC 4862 section 5.4, RFC 5227).
+static __always_inline int is_near(__u32 slot, const struct address *address) {
+    __u32 *owner = bpf_map_lookup_elem(&owners, address);
+    return (owner && (*owner == KERNEL || *owner == slot)) || bpf_map_lookup_elem(&gateways, address);
+}
+
+// What a filter must cover of ARP, ND or ICMP that is sent. Answers are for who has asked, and say nothing but what is the
+// VNIC's own.
+static __always_inline __u8 link_scope(__u32 slot, const struct packet *packet) {
+    if (packet->is_icmp)
+        return LINK_ICMP;
+    return packet->is_answer || is_near(slot, &packet->key.peer) ? LINK_FREE : LINK_QUESTION;
+}
+
 // What the filters say of a frame that is well formed.
-static __always_inline enum cause judge(__u32 slot, const struct vnic *vnic, const struct packet *packet) {
-    const struct key *key = &packet->key;
-    int is_tagged = key->vlan != UNTAGGED;
-    // Without a tag ARP, ND and ICMP need no filter: whose they say they are has been checked or is below.
-    __u32 verdict = key->is_link_only && !is_tagged ? FOUND : ask(slot, vnic, TRANSMIT, key);
+static __always_inline enum cause judge(__u32 slot, const struct vnic *vnic, struct packet *packet) {
+    struct key *key = &packet->key;
+    int is_tagged = key->vlan != UNTAGGED, is_bound = is_tagged || vnic->flags & FLAG_PEERS;
+    if (key->is_link_only && is_bound)
+        key->is_link_only = link_scope(slot, packet);
+    // Without a tag ARP, ND and ICMP need no filter but for their peers, where the rule names some: whose they say they are
+    // has been checked or is below.
+    int is_known = key->is_link_only && !is_tagged && (!is_bound || key->is_link_only == LINK_FREE);
+    __u32 verdict = is_known ? FOUND : ask(slot, vnic, TRANSMIT, key);
     if (!(verdict & FOUND))
         return is_tagged ? VLAN_TAG : key->protocol == NOT_IP ? ETHERTYPE : NO_FILTER;
     if (key->protocol == NOT_IP)
@@ -305,6 +341,73 @@ static __always_inline enum cause judge(__u32 slot, const struct vnic *vnic, con
     if (!owns(slot, &key->local) && (key->is_link_only || !has(verdict, FILTER_GRANTED)))
         return packet->is_neighbour ? ND_FORGED : SOURCE_ADDRESS;
     return packet->is_icmp && !(vnic->flags & FLAG_ICMP) ? NO_FILTER : PASSED_TO_KERNEL;
+}
+
+// The flow that an ICMP error tells of, from the VNIC's side: of an error that is sent it received the packet that is quoted, and
+// of one that is received it sent that. 0: the quote is not whole, which is the header and eight bytes (RFC 792, RFC 4443), or
+// nobody answers such a packet with an error: one with options or extension headers, another error, a later fragment
+// (RFC 1122 section 3.2.2).
+static __always_inline int read_quote(struct xdp_md *context, const struct packet *packet, struct key *flow) {
+    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+    __u32 link = packet->link_bytes;
+    if (link > sizeof(struct ethhdr) + 2 * sizeof(struct tag))
+        return 0;
+    data += link;
+    int is_sent = packet->key.direction == TRANSMIT, is_v4 = packet->key.type == ETH_P_IP;
+    struct address source, destination;
+    struct udp *quoted;
+    __u8 protocol;
+    if (is_v4) {
+        struct iphdr *ip = data + sizeof(*ip) + sizeof(struct icmp);
+        quoted = (void *)(ip + 1);
+        if ((void *)(quoted + 1) > end || ip->version != 4 || ip->ihl != 5 || ip->frag_off & bpf_htons(0x1fff))
+            return 0;
+        source = from_v4(ip->saddr), destination = from_v4(ip->daddr), protocol = ip->protocol;
+    } else {
+        struct ipv6hdr *ip = data + sizeof(*ip) + sizeof(struct icmp);
+        quoted = (void *)(ip + 1);
+        if ((void *)(quoted + 1) > end || ip->version != 6 || ip->nexthdr == IPPROTO_FRAGMENT || is_extension(ip->nexthdr))
+            return 0;
+        source = from_v6(&ip->saddr), destination = from_v6(&ip->daddr), protocol = ip->nexthdr;
+        if (is_mapped(&source) || is_mapped(&destination))
+            return 0;
+    }
+    __u16 from = 0, to = 0;
+    __u8 is_icmp = protocol == (is_v4 ? IPPROTO_ICMP : IPPROTO_ICMPV6), type = ((struct icmp *)quoted)->type;
+    if (is_icmp && type != (is_v4 ? 8 : 128) && type != (is_v4 ? 0 : 129))
+        return 0;
+    // Of TCP, too, the ports come first.
+    if (protocol == IPPROTO_TCP || protocol == IPPROTO_UDP)
+        from = bpf_ntohs(quoted->source), to = bpf_ntohs(quoted->destination);
+    flow->local = is_sent ? destination : source;
+    flow->peer = is_sent ? source : destination;
+    flow->local_port = is_sent ? to : from;
+    flow->peer_port = is_sent ? from : to;
+    flow->protocol = protocol;
+    flow->is_link_only = is_icmp ? LINK_FREE : 0;
+    return 1;
+}
+
+// Whether an ICMP error tells of a packet that the VNIC may have received from whom it sends the error to, or may have sent
+// itself if it receives the error: else it could speak, or hear, about others' flows. The quote is judged as the packet would
+// be. Global, so that the verifier judges it once and not on each way to it.
+__noinline int judge_quote(struct xdp_md *context, struct packet *packet, __u32 slot) {
+    struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
+    if (!packet || !vnic)
+        return 0;
+    struct key flow = packet->key;
+    if (!read_quote(context, packet, &flow))
+        return 0;
+    int is_sent = packet->key.direction == TRANSMIT, is_tagged = flow.vlan != UNTAGGED;
+    if (is_sent ? !same_address(&flow.peer, &packet->key.peer) : !same_address(&flow.local, &packet->key.local))
+        return 0;
+    flow.direction = is_sent ? RECEIVE : TRANSMIT;
+    // As in `accept` and `judge`.
+    int is_known = !is_tagged && (flow.is_link_only || (is_sent && !(vnic->flags & FLAG_FILTERED)));
+    __u32 verdict = flow.is_link_only && !is_tagged ? FOUND : ask(slot, vnic, flow.direction, &flow);
+    if (!is_known && !(verdict & FOUND))
+        return 0;
+    return owns(slot, &flow.local) || has(verdict, FILTER_GRANTED);
 }
 
 // Where a frame begins and ends, asked for again behind `read`: what is known of the frame on each way through that is of no use
@@ -335,6 +438,8 @@ static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
         cause = follow(slot, AT_GATE, &packet);
     if (cause == PASSED_TO_KERNEL)
         cause = judge(slot, vnic, &packet);
+    if (packet.is_error && cause == PASSED_TO_KERNEL)
+        cause = judge_quote(context, &packet, slot) ? PASSED_TO_KERNEL : ICMP_QUOTE;
     if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
         cause = route(vnic, slot, &packet, data, &to);
     if (cause == PASSED_TO_KERNEL || cause == SWITCHED || cause == TO_UPLINK)
@@ -373,29 +478,8 @@ static __always_inline enum cause accept(__u32 slot, const struct vnic *vnic, co
 // Has an ICMP error go where the packets of the flow it tells of go: names that flow in place of the error's own addresses. What
 // is no whole quote is any queue's. Global, so that the verifier judges it once and not on each way to it; always 0.
 __noinline int name_quoted(struct xdp_md *context, struct packet *packet) {
-    if (!packet)
-        return 0;
-    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-    struct key *key = &packet->key;
-    struct udp *quoted;
-    if (packet->link_bytes != sizeof(struct ethhdr))
-        return 0;
-    if (key->type == ETH_P_IP) {
-        struct iphdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
-        quoted = (void *)(ip + 1);
-        if ((void *)(quoted + 1) > end || ip->ihl != 5)
-            return 0;
-        key->peer = from_v4(ip->daddr), key->protocol = ip->protocol;
-    } else {
-        struct ipv6hdr *ip = data + sizeof(struct ethhdr) + sizeof(*ip) + sizeof(struct icmp);
-        quoted = (void *)(ip + 1);
-        if ((void *)(quoted + 1) > end)
-            return 0;
-        key->peer = from_v6(&ip->daddr), key->protocol = ip->nexthdr;
-    }
-    // Of TCP, too, the ports come first.
-    if (key->protocol == IPPROTO_TCP || key->protocol == IPPROTO_UDP)
-        key->local_port = bpf_ntohs(quoted->source), key->peer_port = bpf_ntohs(quoted->destination);
+    if (packet)
+        read_quote(context, packet, &packet->key);
     return 0;
 }
 
@@ -474,6 +558,8 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
     else if (is_unfilterable(cause) && !(vnic->flags & FLAG_FILTERED) && packet.key.vlan == UNTAGGED)
         // Without receive filters everything to an own address is the VNIC's: fragments in any order, and options too.
         cause = owns(slot, &packet.key.local) ? DELIVERED : NOT_ADDRESSED;
+    if (packet.is_error && cause == DELIVERED && vnic->flags & FLAG_FILTERED && !judge_quote(context, &packet, slot))
+        cause = ICMP_QUOTE;
     if (cause == DELIVERED && has(verdict, FILTER_DIVERTED)) {
         count(slot, RECEIVE, DIVERTED, length);
         return bpf_redirect_map(&ports, verdict >> 16 & (VNICS_MAX - 1), 0);
@@ -538,11 +624,8 @@ static __always_inline int deliver_queue_frame(struct xdp_md *context) {
 
 // The answer to what a VNIC with a shared address asked is the VNIC's; the kernel asks again if it was its.
 static __always_inline int is_asked(struct packet *packet, __u32 slot) {
-    __u32 *asker = bpf_map_lookup_elem(&asked, &packet->key.peer);
-    if (!asker || *asker != slot)
-        return 0;
-    bpf_map_delete_elem(&asked, &packet->key.peer);
-    return 1;
+    __u64 name, *row = asked_row(slot, &packet->key.peer, &name);
+    return row && __sync_val_compare_and_swap(row, name, 0) == name;
 }
 
 static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
@@ -611,6 +694,8 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
         cause = accept(slot, vnic, &packet, ethernet, &verdict);
     else
         cause = vnic->flags & FLAG_FILTERED ? NO_FILTER : DELIVERED;
+    if (packet.is_error && cause == DELIVERED && vnic->flags & FLAG_FILTERED && !judge_quote(context, &packet, slot))
+        cause = ICMP_QUOTE;
     // Of a shared address the kernel answers for its link, and hears of errors.
     if (cause != DELIVERED || (vnic->flags & FLAG_SHARED && packet.key.is_link_only))
         return XDP_PASS;

@@ -90,6 +90,28 @@ static __always_inline int is_unspecified(const struct address *address) {
     return !(words[0] | words[1]);
 }
 
+// An IPv4 address in an IPv6 packet (RFC 4291 section 2.5.5.2): it is on no wire, and in the tables it would be the IPv4 address.
+static __always_inline int is_mapped(const struct address *address) {
+    const __u32 *words = (const void *)address;
+    return !(words[0] | words[1]) && words[2] == bpf_htonl(0xffff);
+}
+
+static __always_inline int same_address(const struct address *one, const struct address *other) {
+    const __u64 *a = (const void *)one, *b = (const void *)other;
+    return !((a[0] ^ b[0]) | (a[1] ^ b[1]));
+}
+
+// A chain of these can be made longer than any program looks: none passes (RFC 7112 asks no more of a filter).
+static __always_inline int is_extension(__u8 next) {
+    switch (next) {
+    case IPPROTO_HOPOPTS: case IPPROTO_ROUTING: case IPPROTO_DSTOPTS: case IPPROTO_AH: case IPPROTO_ESP: case IPPROTO_MH:
+    case 139: case 140: case 253: case 254:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 static __always_inline int owns(__u32 slot, const struct address *address) {
     __u32 *owner = bpf_map_lookup_elem(&owners, address);
     return owner && *owner == slot;
@@ -221,6 +243,8 @@ static __always_inline enum cause check_icmp_v6(struct packet *packet, __u32 slo
     struct address subject = from_v6(target);
     packet->is_neighbour = 1;
     packet->is_answer = icmp->type == 136;
+    if (is_mapped(&subject))
+        return ND_FORGED;
     if (!is_sent) {
         // Asked about us, or answered to us: `local` is what must be ours.
         if (icmp->type == 135)
@@ -232,6 +256,9 @@ static __always_inline enum cause check_icmp_v6(struct packet *packet, __u32 slo
         return cause;
     if (icmp->type == 136)
         return owns(slot, &subject) ? PASSED_TO_KERNEL : ND_FORGED;
+    // A question is for its subject or for all on the link (RFC 4861 section 7.2.2), not a way to anybody else.
+    if (!same_address(&packet->key.peer, &subject) && ip->daddr.s6_addr16[0] != bpf_htons(0xff02))
+        return ND_FORGED;
     // Duplicate address detection asks from :: about an own address (RFC 4862).
     if (is_unspecified(&packet->key.local)) {
         packet->key.local = subject;
@@ -266,6 +293,8 @@ static __always_inline enum cause read_v6(struct packet *packet, __u32 slot, con
     packet->key.local = is_sent ? source : destination;
     packet->key.peer = is_sent ? destination : source;
     packet->key.protocol = ip->nexthdr;
+    if (is_mapped(&source) || is_mapped(&destination))
+        return MAPPED_ADDRESS;
     switch (ip->nexthdr) {
     case IPPROTO_TCP: case IPPROTO_UDP:
         return read_transport(packet, is_sent, ip + 1, end);
@@ -273,12 +302,8 @@ static __always_inline enum cause read_v6(struct packet *packet, __u32 slot, con
         return check_icmp_v6(packet, slot, mac, is_sent, ip, end);
     case IPPROTO_FRAGMENT:
         return read_fragment_v6(packet, is_sent, ip, end);
-    // A chain can be made longer than any program looks: none passes (RFC 7112 asks no more of a filter).
-    case IPPROTO_HOPOPTS: case IPPROTO_ROUTING: case IPPROTO_DSTOPTS: case IPPROTO_AH: case IPPROTO_ESP: case IPPROTO_MH:
-    case 139: case 140: case 253: case 254:
-        return EXTENSION_HEADER;
     default:
-        return PASSED_TO_KERNEL;
+        return is_extension(ip->nexthdr) ? EXTENSION_HEADER : PASSED_TO_KERNEL;
     }
 }
 
@@ -366,6 +391,6 @@ static __always_inline enum cause read(struct packet *packet, __u32 slot, const 
         packet->key.protocol = NOT_IP;
         return PASSED_TO_KERNEL;
     }
-    packet->key.is_link_only = packet->is_neighbour | packet->is_icmp;
+    packet->key.is_link_only = packet->is_neighbour | packet->is_icmp ? LINK_FREE : 0;
     return cause;
 }

@@ -1,5 +1,6 @@
 //! The application's side: ask the daemon, get handles.
 
+use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::net_core::StackWish;
 use crate::protocol::{
@@ -165,12 +166,12 @@ impl Session {
     /// is about to notice. So a service that is started again at once has its address.
     fn ask_for_card(
         &self,
-        addresses: &[(IpAddr, u8)],
+        addresses: &[(Address, u8)],
         request: Request,
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
         // Of one that is ending, nothing is left to read.
         let runs = |process| std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| !words.is_empty());
-        let is_same = |own: &(IpAddr, u8)| addresses.iter().any(|(address, _)| *address == own.0);
+        let is_same = |own: &(IpAddr, u8)| addresses.iter().any(|(address, _)| *address == own.0.into());
         let is_ending = |vnic: &VnicStatus| vnic.addresses.iter().any(is_same) && !runs(vnic.process);
         let begun = Instant::now();
         loop {

@@ -100,6 +100,14 @@ impl Addresses {
         self.0.contains(other.0)
     }
 
+    /// Whether it holds IPv4 addresses without being about them: `::/0` is the mapped ones, too.
+    fn is_mixed(self) -> bool {
+        let Span { first, last, mask, value } = self.0;
+        let all = V4 | 0xffff_ffff;
+        let is_within = V4 <= first && last <= all;
+        !is_within && first <= all && V4 <= last && (value ^ V4) & mask & !0xffff_ffff == 0
+    }
+
     /// As it is compared.
     pub fn span(self) -> Span {
         self.0
@@ -113,6 +121,18 @@ impl FromStr for Addresses {
         if matches!(text, "any" | "*") {
             return Ok(Addresses::ANY);
         }
+        match Addresses::parse(text)? {
+            mixed if mixed.is_mixed() => Err(format!(
+                "`{text}` holds IPv4 addresses, too (as ::ffff:0.0.0.0/96): write any, or IPv6 addresses without them, \
+                 as 2000::/3 or fc00::/7"
+            )),
+            found => Ok(found),
+        }
+    }
+}
+
+impl Addresses {
+    fn parse(text: &str) -> Result<Addresses, String> {
         let wrong = || format!("`{text}` are no addresses: write 10.77.0.0/24, fd00::1, 10.77.0.2-10.77.0.9 or any");
         let address = |text: &str| text.parse::<IpAddr>().map_err(|_| wrong());
         if let Some((first, last)) = text.split_once('-') {
@@ -398,8 +418,24 @@ mod tests {
                 "10.0.0.9-10.0.0.1",
                 "10.0.0.1-fd00::1",
                 "10.0.0.1/ff::",
+                // IPv6 in form, and IPv4 in effect, too.
+                "::/0",
+                "::/64",
+                "::-ffff::",
+                "::-::ffff:10.0.0.1",
+                "::1/::ffff",
+                "::/::",
             ],
         );
+        // Two spellings are one range.
+        for (text, plain) in [
+            ("::ffff:0:0/96", "0.0.0.0/0"),
+            ("::ffff:10.0.0.0/104", "10.0.0.0/8"),
+            ("::ffff:10.0.0.1", "10.0.0.1"),
+            ("::ffff:10.0.0.1-::ffff:10.0.0.9", "10.0.0.1-10.0.0.9"),
+        ] {
+            assert_eq!(text.parse::<Addresses>().unwrap().to_string(), plain, "{text}");
+        }
         round_trip::<Macs>(
             &["02:00:00:00:00:01", "02:00:00:00:00:01-02:00:00:00:00:09", "02:00:00:00:00:00/ff:ff:ff:00:00:00", "any"],
             &["02:00:00:00:00", "02:00:00:00:00:0g", "2:0:0:0:0:1", "02:00:00:00:00:09-02:00:00:00:00:01", ""],

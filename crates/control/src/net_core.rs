@@ -8,6 +8,7 @@
 //!      └── socket ── the handshake ─┴─▶ net core: maps rings and memory; it can open nothing by itself
 //! ```
 
+use crate::address::Address;
 use crate::protocol::{QueueStatus, QueueWish};
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, Parted, RingSizes};
 use qanat_nic::{AfXdp, DeviceError, FrameMemory, LendableFiles, MemoryPlan};
@@ -36,7 +37,7 @@ pub struct StackWish {
     pub share: bool,
     /// First addresses of the service's other cards: on a net core that has none of those.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub apart_from: Vec<IpAddr>,
+    pub apart_from: Vec<Address>,
     /// Of a card with several queues the one that is asked for: each is served by a stack of its own. Whoever of the process asks
     /// first has the card made.
     #[serde(skip_serializing_if = "is_first")]

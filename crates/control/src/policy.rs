@@ -12,12 +12,13 @@
 //! transmit = { bits_per_s = 1_000_000_000 }
 //! ```
 
+use crate::address::Address;
 use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
 use crate::protocol::DEFAULT_SOCKET;
 use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::ffi::CString;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// What the file says.
@@ -30,7 +31,7 @@ pub struct Policy {
     pub group: String,
     /// The kernel's addresses at the other end of every VNIC, with the prefix VNICs are reached by.
     #[serde(deserialize_with = "prefixed_list")]
-    pub host: Vec<(IpAddr, u8)>,
+    pub host: Vec<(Address, u8)>,
     /// Serve Prometheus' text format here, by HTTP; for this machine only.
     pub metrics: Option<SocketAddr>,
     /// A NIC, the wire of which VNICs may be on.
@@ -64,6 +65,8 @@ impl Default for NetPolicy {
     }
 }
 
+/// Of a rule's peers and Ethernet addresses: rows of each of its cards in a table that all share.
+const PEERS_MAX: usize = 48;
 /// Net cores of one daemon at most.
 pub(crate) const NET_CORES_MAX: usize = 64;
 
@@ -102,7 +105,7 @@ pub struct UplinkPolicy {
     /// VNICs with these addresses are on its wire, if their rule says so. None: those it has addresses in itself.
     pub prefixes: Vec<Addresses>,
     /// Their next hops to elsewhere. None: the kernel's, if it has one there.
-    pub gateways: Vec<IpAddr>,
+    pub gateways: Vec<Address>,
 }
 
 /// A NIC whose own queues may be given away.
@@ -172,7 +175,7 @@ impl Default for Policy {
         Policy {
             socket: PathBuf::from(DEFAULT_SOCKET),
             group: "qanat".to_owned(),
-            host: vec![(Ipv4Addr::new(10, 77, 0, 1).into(), 24), (IpAddr::from([0xfd77, 0, 0, 0, 0, 0, 0, 1]), 64)],
+            host: vec![(Address::from([10, 77, 0, 1]), 24), (Address::from([0xfd77_u16, 0, 0, 0, 0, 0, 0, 1]), 64)],
             metrics: None,
             uplink: None,
             nic: Vec::new(),
@@ -207,15 +210,9 @@ impl Default for Rule {
     }
 }
 
-fn prefixed_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(IpAddr, u8)>, D::Error> {
+fn prefixed_list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(Address, u8)>, D::Error> {
     let texts: Vec<String> = Deserialize::deserialize(deserializer)?;
-    let parse = |text: &String| {
-        let (address, length) = text.split_once('/')?;
-        let (address, length) = (address.parse::<IpAddr>().ok()?, length.parse().ok()?);
-        Addresses::prefix(address, length).map(|_| (address, length))
-    };
-    let wrong = |text: &String| serde::de::Error::custom(format!("`{text}`: write it as 10.77.0.1/24"));
-    texts.iter().map(|text| parse(text).ok_or_else(|| wrong(text))).collect()
+    texts.iter().map(|text| Address::parse_prefixed(text).map_err(serde::de::Error::custom)).collect()
 }
 
 impl Policy {
@@ -268,6 +265,14 @@ impl Policy {
             if rule.name.is_empty() {
                 rule.name = format!("number {}", number + 1);
             }
+            let pairs = rule.peers.len().saturating_mul(rule.macs.len() + 1);
+            if rule.binds_peers() && pairs > PEERS_MAX {
+                return Err(format!(
+                    "rule \"{}\": its peers with its macs are {pairs} pairs, which each card would have: at most \
+                     {PEERS_MAX}; name prefixes or ranges",
+                    rule.name
+                ));
+            }
         }
         Ok(policy)
     }
@@ -309,8 +314,8 @@ impl Rule {
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_address(&self, address: IpAddr) -> Result<(), String> {
-        let wanted = Addresses::host(address);
+    pub fn check_address(&self, address: Address) -> Result<(), String> {
+        let wanted = Addresses::host(*address);
         match self.addresses.iter().any(|prefix| prefix.contains(wanted)) {
             true => Ok(()),
             false => Err(self.refuse(&format!("address {address}"), "addresses", &list(&self.addresses))),
@@ -347,6 +352,11 @@ impl Rule {
             return Err(self.refuse(&format!("peers {}", filter.peer), "peers", &list(&self.peers)));
         }
         Ok(())
+    }
+
+    /// Whether it says whom may be sent to: then ARP, ND and ICMP are bound by that, too.
+    pub fn binds_peers(&self) -> bool {
+        !self.peers.contains(&Addresses::ANY) || !self.macs.contains(&Macs::ANY)
     }
 
     /// Whether queues of a NIC may be had.
@@ -448,7 +458,7 @@ mod tests {
     fn mistakes_are_named() {
         for (text, word) in [
             ("hosts = []", "hosts"),
-            ("host = [\"10.0.0.1\"]", "10.77.0.1/24"),
+            ("host = [\"10.0.0.1\"]", "10.77.0.2/24"),
             ("metrics = \"0.0.0.0:9464\"", "127.0.0.1"),
             ("[[rule]]\naddresses = [\"10.0.0.0/40\"]", "10.0.0.0/40"),
             ("[[rule]]\nservices = [\"tpc/80\"]", "tpc/80"),

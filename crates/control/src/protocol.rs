@@ -3,6 +3,7 @@
 //! A packet has a size the kernel keeps, so a message can't be partial, and none is longer than
 //! [`MESSAGE_BYTES_MAX`]. A request gets one answer. Whoever breaks a rule of this page is cut off.
 
+use crate::address::Address;
 use crate::filter::{Direction, Filter, Rate, Service};
 use crate::net_core::StackWish;
 use qanat_nic::foreign::{Head, head};
@@ -187,7 +188,7 @@ pub struct VnicWish {
     /// What it is called in listings.
     pub name: String,
     /// Its own addresses with prefix lengths; nobody else may have them.
-    pub addresses: Vec<(IpAddr, u8)>,
+    pub addresses: Vec<(Address, u8)>,
     /// Queue pairs; 0: one.
     pub queues: u32,
     /// Largest packet; 0: 1500.

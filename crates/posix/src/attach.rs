@@ -8,6 +8,7 @@ use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
 use crate::world::{Device, Parts, World, WorldClock};
+use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session};
 use qanat::control::filter::Service;
 use qanat::nic::af_xdp::PortRange;
@@ -54,8 +55,8 @@ pub(crate) struct Wishes {
 }
 
 fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = text.split_once('/')?;
-    Some((address.parse().ok()?, length.parse().ok()?))
+    let (address, length) = Address::parse_prefixed(text).ok()?;
+    Some((address.ip(), length))
 }
 
 impl Wishes {

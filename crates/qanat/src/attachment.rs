@@ -7,6 +7,7 @@
 //! ```
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
+use qanat_control::address::Address;
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::{Addresses, Ports, Service};
 use qanat_control::protocol::{Provider, VnicWish};
@@ -196,8 +197,14 @@ impl AttachOptions {
         let name = self.name.clone().unwrap_or_else(|| std::env::args().take(2).skip(1).collect());
         let mut addresses = vec![self.address];
         addresses.extend_from_slice(&self.more_addresses);
+        let addresses = canonical(addresses);
         VnicWish { name, addresses, queues: self.queues, mtu: self.mtu, services, ..VnicWish::default() }
     }
+}
+
+/// As the daemon is told addresses.
+fn canonical(addresses: Vec<(IpAddr, u8)>) -> Vec<(Address, u8)> {
+    addresses.into_iter().map(|(address, length)| (address.into(), length)).collect()
 }
 
 /// A device whose queues may be opened, and the stack configuration that fits it.
@@ -330,7 +337,7 @@ impl Attachment {
         mut config: Config,
     ) -> Result<Attachment, AttachError> {
         let mut wish = options.vnic_wish();
-        wish.addresses = addresses;
+        wish.addresses = canonical(addresses);
         if let (Some(interface), Some(first)) = (&options.interface, options.queue) {
             let (kernel, _) = kernel_view(interface, options);
             wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);

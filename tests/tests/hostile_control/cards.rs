@@ -1,12 +1,12 @@
 //! A daemon in the test's own namespace, and cards of it.
 
+use qanat::control::address::Address;
 use qanat::control::client::{Session, VnicHandle};
 use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
 use qanat::control::policy::Policy;
 use qanat::control::protocol::{VnicStatus, VnicWish};
 use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 use std::io::Write;
-use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::thread::JoinHandle;
@@ -97,7 +97,7 @@ pub fn rule(more: &str) -> String {
 pub fn wish(last: u8, services: &[&str]) -> VnicWish {
     VnicWish {
         name: format!("card {last}"),
-        addresses: vec![(IpAddr::from([10, 77, 0, last]), 24)],
+        addresses: vec![(Address::from([10, 77, 0, last]), 24)],
         services: services.iter().map(|text| text.parse().expect("a service")).collect(),
         ..VnicWish::default()
     }

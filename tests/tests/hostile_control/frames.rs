@@ -44,6 +44,11 @@ impl Ipv4 {
         Ipv4 { source: OWN, destination: HOST, protocol, fragment: 0, options: Vec::new() }
     }
 
+    /// From the kernel to our own card.
+    pub fn back(protocol: u8) -> Ipv4 {
+        Ipv4 { source: HOST, destination: OWN, ..Ipv4::own(protocol) }
+    }
+
     pub fn with(&self, payload: &[u8]) -> Vec<u8> {
         let header = 20 + self.options.len();
         let mut packet = vec![0x40 | (header / 4) as u8, 0];
@@ -69,6 +74,11 @@ pub struct Ipv6 {
 impl Ipv6 {
     pub fn own(next: u8) -> Ipv6 {
         Ipv6 { source: OWN_6, destination: HOST_6, next, hops: 255 }
+    }
+
+    /// From the kernel to our own card.
+    pub fn back(next: u8) -> Ipv6 {
+        Ipv6 { source: HOST_6, destination: OWN_6, next, hops: 255 }
     }
 
     pub fn with(&self, payload: &[u8]) -> Vec<u8> {
@@ -99,6 +109,13 @@ pub fn udp(source: u16, destination: u16) -> Vec<u8> {
 pub fn icmp(kind: u8) -> Vec<u8> {
     let mut message = vec![kind, 0, 0, 0, 0, 1, 0, 1];
     message.extend([0; 28]);
+    message
+}
+
+/// An ICMP error of either version with what it quotes.
+pub fn icmp_error(kind: u8, quote: &[u8]) -> Vec<u8> {
+    let mut message = vec![kind, 0, 0, 0, 0, 0, 2, 0x58];
+    message.extend(quote);
     message
 }
 

@@ -6,7 +6,7 @@ use qanat::control::filter::{Addresses, Direction, Filter, Rate};
 use qanat_tests::e2e::scenario;
 
 /// The interface that test runs come from.
-const LOOPBACK: u32 = 1;
+pub const LOOPBACK: u32 = 1;
 pub const ATTACKER: u32 = 3;
 pub const VICTIM: u32 = 5;
 
@@ -143,6 +143,7 @@ fn ipv4_attacks() -> Vec<Attack> {
     };
     let echo = sent(IP, &Ipv4::own(1).with(&icmp(8)));
     let kind = |kind| sent(IP, &Ipv4::own(1).with(&icmp(kind)));
+    let about = |quote: &[u8]| sent(IP, &Ipv4::own(1).with(&icmp_error(3, quote)));
     let dns = sent(IP, &Ipv4::own(17).with(&udp(53, 4_000)));
     vec![
         attack("the victim's address", &good, &from(OTHER), "source_address"),
@@ -190,8 +191,8 @@ fn ipv4_attacks() -> Vec<Attack> {
         attack("ICMP address mask", &echo, &kind(18), "icmp_type"),
         attack(
             "an ICMP error with the victim's address",
-            &kind(3),
-            &sent(IP, &Ipv4 { source: OTHER, ..Ipv4::own(1) }.with(&icmp(3))),
+            &about(&Ipv4::back(17).with(&udp(9, 53))),
+            &sent(IP, &Ipv4 { source: OTHER, ..Ipv4::own(1) }.with(&icmp_error(3, &Ipv4::back(17).with(&udp(9, 53))))),
             "source_address",
         ),
         attack("ICMP cut off", &echo, &sent(IP, &Ipv4::own(1).with(&[8, 0, 0])), "too_short"),
@@ -267,11 +268,31 @@ fn ipv6_attacks() -> Vec<Attack> {
     vec![
         attack("IPv6: the victim's address", &good, &from(OTHER_6), "source_address"),
         attack("IPv6: the kernel's address", &good, &from(HOST_6), "source_address"),
+        attack("IPv6: the victim's IPv4-mapped address", &good, &from(mapped(OTHER)), "mapped_address"),
+        attack("IPv6: the own IPv4-mapped address", &good, &from(mapped(OWN)), "mapped_address"),
         attack(
-            "IPv6: IPv4-mapped source",
+            "IPv6: to an IPv4-mapped address",
             &good,
-            &from([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 77, 0, 3]),
-            "source_address",
+            &sent(IPV6, &Ipv6 { destination: mapped(HOST), ..Ipv6::own(6) }.with(&tcp(80, 4_000))),
+            "mapped_address",
+        ),
+        attack(
+            "ND answer for the own IPv4-mapped address",
+            &answer,
+            &message(&neighbour(136, mapped(OWN), 2, OWN_MAC)),
+            "nd_forged",
+        ),
+        attack(
+            "ND question for an IPv4-mapped address",
+            &ask,
+            &message(&neighbour(135, mapped(HOST), 1, OWN_MAC)),
+            "nd_forged",
+        ),
+        attack(
+            "ND question to somebody it is not about",
+            &ask,
+            &message(&neighbour(135, OTHER_6, 1, OWN_MAC)),
+            "nd_forged",
         ),
         attack("IPv6: a port not allowed", &good, &sent(IPV6, &Ipv6::own(6).with(&tcp(22, 4_000))), "no_filter"),
         attack("IPv6: hop-by-hop options", &good, &chain(0), "extension_header"),
@@ -329,6 +350,10 @@ fn ipv6_attacks() -> Vec<Attack> {
     ]
 }
 
+pub fn mapped(address: [u8; 4]) -> [u8; 16] {
+    std::net::Ipv4Addr::from(address).to_ipv6_mapped().octets()
+}
+
 fn switch_attacks() -> Vec<Attack> {
     let to_victim = |destination: [u8; 6]| {
         ethernet(destination, OWN_MAC, IP, &Ipv4 { destination: OTHER, ..Ipv4::own(6) }.with(&tcp(80, 4_000)))
@@ -354,7 +379,7 @@ fn nothing_forged_gets_through() {
                 .into_iter()
                 .flatten()
                 .collect();
-        assert!(attacks.len() >= 60, "{} attacks", attacks.len());
+        assert!(attacks.len() >= 95, "{} attacks", attacks.len());
         fence.withstands(&attacks);
     });
 }
@@ -437,7 +462,7 @@ fn pieces(ports: (u16, u16), identification: u16, lengths: &[usize], is_six: boo
 }
 
 /// One fragment of the attacker's.
-fn fragment(kind: u16, protocol: u8, identification: u16, (at, more): (usize, bool), payload: &[u8]) -> Vec<u8> {
+pub fn fragment(kind: u16, protocol: u8, identification: u16, (at, more): (usize, bool), payload: &[u8]) -> Vec<u8> {
     if kind == IP {
         let mut packet =
             Ipv4 { fragment: (at / 8) as u16 | if more { 0x2000 } else { 0 }, ..Ipv4::own(protocol) }.with(payload);

@@ -7,6 +7,7 @@ mod cards;
 mod frames;
 mod gate;
 mod injectors;
+mod identity;
 mod nic;
 mod output;
 mod policing;

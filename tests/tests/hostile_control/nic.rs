@@ -4,6 +4,7 @@ use super::cards::{Control, PLAN, arrivals, count, send};
 use super::frames::ethernet;
 use super::running::{kill_group, site_for_anybody};
 use super::uplink::packet;
+use qanat::control::address::Address;
 use qanat::control::client::VnicHandle;
 use qanat::control::daemon::{clear, leftovers};
 use qanat::control::filter::{Direction, Filter, Rate};
@@ -12,7 +13,7 @@ use qanat::nic::AfXdp;
 use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
 use qanat::nic::link::{Namespace, link};
 use qanat_tests::e2e::{NOBODY, Program, eventually, qanat, scenario};
-use std::net::{IpAddr, UdpSocket};
+use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
 const NIC: &str = "[[nic]]\ninterface = \"nic0\"\nqueues = [1, 3]\n\
@@ -63,7 +64,7 @@ impl Far {
 fn queue_wish(last: u8, first: u32) -> VnicWish {
     VnicWish {
         name: format!("card {last}"),
-        addresses: vec![(IpAddr::from([192, 0, 2, last]), 24)],
+        addresses: vec![(Address::from([192, 0, 2, last]), 24)],
         services: vec!["udp/7".parse().expect("a service")],
         provider: Provider::Queue { interface: "nic0".to_owned(), first },
         ..VnicWish::default()

@@ -2,6 +2,7 @@
 
 use super::cards::{Control, PLAN, arrivals, send};
 use super::frames::{Ipv4, Ipv6, arp, ethernet, neighbour as neighbour_message, udp};
+use qanat::control::address::Address;
 use qanat::control::client::VnicHandle;
 use qanat::control::protocol::VnicWish;
 use qanat::nic::AfXdp;
@@ -41,7 +42,7 @@ fn neighbour() -> Namespace {
 fn wire_card(control: &Control, address: (IpAddr, u8), shared: bool) -> Result<(VnicHandle, AfXdp), String> {
     let wish = VnicWish {
         name: format!("card {}", address.0),
-        addresses: vec![address],
+        addresses: vec![(address.0.into(), address.1)],
         services: vec!["udp/7".parse().expect("a service")],
         shared,
         ..VnicWish::default()
@@ -291,7 +292,7 @@ fn the_wire_outlives_the_daemon() {
         let mut control = Control::start(WIRE);
         let wish = VnicWish {
             name: "card 20".to_owned(),
-            addresses: vec![(IpAddr::from([192, 0, 2, 20]), 24)],
+            addresses: vec![(Address::from([192, 0, 2, 20]), 24)],
             services: vec!["udp/7".parse().expect("a service")],
             queues: 3,
             priority_queues: 1,

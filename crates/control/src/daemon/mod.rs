@@ -5,6 +5,7 @@
 mod charges;
 mod door;
 mod fairness;
+mod claims;
 mod guests;
 mod handles;
 mod injectors;
@@ -254,7 +255,7 @@ impl Daemon {
             log(&Event::new("take-back", "done", format!("{count} VNICs")));
         }
         daemon.uplink = Uplink::take(&daemon.policy, &mut daemon.tables)?;
-        daemon.own_kernels()?;
+        daemon.own_kernels();
         Ok(daemon)
     }
 
@@ -545,9 +546,7 @@ impl Daemon {
         self.forget_way(slot);
         self.net_cores.forget_vnic(slot);
         // An address that was shared is all the kernel's again.
-        if let Err(error) = self.own_kernels() {
-            (self.log)(&Event::new("kernel-addresses", "failed", error));
-        }
+        self.own_kernels();
         let stale = |(token, endpoint): (&u64, &Endpoint)| (endpoint.role == Role::Vnic(slot)).then_some(*token);
         // Revoked: whoever still has a handle finds it closed.
         let stale: Vec<u64> = self.endpoints.iter().filter_map(stale).collect();

@@ -9,11 +9,11 @@
 use super::Daemon;
 use super::tables::{self, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables, say};
 use super::uplink::default_gateways;
-use super::vnic::{Frame, Maker, Site, Vnic};
+use super::vnic::{Frame, Maker, Site, Vnic, own_all};
+use crate::address::Address;
 use crate::policy::{NicPolicy, Rule};
 use crate::protocol::{Provider, VnicWish};
 use qanat_nic::link::{self, Link};
-use std::net::IpAddr;
 
 /// The NIC and its queues, if a VNIC has some.
 fn place(provider: &Provider) -> Option<(&str, u32)> {
@@ -30,8 +30,11 @@ fn is_ours(program: u32, tables: &Tables) -> bool {
 }
 
 /// Whether addresses are claimed as the kernel has them: shared, if it has them on that NIC.
-fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(IpAddr, u8)]) -> Result<(), String> {
-    for (address, _) in &wish.addresses {
+fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) -> Result<(), String> {
+    for (address, length) in &wish.addresses {
+        if !wish.shared {
+            address.check_claim(*length, of_kernel)?;
+        }
         let is_kernels = of_kernel.iter().any(|(own, _)| own == address);
         match (is_kernels, wish.shared) {
             (true, false) => return Err(format!("address {address} is the kernel's: share it (--shared)")),
@@ -96,6 +99,7 @@ impl Daemon {
             return Err(format!("NIC {name} has another's XDP program: ip link set {name} xdp off"));
         }
         let of_kernel = link::addresses(found.index).map_err(|error| say(&format!("NIC {name}"), error))?;
+        let of_kernel: Vec<(Address, u8)> = of_kernel.into_iter().map(|(own, length)| (own.into(), length)).collect();
         check_addresses(wish, rule, &of_kernel)?;
         Ok(Some(found))
     }
@@ -150,9 +154,7 @@ pub(super) fn release_left(index: u32) {
 /// Makes the NIC's queues known to the programs.
 pub(super) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, nic: &Link) -> Result<(), String> {
     let Some((_, first)) = place(&wish.provider) else { return Ok(()) };
-    for (address, _) in &wish.addresses {
-        tables.own(slot, *address)?;
-    }
+    own_all(tables, slot, wish)?;
     (0..wish.queues.min(QUEUES_MAX))
         .try_for_each(|queue| tables.own_nic_queue(nic.index, first + queue, slot * QUEUES_MAX + queue))
 }
@@ -195,7 +197,7 @@ impl Vnic {
         let flags = FLAG_QUEUE | if wish.shared { FLAG_SHARED } else { 0 };
         let row = maker.write_row(tables, slot, &wish, [nic.mac.0, nic.mac.0], flags)?;
         enter(tables, slot, &wish, &nic)?;
-        let gateways = default_gateways(nic.index);
+        let gateways = default_gateways(nic.index).into_iter().map(Address::ip).collect();
         let mut vnic = Vnic::assemble(slot, wish, maker, Frame { host: nic.clone(), end: nic.clone(), gateways, row });
         let done = vnic.write_filters(tables).and_then(|()| attach(tables, &nic));
         match done {

@@ -101,7 +101,7 @@ impl Vnic {
     /// Removes them.
     pub(super) fn remove_queues(&self, tables: &mut Tables, ends: &Namespace) {
         let devices = self.further_devices(ends);
-        tables.disconnect_queues(&devices);
+        tables.disconnect_queues(self.slot, &devices);
         let _ = ends.within(|| devices.iter().for_each(|index| drop(link::delete(*index))));
     }
 }

@@ -15,6 +15,9 @@ const SPREAD_QUEUE: u8 = 255;
 const NOT_IP: u16 = 0x100;
 const FILTER_GRANTED: u8 = 1;
 const FILTER_DIVERTED: u8 = 2;
+const FILTER_ASKED: u8 = 4;
+/// In place of protocols' numbers: no packet that has a service.
+const NO_SERVICE: u16 = 0x1ff;
 
 /// A row of the table of VNICs.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -64,11 +67,22 @@ pub struct FilterRow {
     pub is_granted: bool,
     /// What it covers is another VNIC's.
     pub diverted: Option<u16>,
+    /// It covers no service, but what has none.
+    pub link: Option<LinkScope>,
+}
+
+/// What a row of a rule's peers covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkScope {
+    /// ICMP, and questions for neighbours.
+    All,
+    /// Questions for neighbours.
+    Questions,
 }
 
 impl From<Filter> for FilterRow {
     fn from(filter: Filter) -> FilterRow {
-        FilterRow { filter, queue: None, is_granted: false, diverted: None }
+        FilterRow { filter, queue: None, is_granted: false, diverted: None, link: None }
     }
 }
 
@@ -102,7 +116,7 @@ impl FilterRow {
     pub(super) fn encode(&self) -> [u8; FILTER_BYTES] {
         let mut row = [0; FILTER_BYTES];
         let mut writer = Writer { rest: &mut row };
-        let FilterRow { filter, queue, is_granted, diverted } = *self;
+        let FilterRow { filter, queue, is_granted, diverted, link } = *self;
         for Span { first, last, mask, value } in [filter.local.span(), filter.peer.span()] {
             [first, last, mask, value].into_iter().for_each(|number| writer.put_halves(number));
         }
@@ -111,6 +125,7 @@ impl FilterRow {
         let service = filter.service;
         // At the IP level what is no IP has no protocol that fits; at the Ethernet level the type alone decides.
         let protocols = match filter.types {
+            _ if link.is_some() => (NO_SERVICE, NO_SERVICE),
             None => (u16::from(service.protocol_first), u16::from(service.protocol_last)),
             Some(_) => (0, NOT_IP),
         };
@@ -120,7 +135,8 @@ impl FilterRow {
         writer.put_ranges(&[protocols, types, filter.vlan.outer, filter.vlan.inner]);
         let granted = if is_granted { FILTER_GRANTED } else { 0 };
         let elsewhere = if diverted.is_some() { FILTER_DIVERTED } else { 0 };
-        writer.put([queue.unwrap_or(SPREAD_QUEUE), granted | elsewhere]);
+        let asked = if link == Some(LinkScope::Questions) { FILTER_ASKED } else { 0 };
+        writer.put([queue.unwrap_or(SPREAD_QUEUE), granted | elsewhere | asked]);
         writer.put(diverted.unwrap_or(0).to_ne_bytes());
         row
     }

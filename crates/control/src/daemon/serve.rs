@@ -3,7 +3,7 @@
 use super::injectors::Opener;
 use super::porters::Beside;
 use super::state::Identity;
-use super::vnic::{ADDRESSES_MAX, Maker, Site, Vnic};
+use super::vnic::{Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::policy::Rule;
@@ -136,22 +136,7 @@ impl Daemon {
         if wish.name.chars().count() > NAME_MAX || wish.name.chars().any(char::is_control) {
             return Err(format!("a VNIC's name has at most {NAME_MAX} letters, and no control characters"));
         }
-        if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES_MAX {
-            return Err(format!("a VNIC has 1 to {ADDRESSES_MAX} addresses, not {}", wish.addresses.len()));
-        }
-        for (number, (address, length)) in wish.addresses.iter().enumerate() {
-            if crate::filter::Addresses::prefix(*address, *length).is_none() {
-                return Err(format!("{address}/{length}: no such prefix length"));
-            }
-            rule.check_address(*address)?;
-            let taken = |other: &Vnic| other.wish.addresses.iter().any(|(taken, _)| taken == address);
-            let is_kernels = self.uplink.iter().flat_map(|uplink| &uplink.addresses).any(|(own, _)| own == address);
-            let twice = wish.addresses.iter().take(number).any(|(other, _)| other == address);
-            let host = self.policy.host.iter().any(|(host, _)| host == address);
-            if twice || host || (is_kernels && !wish.shared) || self.vnics.values().any(taken) {
-                return Err(format!("address {address} is taken: choose another (--address)"));
-            }
-        }
+        self.check_claims(&rule, &wish)?;
         if wish.services.len() > SERVICES_MAX {
             return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
         }

@@ -4,13 +4,15 @@
 //! address's packets there: the VNIC that has it sends them on. In every change the receiver's rows are written before the
 //! sender's, and what was a receiver stays one until it is told otherwise, so that no packet on its way is lost.
 
+use super::rows::LinkScope;
 use super::tables::FilterRow;
 use super::vnic::Vnic;
-use super::{Daemon, tables};
-use crate::filter::{Addresses, Direction, Filter};
+use super::{Daemon, Event, tables};
+use crate::address::Address;
+use crate::filter::{Addresses, Direction, Filter, Macs, Service};
+use crate::policy::Rule;
 use crate::protocol::Steered;
 use serde::{Deserialize, Serialize};
-use std::net::IpAddr;
 
 /// A filter that counts by its handle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +38,7 @@ impl Assignment {
             queue: self.queue.and_then(|queue| u8::try_from(queue).ok()),
             is_granted: self.granted.is_some(),
             diverted: self.diverted.and_then(|slot| u16::try_from(slot).ok()),
+            link: None,
         };
         self.filters.iter().map(row)
     }
@@ -58,6 +61,9 @@ impl Vnic {
         }
         rows.sort_by_key(|row| (row.diverted.is_none(), !row.is_granted, row.queue.is_none()));
         rows.dedup();
+        if direction == Direction::Transmit {
+            rows.extend(link_rows(&self.rule));
+        }
         rows
     }
 
@@ -68,8 +74,28 @@ impl Vnic {
     }
 
     fn has_address(&self, addresses: Addresses) -> bool {
-        self.wish.addresses.iter().any(|(address, _)| addresses.contains(Addresses::host(*address)))
+        self.wish.addresses.iter().any(|(address, _)| addresses.contains(Addresses::host(**address)))
     }
+}
+
+/// Where ICMP may be sent, and whom may be asked for, by a rule that names peers. By one that does not, everywhere and for all.
+fn link_rows(rule: &Rule) -> Vec<FilterRow> {
+    if !rule.binds_peers() {
+        return Vec::new();
+    }
+    let row = |peer: Addresses, macs: Macs, link: LinkScope| {
+        let filter = Filter { peer, macs, ..Filter::service(Service::ANY) };
+        FilterRow { link: Some(link), ..FilterRow::from(filter) }
+    };
+    let mut rows = Vec::new();
+    for peer in &rule.peers {
+        rows.extend(rule.macs.iter().map(|macs| row(*peer, *macs, LinkScope::All)));
+        // A question is for all on the link.
+        if !rule.macs.contains(&Macs::ANY) {
+            rows.push(row(*peer, Macs::ANY, LinkScope::Questions));
+        }
+    }
+    rows
 }
 
 /// The one address all of these are about.
@@ -157,15 +183,20 @@ impl Daemon {
     }
 
     /// Tells the fence the kernel's own addresses: what is for them is for the kernel, whoever else is on the wire.
-    pub(super) fn own_kernels(&mut self) -> Result<(), String> {
+    pub(super) fn own_kernels(&mut self) {
         let uplink = self.uplink.iter().flat_map(|uplink| &uplink.addresses).map(|(address, _)| *address);
         // One that a VNIC shares is its, as far as the fence is concerned, and the rest of it passes.
-        let is_shared = |address: &IpAddr| {
+        let is_shared = |address: &Address| {
             let has = |vnic: &Vnic| vnic.wish.shared && vnic.wish.addresses.iter().any(|(own, _)| own == address);
             self.vnics.values().any(has)
         };
         let own = self.policy.host.iter().map(|(address, _)| *address).chain(uplink);
-        let addresses: Vec<IpAddr> = own.filter(|address| !is_shared(address)).collect();
-        addresses.into_iter().try_for_each(|address| self.tables.own(tables::KERNEL, address))
+        let addresses: Vec<Address> = own.filter(|address| !is_shared(address)).collect();
+        for address in addresses {
+            // Taken by a card that an earlier daemon made under another policy: it goes on until it is deleted.
+            if let Err(error) = self.tables.own(tables::KERNEL, address) {
+                (self.log)(&Event::new("kernel-addresses", "failed", error));
+            }
+        }
     }
 }

@@ -3,15 +3,16 @@
 pub use super::rows::{FilterRow, VnicRow};
 
 use super::rows::{FILTER_BYTES, VNIC_BYTES, encode_rate};
+use crate::address::Address;
 use crate::filter::{Direction, Rate};
 use crate::protocol::Count;
+use aya::Pod;
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::{ProgramFd, ProgramInfo, TestRun, TestRunOptions, Xdp, loaded_programs};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +31,7 @@ const OWNER_LIMITS: u32 = 1 + 2 * VNICS_MAX;
 pub const OWNERS_MAX: u32 = (LIMITS_MAX - OWNER_LIMITS) / 2;
 
 /// Fates of a frame, by their names in listings and metrics, and whether they are drops.
-pub const CAUSES: [(&str, bool); 24] = [
+pub const CAUSES: [(&str, bool); 26] = [
     ("passed_to_kernel", false),
     ("switched", false),
     ("delivered", false),
@@ -55,6 +56,8 @@ pub const CAUSES: [(&str, bool); 24] = [
     ("not_switched", true),
     ("to_uplink", false),
     ("diverted", false),
+    ("mapped_address", true),
+    ("icmp_quote", true),
 ];
 
 /// ICMP echo and errors allowed.
@@ -71,12 +74,18 @@ pub const FLAG_UPLINK: u32 = 16;
 pub const FLAG_SHARED: u32 = 32;
 /// Has queues of a NIC's.
 pub const FLAG_QUEUE: u32 = 64;
+/// Its rule names peers: it asks for these and for next hops only, and sends ICMP to these only.
+pub const FLAG_PEERS: u32 = 128;
 /// Owner of the kernel's own addresses.
 pub const KERNEL: u32 = u32::MAX;
 
 const XDP_DROP: u32 = 1;
+/// Of `bpf(BPF_MAP_UPDATE_ELEM)`: the row must not be there.
+const BPF_NOEXIST: u64 = 1;
 /// Programs that not every VNIC needs: a further queue's two, the uplink's, and that of NICs whose queues are VNICs'.
 const OTHERS: [&str; 4] = ["relay", "deliver_queue", "uplink", OWN_QUEUE];
+/// Tables that say nothing but what was seen: counters, and what is found out again.
+const FORGETTABLE: [&str; 5] = ["counters", "flows", "datagrams", "questions", "asked"];
 /// The program of NICs some of whose queues belong to VNICs.
 pub const OWN_QUEUE: &str = "own_queue";
 /// Of the ranges of filters in a VNIC's row.
@@ -109,6 +118,7 @@ pub struct Tables {
     inlets: DevMap<MapData>,
     /// `None`: taken back from a daemon of whose NICs none was in use.
     nic_queues: Option<HashMap<MapData, u64, u32>>,
+    gateways: HashMap<MapData, [u8; 16], u32>,
     uplinks: DevMap<MapData>,
     uplink_row: Array<MapData, [u8; 8]>,
     sockets: XskMap<MapData>,
@@ -165,7 +175,7 @@ impl Tables {
         let take = |name: &str| {
             let data = maps.remove(name).ok_or_else(|| format!("take back the fence: its table {name} is gone"))?;
             Ok(match name {
-                "gates" | "ends" | "owners" | "cards" | "nic_queues" => Map::HashMap(data),
+                "gates" | "ends" | "owners" | "cards" | "nic_queues" | "gateways" => Map::HashMap(data),
                 "counters" => Map::PerCpuArray(data),
                 "ports" | "inlets" | "uplinks" => Map::DevMap(data),
                 "sockets" => Map::XskMap(data),
@@ -199,6 +209,10 @@ impl Tables {
                 let [old_info, new_info] = [old, new].map(MapData::info);
                 let old_info = old_info.map_err(|error| explain(name, &error))?;
                 if shape(&old_info) != shape(&new_info.map_err(|error| explain(name, &error))?) {
+                    // They begin anew with this version's programs.
+                    if FORGETTABLE.contains(&name) {
+                        continue;
+                    }
                     return Err(format!("table {name} has another shape"));
                 }
                 let path = directory.join(name);
@@ -229,7 +243,7 @@ impl Tables {
         &mut self,
         hosts: &BTreeSet<u32>,
         ends: &BTreeSet<u32>,
-        addresses: &BTreeMap<IpAddr, u32>,
+        addresses: &BTreeMap<Address, u32>,
         slots: &BTreeSet<u32>,
     ) {
         // Nothing to do about what can't be removed: it names what is not there.
@@ -237,7 +251,8 @@ impl Tables {
             let stale: Vec<u32> = table.keys().flatten().filter(|index| !known.contains(index)).collect();
             stale.iter().for_each(|index| drop(table.remove(index)));
         }
-        let known: BTreeMap<[u8; 16], u32> = addresses.iter().map(|(address, slot)| (key(*address), *slot)).collect();
+        let known: BTreeMap<[u8; 16], u32> =
+            addresses.iter().map(|(address, slot)| (address.octets(), *slot)).collect();
         let is_stale = |entry: &([u8; 16], u32)| known.get(&entry.0) != Some(&entry.1);
         let stale: Vec<[u8; 16]> = self.owners.iter().flatten().filter(is_stale).map(|(address, _)| address).collect();
         stale.iter().for_each(|address| drop(self.owners.remove(address)));
@@ -270,6 +285,7 @@ impl Tables {
             ports: open(take("ports")?)?,
             inlets: open(take("inlets")?)?,
             nic_queues: take("nic_queues").ok().map(open).transpose()?,
+            gateways: open(take("gateways")?)?,
             uplinks: open(take("uplinks")?)?,
             uplink_row: open(take("uplink_row")?)?,
             sockets: open(take("sockets")?)?,
@@ -348,8 +364,8 @@ impl Tables {
     /// What the system says.
     pub fn connect(&mut self, slot: u32, host_index: u32, end_index: u32) -> Result<(), String> {
         let what = "connect a VNIC";
-        self.gates.insert(host_index, slot, 0).map_err(|error| explain(what, &error))?;
-        self.ends.insert(end_index, slot * QUEUES_MAX, 0).map_err(|error| explain(what, &error))
+        claim(&mut self.gates, host_index, slot).map_err(|error| error.of(what, &host_index))?;
+        claim(&mut self.ends, end_index, slot * QUEUES_MAX).map_err(|error| error.of(what, &end_index))
     }
 
     /// As `connect`, and makes it reachable from other VNICs; in the namespace of the switch's ends.
@@ -368,13 +384,15 @@ impl Tables {
     pub fn connect_queue(&mut self, row: u32, inlet: u32, devices: &[u32]) -> Result<(), String> {
         let what = "connect a further queue";
         self.inlets.set(row, inlet, None, 0).map_err(|error| explain(what, &error))?;
-        devices.iter().try_for_each(|index| self.ends.insert(index, row, 0)).map_err(|error| explain(what, &error))
+        devices.iter().try_for_each(|index| claim(&mut self.ends, *index, row).map_err(|error| error.of(what, index)))
     }
 
     /// Forgets these interfaces of further queues. What leads to them goes with them.
-    pub fn disconnect_queues(&mut self, devices: &[u32]) {
+    pub fn disconnect_queues(&mut self, slot: u32, devices: &[u32]) {
         for device in devices {
-            let _ = self.ends.remove(device);
+            if self.ends.get(device, 0).is_ok_and(|row| row / QUEUES_MAX == slot) {
+                let _ = self.ends.remove(device);
+            }
         }
     }
 
@@ -385,7 +403,7 @@ impl Tables {
     pub fn own_nic_queue(&mut self, interface: u32, queue: u32, row: u32) -> Result<(), String> {
         let place = u64::from(interface) << 32 | u64::from(queue);
         let queues = self.nic_queues.as_mut().ok_or_else(|| ended(OWN_QUEUE))?;
-        queues.insert(place, row, 0).map_err(|error| explain("give a NIC's queue", &error))
+        claim(queues, place, row).map_err(|error| error.of("give a NIC's queue", &queue))
     }
 
     /// Names the uplink, in its namespace.
@@ -399,23 +417,34 @@ impl Tables {
         self.uplinks.set(0, index, None, 0).map_err(|error| explain("open the uplink's port", &error))
     }
 
+    /// Names the next hops on the uplink, and forgets others.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_gateways(&mut self, gateways: &[Address]) -> Result<(), String> {
+        let stale: Vec<[u8; 16]> = self.gateways.keys().flatten().collect();
+        stale.iter().for_each(|address| drop(self.gateways.remove(address)));
+        let mut write = |address: &Address| self.gateways.insert(address.octets(), 1, 0);
+        gateways.iter().try_for_each(&mut write).map_err(|error| explain("name the uplink's next hops", &error))
+    }
+
     /// Tells whose an Ethernet address is.
     ///
     /// # Errors
     /// What the system says.
     pub fn name_card(&mut self, slot: u32, mac: [u8; 6]) -> Result<(), String> {
-        self.cards.insert(mac_key(mac), slot, 0).map_err(|error| explain("name a card", &error))
+        claim(&mut self.cards, mac_key(mac), slot).map_err(|error| error.of("name a card", &format!("{mac:02x?}")))
     }
 
     /// Forgets a VNIC: what its ends still see is dropped. `devices`: their interfaces, if they are its own.
-    pub fn disconnect(&mut self, slot: u32, devices: Option<(u32, u32)>, addresses: &[IpAddr]) {
-        // What is not there needs no removing; the devices are gone with their ports.
+    pub fn disconnect(&mut self, slot: u32, devices: Option<(u32, u32)>, addresses: &[Address]) {
+        // What is not there, or another's, is left; the devices are gone with their ports.
         if let Some((host, end)) = devices {
-            let _ = self.gates.remove(&host);
-            let _ = self.ends.remove(&end);
+            give_back(&mut self.gates, host, slot);
+            give_back(&mut self.ends, end, slot * QUEUES_MAX);
         }
         for address in addresses {
-            let _ = self.owners.remove(&key(*address));
+            give_back(&mut self.owners, address.octets(), slot);
         }
         let cards: Vec<u64> = self.cards.iter().flatten().filter(|(_, of)| *of == slot).map(|(mac, _)| mac).collect();
         cards.iter().for_each(|mac| drop(self.cards.remove(mac)));
@@ -433,12 +462,21 @@ impl Tables {
         stale.iter().for_each(|place| drop(queues.remove(place)));
     }
 
-    /// Gives an address to a VNIC.
+    /// Gives an address to a VNIC, or to [`KERNEL`].
     ///
     /// # Errors
-    /// What the system says.
-    pub fn own(&mut self, slot: u32, address: IpAddr) -> Result<(), String> {
-        self.owners.insert(key(address), slot, 0).map_err(|error| explain("give an address", &error))
+    /// Another has it, or what the system says.
+    pub fn own(&mut self, slot: u32, address: Address) -> Result<(), String> {
+        claim(&mut self.owners, address.octets(), slot).map_err(|error| error.of("give an address", &address))
+    }
+
+    /// Gives an address of the kernel's to a VNIC that shares it.
+    ///
+    /// # Errors
+    /// Another VNIC has it, or what the system says.
+    pub fn share(&mut self, slot: u32, address: Address) -> Result<(), String> {
+        give_back(&mut self.owners, address.octets(), KERNEL);
+        self.own(slot, address)
     }
 
     /// Sends what is delivered to a queue to this socket.
@@ -537,19 +575,48 @@ impl Tables {
     }
 }
 
+/// Why somebody can't have a row of a table.
+enum ClaimError {
+    /// Whose it is.
+    Taken(u32),
+    System(MapError),
+}
+
+impl ClaimError {
+    fn of(self, what: &str, key: &dyn Display) -> String {
+        match self {
+            ClaimError::Taken(KERNEL) => format!("{what}: {key} is the kernel's"),
+            ClaimError::Taken(_) => format!("{what}: {key} is another VNIC's"),
+            ClaimError::System(error) => explain(what, &error),
+        }
+    }
+}
+
+/// Writes whose something is, unless it is another's: no later grant takes it away.
+fn claim<K: Pod>(table: &mut HashMap<MapData, K, u32>, key: K, owner: u32) -> Result<(), ClaimError> {
+    match table.insert(key, owner, BPF_NOEXIST) {
+        Ok(()) => Ok(()),
+        Err(error) => match table.get(&key, 0) {
+            Ok(found) if found == owner => Ok(()),
+            Ok(found) => Err(ClaimError::Taken(found)),
+            Err(_) => Err(ClaimError::System(error)),
+        },
+    }
+}
+
+/// Removes what is `owner`'s, and nothing else. The daemon alone writes these tables, so nobody comes in between.
+fn give_back<K: Pod>(table: &mut HashMap<MapData, K, u32>, key: K, owner: u32) {
+    if table.get(&key, 0).is_ok_and(|found| found == owner) {
+        let _ = table.remove(&key);
+    }
+}
+
 fn counter_row(slot: u32, direction: Direction) -> u32 {
     (slot * 2 + direction as u32) * CAUSES.len() as u32
 }
 
 fn mac_key(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
-}
-
-fn key(address: IpAddr) -> [u8; 16] {
-    match address {
-        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
-        IpAddr::V6(address) => address.octets(),
-    }
 }
 
 fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {

@@ -10,6 +10,7 @@
 //! programs redirect to it (`ndo_xdp_xmit`); so veth's peer must have GRO or an XDP program.
 
 use super::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables, say};
+use crate::address::Address;
 use crate::filter::Addresses;
 use crate::policy::{Policy, Rule};
 use crate::protocol::VnicWish;
@@ -20,10 +21,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(super) struct Uplink {
     pub(super) link: Link,
     /// The kernel's own addresses on it.
-    pub(super) addresses: Vec<(IpAddr, u8)>,
+    pub(super) addresses: Vec<(Address, u8)>,
     prefixes: Vec<Addresses>,
     /// Next hops off the prefixes.
-    pub(super) gateways: Vec<IpAddr>,
+    pub(super) gateways: Vec<Address>,
 }
 
 impl Uplink {
@@ -43,7 +44,8 @@ impl Uplink {
             return Err(format!("uplink {name} is down: ip link set {name} up"));
         }
         let addresses = link::addresses(link.index).map_err(explain("read its addresses"))?;
-        let of_kernel = |(address, length): &(IpAddr, u8)| Addresses::prefix(*address, *length);
+        let addresses: Vec<(Address, u8)> = addresses.into_iter().map(|(own, length)| (own.into(), length)).collect();
+        let of_kernel = |(address, length): &(Address, u8)| Addresses::prefix(**address, *length);
         let prefixes: Vec<Addresses> = match wanted.prefixes.is_empty() {
             true => addresses.iter().filter_map(of_kernel).collect(),
             false => wanted.prefixes.clone(),
@@ -63,6 +65,7 @@ impl Uplink {
             false => wanted.gateways.clone(),
         };
         tables.set_uplink(link.index, link.mac.0)?;
+        tables.set_gateways(&gateways)?;
         // Tags must be where the program looks for them; a device that has no such offload has them there.
         let _ = link::keep_vlan_tags(name);
         // VNICs have Ethernet addresses of their own.
@@ -73,17 +76,22 @@ impl Uplink {
         Ok(Some(Uplink { link, addresses, prefixes, gateways }))
     }
 
+    /// Next hops, as a card is told them.
+    pub(super) fn gateways(&self) -> Vec<IpAddr> {
+        self.gateways.iter().map(|gateway| gateway.ip()).collect()
+    }
+
     /// Gives it back to the kernel.
     pub(super) fn release(&self) {
         // Gone meanwhile: just as well.
         let _ = link::clear_xdp(self.link.index);
     }
 
-    fn holds(&self, address: IpAddr) -> bool {
-        self.prefixes.iter().any(|prefix| prefix.contains(Addresses::host(address)))
+    fn holds(&self, address: Address) -> bool {
+        self.prefixes.iter().any(|prefix| prefix.contains(Addresses::host(*address)))
     }
 
-    fn is_kernels(&self, address: IpAddr) -> bool {
+    fn is_kernels(&self, address: Address) -> bool {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
 }
@@ -115,9 +123,9 @@ pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Re
 }
 
 /// The kernel's next hops to elsewhere through an interface.
-pub(super) fn default_gateways(index: u32) -> Vec<IpAddr> {
+pub(super) fn default_gateways(index: u32) -> Vec<Address> {
     // Addresses off every local prefix ask for the default route; nothing is sent there (RFC 5737, RFC 3849).
     let elsewhere = [Ipv4Addr::new(203, 0, 113, 1).into(), Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into()];
     let found = elsewhere.into_iter().filter_map(|address| link::route_to(address).ok());
-    found.filter(|route| route.interface_index == index).filter_map(|route| route.gateway).collect()
+    found.filter(|route| route.interface_index == index).filter_map(|route| Some(route.gateway?.into())).collect()
 }

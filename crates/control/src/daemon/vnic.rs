@@ -6,8 +6,9 @@ use super::nic;
 use super::queues;
 use super::state::{HandleState, LinkState, StateDirectory, VnicState};
 use super::steering::Assignment;
-use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
+use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
 use super::uplink::{self, Uplink};
+use crate::address::Address;
 use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
 use crate::protocol::{DirectionStatus, Provider, QueueWish, Steered, VnicStatus, VnicWish};
@@ -32,7 +33,7 @@ pub(super) struct Site<'a> {
     /// Of the VNICs' ends.
     pub(super) ends: &'a Namespace,
     /// The kernel's addresses.
-    pub(super) host: &'a [(IpAddr, u8)],
+    pub(super) host: &'a [(Address, u8)],
     pub(super) charges: &'a mut Charges,
     pub(super) state: &'a StateDirectory,
     pub(super) uplink: Option<&'a Uplink>,
@@ -115,14 +116,20 @@ pub(super) struct Frame {
     pub(super) row: VnicRow,
 }
 
+/// Makes a card's addresses known to the programs.
+pub(super) fn own_all(tables: &mut Tables, slot: u32, wish: &VnicWish) -> Result<(), String> {
+    wish.addresses.iter().try_for_each(|(address, _)| match wish.shared {
+        true => tables.share(slot, *address),
+        false => tables.own(slot, *address),
+    })
+}
+
 /// Makes a card's addresses and devices known to the programs.
 fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
     if matches!(wish.provider, Provider::Queue { .. }) {
         return nic::enter(tables, slot, wish, end);
     }
-    for (address, _) in &wish.addresses {
-        tables.own(slot, *address)?;
-    }
+    own_all(tables, slot, wish)?;
     tables.name_card(slot, end.mac.0)?;
     tables.connect(slot, host.index, end.index)?;
     tables.open_port(slot, host.index)
@@ -175,20 +182,26 @@ impl Vnic {
         let wire = site.uplink.filter(|_| flags & FLAG_UPLINK != 0);
         let gateways = match wire {
             // The kernel has the address itself.
-            Some(uplink) if wish.shared => uplink.gateways.clone(),
+            Some(uplink) if wish.shared => uplink.gateways(),
             Some(uplink) => {
-                let near: Vec<(IpAddr, u8)> = uplink.addresses.iter().chain(site.host).copied().collect();
+                let near: Vec<(Address, u8)> = uplink.addresses.iter().chain(site.host).copied().collect();
                 address_host(&host, &wish.addresses, &near)?;
-                uplink.gateways.clone()
+                uplink.gateways()
             }
             None => address_host(&host, &wish.addresses, site.host)?,
         };
         flags |= if rule.switch { FLAG_SWITCH } else { 0 };
         let row = maker.write_row(tables, slot, &wish, [end.mac.0, host.mac.0], flags)?;
-        enter(tables, slot, &wish, &host, &end)?;
+        let entered = enter(tables, slot, &wish, &host, &end);
         let mut vnic = Vnic::assemble(slot, wish, maker, Frame { host, end, gateways, row });
-        vnic.write_filters(tables)?;
-        Ok(vnic)
+        match entered.and_then(|()| vnic.write_filters(tables)) {
+            Ok(()) => Ok(vnic),
+            Err(error) => {
+                // Rows that stayed would be nobody's to give away again.
+                vnic.remove(tables, site.ends);
+                Err(error)
+            }
+        }
     }
 
     /// A new one of its parts.
@@ -271,7 +284,7 @@ impl Vnic {
     /// Removes the device and its rows.
     pub(super) fn remove(mut self, tables: &mut Tables, ends: &Namespace) {
         self.remove_queues(tables, ends);
-        let addresses: Vec<IpAddr> = self.wish.addresses.iter().map(|(address, _)| *address).collect();
+        let addresses: Vec<Address> = self.wish.addresses.iter().map(|(address, _)| *address).collect();
         let devices = (!self.is_nics()).then_some((self.host.index, self.end.index));
         tables.disconnect(self.slot, devices, &addresses);
         for range in std::mem::take(&mut self.row.filters) {
@@ -298,7 +311,9 @@ impl Vnic {
             };
         }
         row.generation = row.generation.wrapping_add(1);
-        row.flags = row.flags & !FLAG_FILTERED | if self.is_filtered() { FLAG_FILTERED } else { 0 };
+        row.flags = row.flags & !(FLAG_FILTERED | FLAG_PEERS)
+            | if self.is_filtered() { FLAG_FILTERED } else { 0 }
+            | if self.rule.binds_peers() { FLAG_PEERS } else { 0 };
         tables.set_vnic(self.slot, &row)?;
         for range in self.row.filters {
             tables.free_filters(range);
@@ -424,7 +439,7 @@ impl Vnic {
             mac: self.end.mac.0,
             interface: self.host.name.clone(),
             mtu: self.wish.mtu,
-            addresses: self.wish.addresses.clone(),
+            addresses: self.wish.addresses.iter().map(|(address, length)| (address.ip(), *length)).collect(),
             gateways: self.gateways.clone(),
             queues: self.wish.queues,
             queues_open,
@@ -459,21 +474,22 @@ fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Li
 }
 
 /// Gives the kernel's end an address towards each of the VNIC's, and only towards it; returns these.
-fn address_host(host: &Link, addresses: &[(IpAddr, u8)], own: &[(IpAddr, u8)]) -> Result<Vec<IpAddr>, String> {
+fn address_host(host: &Link, addresses: &[(Address, u8)], own: &[(Address, u8)]) -> Result<Vec<IpAddr>, String> {
     let mut gateways = Vec::new();
     for (address, _) in addresses {
-        let family = |(candidate, _): &&(IpAddr, u8)| candidate.is_ipv4() == address.is_ipv4();
-        let near = |(candidate, length): &&(IpAddr, u8)| {
-            let prefix = Addresses::prefix(*candidate, *length);
-            prefix.is_some_and(|prefix| prefix.contains(Addresses::host(*address)))
+        let family = |(candidate, _): &&(Address, u8)| candidate.is_ipv4() == address.is_ipv4();
+        let near = |(candidate, length): &&(Address, u8)| {
+            let prefix = Addresses::prefix(**candidate, *length);
+            prefix.is_some_and(|prefix| prefix.contains(Addresses::host(**address)))
         };
         let Some((gateway, _)) = own.iter().find(near).or_else(|| own.iter().find(family)) else {
             return Err(format!("{address}: the kernel has no address of that family here: add one to `host`"));
         };
-        link::add_peer_address(host.index, *gateway, *address)
+        let gateway = gateway.ip();
+        link::add_peer_address(host.index, gateway, address.ip())
             .map_err(|error| say("give the kernel's end an address", error))?;
-        if !gateways.contains(gateway) {
-            gateways.push(*gateway);
+        if !gateways.contains(&gateway) {
+            gateways.push(gateway);
         }
     }
     Ok(gateways)

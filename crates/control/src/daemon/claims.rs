@@ -1,0 +1,45 @@
+//! Which addresses a client may have: one place for every reason why not.
+
+use super::Daemon;
+use super::vnic::{ADDRESSES_MAX, Vnic};
+use crate::address::Address;
+use crate::filter::Addresses;
+use crate::policy::Rule;
+use crate::protocol::VnicWish;
+use qanat_nic::link;
+
+impl Daemon {
+    /// Whether a card may have the addresses it wishes for.
+    ///
+    /// # Errors
+    /// Names the address, and who has it or which rule forbids it.
+    pub(super) fn check_claims(&self, rule: &Rule, wish: &VnicWish) -> Result<(), String> {
+        if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES_MAX {
+            return Err(format!("a VNIC has 1 to {ADDRESSES_MAX} addresses, not {}", wish.addresses.len()));
+        }
+        let uplink = || self.uplink.iter().flat_map(|uplink| uplink.addresses.iter().copied());
+        let links: Vec<(Address, u8)> = self.policy.host.iter().copied().chain(uplink()).collect();
+        for (number, (address, length)) in wish.addresses.iter().enumerate() {
+            if Addresses::prefix(**address, *length).is_none() {
+                return Err(format!("{address}/{length}: no such prefix length"));
+            }
+            rule.check_address(*address)?;
+            address.check_claim(*length, &links)?;
+            let is_it = |(other, _): &(Address, u8)| other == address;
+            let of_vnic = |vnic: &Vnic| vnic.wish.addresses.iter().any(is_it);
+            let is_twice = wish.addresses.iter().take(number).any(is_it);
+            let is_hosts = self.policy.host.iter().any(is_it) || (!wish.shared && uplink().any(|other| is_it(&other)));
+            if is_twice || is_hosts || self.vnics.values().any(of_vnic) {
+                return Err(format!("address {address} is taken: choose another (--address)"));
+            }
+            if self.uplink.iter().any(|uplink| uplink.gateways.contains(address)) {
+                return Err(format!("address {address} is the router's on the uplink: choose another (--address)"));
+            }
+            // The kernel's own on any interface: other cards would find this one where they look for the kernel.
+            if !wish.shared && link::route_to(**address).is_ok_and(|route| route.is_local) {
+                return Err(format!("address {address} is this machine's own: choose another (--address)"));
+            }
+        }
+        Ok(())
+    }
+}
