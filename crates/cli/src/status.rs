@@ -7,7 +7,7 @@ use crate::programs;
 use crate::say::{say, sayln};
 use clap::Args;
 use qanat::control::filter::Rate;
-use qanat::control::protocol::{Answer, DirectionStatus, Provider, Request, Status, VnicStatus};
+use qanat::control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -43,13 +43,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Err(error) => return without_daemon(&net_cores, arguments.json).unwrap_or(Err(error)),
     };
     if arguments.prometheus {
-        return match session.ask(Request::Metrics).map_err(|error| error.to_string())? {
-            Answer::Text(text) => {
-                say!("{text}");
-                Ok(())
-            }
-            other => Err(format!("the daemon answers {other:?}")),
-        };
+        say!("{}", session.metrics().map_err(|error| error.to_string())?);
+        return Ok(());
     }
     let status = session.status().map_err(|error| error.to_string())?;
     if arguments.json {

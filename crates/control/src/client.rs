@@ -4,8 +4,8 @@ use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
 use crate::net_core::StackWish;
 use crate::protocol::{
-    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, QueueWish, Request, Status, VERSION, VnicStatus, VnicWish,
-    mismatch, receive, send,
+    ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
+    VnicWish, mismatch, receive, send,
 };
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
@@ -94,6 +94,14 @@ fn done(answer: (Answer, Vec<OwnedFd>)) -> Result<(), ClientError> {
     match answer {
         (Answer::Done, _) => Ok(()),
         _ => Err(ClientError::Unexpected),
+    }
+}
+
+/// Where the next part begins: not where one did before, or there would be no end.
+fn later(place: Place, next: Option<Place>) -> Result<Option<Place>, ClientError> {
+    match next {
+        Some(next) if next <= place => Err(ClientError::Unexpected),
+        next => Ok(next),
     }
 }
 
@@ -240,10 +248,50 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn status(&self) -> Result<Status, ClientError> {
-        match self.ask(Request::Status)? {
-            Answer::Status(status) => Ok(status),
-            _ => Err(ClientError::Unexpected),
+        match self.ask(Request::Status) {
+            Ok(Answer::Status(status)) => Ok(status),
+            // Too long for one message; a daemon that knows of no parts has one that is short enough, or hangs up.
+            Err(ClientError::Refused(_)) => self.long_status(),
+            Ok(_) => Err(ClientError::Unexpected),
+            Err(error) => Err(error),
         }
+    }
+
+    fn long_status(&self) -> Result<Status, ClientError> {
+        let (mut whole, mut from) = (None::<Status>, Some(Place::default()));
+        while let Some(place) = from {
+            let Answer::StatusPart { status, next } = self.ask(Request::StatusPart { from: place })? else {
+                return Err(ClientError::Unexpected);
+            };
+            let whole = whole.get_or_insert_with(|| Status { vnics: Vec::new(), ..status.clone() });
+            for part in status.vnics {
+                match whole.vnics.last_mut().filter(|last| last.vnic == part.vnic) {
+                    Some(last) => {
+                        last.transmit.filters.extend(part.transmit.filters);
+                        last.receive.filters.extend(part.receive.filters);
+                    }
+                    None => whole.vnics.push(part),
+                }
+            }
+            from = later(place, next)?;
+        }
+        whole.ok_or(ClientError::Unexpected)
+    }
+
+    /// What there is to count, in Prometheus' text format; for root.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn metrics(&self) -> Result<String, ClientError> {
+        let (mut whole, mut from) = (String::new(), Some(Place::default()));
+        while let Some(place) = from {
+            let Answer::TextPart { text, next } = self.ask(Request::MetricsPart { from: place })? else {
+                return Err(ClientError::Unexpected);
+            };
+            whole += &text;
+            from = later(place, next)?;
+        }
+        Ok(whole)
     }
 
     /// What this user may have.

@@ -9,6 +9,7 @@
 //! passed on by passing the descriptor, given up by closing it, and revoked by the daemon closing its own end.
 #![forbid(unsafe_code)]
 
+pub mod accounts;
 pub mod address;
 pub mod client;
 pub mod daemon;

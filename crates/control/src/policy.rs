@@ -12,6 +12,7 @@
 //! transmit = { bits_per_s = 1_000_000_000 }
 //! ```
 
+use crate::accounts::SUBORDINATE_USERS;
 use crate::address::Address;
 use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
 use crate::protocol::DEFAULT_SOCKET;
@@ -40,8 +41,21 @@ pub struct Policy {
     pub nic: Vec<NicPolicy>,
     /// Net cores the daemon starts.
     pub net: NetPolicy,
+    /// Which numbers accounts have for their namespaces (subuid(5)): what such a user has counts to the account.
+    pub subordinate_users: PathBuf,
     /// Who may have what.
     pub rule: Vec<Rule>,
+}
+
+/// What a rule gives a user.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    /// The rule.
+    pub rule: &'a Rule,
+    /// It is for members of a group, and does not name the user.
+    pub is_for_members: bool,
+    /// The user's number is an account's.
+    pub has_account: bool,
 }
 
 /// Net cores that the daemon starts, for services in the split placement.
@@ -180,6 +194,7 @@ impl Default for Policy {
             uplink: None,
             nic: Vec::new(),
             net: NetPolicy::default(),
+            subordinate_users: PathBuf::from(SUBORDINATE_USERS),
             rule: vec![everything],
         }
     }
@@ -277,8 +292,18 @@ impl Policy {
         Ok(policy)
     }
 
+    /// Whether a rule names a user by number, whoever has that number for its namespaces: then it counts for itself.
+    pub fn names(&self, user: u32) -> bool {
+        self.rule.iter().flat_map(|rule| &rule.users).any(|name| name.parse() == Ok(user))
+    }
+
     /// The rule for a user; `None`: may have nothing.
     pub fn rule_for(&self, user: u32, group: u32) -> Option<&Rule> {
+        self.grant(user, group).map(|grant| grant.rule)
+    }
+
+    /// The rule for a user, and as what the user has it; `None`: may have nothing.
+    pub fn grant(&self, user: u32, group: u32) -> Option<Grant<'_>> {
         let account = User::from_uid(Uid::from_raw(user)).ok().flatten();
         let mut groups = vec![group];
         if let Some(account) = &account
@@ -293,7 +318,12 @@ impl Policy {
         let is_user = |name: &String| {
             name == "*" || name.parse() == Ok(user) || account.as_ref().is_some_and(|account| account.name == *name)
         };
-        self.rule.iter().find(|rule| rule.users.iter().any(is_user) || rule.groups.iter().any(in_group))
+        let has_account = account.is_some();
+        self.rule.iter().find_map(|rule| {
+            let is_named = rule.users.iter().any(is_user);
+            let grant = Grant { rule, is_for_members: !is_named, has_account };
+            (is_named || rule.groups.iter().any(in_group)).then_some(grant)
+        })
     }
 
     /// The number of the group that may connect.

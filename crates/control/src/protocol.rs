@@ -120,6 +120,16 @@ pub enum Request {
     Limits,
     /// The same as `Status`, in Prometheus' text format.
     Metrics,
+    /// A part of what `Status` answers, where that is too long for one message.
+    StatusPart {
+        /// Where it begins; first: the default.
+        from: Place,
+    },
+    /// A part of what `Metrics` answers.
+    MetricsPart {
+        /// Where it begins; first: the default.
+        from: Place,
+    },
     /// Start a net core on a processor, or let the one that was removed from it come home; root only.
     AddNetCore {
         /// Which.
@@ -156,6 +166,8 @@ impl Request {
             Request::Status => "status",
             Request::Limits => "limits",
             Request::Metrics => "metrics",
+            Request::StatusPart { .. } => "status-part",
+            Request::MetricsPart { .. } => "metrics-part",
             Request::AddNetCore { .. } => "add-net-core",
             Request::RemoveNetCore { .. } => "remove-net-core",
             Request::Reclaim => "reclaim",
@@ -166,7 +178,14 @@ impl Request {
 
     /// Whether it changes anything if it is served.
     pub fn changes(&self) -> bool {
-        !matches!(self, Request::Status | Request::Limits | Request::Metrics)
+        !matches!(
+            self,
+            Request::Status
+                | Request::StatusPart { .. }
+                | Request::Limits
+                | Request::Metrics
+                | Request::MetricsPart { .. }
+        )
     }
 
     /// The VNIC it names.
@@ -179,6 +198,16 @@ impl Request {
             _ => None,
         }
     }
+}
+
+/// Where a part of a long answer begins. A client gives back what it was given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Place {
+    /// Of a status: the card; of metrics: which.
+    pub major: u32,
+    /// Of a status: filters of that card before it; of metrics: the card.
+    pub minor: u32,
 }
 
 /// A VNIC to be made.
@@ -290,6 +319,20 @@ pub enum Answer {
     Limits(Limits),
     /// Text.
     Text(String),
+    /// A part of what there is. A card whose filters are in several parts is in each of them, and whole in the first.
+    StatusPart {
+        /// The part.
+        status: Status,
+        /// Where the next begins; `None`: this was the last.
+        next: Option<Place>,
+    },
+    /// A part of a text.
+    TextPart {
+        /// The part.
+        text: String,
+        /// Where the next begins; `None`: this was the last.
+        next: Option<Place>,
+    },
 }
 
 /// A queue's socket: ring sizes.
@@ -475,6 +518,8 @@ pub enum Fault {
     Broken(String),
     /// The other side speaks this version of it.
     Version(u16),
+    /// So many bytes are more than one message holds; nothing was sent.
+    TooLong(usize),
     /// What the system says.
     System(std::io::Error),
 }
@@ -486,6 +531,7 @@ impl std::fmt::Display for Fault {
             Fault::Closed => f.write_str("closed by the other side"),
             Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
             Fault::Version(told) => write!(f, "version {told} of the control protocol, not {VERSION}"),
+            Fault::TooLong(bytes) => write!(f, "{bytes} bytes in one message"),
             Fault::System(error) => error.fmt(f),
         }
     }
@@ -522,7 +568,7 @@ pub fn send_in<T: Serialize>(
 ) -> Result<(), Fault> {
     let text = serde_json::to_vec(&Envelope { version, body }).map_err(|e| Fault::Broken(e.to_string()))?;
     if text.len() > ANSWER_BYTES_MAX {
-        return Err(Fault::Broken(format!("{} bytes in one message", text.len())));
+        return Err(Fault::TooLong(text.len()));
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -531,6 +577,7 @@ pub fn send_in<T: Serialize>(
     }
     match sendmsg(socket, &[IoSlice::new(&text)], &mut beside, SendFlags::NOSIGNAL) {
         Ok(_) => Ok(()),
+        Err(Errno::MSGSIZE) => Err(Fault::TooLong(text.len())),
         Err(Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN) => Err(Fault::Closed),
         Err(error) => Err(Fault::System(error.into())),
     }

@@ -64,6 +64,7 @@ fn quote_attacks() -> Vec<Attack> {
     attacks
 }
 
+// Attack: frames: ICMP errors about flows that are others'
 #[test]
 fn no_error_is_about_anothers_flow() {
     scenario(|| {
@@ -74,6 +75,7 @@ fn no_error_is_about_anothers_flow() {
 }
 
 /// What a card hears, and what it says, about flows it may have, where its filters are narrow.
+// Attack: frames: ICMP errors about flows that the filters don't let pass
 #[test]
 fn errors_are_about_what_the_filters_let_pass() {
     scenario(|| {
@@ -118,6 +120,7 @@ fn errors_are_about_what_the_filters_let_pass() {
 }
 
 /// No grant takes away what another has, and only what is one's own is given back.
+// Attack: identity and names: a grant of what another has: an address, an Ethernet address, an interface
 #[test]
 fn an_address_has_one_owner() {
     scenario(|| {
@@ -143,6 +146,7 @@ fn an_address_has_one_owner() {
 }
 
 /// A rule that names peers binds ICMP, and questions for neighbours.
+// Attack: frames: pings, and questions for neighbours, beyond the rule's peers
 #[test]
 fn peers_are_those_of_the_rule_without_a_service_too() {
     scenario(|| {

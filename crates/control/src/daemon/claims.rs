@@ -5,7 +5,7 @@ use super::vnic::{ADDRESSES_MAX, Vnic};
 use crate::address::Address;
 use crate::filter::Addresses;
 use crate::policy::Rule;
-use crate::protocol::VnicWish;
+use crate::protocol::{Provider, VnicWish};
 use qanat_nic::link;
 
 impl Daemon {
@@ -35,8 +35,10 @@ impl Daemon {
             if self.uplink.iter().any(|uplink| uplink.gateways.contains(address)) {
                 return Err(format!("address {address} is the router's on the uplink: choose another (--address)"));
             }
-            // The kernel's own on any interface: other cards would find this one where they look for the kernel.
-            if !wish.shared && link::route_to(**address).is_ok_and(|route| route.is_local) {
+            // The kernel's own on any interface: other cards would find this one where they look for the kernel. Of a NIC whose
+            // queues are wished for its own addresses are looked at with it.
+            let is_apart = !wish.shared && wish.provider == Provider::Veth;
+            if is_apart && link::route_to(**address).is_ok_and(|route| route.is_local) {
                 return Err(format!("address {address} is this machine's own: choose another (--address)"));
             }
         }

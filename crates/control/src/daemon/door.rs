@@ -61,36 +61,35 @@ impl Daemon {
         }
     }
 
-    /// Lets somebody in, or not; returns who it was.
+    /// Lets somebody in, or not; returns whose account it is.
     fn let_in(&mut self, socket: OwnedFd) -> u32 {
         let Ok(credentials) = sockopt::socket_peercred(&socket) else {
             self.retire(socket, u32::MAX, false);
             return u32::MAX;
         };
-        let peer = Peer {
-            user: credentials.uid.as_raw(),
-            group: credentials.gid.as_raw(),
-            process: credentials.pid.as_raw_nonzero().get(),
-        };
+        let user = credentials.uid.as_raw();
+        let account = self.subordinates.owner_of(user).filter(|_| !self.policy.names(user));
+        let (group, process) = (credentials.gid.as_raw(), credentials.pid.as_raw_nonzero().get());
+        let peer = Peer { user, group, process, account };
         let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session);
         let (mut all, mut own) = (0, 0);
         for session in sessions {
             all += 1;
-            own += usize::from(session.peer.user == peer.user);
+            own += usize::from(session.peer.account() == peer.account());
         }
-        own += self.porters.parked_of(peer.user);
+        own += self.porters.parked_of(peer.account());
         // Root may look at a daemon that others have filled.
         if own >= SESSIONS_PER_USER_MAX || (all >= SESSIONS_MAX && peer.user != 0) {
             self.requests[2] += 1;
-            let refusal = Answer::Refused(format!("{own} connections of user {} already: close some", peer.user));
+            let refusal = Answer::Refused(format!("{own} connections of user {} already: close some", peer.account()));
             let _ = send(socket.as_fd(), refusal, &[]);
-            self.retire(socket, peer.user, false);
-            return peer.user;
+            self.retire(socket, peer.account(), false);
+            return peer.account();
         }
         if let Err(error) = self.watch(socket, Role::Session, peer, None) {
             (self.log)(&Event::new("connect", "failed", error).by(peer));
         }
-        peer.user
+        peer.account()
     }
 
     /// Those who have connected and have not been let in, in whose queues descriptors wait. Nobody comes after them.

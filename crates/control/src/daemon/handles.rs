@@ -32,11 +32,11 @@ impl Daemon {
     /// Makes a handle: keeps one end, returns the other.
     pub(super) fn make_handle(&mut self, role: Role, peer: Peer) -> Result<OwnedFd, String> {
         let is_handle = |role| matches!(role, Role::Vnic(_) | Role::Filter(_));
-        let own = |endpoint: &&Endpoint| endpoint.peer.user == peer.user && is_handle(endpoint.role);
-        let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.user == peer.user).count();
-        let orphans = orphans + self.porters.parked_of(peer.user);
+        let own = |endpoint: &&Endpoint| endpoint.peer.account() == peer.account() && is_handle(endpoint.role);
+        let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.account() == peer.account()).count();
+        let orphans = orphans + self.porters.parked_of(peer.account());
         if self.endpoints.values().filter(own).count() + orphans >= HANDLES_PER_USER_MAX {
-            return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.user));
+            return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.account()));
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -53,7 +53,8 @@ impl Daemon {
     /// Watches a process that was given a handle. One that dies may leave it in the queue of a socket that nobody can reach,
     /// and the kernel looks for such only when a Unix socket is closed somewhere.
     fn watch_process(&mut self, peer: Peer) {
-        let of_user = |endpoint: &&Endpoint| endpoint.role == Role::Process && endpoint.peer.user == peer.user;
+        let of_user =
+            |endpoint: &&Endpoint| endpoint.role == Role::Process && endpoint.peer.account() == peer.account();
         let (mut count, mut is_watched) = (0, false);
         for endpoint in self.endpoints.values().filter(of_user) {
             count += 1;

@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line() {
-        let peer = Peer { user: 1_000, group: 100, process: 7 };
+        let peer = Peer { user: 1_000, group: 100, process: 7, account: None };
         let event = Event::new("vnic-create", "refused", "no\n\"room\"").by(peer).of(3).under(Some("web servers"));
         let line = r#"event=vnic-create result=refused uid=1000 gid=100 pid=7 vnic=3 rule="web servers" detail="no\n\"room\"""#;
         assert_eq!(event.to_string(), line);

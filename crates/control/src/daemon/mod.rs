@@ -15,6 +15,7 @@ mod metrics;
 mod moves;
 mod net_cores;
 mod nic;
+mod pages;
 mod porters;
 mod queues;
 pub mod rows;
@@ -31,10 +32,11 @@ pub use log::Event;
 pub use net_cores::Starter;
 pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
+use crate::accounts::Subordinates;
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Policy;
 use crate::protocol::{
-    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, Status, VERSION, glance, mismatch, send, send_in,
+    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, glance, mismatch, send, send_in,
 };
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
@@ -70,9 +72,20 @@ pub const LEAVE: u8 = b'L';
 /// Whose a connection or handle is, as the kernel says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Peer {
+    /// Its rights are this user's.
     user: u32,
     group: u32,
     process: i32,
+    /// What it has counts to this account: the one that has the user's number for its namespaces. `None`: to the user.
+    #[serde(default)]
+    account: Option<u32>,
+}
+
+impl Peer {
+    /// Whose limits its requests count to.
+    fn account(&self) -> u32 {
+        self.account.unwrap_or(self.user)
+    }
 }
 
 /// What a descriptor of the loop is.
@@ -138,6 +151,7 @@ struct Owner {
 /// The daemon.
 pub struct Daemon {
     policy: Policy,
+    subordinates: Subordinates,
     tables: Tables,
     charges: Charges,
     _keepers: Keepers,
@@ -203,8 +217,10 @@ impl Daemon {
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
         let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
+        let subordinates = Subordinates::of(&policy.subordinate_users);
         let mut daemon = Daemon {
             policy,
+            subordinates,
             tables: ground.tables,
             charges: ground.charges,
             _keepers: keepers,
@@ -239,7 +255,7 @@ impl Daemon {
             unused_since: None,
             log,
         };
-        let nobody = Peer { user: u32::MAX, group: u32::MAX, process: 0 };
+        let nobody = Peer { user: u32::MAX, group: u32::MAX, process: 0, account: None };
         daemon.watch(listener, Role::Listener, nobody, None)?;
         daemon.watch(stop, Role::Stop, nobody, None)?;
         if let Some(metrics) = &daemon.metrics {
@@ -334,7 +350,7 @@ impl Daemon {
             let endpoint = self.endpoints.get(&token)?;
             let is_ours = matches!(endpoint.role, Role::Listener | Role::Metrics | Role::Stop | Role::NetCore(_));
             let rank = if endpoint.role == Role::Session { 2 } else { 1 };
-            Some(Ready { user: (!is_ours).then_some(endpoint.peer.user), rank, served: endpoint.served, token })
+            Some(Ready { user: (!is_ours).then_some(endpoint.peer.account()), rank, served: endpoint.served, token })
         };
         let mut ready: Vec<Ready> = events.iter().filter_map(look).collect();
         self.shares.order(&mut ready);
@@ -365,7 +381,7 @@ impl Daemon {
         for slot in std::mem::take(&mut self.dirty) {
             match self.vnics.get(&slot) {
                 Some(vnic) => {
-                    let owner = self.owners.get(&vnic.user).map(|owner| owner.number);
+                    let owner = self.owners.get(&vnic.account).map(|owner| owner.number);
                     let written = self.state.write_vnic(&vnic.state(owner, self.handles_of(Role::Vnic(slot))));
                     outcome = outcome.and(written);
                 }
@@ -493,7 +509,15 @@ impl Daemon {
         self.record();
         let Some(endpoint) = self.endpoints.get(&token) else { return };
         // A client that does not read its answers is not waited for.
-        if let Err(fault) = send(endpoint.fd.as_fd(), answer, beside) {
+        let sent = match send(endpoint.fd.as_fd(), answer, beside) {
+            Err(Fault::TooLong(bytes)) => {
+                let why =
+                    format!("the answer has {bytes} bytes, which is more than a message holds: ask for less at once");
+                send(endpoint.fd.as_fd(), Answer::Refused(why), &[])
+            }
+            sent => sent,
+        };
+        if let Err(fault) = sent {
             self.cut_off(token, &format!("its answer could not be sent: {fault}"));
         }
     }
@@ -511,7 +535,7 @@ impl Daemon {
         self.net_cores.handle_closed(token);
         self.count_handle(endpoint.role, -1);
         if endpoint.takes_rights {
-            self.retire(endpoint.fd, endpoint.peer.user, endpoint.is_suspended);
+            self.retire(endpoint.fd, endpoint.peer.account(), endpoint.is_suspended);
         }
     }
 
@@ -534,11 +558,10 @@ impl Daemon {
 
     fn delete_vnic(&mut self, slot: u32, why: &str) {
         let Some(vnic) = self.vnics.remove(&slot) else { return };
-        let who = Peer { user: vnic.user, group: u32::MAX, process: vnic.process };
         let event = Event::new("vnic-end", "done", format!("{}: {why}", vnic.wish.name)).of(slot);
-        (self.log)(&Event { who: Some((who.user, who.group, who.process)), ..event.under(Some(&vnic.rule.name)) });
+        (self.log)(&Event { who: Some((vnic.user, u32::MAX, vnic.process)), ..event.under(Some(&vnic.rule.name)) });
         self.dirty.insert(slot);
-        let user = vnic.user;
+        let account = vnic.account;
         let provider = vnic.wish.provider.clone();
         vnic.charges().for_each(|charge| self.charges.revoke(charge));
         vnic.remove(&mut self.tables, &self.ends);
@@ -555,10 +578,10 @@ impl Daemon {
         }
         self.orphans.retain(|orphan| orphan.role != Role::Vnic(slot));
         self.orphans_dead.retain(|orphan| orphan.role != Role::Vnic(slot));
-        if let Some(owner) = self.owners.get_mut(&user) {
+        if let Some(owner) = self.owners.get_mut(&account) {
             owner.vnics = owner.vnics.saturating_sub(1);
             if owner.vnics == 0 {
-                self.owners.remove(&user);
+                self.owners.remove(&account);
             }
         }
     }
@@ -577,26 +600,12 @@ impl Daemon {
         }
     }
 
-    fn status(&self, peer: Peer) -> Status {
-        let visible = self.vnics.values().filter(|vnic| peer.user == 0 || vnic.user == peer.user);
-        let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session).count();
-        Status {
-            daemon: env!("CARGO_PKG_VERSION").to_owned(),
-            uptime_s: self.started.elapsed().as_secs(),
-            sessions: sessions as u32,
-            vnics: visible.map(|vnic| vnic.status(&self.tables, &self.charges)).collect(),
-            requests: self.requests,
-            uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
-            net_cores_started: self.net_cores.states(),
-        }
-    }
-
-    /// The number of a user with a ceiling, with the ceiling set.
-    fn owner_number(&mut self, user: u32, ceilings: [Rate; 2]) -> Result<Option<u32>, String> {
+    /// The number of an account with a ceiling, with the ceiling set.
+    fn owner_number(&mut self, account: u32, ceilings: [Rate; 2]) -> Result<Option<u32>, String> {
         if ceilings == [Rate::UNLIMITED; 2] {
             return Ok(None);
         }
-        if let Some(owner) = self.owners.get(&user) {
+        if let Some(owner) = self.owners.get(&account) {
             return Ok(Some(owner.number));
         }
         let is_free = |number: &u32| self.owners.values().all(|owner| owner.number != *number);
@@ -604,7 +613,7 @@ impl Daemon {
         for (direction, ceiling) in [Direction::Transmit, Direction::Receive].into_iter().zip(ceilings) {
             self.tables.set_limit(Tables::owner_limit(number, direction), ceiling, 9_000)?;
         }
-        self.owners.insert(user, Owner { number, vnics: 0 });
+        self.owners.insert(account, Owner { number, vnics: 0 });
         Ok(Some(number))
     }
 }

@@ -248,7 +248,7 @@ impl Daemon {
         let watched = ours.try_clone().map_err(|error| tables::say("start a net core", error))?;
         core.started = Instant::now();
         let child = starter(core.processor, its).map_err(|error| tables::say("start a net core", error))?;
-        let peer = Peer { user: 0, group: 0, process: i32::try_from(child.id()).unwrap_or(0) };
+        let peer = Peer { user: 0, group: 0, process: i32::try_from(child.id()).unwrap_or(0), account: None };
         core.running = Some((child, ours));
         let text = format!("processor {}", core.processor);
         self.watch(watched, Role::NetCore(index), peer, None)?;
@@ -548,7 +548,7 @@ impl Daemon {
         // The net core serves others, too: it is not to close what this one sends. Before Linux 6.16 it can't be helped.
         let _ = refuse_rights(its.as_fd());
         let token = self.watch(lease, Role::Lease, peer, None)?;
-        self.charges.lease(token, peer.user, SERVICE_MEMORY_BYTES);
+        self.charges.lease(token, peer.account(), SERVICE_MEMORY_BYTES);
         let order = Order::Service { card, user: peer.user, process: peer.process };
         // Not taken, it is closed here, and the lease is over.
         self.order(index, order, &[its.as_fd(), its_lease.as_fd()])?;
@@ -558,8 +558,8 @@ impl Daemon {
     /// Whether the user may have the memory of one more service, and so many bytes for its card.
     fn check_service_memory(&mut self, peer: Peer, card_bytes: u64) -> Result<(), String> {
         let rule = self.rule(peer)?;
-        self.charges.settle(&self.state, peer.user);
-        let left = (rule.memory_mib << 20).saturating_sub(self.charges.of(peer.user));
+        self.charges.settle(&self.state, peer.account());
+        let left = (rule.memory_mib << 20).saturating_sub(self.charges.of(peer.account()));
         if left >= SERVICE_MEMORY_BYTES + card_bytes {
             return Ok(());
         }

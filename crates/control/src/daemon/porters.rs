@@ -150,7 +150,7 @@ impl Daemon {
         }
         let porter = self.porters.new_porter(user)?;
         let line = porter.as_fd().try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error))?;
-        let token = self.watch(line, Role::Porter, Peer { user, group: u32::MAX, process: 0 }, None)?;
+        let token = self.watch(line, Role::Porter, Peer { user, group: u32::MAX, process: 0, account: None }, None)?;
         let working = Working { user, porter, waiting: HashMap::new(), used: Instant::now(), is_killed: false };
         self.porters.working.insert(token, working);
         Ok(token)
@@ -159,7 +159,7 @@ impl Daemon {
     /// The next message of an endpoint has descriptors beside it: has them received. Until then the endpoint is not read.
     pub(super) fn await_descriptors(&mut self, token: u64, request: Request) {
         let Some(endpoint) = self.endpoints.get(&token) else { return };
-        let (role, user) = (endpoint.role, endpoint.peer.user);
+        let (role, user) = (endpoint.role, endpoint.peer.account());
         let asked = self.porter(user).and_then(|its| {
             let number = self.porters.next_number;
             let working = self.porters.working.get_mut(&its).ok_or("the porter is gone")?;
@@ -236,7 +236,7 @@ impl Daemon {
             }
             Sent::Other(count) => self.refuse(token, peer, &request, refusal(wanted(role, &request), count)),
             Sent::Busy => {
-                let why = format!("user {} has too many queues being opened: wait for their answers", peer.user);
+                let why = format!("user {} has too many queues being opened: wait for their answers", peer.account());
                 self.refuse(token, peer, &request, why);
             }
         }
@@ -300,7 +300,7 @@ impl Daemon {
             }
             let (user, waiting) = (working.user, std::mem::take(&mut working.waiting));
             self.porters.counts[2] += 1;
-            let peer = Peer { user, group: u32::MAX, process: 0 };
+            let peer = Peer { user, group: u32::MAX, process: 0, account: None };
             (self.log)(&Event::new("porter", "failed", "a descriptor of this user's can't be closed").by(peer));
             self.give_up(waiting, "a descriptor it sent before keeps whoever closes it waiting");
         }

@@ -57,9 +57,17 @@ impl Daemon {
                 self.delete_vnic(vnic, "asked to");
                 Ok((Answer::Done, Vec::new()))
             }
-            (Role::Session, Request::Status) => Ok((Answer::Status(self.status(peer)), Vec::new())),
+            (Role::Session, Request::Status) => Ok((Answer::Status(self.whole_status(peer)?), Vec::new())),
+            (Role::Session, Request::StatusPart { from }) => {
+                let (status, next) = self.status_part(peer, from);
+                Ok((Answer::StatusPart { status, next }, Vec::new()))
+            }
             (Role::Session, Request::Limits) => Ok((Answer::Limits(self.limits(peer)?), Vec::new())),
             (Role::Session, Request::Metrics) if peer.user == 0 => Ok((Answer::Text(self.metrics_text()), Vec::new())),
+            (Role::Session, Request::MetricsPart { from }) if peer.user == 0 => {
+                let (text, next) = self.metrics_part(from);
+                Ok((Answer::TextPart { text, next }, Vec::new()))
+            }
             (Role::Session, Request::Stop) if peer.user == 0 => {
                 self.stopping = Some(Ending::Down);
                 Ok((Answer::Done, Vec::new()))
@@ -76,6 +84,7 @@ impl Daemon {
             (
                 Role::Session,
                 Request::Metrics
+                | Request::MetricsPart { .. }
                 | Request::Stop
                 | Request::Leave
                 | Request::AddNetCore { .. }
@@ -121,13 +130,24 @@ impl Daemon {
     }
 
     pub(super) fn rule(&self, peer: Peer) -> Result<Rule, String> {
-        let rule = self.policy.rule_for(peer.user, peer.group);
-        rule.cloned().ok_or_else(|| format!("no rule is for user {} or one of its groups: add one", peer.user))
+        let (user, group) = (peer.user, peer.group);
+        let grant = self.policy.grant(user, group);
+        let grant = grant.ok_or_else(|| format!("no rule is for user {user} or one of its groups: add one"))?;
+        match grant.is_for_members && !grant.has_account && peer.account.is_none() {
+            // Of such numbers one user may have many; whose they are, nobody could tell.
+            true => Err(format!(
+                "rule \"{}\" is for members of groups, and user {user} is no account's and in no range of one's \
+                 ({}): name the number among the rule's users",
+                grant.rule.name,
+                self.policy.subordinate_users.display()
+            )),
+            false => Ok(grant.rule.clone()),
+        }
     }
 
     pub(super) fn create_vnic(&mut self, peer: Peer, wish: VnicWish) -> Served {
         let rule = self.rule(peer)?;
-        let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u64;
+        let own = self.vnics.values().filter(|vnic| vnic.account == peer.account()).count() as u64;
         if wish.priority_queues > 0 && wish.priority_queues >= wish.queues {
             return Err("at least one queue must not be high-priority".to_owned());
         }
@@ -146,7 +166,7 @@ impl Daemon {
         let free = |slot: &u32| !self.vnics.contains_key(slot);
         let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
         let nic = self.wanted_nic(&wish, &rule)?;
-        let owner = self.owner_number(peer.user, [rule.transmit, rule.receive])?;
+        let owner = self.owner_number(peer.account(), [rule.transmit, rule.receive])?;
         let host = &self.policy.host;
         let mut site = Site {
             tables: &mut self.tables,
@@ -156,7 +176,7 @@ impl Daemon {
             state: &self.state,
             uplink: self.uplink.as_ref(),
         };
-        let maker = Maker { rule, owner, user: peer.user, process: peer.process };
+        let maker = Maker { rule, owner, user: peer.user, account: peer.account(), process: peer.process };
         let provider = wish.provider.clone();
         let made = match nic {
             Some(nic) => Vnic::of_nic(&mut site, slot, wish, nic, maker),
@@ -171,7 +191,7 @@ impl Daemon {
             }
         };
         self.vnics.insert(slot, vnic);
-        if let Some(owner) = self.owners.get_mut(&peer.user) {
+        if let Some(owner) = self.owners.get_mut(&peer.account()) {
             owner.vnics += 1;
         }
         let given = self.give_vnic(peer, slot);
@@ -219,8 +239,8 @@ impl Daemon {
 
     /// Whether the owner of a VNIC may have so many more filters.
     fn check_filter_count(&self, slot: u32, more: usize) -> Result<(), String> {
-        let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.user;
-        let count: usize = self.vnics.values().filter(|vnic| vnic.user == user).map(Vnic::filter_count).sum();
+        let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.account;
+        let count: usize = self.vnics.values().filter(|vnic| vnic.account == user).map(Vnic::filter_count).sum();
         match count + more <= FILTERS_PER_USER_MAX {
             true => Ok(()),
             false => Err(format!("user {user} has {count} filters, which is the most: delete some")),
@@ -302,12 +322,12 @@ impl Daemon {
 
     fn limits(&mut self, peer: Peer) -> Result<Limits, String> {
         let rule = self.rule(peer)?;
-        self.charges.settle(&self.state, peer.user);
-        let own = self.vnics.values().filter(|vnic| vnic.user == peer.user).count() as u32;
+        self.charges.settle(&self.state, peer.account());
+        let own = self.vnics.values().filter(|vnic| vnic.account == peer.account()).count() as u32;
         Ok(Limits {
             vnics: [rule.vnics, own],
             queues: rule.queues.min(tables::QUEUES_MAX),
-            memory_bytes: [rule.memory_mib << 20, self.charges.of(peer.user)],
+            memory_bytes: [rule.memory_mib << 20, self.charges.of(peer.account())],
             filters: tables::VNIC_FILTERS_MAX as u32,
             addresses: rule.addresses.iter().map(ToString::to_string).collect(),
             services: rule.services.iter().map(ToString::to_string).collect(),

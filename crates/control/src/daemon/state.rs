@@ -80,6 +80,9 @@ pub(super) struct VnicState {
     pub(super) slot: u32,
     pub(super) wish: VnicWish,
     pub(super) user: u32,
+    /// Whose limits it counts to; of an older daemon, the user's.
+    #[serde(default)]
+    pub(super) account: Option<u32>,
     pub(super) process: i32,
     pub(super) rule: Rule,
     /// The number its owner's ceiling has.

@@ -194,7 +194,7 @@ impl Daemon {
     }
 
     fn adopt_vnic(&mut self, state: VnicState, is_new: bool) -> Result<(), String> {
-        let (slot, user, owner) = (state.slot, state.user, state.owner);
+        let (slot, owner) = (state.slot, state.owner);
         let name = state.wish.name.clone();
         let handles = state.handles.len() as u32;
         let host = link::link_by_index(state.host.index).map_err(|error| say("find its device", error))?;
@@ -215,11 +215,12 @@ impl Daemon {
         }
         let mut vnic = Vnic::take_back(&mut self.tables, state, host, end)?;
         vnic.handles = handles;
+        let account = vnic.account;
         vnic.assigned.retain(|number, _| self.filters.contains_key(number));
         self.vnics.insert(slot, vnic);
         self.dirty.insert(slot);
         if let Some(number) = owner {
-            self.owners.entry(user).or_insert(Owner { number, vnics: 0 }).vnics += 1;
+            self.owners.entry(account).or_insert(Owner { number, vnics: 0 }).vnics += 1;
         }
         (self.log)(&Event::new("vnic-take-back", "done", name).of(slot));
         Ok(())

@@ -44,6 +44,8 @@ pub(super) struct Vnic {
     pub(super) slot: u32,
     pub(super) wish: VnicWish,
     pub(super) user: u32,
+    /// Whose limits it counts to.
+    pub(super) account: u32,
     pub(super) process: i32,
     /// The rule that allowed it, as it was then.
     pub(super) rule: Rule,
@@ -70,6 +72,7 @@ pub(super) struct Maker {
     /// The number of the user's ceiling.
     pub(super) owner: Option<u32>,
     pub(super) user: u32,
+    pub(super) account: u32,
     pub(super) process: i32,
 }
 
@@ -208,12 +211,13 @@ impl Vnic {
     pub(super) fn assemble(slot: u32, wish: VnicWish, maker: Maker, frame: Frame) -> Vnic {
         let own = |service: &Service| Steered { filter: Filter::service(*service), queue: None };
         let services = wish.services.iter().map(own).collect();
-        let Maker { rule, user, process, .. } = maker;
+        let Maker { rule, user, account, process, .. } = maker;
         let Frame { host, end, gateways, row } = frame;
         Vnic {
             slot,
             wish,
             user,
+            account,
             process,
             rule,
             host,
@@ -231,6 +235,7 @@ impl Vnic {
 
     /// One that an earlier daemon made; its devices are what they were.
     pub(super) fn take_back(tables: &mut Tables, state: VnicState, host: Link, end: Link) -> Result<Vnic, String> {
+        let account = state.account.unwrap_or(state.user);
         let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, sockets, .. } =
             state;
         // What is in the table is what holds: the file may be one change behind.
@@ -242,6 +247,7 @@ impl Vnic {
             slot,
             wish,
             user,
+            account,
             process,
             rule,
             host,
@@ -265,6 +271,7 @@ impl Vnic {
             slot: self.slot,
             wish: self.wish.clone(),
             user: self.user,
+            account: Some(self.account),
             process: self.process,
             rule: self.rule.clone(),
             owner: owner.filter(|_| self.row.limits.iter().any(|[_, ceiling]| *ceiling != 0)),
@@ -347,8 +354,8 @@ impl Vnic {
         let plan = MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames };
         let frames = u64::from(receive_frames) + u64::from(transmit_frames) + u64::from(prepared_frames);
         let length = frames.saturating_mul(u64::from(frame_size));
-        site.charges.settle(site.state, self.user);
-        let left = (self.rule.memory_mib << 20).saturating_sub(site.charges.of(self.user));
+        site.charges.settle(site.state, self.account);
+        let left = (self.rule.memory_mib << 20).saturating_sub(site.charges.of(self.account));
         if length > left {
             return Err(format!(
                 "rule \"{}\" allows {} MiB of frame memory, of which {} are left: not {length} bytes (memory of a \
@@ -384,7 +391,7 @@ impl Vnic {
         let batch = may_inject.then(|| site.charges.injectors.prepare()).flatten();
         let bytes = length + batch.as_ref().map_or(0, |_| INJECTION_BYTES);
         let number = batch.as_ref().map_or(0, PreparedBatch::number);
-        let Charge { row, number } = site.charges.add(site.state, self.user, bytes, handed.socket.as_fd(), number)?;
+        let Charge { row, number } = site.charges.add(site.state, self.account, bytes, handed.socket.as_fd(), number)?;
         if let Some(batch) = batch {
             handed.injector = site.charges.injectors.hand_over(row, batch, self.end.index, site.ends);
         }
@@ -416,20 +423,13 @@ impl Vnic {
     }
 
     pub(super) fn status(&self, tables: &Tables, charges: &Charges) -> VnicStatus {
-        let direction = |direction: Direction| {
-            let own = self.filters.get(direction as usize).into_iter().flatten();
-            let assigned = self.assigned.values().filter(|assignment| assignment.direction == direction);
-            let assigned = assigned.flat_map(Assignment::steered);
-            DirectionStatus {
-                filters: own.copied().chain(assigned).take(64).collect(),
-                rate: self.rates[direction as usize],
-                counts: tables.counts(self.slot, direction),
-            }
+        let [transmit, receive] = self.steered(0, 64);
+        let direction = |direction: Direction, filters: Vec<Steered>| DirectionStatus {
+            filters,
+            rate: self.rates[direction as usize],
+            counts: tables.counts(self.slot, direction),
         };
-        // Its opener may have ended, and a persistent VNIC stays.
-        let is_open = |queue: &u32| self.sockets.get(queue).is_none_or(|charge| charges.is_held(*charge));
-        let open = self.queues.iter().filter(|(queue, _)| is_open(queue));
-        let (queues_open, memory_bytes) = open.fold((0, 0), |(count, sum), (_, length)| (count + 1, sum + length));
+        let (queues_open, memory_bytes) = self.open_queues(charges);
         VnicStatus {
             vnic: self.slot,
             name: self.wish.name.clone(),
@@ -453,9 +453,31 @@ impl Vnic {
                 false => "veth".to_owned(),
             },
             shared: self.wish.shared,
-            transmit: direction(Direction::Transmit),
-            receive: direction(Direction::Receive),
+            transmit: direction(Direction::Transmit, transmit),
+            receive: direction(Direction::Receive, receive),
         }
+    }
+
+    /// How many queues are open, and how much memory they have.
+    pub(super) fn open_queues(&self, charges: &Charges) -> (u32, u64) {
+        // Its opener may have ended, and a persistent VNIC stays.
+        let is_open = |queue: &u32| self.sockets.get(queue).is_none_or(|charge| charges.is_held(*charge));
+        let open = self.queues.iter().filter(|(queue, _)| is_open(queue));
+        open.fold((0, 0), |(count, sum), (_, length)| (count + 1, sum + length))
+    }
+
+    /// `count` of its filters behind the first `skipped`, those of what it sends before those of what it receives.
+    pub(super) fn steered(&self, skipped: usize, count: usize) -> [Vec<Steered>; 2] {
+        let of = |direction: Direction| {
+            let own = self.filters.get(direction as usize).into_iter().flatten().copied();
+            let assigned = self.assigned.values().filter(move |assignment| assignment.direction == direction);
+            own.chain(assigned.flat_map(Assignment::steered)).map(move |filter| (direction, filter))
+        };
+        let mut found = [Vec::new(), Vec::new()];
+        for (direction, filter) in of(Direction::Transmit).chain(of(Direction::Receive)).skip(skipped).take(count) {
+            found[direction as usize].push(filter);
+        }
+        found
     }
 }
 
