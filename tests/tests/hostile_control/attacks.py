@@ -15,17 +15,20 @@ import json
 import sys
 import time
 
+import administration
 import closing
 import descriptors
 import fields
 import handles
+import identity
 import memory
 import messages
+import quotes
 import time_and_cost
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
-_ = memory, handles, messages, closing, time_and_cost, descriptors, fields
+_ = memory, handles, messages, closing, time_and_cost, descriptors, fields, identity, quotes, administration
 
 
 def one(arena, witness, row):

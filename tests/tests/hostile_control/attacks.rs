@@ -15,16 +15,24 @@ const POLICY: &str = "[[rule]]\nname = \"witness\"\nusers = [\"1004\"]\nvnics = 
                       services = [\"any\"]\n\
                       [[rule]]\nname = \"test\"\nusers = [\"*\"]\nvnics = 8\nmemory_mib = 2\naddresses = [\"10.77.0.0/24\"]\n\
                       services = [\"any\"]\n";
+/// Those of identity.py and quotes.py: before the rule for everybody, which names nobody.
+const OTHERS: &str = "[[rule]]\nname = \"bound\"\nusers = [\"1010\"]\naddresses = [\"10.77.0.0/24\"]\n\
+                      services = [\"any\"]\npeers = [\"10.77.0.1\"]\n\
+                      [[rule]]\nname = \"anywhere\"\nusers = [\"1011\"]\naddresses = [\"any\"]\nservices = [\"any\"]\n\
+                      [[rule]]\nname = \"members\"\nusers = [\"300001\"]\ngroups = [\"60\"]\n\
+                      addresses = [\"10.77.0.0/24\"]\nservices = [\"any\"]\n";
 /// The witness' clients.
 const CHANNELS: [&str; 4] = ["udp", "tcp", "status", "door"];
 
 #[test]
 fn the_table_of_attacks() {
     scenario(|| {
-        let control = Control::start(POLICY);
+        let directory = workspace().join("tests/tests/hostile_control");
+        let numbers = directory.join("subuid");
+        let control = Control::start(&format!("subordinate_users = {numbers:?}\n{OTHERS}{POLICY}"));
         assert!(control.vnics().is_empty());
         let (before_links, before_descriptors) = (links(), descriptors());
-        let script = workspace().join("tests/tests/hostile_control/attacks.py");
+        let script = directory.join("attacks.py");
         // QANAT_ATTACKS: words of the names of those wanted.
         let wanted = std::env::var("QANAT_ATTACKS").unwrap_or_default();
         let outcome = Program::new("python3")

@@ -6,6 +6,7 @@ use qanat::control::address::Address;
 use qanat::control::client::VnicHandle;
 use qanat::control::protocol::VnicWish;
 use qanat::nic::AfXdp;
+use qanat::nic::af_xdp::{AttachConfig, Interface, Rule};
 use qanat::nic::link::{Namespace, link};
 use qanat_tests::e2e::{eventually, scenario};
 use std::net::{IpAddr, UdpSocket};
@@ -370,5 +371,65 @@ fn the_wire_is_for_those_the_policy_names() {
         let counts = control.vnics()[0].transmit.counts.clone();
         assert!(counts.iter().any(|count| count.cause == "destination_mac"), "{counts:?}");
         assert!(four_card(&control, 1, true).is_err(), "nor an address of the kernel's");
+    });
+}
+
+/// Everything on the wire, seen and sent by one queue of its far end.
+fn tap(far: &Namespace) -> (Interface, AfXdp) {
+    let config = AttachConfig {
+        interface: "far0".to_owned(),
+        namespace: Some(far.clone()),
+        rules: vec![Rule::everything()],
+        injection: false,
+        ..AttachConfig::default()
+    };
+    let interface = Interface::attach(config).expect("the far end");
+    let queue = interface.openers().into_iter().next().expect("a queue").open(PLAN).expect("a queue");
+    (interface, queue)
+}
+
+// Attack: time and cost: answers of neighbours on the wire pushed out, or taken, by another's questions
+#[test]
+fn answers_are_for_each_who_asked() {
+    scenario(|| {
+        let far = neighbour();
+        let status = std::process::Command::new("ip").args(["addr", "add", "192.0.2.2/24", "dev", "up0"]).status();
+        assert!(status.is_ok_and(|status| status.success()));
+        let (_interface, mut wire) = tap(&far);
+        let control = Control::start(WIRE);
+        let (victim, mut queue) = four_card(&control, 1, true).expect("a card that shares");
+        let (attacker, mut flood) = four_card(&control, 2, true).expect("another, of another address");
+        let (mac, own) = (link("up0").expect("the uplink").mac.0, [2, 0, 0, 0, 0, 0x77]);
+        let asks = |card: &VnicHandle, last: u8, target: [u8; 4]| {
+            let mac = card.status().mac;
+            ethernet([0xff; 6], mac, 0x0806, &arp(1, mac, [192, 0, 2, last], target))
+        };
+        let answer = |from: u8, to: u8| ethernet(mac, own, 0x0806, &arp(2, own, [192, 0, 2, from], [192, 0, 2, to]));
+        let hears = |queue: &mut AfXdp, from: u8| {
+            let answers =
+                |frame: &Vec<u8>| frame.get(12..14) == Some(&[8, 6]) && frame.get(28..32) == Some(&[192, 0, 2, from]);
+            arrivals(queue).iter().filter(|frame| answers(frame)).count()
+        };
+        send(&mut queue, &[asks(&victim, 1, [192, 0, 2, 77])]);
+        // As many as one table for all would hold, and the very one the other asked for.
+        let questions: Vec<Vec<u8>> = (0..1_500u16)
+            .map(|number| [198, 51, (number >> 8) as u8, number as u8])
+            .chain([[192, 0, 2, 77]])
+            .map(|target| asks(&attacker, 2, target))
+            .collect();
+        let mut seen = 0;
+        for some in questions.chunks(64) {
+            send(&mut flood, some);
+            seen += arrivals(&mut wire).len();
+        }
+        assert!(seen >= 1_400, "{seen} questions are on the wire");
+        send(&mut wire, &[answer(78, 1)]);
+        assert_eq!(hears(&mut queue, 78), 0, "it did not ask");
+        send(&mut wire, &[answer(77, 1)]);
+        assert_eq!(hears(&mut queue, 77), 1, "it asked");
+        send(&mut wire, &[answer(77, 1)]);
+        assert_eq!(hears(&mut queue, 77), 0, "it has its answer; the next is the kernel's");
+        send(&mut wire, &[answer(77, 2)]);
+        assert_eq!(hears(&mut flood, 77), 1, "and so did the other");
     });
 }

@@ -1,5 +1,6 @@
 //! What each request does, and who may ask it.
 
+use super::claims::check_name;
 use super::injectors::Opener;
 use super::porters::Beside;
 use super::state::Identity;
@@ -15,8 +16,6 @@ use std::os::fd::OwnedFd;
 const SERVICES_MAX: usize = 64;
 /// Filters of one user's VNICs together: a share of a table that all users share.
 const FILTERS_PER_USER_MAX: usize = 2_048;
-/// Letters of a VNIC's name at most.
-const NAME_MAX: usize = 64;
 
 /// An answer and the descriptors that go with it.
 type Served = Result<(Answer, Vec<OwnedFd>), String>;
@@ -153,9 +152,7 @@ impl Daemon {
         }
         rule.check_count("VNICs", own + 1, u64::from(rule.vnics))?;
         rule.check_count("queues of a VNIC", u64::from(wish.queues), u64::from(rule.queues.min(tables::QUEUES_MAX)))?;
-        if wish.name.chars().count() > NAME_MAX || wish.name.chars().any(char::is_control) {
-            return Err(format!("a VNIC's name has at most {NAME_MAX} letters, and no control characters"));
-        }
+        check_name(&wish.name)?;
         self.check_claims(&rule, &wish)?;
         if wish.services.len() > SERVICES_MAX {
             return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
