@@ -1,6 +1,7 @@
 //! Programs under `qanat run`, for `qanat status`: their keepers are asked.
 
 use crate::live::grouped;
+use qanat::control::name::printable;
 use qanat::nic::foreign::refuse_rights;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
@@ -82,8 +83,21 @@ fn named(mut line: Value) -> Value {
     line
 }
 
+/// What a program says of itself is its own choice: nothing of it may draw on the terminal of who asks.
+fn shown(value: &Value) -> Value {
+    match value {
+        Value::String(text) => printable(text).into(),
+        Value::Array(values) => values.iter().map(shown).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(key, value)| (printable(key).into_owned(), shown(value))).collect()
+        }
+        other => other.clone(),
+    }
+}
+
 /// A program and its sockets, a line each.
 pub fn text(program: &Value) -> String {
+    let program = &shown(program);
     let addresses: Vec<&str> =
         program["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let count = |name: &str| grouped(program[name].as_u64().unwrap_or_default());
@@ -155,5 +169,15 @@ mod tests {
         assert!(text.contains("kernel: connect 1.1.1.1:53: not on the card's link"), "{text}");
         assert!(text.contains("  counted by stack and card: device_transmit_lost 2, udp_no_port 1\n"), "{text}");
         assert_eq!(text.lines().count(), 5);
+        let forged = serde_json::json!({
+            "program": "a\x1b[2J\nNet core", "addresses": ["\x1b[1m"],
+            "descriptors": [{"name": "\u{202e}", "owner": "kernel", "call": "\r", "address": "\x07", "why": "\n\n"}],
+        });
+        let text = super::text(&forged);
+        assert_eq!(text.lines().count(), 2, "{text:?}");
+        assert!(
+            text.chars().all(|letter| letter == '\n' || (!letter.is_control() && letter != '\u{202e}')),
+            "{text:?}"
+        );
     }
 }

@@ -7,6 +7,7 @@ use crate::programs;
 use crate::say::{say, sayln};
 use clap::Args;
 use qanat::control::filter::Rate;
+use qanat::control::name::printable;
 use qanat::control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
 use std::fmt::Write as _;
@@ -113,19 +114,19 @@ fn net_core_text(path: &Path, status: &NetCoreStatus) -> String {
     let confined = if status.confined { "confined" } else { "NOT confined" };
     let mut text = format!(
         "Net core {} (process {}{}), up {} s, {confined}: {} cards, {} services cut off{}{}\n",
-        path.display(),
+        printable(&path.to_string_lossy()),
         status.process,
         status.processor.map_or_else(String::new, |number| format!(", on processor {number}")),
         status.uptime_s,
         status.cards.len(),
         status.cut_off,
         if status.last_offence.is_empty() { "" } else { ", the last for " },
-        status.last_offence,
+        printable(&status.last_offence),
     );
     for card in &status.cards {
         let addresses: Vec<String> = card.addresses.iter().map(|(address, _)| address.to_string()).collect();
         // Writing to a String cannot fail.
-        let _ = write!(text, "  card {} on {}", addresses.join(" "), card.interface);
+        let _ = write!(text, "  card {} on {}", addresses.join(" "), printable(&card.interface));
         if card.queues > 1 {
             let _ = write!(text, ", queue {} of {}", card.queue, card.queues);
         }
@@ -152,7 +153,7 @@ fn service_text(service: &ServiceStatus) -> String {
             "\"{}\" (process {}, user {}), {} connections\n    credits {} of {} used, {} small messages kept; events {} in its ring, {} waiting; {} \
              events, {} commands, {} bells\n    dropped: {} datagrams without credit, {} refused, {} frames without buffer; \
              {} turns held back",
-            service.name,
+            printable(&service.name),
             service.process,
             service.user,
             grouped(service.connections),

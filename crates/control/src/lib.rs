@@ -15,6 +15,7 @@ pub mod client;
 pub mod daemon;
 pub mod field;
 pub mod filter;
+pub mod name;
 pub mod net_core;
 pub mod policy;
 pub mod protocol;

@@ -8,31 +8,6 @@ use crate::policy::Rule;
 use crate::protocol::{Provider, VnicWish};
 use qanat_nic::link;
 
-/// Letters of a VNIC's name at most.
-const NAME_MAX: usize = 64;
-
-/// Whether a card may be called so: what lists show of it must not change what they show of others.
-///
-/// # Errors
-/// What it may be.
-pub(super) fn check_name(name: &str) -> Result<(), String> {
-    match name.chars().count() <= NAME_MAX && !name.chars().any(is_unseen) {
-        true => Ok(()),
-        false => Err(format!(
-            "a VNIC's name has at most {NAME_MAX} letters, and no characters that control, turn round, or can't be seen"
-        )),
-    }
-}
-
-/// Controls, separators of lines, marks of direction, and what takes no room (Unicode's categories Cc, Cf, Zl and Zp).
-fn is_unseen(letter: char) -> bool {
-    letter.is_control()
-        || matches!(letter,
-            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}')
-}
-
 impl Daemon {
     /// Whether a card may have the addresses it wishes for.
     ///

@@ -1,6 +1,7 @@
 //! What the daemon tells of itself: one line for each event, for people and machines alike.
 
 use super::Peer;
+use crate::name::printable;
 use serde_json::{Map, Value};
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -68,8 +69,8 @@ impl Display for Event {
             }
             match value.as_str() {
                 Some(text) if is_plain(text) => write!(f, "{key}={text}")?,
-                // JSON's quoting: no line break and no control character gets through.
-                _ => write!(f, "{key}={value}")?,
+                // JSON's quoting: no line break and no control character gets through; nor do marks of direction, by ours.
+                _ => write!(f, "{key}={}", printable(&value.to_string()))?,
             }
         }
         Ok(())
@@ -93,6 +94,8 @@ mod tests {
         let json: Value = serde_json::from_str(&event.json()).unwrap();
         assert_eq!(json["detail"], "no\n\"room\"");
         assert_eq!(json["uid"], 1_000);
+        let turned = Event::new("vnic-create", "refused", "of \u{202e}evil\u{2028}").to_string();
+        assert_eq!(turned, r#"event=vnic-create result=refused detail="of \u{202e}evil\u{2028}""#);
         let plain = Event::new("daemon-start", "done", "/run/qanat/control.sock");
         assert_eq!(plain.to_string(), "event=daemon-start result=done detail=/run/qanat/control.sock");
     }

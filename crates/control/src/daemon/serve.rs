@@ -1,12 +1,12 @@
 //! What each request does, and who may ask it.
 
-use super::claims::check_name;
 use super::injectors::Opener;
 use super::porters::Beside;
 use super::state::Identity;
 use super::vnic::{Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
+use crate::name;
 use crate::policy::Rule;
 use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicWish};
 use qanat_nic::af_xdp::HandedInjector;
@@ -152,7 +152,7 @@ impl Daemon {
         }
         rule.check_count("VNICs", own + 1, u64::from(rule.vnics))?;
         rule.check_count("queues of a VNIC", u64::from(wish.queues), u64::from(rule.queues.min(tables::QUEUES_MAX)))?;
-        check_name(&wish.name)?;
+        name::check(&wish.name)?;
         self.check_claims(&rule, &wish)?;
         if wish.services.len() > SERVICES_MAX {
             return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
