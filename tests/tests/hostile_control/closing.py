@@ -29,10 +29,10 @@ def told(endpoint, body, fds, raw=None, ahead=0):
         pass
 
 
-def is_served(session):
+def is_served(session, times=1):
     """Whether the daemon answers this one."""
     session.socket.settimeout(PATIENCE)
-    return allowed(lambda: session.ask("status"))
+    return all(allowed(lambda: session.ask("status")) for _ in range(times))
 
 
 def filter_wish():
@@ -146,7 +146,8 @@ def closing(weapon, kind, way_of_sending, text):
             if naive:
                 naive.go_on()
                 return not naive.serves_victim(0.3)
-            return not is_served(victim)
+            # Until all that was said before it has had its turn, and longer.
+            return not is_served(victim, 4 * AHEAD)
         finally:
             made.end()
             victim.close()

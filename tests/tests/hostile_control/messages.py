@@ -79,7 +79,7 @@ def exhaust(name, take, want):
         arena.card(VICTIM)
         if way == "control":
             return allowed(lambda: want(arena))
-        held = []
+        held, before = [], set(arena.names())
         try:
             for number in range(1_100):
                 held.append(take(arena, VICTIM if way == "off" else ATTACKER, number))
@@ -90,7 +90,10 @@ def exhaust(name, take, want):
         finally:
             for thing in held:
                 thing.close()
-            time.sleep(0.05)
+            # Whoever has made others wait is waited for himself.
+            deadline = time.monotonic() + 30
+            while set(arena.names()) - before and time.monotonic() < deadline:
+                time.sleep(0.01)
 
     row("time and cost", name)(attack)
 

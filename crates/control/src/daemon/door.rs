@@ -15,7 +15,9 @@ const SESSIONS_MAX: usize = 256;
 /// Of one user.
 const SESSIONS_PER_USER_MAX: usize = 32;
 /// Let in at one look.
-const AT_ONCE: usize = 16;
+const AT_ONCE: usize = 64;
+/// Those who wait to be let in: so many that nobody who comes and goes all the time keeps others out.
+pub(super) const BACKLOG: i32 = 1_024;
 /// A listener is left alone for so long when nobody can be let in: it would say for ever that somebody waits.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -647,7 +647,7 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
     let _ = std::fs::remove_file(hidden);
     bind(&socket, &hidden_address).map_err(|error| format!("{name}: {error}; run with sudo"))?;
     restrict(hidden, policy)?;
-    listen(&socket, 64).map_err(|error| format!("{name}: {error}"))?;
+    listen(&socket, door::BACKLOG).map_err(|error| format!("{name}: {error}"))?;
     std::fs::rename(hidden, path).map_err(|error| format!("{name}: {error}"))?;
     Ok(socket)
 }
