@@ -15,6 +15,8 @@ mod addresses;
 mod exec;
 #[path = "e2e_run/killed.rs"]
 mod killed;
+#[path = "e2e_run/privilege.rs"]
+mod privilege;
 #[path = "e2e_run/programs.rs"]
 mod programs;
 #[path = "e2e_run/waits.rs"]

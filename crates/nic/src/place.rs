@@ -67,7 +67,53 @@ pub(crate) fn map(file: BorrowedFd<'_>, offset: u64, length: usize, flags: i32) 
     Ok(address)
 }
 
+/// A mapping as plain numbers: for a process that keeps no memory in common with others.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Where it begins.
+    pub address: usize,
+    /// Bytes.
+    pub length: usize,
+    offset: u64,
+    file: i32,
+}
+
+impl Extent {
+    /// Maps it again where something else of this process's has taken its place.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn map_again(&self) -> io::Result<()> {
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        let wished = std::ptr::without_provenance_mut(self.address);
+        let flags = libc::MAP_SHARED | libc::MAP_FIXED;
+        // SAFETY: who calls it has put a mapping of its own there, and nobody refers to that.
+        let address = unsafe { libc::mmap(wished, self.length, protection, flags, self.file, self.offset as i64) };
+        if address == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// For another program of this process's, which [reads](Extent::read) it.
+    #[must_use]
+    pub fn text(&self) -> String {
+        format!("{} {} {} {}", self.address, self.length, self.offset, self.file)
+    }
+
+    /// What [`text`](Extent::text) wrote.
+    #[must_use]
+    pub fn read(text: &str) -> Option<Extent> {
+        let mut words = text.split(' ');
+        let (address, length) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        Some(Extent { address, length, offset: words.next()?.parse().ok()?, file: words.next()?.parse().ok()? })
+    }
+}
+
 impl Place {
+    /// Its numbers.
+    #[must_use]
+    pub fn extent(&self) -> Extent {
+        Extent { address: self.address, length: self.length, offset: self.offset, file: self.file.as_raw_fd() }
+    }
+
     /// Maps the same here: what has pointers into it is as good in this process.
     ///
     /// # Errors

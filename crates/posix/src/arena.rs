@@ -139,12 +139,54 @@ pub(crate) fn place() -> Option<(RawFd, usize)> {
     (file >= 0 && base != 0).then_some((file, base))
 }
 
+/// This process is not to see it any more: what is left of it here is zeros of its own, which nobody else sees.
+pub(crate) fn leave() {
+    cover(BASE.load(Ordering::Relaxed), LENGTH);
+}
+
+/// Puts zeros of this process's own in the place of something shared. Who is about to look there finds them, and nothing that
+/// anybody else writes.
+pub(crate) fn cover(place: usize, length: usize) {
+    if place == 0 {
+        return;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let place = std::ptr::with_exposed_provenance_mut(place);
+    // SAFETY: a mapping of this library's, which nobody refers to that has not been told; see `away`.
+    if unsafe { libc::mmap(place, length, protection, flags, -1, 0) } == libc::MAP_FAILED {
+        // It can't be left, and it must not be stayed in.
+        // SAFETY: ends the process.
+        unsafe { libc::abort() };
+    }
+}
+
 /// Another process's, mapped here as it is there; `number`: the file's from now on.
 ///
 /// # Errors
 /// `EEXIST`: something else is there; else what `mmap` says.
 pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), i32> {
-    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    adopt_at(file, number, base, libc::MAP_FIXED_NOREPLACE)
+}
+
+/// Nothing else is to come where another process's is to be mapped one day.
+pub(crate) fn hold_place(base: usize) {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
+    let wished = std::ptr::without_provenance_mut(base);
+    // SAFETY: a new mapping, at that address only if nothing is there. Without it the way back is closed.
+    unsafe { libc::mmap(wished, LENGTH, libc::PROT_NONE, flags, -1, 0) };
+}
+
+/// It comes back to where this process has left it.
+///
+/// # Errors
+/// What `mmap` says.
+pub(crate) fn return_to(file: RawFd, base: usize) -> Result<(), i32> {
+    adopt_at(file, file, base, libc::MAP_FIXED)
+}
+
+fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32> {
+    let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | how;
     let wished = std::ptr::without_provenance_mut(base);
     // SAFETY: a new mapping, at that address only if nothing is there.
     let at = unsafe { libc::mmap(wished, LENGTH, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0) };

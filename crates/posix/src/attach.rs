@@ -3,6 +3,7 @@
 use crate::bells::{Bells, new_event, out_of_the_way};
 use crate::descriptor::{self, Entry};
 use crate::explain::{explain, warn};
+use crate::helper::Things;
 use crate::join::{self, Answer};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
@@ -36,6 +37,8 @@ const DAEMON_HEARS: Duration = Duration::from_secs(2);
 const TAKEN: &str = " is taken";
 /// Addresses looked at by a program that may have any.
 const ADDRESSES_TRIED: usize = 64;
+/// A device has fewer mappings.
+pub(crate) const EXTENTS_MAX: usize = 64;
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -146,6 +149,9 @@ pub(crate) fn attach_to_send() -> bool {
 pub(crate) fn attach_to_run() -> bool {
     let Some(wishes) = wishes() else { return false };
     let Some((address, _)) = wishes.addresses.first().filter(|_| !crate::script::is_on()) else { return false };
+    if crate::away::is_out() {
+        return false;
+    }
     let joined = join::ask(*address, Some(&wishes.run));
     if matches!(joined, Ok(Answer::Joined)) {
         explain(format_args!("shares the virtual card of another program, with {address}"));
@@ -156,6 +162,9 @@ pub(crate) fn attach_to_run() -> bool {
 
 fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     static TURN: Mutex<Option<bool>> = Mutex::new(None);
+    if crate::away::is_out() {
+        return false;
+    }
     if shared().is_some() {
         return true;
     }
@@ -237,7 +246,11 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
                 explain(format_args!("shares the virtual card of another program, with {address}"));
                 return Ok(());
             }
-            Ok(Answer::Refused(name)) => format!("{address} is {name}'s"),
+            Ok(Answer::Refused(name, None)) => format!("{address} is {name}'s"),
+            Ok(Answer::Refused(name, Some(reason))) => {
+                explain(format_args!("{name} has {address}, and does not let this program share it: {reason}"));
+                format!("{address} is {name}'s ({reason})")
+            }
             Err(reason) => format!("{address} is another program's, which this one can't join ({reason})"),
             Ok(Answer::Nobody) => match make(wishes, Some(address).filter(|_| address != first).or(wanted), &launchers)
             {
@@ -294,7 +307,9 @@ impl Turn {
 
 fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
     let before = open_descriptors();
+    crate::class::look_around();
     if crate::arena::place().is_none() {
+        crate::page::make().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
         crate::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
     }
     // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
@@ -304,13 +319,23 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>
     let own: Vec<RawFd> = own.inspect(|fd| _ = descriptor::set(*fd, Entry::Own)).collect();
     let Ok(mut guard) = lock() else { return Err("the lock".to_owned()) };
     let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
-    guard.holdings.descriptors = own.iter().filter(is_everybodys).copied().collect();
+    let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::page::file());
+    guard.holdings.descriptors = of_world.copied().collect();
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
+    let shared = std::ptr::from_ref(guard.shared()).addr();
+    let mut extents = [None; EXTENTS_MAX];
+    // Not in the arena: they are read when the lock is given back.
+    extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
     let text = addresses.join(", ");
     drop(guard);
     let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
-    keeper::start(registry, bell, successor, FIRST_OWN).map_err(say)?;
+    crate::away::remember(shared, extents.into_iter().flatten().collect());
+    crate::process::note_registry(registry_of_processes);
+    let (is_ready, ready) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
+    let ready = out_of_the_way(ready.into_raw_fd());
+    keeper::start(&Things { registry, bell, successor, ready }, &is_ready, FIRST_OWN).map_err(say)?;
     for keepers in [registry, successor] {
         descriptor::set(keepers, Entry::Kernel);
         // SAFETY: ours, and the keeper's, who has it too.

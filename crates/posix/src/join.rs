@@ -28,7 +28,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -60,12 +60,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// What a program that is about to be executed can join by.
 pub(crate) struct Offer {
     line: RawFd,
+    /// The page, to be looked at only; -1: the world is of this class for good.
+    page: RawFd,
 }
 
 impl Offer {
     /// For the environment.
     pub(crate) fn value(&self) -> String {
-        format!("{}:{}", self.line, identity())
+        format!("{}:{}:{}", self.line, identity(), self.page)
     }
 
     /// There is no such program.
@@ -73,7 +75,22 @@ impl Offer {
         // By this the keeper learns of it.
         // SAFETY: ours.
         unsafe { real::close(self.line) };
+        if self.page >= 0 {
+            // SAFETY: ours.
+            unsafe { real::close(self.page) };
+        }
     }
+}
+
+/// Whom a program that joins believes what it is told of the page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trust {
+    /// Who executed it, and has given it this descriptor, by which it can be known.
+    Page(RawFd),
+    /// The world is of its class for good, as who executed it says.
+    Settled,
+    /// The keeper, as long as that is as free as this process.
+    Keeper,
 }
 
 /// Makes a record for a program that will have `inherited`; `None`: it can't join.
@@ -99,11 +116,26 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
     let line = out_of_the_way(theirs.into_raw_fd());
     // SAFETY: takes no pointers.
     unsafe { real::fcntl64(line, libc::F_SETFD, 0) };
-    Some(Offer { line })
+    let page = if crate::page::file() < 0 { -1 } else { readable_page()? };
+    Some(Offer { line, page })
+}
+
+/// The page's descriptor for another program, by which it can't be written: it may come into wrong hands.
+fn readable_page() -> Option<RawFd> {
+    let path = std::ffi::CString::new(format!("/proc/self/fd/{}", crate::page::file())).ok()?;
+    // SAFETY: a string.
+    let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) };
+    // SAFETY: takes no pointers.
+    let high = unsafe { real::fcntl64(fd, libc::F_DUPFD, 700) };
+    // SAFETY: made just now.
+    unsafe { real::close(fd) };
+    (high >= 0).then_some(high)
 }
 
 /// The keeper's part: what comes on a process's line; whether that has ended.
-pub(crate) fn has_ended(line: BorrowedFd<'_>, number: &mut u32) -> bool {
+pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
+    let own = line;
+    let line = own.as_fd();
     let mut bytes = [0; 256];
     match rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT) {
         Ok((_, 0)) => true,
@@ -118,8 +150,11 @@ pub(crate) fn has_ended(line: BorrowedFd<'_>, number: &mut u32) -> bool {
                 OBSERVER => false,
                 _ => true,
             };
-            if !is_let_in {
+            let kept_out = if *number == NOBODY && is_let_in { crate::door::keeps_out(own) } else { None };
+            if !is_let_in || kept_out.is_some() {
                 let name = [REFUSAL, crate::start::program().as_bytes()].concat();
+                let reason = kept_out.map_or_else(String::new, |reason| format!("\n{reason}"));
+                let name = [name.as_slice(), reason.as_bytes()].concat();
                 // If it doesn't hear it, it sees that the line is closed.
                 let _ = rustix::net::send(line, &name, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
                 return true;
@@ -159,7 +194,9 @@ fn answer(line: BorrowedFd<'_>, number: u32) -> Option<()> {
     head.extend_from_slice(&number.to_ne_bytes());
     head.extend_from_slice(&file.to_ne_bytes());
     head.extend_from_slice(&(count as u32).to_ne_bytes());
-    give(line, &head, &[file])?;
+    let page = crate::page::file();
+    let file_and_page = [file, page];
+    give(line, &head, if page < 0 { &file_and_page[..1] } else { &file_and_page })?;
     for some in descriptors.get(..count)?.chunks(AT_ONCE) {
         let numbers: Vec<u8> = some.iter().flat_map(|fd| fd.to_ne_bytes()).collect();
         give(line, &numbers, some)?;
@@ -200,13 +237,14 @@ fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>),
 
 /// What a process says by `line` that offers this program to join, as the environment has it.
 pub(crate) fn accept(text: &str) {
-    let Some((line, theirs)) = text.split_once(':') else { return };
-    let Ok(line) = line.parse::<RawFd>() else { return };
+    let mut words = text.split(':');
+    let (Some(line), Some(theirs), Some(page)) = (words.next(), words.next(), words.next()) else { return };
+    let (Ok(line), Ok(page)) = (line.parse::<RawFd>(), page.parse::<RawFd>()) else { return };
     if theirs != identity() {
         warn(format_args!("sockets are not carried over to this program: its libqanat.so is another one"));
         return;
     }
-    match join(line, JOIN) {
+    match join(line, JOIN, if page < 0 { Trust::Settled } else { Trust::Page(page) }) {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
         Err(reason) => warn(format_args!("sockets are not carried over to this program: {reason}")),
     }
@@ -220,8 +258,8 @@ fn word<const COUNT: usize>(bytes: &[u8], at: usize) -> Option<[u8; COUNT]> {
 #[derive(Debug)]
 pub(crate) enum Answer {
     Joined,
-    /// It is this program's, and it lets nobody in.
-    Refused(String),
+    /// It is this program's, and it lets nobody in, or not this one, for a reason.
+    Refused(String, Option<String>),
     /// There is no such program, or it has ended just now.
     Nobody,
 }
@@ -242,7 +280,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> 
     if let Some(run) = run {
         said = format!("{said} {run}");
     }
-    let answer = join(line, &said);
+    let answer = join(line, &said, Trust::Keeper);
     if !matches!(answer, Ok(Answer::Joined)) {
         // SAFETY: ours.
         unsafe { real::close(line) };
@@ -250,21 +288,24 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> 
     answer
 }
 
-fn join(line: RawFd, said: &str) -> Result<Answer, String> {
+fn join(line: RawFd, said: &str, trust: Trust) -> Result<Answer, String> {
+    crate::class::look_around();
     let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
     // SAFETY: open, and this process's, for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
     if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
         return Ok(Answer::Nobody);
     }
-    let mut head = [0; 64];
+    let mut head = [0; 1_024];
     let (length, files) = take(borrowed, &mut head)?;
     if length == 0 {
         explain(format_args!("a keeper has gone"));
         return Ok(Answer::Nobody);
     }
     if let Some(name) = head.get(..length).and_then(|said| said.strip_prefix(REFUSAL)) {
-        return Ok(Answer::Refused(String::from_utf8_lossy(name).into_owned()));
+        let said = String::from_utf8_lossy(name);
+        let (name, reason) = said.split_once('\n').map_or((&*said, None), |(name, reason)| (name, Some(reason)));
+        return Ok(Answer::Refused(name.to_owned(), reason.map(str::to_owned)));
     }
     let parse = || {
         let (base, shared) = (u64::from_ne_bytes(word(&head, 0)?), u64::from_ne_bytes(word(&head, 8)?));
@@ -273,7 +314,7 @@ fn join(line: RawFd, said: &str) -> Result<Answer, String> {
         Some((base as usize, shared as usize, number, file, count as usize))
     };
     let (base, shared, number, file, count) = parse().ok_or("an answer that is none")?;
-    let [arena] = files.as_slice() else { return Err("no memory came".to_owned()) };
+    let arena = files.first().ok_or("no memory came")?;
     let mut own: Vec<RawFd> = Vec::with_capacity(count);
     while own.len() < count {
         let mut numbers = [0; AT_ONCE * size_of::<RawFd>()];
@@ -286,27 +327,65 @@ fn join(line: RawFd, said: &str) -> Result<Answer, String> {
             own.push(put(descriptor, word(number, 0).map_or(-1, RawFd::from_ne_bytes))?);
         }
     }
+    believe(borrowed, trust, files.get(1))?;
     arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
     lock::adopt(shared);
+    let mut extents = [None; crate::attach::EXTENTS_MAX];
     let mapped = lock().map_err(system).and_then(|guard| {
+        extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
         guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
     });
     if let Err(reason) = mapped {
+        crate::page::let_go(crate::page::Instead::Belongs);
         lock::abandon();
         arena::abandon();
         return Err(reason);
     }
+    crate::away::remember(shared, extents.into_iter().flatten().collect());
     let guard = lock().map_err(system)?;
+    crate::process::note_registry(guard.processes.registry);
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::calls::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
     // SAFETY: takes no pointers.
     unsafe { real::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     become_process(number, line, record);
-    for fd in own.into_iter().chain([line]) {
+    descriptor::read_table(&record.table);
+    for fd in own.into_iter().chain([line, crate::page::file()]) {
         descriptor::set(fd, Entry::Own);
     }
     Ok(Answer::Joined)
+}
+
+/// Has the page by which this process learns that the world falls, if it can; nothing of the world has been looked at so far.
+fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result<(), String> {
+    let numbers = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
+    match trust {
+        Trust::Settled => {
+            crate::away::settle();
+            return Ok(());
+        }
+        Trust::Page(known) => {
+            // SAFETY: who executed this program has opened it for this.
+            let known = unsafe { OwnedFd::from_raw_fd(known) };
+            let is_it = page.is_some_and(|page| numbers(page.as_fd()) == numbers(known.as_fd()));
+            if !is_it {
+                return Err("the world has fallen to another class meanwhile".to_owned());
+            }
+        }
+        Trust::Keeper => {
+            let line = line.try_clone_to_owned().map_err(|error| error.to_string())?;
+            // Now that it has said all: it was as free as this when it did, since it does not become freer.
+            if let Some(reason) =
+                crate::door::differ(&crate::class::Class::own(), crate::door::class_at(&line).as_ref())
+            {
+                return Err(reason);
+            }
+        }
+    }
+    let page = page.and_then(|page| page.try_clone().ok()).ok_or("no page came")?;
+    let page = out_of_the_way(page.into_raw_fd());
+    crate::page::adopt(page).map_err(|errno| std::io::Error::from_raw_os_error(errno).to_string())
 }
 
 /// Gives a descriptor its number.

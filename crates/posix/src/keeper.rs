@@ -2,9 +2,12 @@
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
+use crate::class::Class;
+use crate::helper::{Image, Things};
 use crate::join;
 use crate::lock::{Guard, lock};
 use crate::mourner::Mourner;
+use crate::raw::Call;
 use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
@@ -15,7 +18,7 @@ use rustix::net::{
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -32,24 +35,42 @@ const LIVES_MAX: usize = 4_096;
 /// How long connections may take to end after the program has.
 const LINGER: Duration = Duration::from_secs(60);
 
-/// Forks the keeper, which has `registry` to hear of processes by. Returns in the program only.
+/// What a message to the keeper begins with that is not the number of a process: of these there are never so many.
+pub(crate) const FOLLOW: u32 = u32::MAX - 2;
+pub(crate) const DEPUTY: u32 = u32::MAX - 3;
+
+/// Forks the keeper, which has those things to hear of processes by. Returns in the program only, when the keeper is there.
 ///
 /// # Errors
-/// What `fork` says.
-pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first_own: RawFd) -> Result<(), i32> {
+/// What `fork` says; `ECHILD`: it ended at once.
+pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), i32> {
+    let image = Image::new(things);
     // Twice, so that the program has no child it doesn't know of.
     // SAFETY: the child does what a forked one may: it takes no lock another thread may have held.
     match unsafe { crate::real::fork() } {
         -1 => return Err(crate::real::errno()),
         0 => {}
         child => {
+            // SAFETY: the keeper's end, which it has.
+            unsafe { crate::real::close(things.ready) };
             let mut status = 0;
             // SAFETY: a child of ours.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             let forked = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
-            return if forked { Ok(()) } else { Err(libc::EAGAIN) };
+            if !forked {
+                return Err(libc::EAGAIN);
+            }
+            let mut byte = [0];
+            let said = loop {
+                match rustix::io::read(is_ready, &mut byte) {
+                    Err(Errno::INTR) => {}
+                    said => break said,
+                }
+            };
+            return if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) };
         }
     }
+    crate::lock::forked();
     // SAFETY: as above; who isn't the keeper ends at once, without the program's handlers.
     unsafe {
         match crate::real::fork() {
@@ -72,20 +93,44 @@ pub(crate) fn start(registry: RawFd, keeper_bell: RawFd, successor: RawFd, first
         crate::real::close_range(0, first_own as u32 - 1, 0);
         libc::chdir(c"/".as_ptr());
     }
+    crate::lock::forked();
+    if let Some(image) = image {
+        image.execute();
+    }
+    // It can't be executed here: it goes on with a copy of the program's memory, and never becomes less than that program.
     crate::start::rename(c"qanat-keeper");
+    run(things, false, &[])
+}
+
+/// Is the keeper. `is_fresh`: nothing of the program's memory is in it; `own`: the library's descriptors then.
+pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     // What it closes itself, such as a process's line, may have the number of a socket in the program.
     crate::descriptor::use_none();
     crate::lock::be_silent();
-    let mourner = Mourner::start(successor);
-    if keep(registry, keeper_bell, successor).is_none() {
-        crate::obituary::publish(successor);
+    crate::lowering::stand_aside();
+    crate::process::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
+    // From here on the name is this process's, by which who comes to the door may know it.
+    // SAFETY: takes no pointers.
+    unsafe { crate::real::listen(things.successor, AT_DOOR) };
+    let mourner = Mourner::start(things.successor);
+    // SAFETY: a readable byte, and a descriptor for this alone.
+    unsafe {
+        crate::real::write(things.ready, b"!".as_ptr().cast(), 1);
+        crate::real::close(things.ready);
     }
-    if let Some(mourner) = mourner {
+    let mut keeper = Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, lives: Vec::new() };
+    if keeper.keep().is_none() {
+        crate::obituary::publish(things.successor);
+    }
+    if let Some(mourner) = keeper.mourner.take() {
         mourner.dismiss();
     }
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
+
+/// Who wait at the door.
+const AT_DOOR: i32 = 4;
 
 /// A process, and what tells of its end.
 struct Life {
@@ -93,98 +138,200 @@ struct Life {
     line: OwnedFd,
 }
 
-/// `None`: somebody was killed in the middle of the stack's work, and there is nothing to be kept.
-fn keep(registry: RawFd, keeper_bell: RawFd, successor: RawFd) -> Option<()> {
-    let mut lives: Vec<Life> = Vec::new();
-    let mut looks = 0;
-    let mut ended_at: Option<Time> = None;
-    loop {
-        let mut guard = lock().ok()?;
-        let now = guard.clock_now();
-        let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
-        let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
-        if stands_still(&guard, now, Time::from_nanos(driven_at)) {
-            guard.lead.depose();
-            looks = 0;
-        }
-        let is_watched = guard.lead.is_watching();
-        let drives = !is_watched && is_left_alone;
-        if drives {
-            guard.drive();
-            // Who led has been away too long.
-            guard.appoint(now);
-        }
-        let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
-        guard.expire_parcels();
-        if guard.processes.count() == 0 {
-            let since = *ended_at.get_or_insert(now);
-            if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
-                return Some(());
-            }
-        }
-        looks = if is_watched || is_idle { looks + 1 } else { 0 };
-        let rests = looks >= LOOKS;
-        let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
-        let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
-        let time = match (rests, is_watched) {
-            (false, _) => Some(awake),
-            (true, true) => Some(STANDSTILL),
-            (true, false) => None,
-        };
-        let doorbell = guard.doorbell;
-        if rests {
-            guard.release_to_sleep();
-        } else {
-            drop(guard);
-        }
-        // Resting with nobody else there, it still answers who asks for what is gone.
-        let hears = drives || rests && !is_watched;
-        let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
-        fds.push(readable(if lives.len() < LIVES_MAX { successor } else { -1 }));
-        fds.extend(lives.iter().map(|life| readable(life.line.as_raw_fd())));
-        if sleep(&mut fds, time, std::ptr::null()).is_err() {
-            continue;
-        }
-        // Without what it hears by it would know of nothing, and never sleep.
-        if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
-            return Some(());
-        }
-        let mut newcomer = None;
-        if fds[3].revents != 0
-            && let Some((line, is_same_user)) = somebody_at(successor)
-        {
-            if ended_at.is_some() {
-                return Some(());
-            }
-            newcomer = Some(Life { number: if is_same_user { join::NOBODY } else { join::OBSERVER }, line });
-        }
-        if fds[1].revents != 0 {
-            crate::bells::silence(keeper_bell);
-            looks = 0;
-        }
-        if rests && fds[2].revents != 0 {
-            looks = 0;
-        }
-        let has_ended = |(fd, life): (&libc::pollfd, &mut Life)| {
-            fd.revents != 0 && join::has_ended(life.line.as_fd(), &mut life.number)
-        };
-        let ended: Vec<bool> = fds[4..].iter().zip(&mut lives).map(has_ended).collect();
-        if ended.contains(&true) {
+struct Keeper {
+    things: Things,
+    /// The library's descriptors, but for the keeper's own.
+    own: Vec<RawFd>,
+    is_fresh: bool,
+    mourner: Option<Mourner>,
+    lives: Vec<Life>,
+}
+
+/// What comes by the registry.
+enum Heard {
+    Life(Life),
+    /// The world is about to fall to this class.
+    Follow(Option<Class>, OwnedFd),
+    /// A process wants its calls made for it.
+    Deputy(u32, OwnedFd),
+}
+
+impl Keeper {
+    /// `None`: somebody was killed in the middle of the stack's work, and there is nothing to be kept.
+    fn keep(&mut self) -> Option<()> {
+        let Things { registry, bell: keeper_bell, successor, .. } = self.things;
+        let mut looks = 0;
+        let mut ended_at: Option<Time> = None;
+        loop {
             let mut guard = lock().ok()?;
-            for (life, _) in lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
-                guard.process_ended(life.number);
+            let now = guard.clock_now();
+            let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
+            let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
+            if stands_still(&guard, now, Time::from_nanos(driven_at)) {
+                guard.lead.depose();
+                looks = 0;
             }
-            guard.drive_now();
-            drop(guard);
-            let mut ended = ended.iter();
-            lives.retain(|_| ended.next() == Some(&false));
-            looks = 0;
+            let is_watched = guard.lead.is_watching();
+            let drives = !is_watched && is_left_alone;
+            if drives {
+                guard.drive();
+                // Who led has been away too long.
+                guard.appoint(now);
+            }
+            let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
+            guard.expire_parcels();
+            if guard.processes.count() == 0 {
+                let since = *ended_at.get_or_insert(now);
+                if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
+                    return Some(());
+                }
+            }
+            looks = if is_watched || is_idle { looks + 1 } else { 0 };
+            let rests = looks >= LOOKS;
+            let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
+            let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
+            let time = match (rests, is_watched) {
+                (false, _) => Some(awake),
+                (true, true) => Some(STANDSTILL),
+                (true, false) => None,
+            };
+            let doorbell = guard.doorbell;
+            if rests {
+                guard.release_to_sleep();
+            } else {
+                drop(guard);
+            }
+            // Resting with nobody else there, it still answers who asks for what is gone.
+            let hears = drives || rests && !is_watched;
+            let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
+            fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
+            fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
+            if sleep(&mut fds, time, std::ptr::null()).is_err() {
+                continue;
+            }
+            // Without what it hears by it would know of nothing, and never sleep.
+            if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
+                return Some(());
+            }
+            let mut newcomer = None;
+            if fds[3].revents != 0
+                && let Some((line, kept_out)) = somebody_at(successor)
+            {
+                if ended_at.is_some() {
+                    return Some(());
+                }
+                newcomer = Some(Life { number: if kept_out { join::OBSERVER } else { join::NOBODY }, line });
+            }
+            if fds[1].revents != 0 {
+                crate::bells::silence(keeper_bell);
+                looks = 0;
+            }
+            if rests && fds[2].revents != 0 {
+                looks = 0;
+            }
+            let has_ended = |(fd, life): (&libc::pollfd, &mut Life)| {
+                fd.revents != 0 && join::has_ended(&life.line, &mut life.number)
+            };
+            let ended: Vec<bool> = fds[4..].iter().zip(&mut self.lives).map(has_ended).collect();
+            if ended.contains(&true) {
+                let mut guard = lock().ok()?;
+                for (life, _) in self.lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
+                    guard.process_ended(life.number);
+                }
+                guard.drive_now();
+                drop(guard);
+                let mut ended = ended.iter();
+                self.lives.retain(|_| ended.next() == Some(&false));
+                looks = 0;
+            }
+            if fds[0].revents != 0 {
+                match hear(registry) {
+                    Some(Heard::Life(life)) => self.lives.push(life),
+                    Some(Heard::Follow(class, line)) => self.follow(class, &line),
+                    Some(Heard::Deputy(number, line)) => self.deputize(number, &line),
+                    None => {}
+                }
+            }
+            self.lives.extend(newcomer);
         }
-        if fds[0].revents != 0 {
-            lives.extend(hear(registry));
-        }
-        lives.extend(newcomer);
     }
+
+    /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`, whose
+    /// end says that it is not so.
+    fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
+        let Some(class) = class.filter(|_| self.is_fresh && !crate::away::is_settled()) else { return };
+        if let Some(mourner) = self.mourner.take() {
+            mourner.dismiss();
+        }
+        let has_followed = become_like(&class);
+        crate::page::let_go(crate::page::Instead::Belongs);
+        crate::away::settle();
+        self.mourner = Mourner::start(self.things.successor);
+        if has_followed {
+            let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        }
+    }
+
+    /// Forks a deputy for process `number`, which asks by `line`.
+    fn deputize(&self, number: u32, line: &OwnedFd) {
+        if !crate::away::is_settled() {
+            return;
+        }
+        // SAFETY: this process has one thread.
+        if unsafe { crate::real::fork() } != 0 {
+            return;
+        }
+        crate::lock::forked();
+        crate::start::rename(c"qanat-deputy");
+        let keepers = [self.things.registry, self.things.successor];
+        for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
+            crate::descriptor::set_own(*fd);
+        }
+        // SAFETY: ends the process.
+        let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
+        let line = crate::deputy::keep(line);
+        let mut run = 0;
+        let mut kept: Vec<RawFd> = crate::descriptor::all().map(|(fd, _)| fd).collect();
+        kept.sort_unstable();
+        for fd in kept {
+            if run < fd {
+                // SAFETY: takes no pointers. Nobody else is in this process.
+                unsafe { crate::real::close_range(run as u32, fd as u32 - 1, 0) };
+            }
+            run = fd + 1;
+        }
+        // SAFETY: as above.
+        unsafe { crate::real::close_range(run as u32, u32::MAX, 0) };
+        // SAFETY: kept open, and this process's.
+        crate::deputy::serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) }
+    }
+}
+
+/// Whether this process is of `class` now, or has less.
+fn become_like(class: &Class) -> bool {
+    let (users, groups, more) = class.identity();
+    let own = Class::own();
+    if own.identity() != (users, groups, more) {
+        let raw = |number, arguments| {
+            // SAFETY: numbers, or so many readable ones.
+            unsafe { crate::raw::call(&Call::new(number, arguments)) == 0 }
+        };
+        let words = |ids: [u32; 3]| [ids[0] as usize, ids[1] as usize, ids[2] as usize, 0, 0];
+        let has_become = raw(libc::SYS_setgroups, [more.len(), more.as_ptr().addr(), 0, 0, 0])
+            && raw(libc::SYS_setresgid, words(groups))
+            && raw(libc::SYS_setresuid, words(users));
+        if !has_become {
+            return false;
+        }
+    }
+    // Version 3 of the structure, this process, and none of any kind.
+    let (mut head, sets) = ([0x2008_0522u32, 0], [0u32; 6]);
+    let arguments = [head.as_mut_ptr().addr(), sets.as_ptr().addr(), 0, 0, 0];
+    // SAFETY: as long as that.
+    let has_none = unsafe { crate::raw::call(&Call::new(libc::SYS_capset, arguments)) } == 0;
+    has_none && qanat::split::confine_keeper().is_ok()
 }
 
 /// Whether who watches the device does nothing about what is there.
@@ -225,15 +372,15 @@ pub(crate) fn await_successor(address: IpAddr) -> Option<OwnedFd> {
     Some(socket)
 }
 
-/// Somebody who wants the address, of the same user or root; whether of the same user. Who wants a program's address that has
-/// ended is given it; who wants to join one that has not may.
+/// Somebody who wants the address, of the same user or root; whether that one is not to come in. Who wants a program's address that
+/// has ended is given it; who wants to join one that has not may, if that is as free as it.
 fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
     // SAFETY: open as long as the keeper lives.
     let successor = unsafe { BorrowedFd::borrow_raw(successor) };
     let who = rustix::net::accept_with(successor, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&who).ok()?;
     let is_same_user = peer.uid == rustix::process::geteuid();
-    (is_same_user || peer.uid.is_root()).then_some((who, is_same_user))
+    (is_same_user || peer.uid.is_root()).then_some((who, !is_same_user))
 }
 
 /// A connection to the keeper of the program that has `address`, of the same user.
@@ -273,18 +420,23 @@ pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
     hears && !rustix::net::recv(&socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, count)| count > 0)
 }
 
-/// A process registers.
-fn hear(registry: RawFd) -> Option<Life> {
+/// A process registers, or asks for something.
+fn hear(registry: RawFd) -> Option<Heard> {
     // SAFETY: open as long as the keeper lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
-    let mut bytes = [0; 4];
+    let mut bytes = [0; 8_192];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags).ok()?;
     let line = beside.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     })?;
-    (received.bytes == 4).then(|| Life { number: u32::from_ne_bytes(bytes), line })
+    let (number, rest) = bytes.get(..received.bytes)?.split_at_checked(4)?;
+    Some(match u32::from_ne_bytes(number.try_into().ok()?) {
+        FOLLOW => Heard::Follow(std::str::from_utf8(rest).ok().and_then(Class::read), line),
+        DEPUTY => Heard::Deputy(u32::from_ne_bytes(rest.try_into().ok()?), line),
+        number => Heard::Life(Life { number, line }),
+    })
 }

@@ -17,25 +17,33 @@
 mod address;
 mod arena;
 mod attach;
+mod away;
 mod bells;
 mod calls;
+mod class;
 #[cfg(feature = "breakdown")]
 mod counted;
+mod deputy;
 mod descriptor;
+mod door;
 mod epoll;
 mod explain;
 mod fallback;
+mod helper;
 mod identity;
 mod join;
 mod keeper;
 mod lead;
 mod local;
 mod lock;
+mod lowering;
 mod mourner;
 mod obituary;
+mod page;
 mod peers;
 mod process;
 mod pump;
+mod raw;
 mod real;
 mod report;
 pub mod script;
@@ -49,6 +57,7 @@ mod target;
 mod transit;
 mod wait;
 mod wire;
+mod word;
 mod world;
 
 #[global_allocator]

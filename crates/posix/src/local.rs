@@ -13,6 +13,12 @@ pub(crate) struct Local {
     pub(crate) held_back: Cell<u64>,
     /// Calls that found the world broken.
     pub(crate) broken_calls: Cell<u32>,
+    /// The kernel's number of it; 0: not asked for yet.
+    pub(crate) thread: Cell<u32>,
+    /// Where the C library has its list of robust locks; 0: not asked for yet.
+    pub(crate) robust_list: Cell<usize>,
+    /// What was noted there before the lock was.
+    pub(crate) noted_before: Cell<usize>,
 }
 
 thread_local! {
@@ -23,6 +29,9 @@ thread_local! {
             is_inside: Cell::new(false),
             held_back: Cell::new(0),
             broken_calls: Cell::new(0),
+            thread: Cell::new(0),
+            robust_list: Cell::new(0),
+            noted_before: Cell::new(0),
         }
     };
 }

@@ -1,23 +1,21 @@
 //! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
-//! their death.
+//! their death. It is also the one gate: whose world it is no more is turned away before it has looked at anything behind it.
 
 use crate::arena::set_inside;
 use crate::calls::signals::lock_given_back;
 use crate::explain::warn;
 use crate::local::{LOCAL, Local};
+use crate::page::has_fallen;
+use crate::word::{Taken, Word};
 use crate::world::World;
 use std::cell::UnsafeCell;
-use std::mem::MaybeUninit;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Tries before a thread that finds it taken goes to sleep: it is held for some microseconds.
-const TRIES: u32 = 200;
-
 /// What processes share, in the arena.
 pub(crate) struct Shared {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    word: Word,
     world: UnsafeCell<World>,
     /// The keeper sleeps until it is told that nobody watches the device any more.
     pub(crate) keeper_is_asleep: AtomicU32,
@@ -41,20 +39,10 @@ pub(crate) fn shared() -> Option<&'static Shared> {
 /// # Errors
 /// What `make` says.
 pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), E> {
-    let mut mutex = MaybeUninit::<libc::pthread_mutex_t>::uninit();
-    let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
-    // SAFETY: initialised by the first call before the others use it.
-    unsafe {
-        libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-        libc::pthread_mutexattr_setpshared(attributes.as_mut_ptr(), libc::PTHREAD_PROCESS_SHARED);
-        libc::pthread_mutexattr_setrobust(attributes.as_mut_ptr(), libc::PTHREAD_MUTEX_ROBUST);
-        libc::pthread_mutex_init(mutex.as_mut_ptr(), attributes.as_ptr());
-    }
     set_inside(true);
     let outcome = make().map(|world| {
         let shared = Box::new(Shared {
-            // SAFETY: initialised above. It has not been locked yet, so it may be moved.
-            mutex: UnsafeCell::new(unsafe { mutex.assume_init() }),
+            word: Word::default(),
             world: UnsafeCell::new(world),
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
@@ -83,7 +71,7 @@ pub(crate) fn is_held() -> bool {
 
 /// What is left of a world that somebody was killed in the middle of changing: only what never changes is to be looked at.
 pub(crate) fn remains() -> Option<&'static World> {
-    let shared = shared().filter(|shared| shared.is_broken.load(Ordering::Relaxed) != 0)?;
+    let shared = shared().filter(|shared| !has_fallen() && shared.is_broken.load(Ordering::Relaxed) != 0)?;
     // SAFETY: nobody has the lock any more, as everybody finds it broken.
     Some(unsafe { &*shared.world.get() })
 }
@@ -129,13 +117,24 @@ pub(crate) struct Guard {
     shared: &'static Shared,
 }
 
+/// Signals wait from here on, or come; whether they waited before.
+pub(crate) fn hold_signals(holds: bool) -> bool {
+    LOCAL.with(|local| {
+        let were_held = local.is_held.replace(holds);
+        if were_held && !holds {
+            lock_given_back(local);
+        }
+        were_held
+    })
+}
+
 /// Takes the lock.
 ///
 /// # Errors
 /// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
 #[inline]
 pub(crate) fn lock() -> Result<Guard, i32> {
-    let shared = shared().ok_or(libc::ENETDOWN)?;
+    let shared = shared().ok_or_else(crate::away::error)?;
     LOCAL.with(|local| {
         if local.is_inside.get() || local.is_held.get() {
             return Err(libc::EAGAIN);
@@ -143,50 +142,62 @@ pub(crate) fn lock() -> Result<Guard, i32> {
         // From here on: a signal that comes while it is being taken waits, too.
         local.is_held.set(true);
         let guard = take(shared, local);
-        if guard.is_err() {
+        if let Err(error) = guard {
+            if error == OUT {
+                // Signals wait until this process has left.
+                crate::away::depart();
+            }
             local.is_held.set(false);
             lock_given_back(local);
-            tell_broken(local);
+            if error != OUT {
+                tell_broken(local);
+            }
         }
         guard
     })
 }
 
+/// What a call says that has begun in a world that fell to another class meanwhile: begun again, it goes another way.
+const OUT: i32 = libc::EINTR;
+
 #[inline]
 fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
-    let mut status = libc::EBUSY;
-    for _ in 0..TRIES {
-        // SAFETY: initialised.
-        status = unsafe { libc::pthread_mutex_trylock(shared.mutex.get()) };
-        if status != libc::EBUSY {
-            break;
-        }
-        std::hint::spin_loop();
+    // Before anything is looked at, and when it is there.
+    if has_fallen() {
+        return Err(OUT);
     }
-    if status == libc::EBUSY {
-        // SAFETY: initialised.
-        status = unsafe { libc::pthread_mutex_lock(shared.mutex.get()) };
-    }
-    if status == libc::EOWNERDEAD {
-        shared.is_broken.store(1, Ordering::Relaxed);
-        // SAFETY: held, by a new owner.
-        unsafe { libc::pthread_mutex_consistent(shared.mutex.get()) };
-    } else if status != 0 {
-        return Err(libc::ENETDOWN);
+    match shared.word.take(local, has_fallen) {
+        Taken::Well => {}
+        Taken::FromTheDead => shared.is_broken.store(1, Ordering::Relaxed),
+        Taken::NotOurs => return Err(OUT),
     }
     if shared.is_broken.load(Ordering::Relaxed) != 0 {
-        // SAFETY: held.
-        unsafe { libc::pthread_mutex_unlock(shared.mutex.get()) };
+        shared.word.give_back(local);
         return Err(libc::ENETDOWN);
     }
     local.is_inside.set(true);
     Ok(Guard { shared })
 }
 
+/// This process is a child, whose thread has another number.
+pub(crate) fn forked() {
+    LOCAL.with(|local| local.thread.set(0));
+}
+
 impl Guard {
     /// What is shared without it.
     pub(crate) fn shared(&self) -> &'static Shared {
         self.shared
+    }
+
+    /// The world belongs to `class` from now on: whoever waits wakes, and learns of it.
+    pub(crate) fn fall(self, class: &crate::class::Class) {
+        crate::page::publish(class);
+        crate::away::settle();
+        self.bells.ring_all();
+        let shared = self.shared;
+        drop(self);
+        shared.word.wake_all();
     }
 }
 
@@ -221,8 +232,7 @@ impl Guard {
     fn unlock(&self) {
         LOCAL.with(|local| {
             local.is_inside.set(false);
-            // SAFETY: held by this thread.
-            unsafe { libc::pthread_mutex_unlock(self.shared.mutex.get()) };
+            self.shared.word.give_back(local);
             local.is_held.set(false);
             lock_given_back(local);
         });

@@ -18,7 +18,7 @@ impl Mourner {
         // SAFETY: the keeper has one thread.
         match unsafe { crate::real::fork() } {
             -1 => return None,
-            0 => {}
+            0 => lock::forked(),
             _ => return Some(Mourner(keepers)),
         }
         drop(keepers);

@@ -29,13 +29,84 @@ pub(crate) struct Processes {
     pub(crate) registry: RawFd,
 }
 
-/// This process's number, and its end of the pipe.
+/// This process's number, its end of the pipe, and where the keeper hears it.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static LIFELINE: AtomicI32 = AtomicI32::new(-1);
+static REGISTRY: AtomicI32 = AtomicI32::new(-1);
 
 /// This process's number.
 pub(crate) fn number() -> u32 {
     NUMBER.load(Ordering::Relaxed)
+}
+
+pub(crate) fn lifeline() -> RawFd {
+    LIFELINE.load(Ordering::Relaxed)
+}
+
+pub(crate) fn registry() -> RawFd {
+    REGISTRY.load(Ordering::Relaxed)
+}
+
+/// Where the keeper hears this process: noted by itself, for when it can't look into the world.
+pub(crate) fn note_registry(registry: RawFd) {
+    REGISTRY.store(registry, Ordering::Relaxed);
+}
+
+/// This process goes on as one that is away.
+pub(crate) fn begin_away(number: u32, lifeline: RawFd, registry: RawFd) {
+    NUMBER.store(number, Ordering::Relaxed);
+    LIFELINE.store(lifeline, Ordering::Relaxed);
+    REGISTRY.store(registry, Ordering::Relaxed);
+}
+
+/// A child of a process that is away.
+pub(crate) fn child_of_away(number: u32, lifeline: RawFd) {
+    let parents = LIFELINE.swap(lifeline, Ordering::Relaxed);
+    NUMBER.store(number, Ordering::Relaxed);
+    descriptor::set(lifeline, Entry::Own);
+    descriptor::set(parents, Entry::Kernel);
+    // SAFETY: a copy of the parent's, of no use here.
+    unsafe { crate::real::close(parents) };
+}
+
+/// This process is the one whose record this is, again.
+pub(crate) fn is_own(record: &Record) {
+    record.id.store(std::process::id() as i32, Ordering::Relaxed);
+    descriptor::use_table(&record.table);
+}
+
+/// This process makes the calls of process `number`.
+pub(crate) fn stand_in_for(number: u32, record: &Record) {
+    NUMBER.store(number, Ordering::Relaxed);
+    descriptor::use_table(&record.table);
+    descriptor::read_table(&record.table);
+}
+
+/// Asks the keeper for something other than a life to be noted: the line on which it answers.
+pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
+    let (own, keepers) = crate::away::line::pair(rustix::net::SocketType::SEQPACKET)?;
+    let descriptors = [std::os::fd::AsFd::as_fd(&keepers)];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut space);
+    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let registry = registry();
+    if registry < 0 {
+        return None;
+    }
+    // SAFETY: open as long as this process is one of a world.
+    let registry = unsafe { BorrowedFd::borrow_raw(registry) };
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut beside, flags).ok()?;
+    Some(own)
+}
+
+/// A record for a child of this process's, of whose end the keeper learns by `pipe`.
+///
+/// # Errors
+/// There is no keeper.
+pub(crate) fn record_for_child(pipe: &OwnedFd) -> Result<u32, i32> {
+    let number = lock()?.clone_process();
+    hand_line(registry(), number, pipe).map(|()| number)
 }
 
 impl Processes {
@@ -100,7 +171,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     crate::calls::fresh::forget_all();
     let Ok(mut guard) = lock() else {
         // SAFETY: as the caller says.
-        return unsafe { crate::real::fork() };
+        return unsafe { if crate::away::is_away() { crate::away::fork() } else { crate::real::fork() } };
     };
     let number = guard.clone_process();
     let registry = guard.processes.registry;
@@ -109,7 +180,11 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     // SAFETY: as the caller says.
     let process = unsafe { crate::real::fork() };
     if process == 0 {
+        crate::lock::forked();
         let parents = LIFELINE.load(Ordering::Relaxed);
+        // Its own whatever becomes of the world meanwhile.
+        NUMBER.store(number, Ordering::Relaxed);
+        LIFELINE.store(lifeline, Ordering::Relaxed);
         if let Ok(guard) = lock()
             && let Some(Some(record)) = guard.processes.records.get(number as usize)
         {
@@ -129,7 +204,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
 
 impl Guard {
     /// A record for a child, which has all this process has.
-    fn clone_process(&mut self) -> u32 {
+    pub(crate) fn clone_process(&mut self) -> u32 {
         let mut words: Vec<u32> = Vec::new();
         if let Some(own) = self.processes.own() {
             words.extend(own.table.iter().map(|word| word.load(Ordering::Relaxed)));
@@ -155,7 +230,7 @@ impl Guard {
                     epoll.references += 1;
                 }
             }
-            Entry::Own | Entry::Kernel => {}
+            Entry::Own | Entry::Kernel | Entry::Away => {}
         }
     }
 
@@ -173,7 +248,7 @@ impl Guard {
             match decode(cell.load(Ordering::Relaxed)) {
                 Entry::Socket(socket) => self.release(socket),
                 Entry::Epoll(epoll) => self.release_epoll(epoll),
-                Entry::Own | Entry::Kernel => {}
+                Entry::Own | Entry::Kernel | Entry::Away => {}
             }
         }
     }

@@ -26,6 +26,17 @@ pub(crate) fn start(fd: c_int, number: u32, takes: bool) -> Result<RawFd, i32> {
         return Err(real::errno());
     }
     let [theirs, ours] = ends.map(crate::bells::out_of_the_way);
+    start_with(fd, number, takes, ours).map(|()| theirs).inspect_err(|_| {
+        // SAFETY: made just now.
+        unsafe { real::close(theirs) };
+    })
+}
+
+/// As [`start`], with an end that there is already, and is closed here.
+///
+/// # Errors
+/// Out of processes.
+pub(crate) fn start_with(fd: c_int, number: u32, takes: bool, ours: RawFd) -> Result<(), i32> {
     // SAFETY: the child does what a forked one may.
     match unsafe { process::fork() } {
         0 => {
@@ -46,12 +57,11 @@ pub(crate) fn start(fd: c_int, number: u32, takes: bool) -> Result<RawFd, i32> {
             unsafe {
                 real::close(ours);
                 if child < 0 {
-                    real::close(theirs);
                     return Err(error);
                 }
                 libc::waitpid(child, &raw mut status, 0);
             }
-            Ok(theirs)
+            Ok(())
         }
     }
 }

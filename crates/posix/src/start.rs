@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD";
 const OURS: &[u8] = b"QANAT_";
+/// What a program begins with that was executed by one that has [left](crate::away) its world.
+pub(crate) const AWAY: &str = "QANAT_AWAY";
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -30,13 +32,9 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
         return;
     }
     crate::explain::start();
-    if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
-        // SAFETY: `count` strings, which the kernel has put side by side.
-        let (first, end) = unsafe { (*arguments, (*arguments.add(last)).add(libc::strlen(*arguments.add(last)) + 1)) };
-        ARGUMENTS.0.store(first, Ordering::Relaxed);
-        ARGUMENTS.1.store(end.addr().saturating_sub(first.addr()), Ordering::Relaxed);
-    }
-    let is_ours = |name: &[u8]| name == PRELOAD || name.starts_with(OURS) && name != join::VARIABLE.as_bytes();
+    // SAFETY: as the C library hands them on.
+    unsafe { note_arguments(count, arguments) };
+    let is_ours = |name: &[u8]| name == PRELOAD || name.starts_with(OURS) && !is_for_one(name);
     let all = std::env::vars_os().map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
     // The first counts, and there is no other.
     let _ = KEPT.set(all.filter(|(name, _)| is_ours(name)).collect());
@@ -49,11 +47,38 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
         unsafe { std::env::remove_var(join::VARIABLE) };
         join::accept(&line);
     }
+    if let Ok(text) = std::env::var(AWAY) {
+        // SAFETY: no other thread is there yet.
+        unsafe { std::env::remove_var(AWAY) };
+        if crate::away::begin(&text).is_none() {
+            crate::explain::warn(format_args!(
+                "sockets are not carried over to this program: what it was told is incomplete"
+            ));
+        }
+    }
+}
+
+/// Notes where the arguments are.
+///
+/// # Safety
+/// `count` strings, which the kernel has put side by side.
+pub(crate) unsafe fn note_arguments(count: c_int, arguments: *const *mut c_char) {
+    if let Some(last) = usize::try_from(count).ok().and_then(|count| count.checked_sub(1)) {
+        // SAFETY: as the caller says.
+        let (first, end) = unsafe { (*arguments, (*arguments.add(last)).add(libc::strlen(*arguments.add(last)) + 1)) };
+        ARGUMENTS.0.store(first, Ordering::Relaxed);
+        ARGUMENTS.1.store(end.addr().saturating_sub(first.addr()), Ordering::Relaxed);
+    }
+}
+
+/// What the launcher has put into the environment, names and values.
+pub(crate) fn kept() -> &'static [(Vec<u8>, Vec<u8>)] {
+    KEPT.get().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// The program's name, as it was executed.
 pub(crate) fn program() -> &'static str {
-    NAME.get().map_or("", String::as_str)
+    crate::helper::program().or(NAME.get().map(String::as_str)).unwrap_or_default()
 }
 
 /// Names this process, forked from the program, for `ps` and `pkill -f`: the latter is not to take it for the program.
@@ -69,6 +94,11 @@ pub(crate) fn rename(name: &CStr) {
     }
 }
 
+/// Whether a variable is for one program alone.
+fn is_for_one(name: &[u8]) -> bool {
+    name == join::VARIABLE.as_bytes() || name == AWAY.as_bytes()
+}
+
 /// An environment for a program that is to be executed.
 pub(crate) struct Environment {
     pub(crate) pointers: Vec<*const c_char>,
@@ -76,11 +106,11 @@ pub(crate) struct Environment {
     own: Vec<CString>,
 }
 
-/// `given`, with what brings this library along, and what the program joins by.
+/// `given`, with what brings this library along, and the variable the program joins by, or is away by.
 ///
 /// # Safety
 /// `given` is an environment, or null.
-pub(crate) unsafe fn environment(given: *const *const c_char, joins: &str) -> Environment {
+pub(crate) unsafe fn environment(given: *const *const c_char, (variable, value): (&str, &str)) -> Environment {
     let mut pointers = Vec::new();
     let mut own = Vec::new();
     let mut add = |name: &[u8], value: &[u8]| own.extend(CString::new([name, b"=", value].concat()));
@@ -103,7 +133,7 @@ pub(crate) unsafe fn environment(given: *const *const c_char, joins: &str) -> En
             Some(library) if !value.windows(library.len().max(1)).any(|part| part == library.as_slice()) => {
                 add(name, &[library, b":".as_slice(), value].concat());
             }
-            _ if name == join::VARIABLE.as_bytes() => continue,
+            _ if is_for_one(name) => continue,
             _ => pointers.push(entry),
         }
         missing.retain(|(kept, _)| kept != name);
@@ -111,7 +141,7 @@ pub(crate) unsafe fn environment(given: *const *const c_char, joins: &str) -> En
     for (name, value) in missing {
         add(name, value);
     }
-    add(join::VARIABLE.as_bytes(), joins.as_bytes());
+    add(variable.as_bytes(), value.as_bytes());
     pointers.extend(own.iter().map(|text| text.as_ptr()));
     pointers.push(std::ptr::null());
     Environment { pointers, own }

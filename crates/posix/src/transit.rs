@@ -58,14 +58,21 @@ pub(crate) fn take_back(cookie: u64) {
     }
 }
 
+fn is_internet(fd: RawFd) -> bool {
+    let family = crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
+    matches!(family, Some(libc::AF_INET | libc::AF_INET6))
+}
+
 /// `fd` has been received; whether it is one of ours.
 pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
+    if crate::away::is_away() {
+        return is_internet(fd) && crate::away::line::arrived(fd);
+    }
     if crate::lock::shared().is_none() {
-        let family = crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
-        if !matches!(family, Some(libc::AF_INET | libc::AF_INET6)) || !crate::attach::attach_to_run() {
+        if !is_internet(fd) || !crate::attach::attach_to_run() {
             return false;
         }
     }

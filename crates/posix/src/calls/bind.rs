@@ -50,23 +50,44 @@ pub(super) fn nature(fd: c_int) -> Option<Nature> {
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if descriptor::socket(fd).is_some() {
-        return give_int(Err(libc::EINVAL));
+    if crate::away::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::bind(fd, address, length) };
     }
-    // SAFETY: as the caller says.
-    let wanted = unsafe { address::read(address, length) };
     let real_bind = || {
         super::fresh::forget(fd);
         // SAFETY: as the caller says.
         let status = unsafe { real::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(real::errno()) }
     };
+    // SAFETY: as the caller says.
+    give_int(unsafe { bind_by(fd, address, length, real_bind) })
+}
+
+/// Bytes of an address at most.
+const ADDRESS_MAX: socklen_t = size_of::<libc::sockaddr_storage>() as socklen_t;
+
+/// As `bind`, whose part in the kernel is `real_bind`.
+///
+/// # Safety
+/// As `bind`.
+pub(super) unsafe fn bind_by(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+    real_bind: impl FnOnce() -> Result<i32, i32>,
+) -> Result<i32, i32> {
+    if descriptor::socket(fd).is_some() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: as the caller says.
+    let wanted = unsafe { address::read(address, length) };
     let Some((wanted, nature)) = wanted.filter(|_| crate::attach::wishes().is_some()).zip(nature(fd)) else {
-        return give_int(real_bind());
+        return real_bind();
     };
     // SAFETY: it was long enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
-    give_int(bind_inet(fd, wanted, &nature, given_family, real_bind))
+    bind_inet(fd, wanted, &nature, given_family, real_bind)
 }
 
 fn bind_inet(

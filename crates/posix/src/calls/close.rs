@@ -116,7 +116,13 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
     if let Entry::Socket(number) = entry {
         linger(number);
     }
-    let Ok(mut guard) = lock() else { return false };
+    let Ok(mut guard) = lock() else {
+        if crate::away::is_away() {
+            // The world has fallen in this moment.
+            crate::away::line::close(fd);
+        }
+        return false;
+    };
     // Somebody else may have closed it meanwhile.
     if descriptor::get(fd) != entry {
         return false;
@@ -125,7 +131,7 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
     match entry {
         Entry::Socket(number) => guard.release(number),
         Entry::Epoll(number) => guard.release_epoll(number),
-        Entry::Own | Entry::Kernel => {}
+        Entry::Own | Entry::Kernel | Entry::Away => {}
     }
     !guard.sockets.to_ring.is_empty()
 }
@@ -162,6 +168,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
             super::bind::closed(fd);
             super::copies::closed(fd);
         }
+        Entry::Away => return super::away::close(fd),
         // Programs that close what they don't know of don't mean these.
         Entry::Own if !crate::arena::is_inside() => return give_int(Err(libc::EBADF)),
         Entry::Own => {
@@ -214,7 +221,10 @@ extern "C" fn closefrom(first: c_int) {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+    if descriptor::is_away(fd) {
+        return super::away::shutdown(fd, how);
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: takes no pointers.
         return unsafe { real::shutdown(fd, how) };
@@ -290,6 +300,10 @@ pub(super) fn copied(old: c_int, new: c_int) {
         super::copies::note(old, new);
         return;
     }
+    if entry == Entry::Away {
+        crate::away::line::duplicate(old, new);
+        return;
+    }
     let Ok(mut guard) = lock() else { return };
     if entry == Entry::Own {
         return;
@@ -321,6 +335,10 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
             Ok(())
         }
         Entry::Own => Err(libc::EBUSY),
+        Entry::Away => {
+            crate::away::line::close(onto);
+            Ok(())
+        }
         entry => {
             tell(let_go(onto, entry));
             Ok(())
@@ -342,7 +360,7 @@ extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
+pub(super) extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
     if let Err(error) = make_room(fd, onto) {
         return give_int(Err(error));
     }

@@ -18,7 +18,7 @@ const F_OWNER_TID: c_int = 0;
 const F_OWNER_PID: c_int = 1;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
-const SIOCATMARK: c_ulong = 0x8905;
+pub(super) const SIOCATMARK: c_ulong = 0x8905;
 
 /// The lock; first, if `wanted`, the file at `fd` becomes its own.
 fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
@@ -30,7 +30,10 @@ fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
 
 /// The third argument is a word in each of its forms, and is in the same place in all.
 #[unsafe(no_mangle)]
-extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
+    if descriptor::is_away(fd) {
+        return super::away::fcntl(fd, command, argument);
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: the program's own argument.
         let result = unsafe { real::fcntl64(fd, command, argument) };
@@ -111,7 +114,11 @@ extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
 /// # Safety
 /// As `ioctl`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
+pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::ioctl(fd, request, argument) };
+    }
     let Some(number) = descriptor::socket(fd) else {
         if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {
             // What is there to be said of it the kernel says.

@@ -149,6 +149,9 @@ fn watch(guard: &mut Guard, instance: u32, fd: c_int, number: u32, event: epoll_
 /// As `epoll_ctl`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
+    if super::away::refuses_epoll(fd) {
+        return give_int(Err(libc::EOPNOTSUPP));
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
         let status = unsafe { real::epoll_ctl(epoll, operation, fd, event) };

@@ -6,7 +6,7 @@ use super::hand_over::{is_connection, pumped};
 use super::stand_in;
 use crate::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::explain::{explain, is_explaining};
-use crate::join::{Offer, offer};
+use crate::join::{Offer, VARIABLE, offer};
 use crate::lock::{lock, shared};
 use crate::real;
 use crate::start::environment;
@@ -34,7 +34,7 @@ pub(super) fn inherited() -> Vec<(RawFd, Entry)> {
 }
 
 /// Puts what a program that doesn't join can use in the places of what it can't.
-fn pump(fds: &[(RawFd, Entry)]) {
+pub(crate) fn pump(fds: &[(RawFd, Entry)]) {
     let mut made: Vec<(u32, Option<RawFd>)> = Vec::new();
     for (fd, entry) in fds {
         let Entry::Socket(number) = *entry else { continue };
@@ -107,12 +107,48 @@ unsafe fn execute(
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
+    if crate::away::is_away() {
+        // SAFETY: as the caller says.
+        return unsafe { execute_away(path, given, call) };
+    }
     let Some(offer) = prepare(path) else { return call(given) };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, &offer.value()) };
+    let environment = unsafe { environment(given, (VARIABLE, &offer.value())) };
     let status = call(environment.pointers.as_ptr());
     let error = real::errno();
     offer.withdraw();
+    real::set_errno(error);
+    status
+}
+
+/// As [`execute`], by a process that has left its world: so has the new program.
+///
+/// # Safety
+/// As there.
+unsafe fn execute_away(
+    path: impl FnOnce() -> Option<PathBuf>,
+    given: *const *const c_char,
+    call: impl FnOnce(*const *const c_char) -> c_int,
+) -> c_int {
+    let loads = path().and_then(|path| target::loads_libraries(&path)).unwrap_or(false);
+    crate::away::line::hang_up();
+    let Some(text) = crate::away::text().filter(|_| loads) else {
+        explain(format_args!("exec: sockets of a card of fewer rights are not carried over"));
+        return call(given);
+    };
+    let own: Vec<RawFd> = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd).collect();
+    let set_flag = |flag: c_int| {
+        for fd in &own {
+            // SAFETY: takes no pointers.
+            unsafe { real::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
+        }
+    };
+    // SAFETY: as the caller says.
+    let environment = unsafe { environment(given, (crate::start::AWAY, &text)) };
+    set_flag(0);
+    let status = call(environment.pointers.as_ptr());
+    let error = real::errno();
+    set_flag(libc::FD_CLOEXEC);
     real::set_errno(error);
     status
 }

@@ -70,6 +70,15 @@ pub(super) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> O
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
         super::fresh::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
+    if crate::away::is_away() {
+        for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
+            let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            if descriptor::is_away(handed) {
+                crate::away::line::leaves(handed);
+            }
+        }
+        return None;
+    }
     shared()?;
     let among_us = is_among_us(fd);
     let mut made: Vec<(u32, RawFd)> = Vec::new();

@@ -1,13 +1,15 @@
 //! The functions that take the place of the C library's.
 
+mod away;
 pub(crate) mod beside;
 mod bind;
 mod close;
 mod control;
 mod copies;
+mod credentials;
 mod direct;
 pub(crate) mod epoll;
-mod exec;
+pub(crate) mod exec;
 mod fast_open;
 mod file;
 pub(crate) mod fresh;
@@ -18,6 +20,7 @@ pub(crate) mod options;
 mod poll;
 mod process;
 mod receive;
+pub(crate) mod remote;
 mod send;
 pub(crate) mod signals;
 mod spawn;

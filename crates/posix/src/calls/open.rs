@@ -5,6 +5,7 @@ use super::fresh::{self, Note};
 use super::{give_int, options};
 use crate::address;
 use crate::attach::{attach, attach_to_send, is_on_link};
+use crate::away::line::Operation;
 use crate::descriptor::{self, Entry};
 use crate::explain::explain;
 use crate::fallback::{Call, Why, note};
@@ -83,7 +84,10 @@ pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Opti
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    if descriptor::is_away(fd) || crate::away::is_away() && nature(fd).is_some_and(|nature| nature.is_stream) {
+        return super::away::listen(fd, backlog);
+    }
     give_int(listen_on(fd, backlog))
 }
 
@@ -226,6 +230,10 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 /// As `accept4`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::accept4(fd, address, length, flags) };
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
         return unsafe { real::accept4(fd, address, length, flags) };
@@ -320,6 +328,32 @@ fn accept_ours(
     drop(guard);
     tell(Some((peer, family)))?;
     Ok(new)
+}
+
+/// A connection that waits at a listener of ours has a descriptor from now on: it, the peer and the family.
+///
+/// # Errors
+/// `EAGAIN`: none waits; else as `accept`.
+pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), i32> {
+    let mut guard = lock()?;
+    guard.drive_now();
+    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let family = socket.family;
+    let Kind::Listener(listener) = &mut socket.kind else { return Err(libc::EINVAL) };
+    if listener.listeners.is_empty() {
+        return Err(libc::EINVAL);
+    }
+    let child = listener.pending.pop_front().ok_or(libc::EAGAIN)?;
+    if listener.pending.len() == listener.backlog {
+        let world = &mut *guard;
+        world.sockets.hold_if_full(number, &mut world.stack);
+    }
+    let peer = guard.sockets.get(child).and_then(|socket| socket.peer).ok_or(libc::ECONNABORTED)?;
+    let new = super::stand_in::describe(&guard, child, true)?;
+    if let Some(socket) = guard.sockets.get_mut(child) {
+        socket.references = 1;
+    }
+    Ok((new, peer, family))
 }
 
 /// # Safety
@@ -560,7 +594,11 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 /// # Safety
 /// As `getsockname`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::name(Operation::GetName, fd, address, length) };
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
         return unsafe { real::getsockname(fd, address, length) };
@@ -587,7 +625,11 @@ unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut
 /// # Safety
 /// As `getpeername`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::name(Operation::GetPeer, fd, address, length) };
+    }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
         return unsafe { real::getpeername(fd, address, length) };

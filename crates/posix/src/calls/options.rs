@@ -273,13 +273,17 @@ fn keepalive(options: &Options) -> Keepalive {
 /// # Safety
 /// As `setsockopt`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn setsockopt(
+pub(super) unsafe extern "C" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::setsockopt(fd, level, name, value, length) };
+    }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
         && let Some(number) = descriptor::socket(fd)
@@ -422,13 +426,17 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
 /// # Safety
 /// As `getsockopt`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn getsockopt(
+pub(super) unsafe extern "C" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
+    if descriptor::is_away(fd) {
+        // SAFETY: as the caller says.
+        return unsafe { super::away::getsockopt(fd, level, name, value, length) };
+    }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
         && let Some(number) = descriptor::socket(fd)
     {

@@ -13,13 +13,13 @@ use qanat::Time;
 use std::time::Duration;
 
 fn is_ours(fd: c_int) -> bool {
-    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_))
+    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Away)
 }
 
 /// # Safety
 /// As `poll`.
 #[unsafe(no_mangle)]
-unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
+pub(super) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
     // SAFETY: as the caller says.
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
@@ -115,7 +115,7 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
 /// Whether the kernel is to be asked of `fd` too.
 fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     match descriptor::get(fd) {
-        Entry::Kernel | Entry::Own => true,
+        Entry::Kernel | Entry::Own | Entry::Away => true,
         // Its kernel half has the kernel's, and wakes who sleeps there.
         Entry::Epoll(_) => false,
         Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
@@ -138,6 +138,9 @@ fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
 }
 
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
+    if crate::away::is_away() {
+        return super::away::wait(set, timeout, mask);
+    }
     let mut guard = lock()?;
     let thread = Thread::this();
     let handlers = handlers_called();

@@ -46,7 +46,7 @@ mod tenant;
 mod timers;
 
 pub use accept::AcceptPolicy;
-pub use confine::{Confinement, confine};
+pub use confine::{Confinement, confine, confine_keeper};
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
 pub use remote::RemoteFigures;
