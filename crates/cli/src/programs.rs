@@ -8,16 +8,21 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send, socket_with,
 };
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How the names of keepers' sockets begin; an address follows.
-const KEEPERS: &str = "@qanat-keeper/";
+/// Files looked at in a directory.
+const ENTRIES_MAX: usize = 10_000;
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// How long all of them may.
 pub const PATIENCE_IN_ALL: Duration = Duration::from_secs(10);
+/// Lines shown of one.
+const ROWS_MAX: usize = 10_000;
 /// Answers taken from one, bytes.
 const ANSWER_MAX: usize = 4 << 20;
 
@@ -38,31 +43,63 @@ const LOSSES: [&str; 11] = [
 
 /// What each program in this network namespace that may be asked tells: of itself, with its sockets.
 pub fn programs() -> Vec<Value> {
-    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    // 00010000 says that it listens; the last word of a line is the socket's name.
-    let listening = text.lines().filter(|line| line.contains(" 00010000 "));
-    let names = listening.filter_map(|line| line.split(' ').next_back()?.strip_prefix(KEEPERS));
-    let mut addresses: Vec<&str> = names.collect();
-    addresses.sort_unstable();
-    addresses.dedup();
+    let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") else { return Vec::new() };
+    let prefix = format!("{}-", namespace.ino());
+    let is_here = |path: &PathBuf| {
+        let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+        name.starts_with(&prefix) && std::fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+    };
+    let mut places: Vec<(PathBuf, u32)> = Vec::new();
+    for (directory, user) in directories() {
+        places.extend(entries(&directory).into_iter().filter(is_here).map(|place| (place, user)));
+    }
+    places.sort_unstable();
     let begun = Instant::now();
     // However many there are that do not answer.
-    addresses.into_iter().take_while(|_| begun.elapsed() < PATIENCE_IN_ALL).filter_map(ask).collect()
+    let in_time = places.into_iter().take_while(|_| begun.elapsed() < PATIENCE_IN_ALL);
+    in_time.filter_map(|(place, user)| ask(&place, user)).collect()
 }
 
-fn ask(address: &str) -> Option<Value> {
+/// What there is in a directory; nothing if it can't be looked at.
+fn entries(directory: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(directory).into_iter().flatten().flatten().take(ENTRIES_MAX).map(|entry| entry.path()).collect()
+}
+
+/// Where users' keepers are to be found, of whom this one may ask, and whose each is. As the library has it.
+fn directories() -> Vec<(PathBuf, u32)> {
+    let own = rustix::process::geteuid();
+    let mut found: Vec<PathBuf> = vec![PathBuf::from("/run/qanat-run")];
+    found.extend(entries(Path::new("/run/user")).into_iter().map(|session| session.join("qanat-run")));
+    let is_one =
+        |path: &PathBuf| path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with("qanat-run-"));
+    found.extend(entries(Path::new("/tmp")).into_iter().filter(is_one));
+    let owned = found.into_iter().filter_map(|path| {
+        let file = std::fs::symlink_metadata(&path).ok()?;
+        let is_private = file.is_dir() && file.mode() & 0o077 == 0;
+        (is_private && (own.is_root() || file.uid() == own.as_raw())).then_some((path, file.uid()))
+    });
+    owned.collect()
+}
+
+fn ask(place: &Path, owner: u32) -> Option<Value> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-    // Who answers may be anybody: nothing but words are taken, and it is not waited for long. Before Linux 6.16 it can't be helped.
+    // Whoever answers may be anybody: only words are taken. Before Linux 6.16 the kernel can't refuse descriptors for us.
     let _ = refuse_rights(socket.as_fd());
-    for which in [Timeout::Recv, Timeout::Send] {
-        set_socket_timeout(&socket, which, Some(PATIENCE)).ok()?;
+    // Who lets nobody in holds nobody up, nor who says little by little.
+    for way in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&socket, way, Some(PATIENCE)).ok()?;
     }
-    let name = SocketAddrUnix::new_abstract_name(format!("qanat-keeper/{address}").as_bytes()).ok()?;
-    connect(&socket, &name).ok()?;
+    let start = Instant::now();
+    connect(&socket, &SocketAddrUnix::new(place).ok()?).ok()?;
+    // Whoever listens there may say anything: the kernel tells whose word it is.
+    let user = rustix::net::sockopt::socket_peercred(&socket).ok()?.uid;
+    if user.as_raw() != owner {
+        return None;
+    }
     send(&socket, b"status", SendFlags::NOSIGNAL).ok()?;
     let mut answer = Vec::new();
     let mut piece = vec![0; 64 * 1_024];
-    while answer.len() < ANSWER_MAX {
+    while answer.len() < ANSWER_MAX && start.elapsed() < PATIENCE {
         match recv(&socket, &mut *piece, RecvFlags::empty()) {
             Ok((_, count)) if count > 0 => answer.extend_from_slice(&piece[..count]),
             _ => break,
@@ -70,8 +107,20 @@ fn ask(address: &str) -> Option<Value> {
     }
     let mut lines = answer.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice::<Value>(line).ok());
     let mut program = lines.next().filter(|line| line["program"].is_string())?;
-    program["descriptors"] = lines.map(named).collect();
+    program["user"] = user.as_raw().into();
+    program["descriptors"] = lines.take(ROWS_MAX).map(named).collect();
+    plain(&mut program);
     Some(program)
+}
+
+/// No text in it does anything to a terminal.
+fn plain(value: &mut Value) {
+    match value {
+        Value::String(text) => text.retain(|letter| !letter.is_control()),
+        Value::Array(values) => values.iter_mut().for_each(plain),
+        Value::Object(fields) => fields.values_mut().for_each(plain),
+        _ => {}
+    }
 }
 
 /// With the process's name, which the kernel knows.
@@ -102,9 +151,10 @@ pub fn text(program: &Value) -> String {
         program["addresses"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
     let count = |name: &str| grouped(program[name].as_u64().unwrap_or_default());
     let mut text = format!(
-        "Program \"{}\" under qanat run on {}: {} processes, {} sockets, {} connections; {} sockets left to the kernel; dropped: {} \
+        "Program \"{}\"{} under qanat run on {}: {} processes, {} sockets, {} connections; {} sockets left to the kernel; dropped: {} \
          datagrams for want of room, {} connections beyond the backlog\n",
         program["program"].as_str().unwrap_or_default(),
+        program["user"].as_u64().filter(|user| *user != 0).map_or_else(String::new, |user| format!(" of user {user}")),
         addresses.join(" "),
         count("processes"),
         count("sockets"),

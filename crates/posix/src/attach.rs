@@ -296,7 +296,7 @@ impl Turn {
     fn take(address: IpAddr) -> Turn {
         let start = Instant::now();
         loop {
-            let socket = keeper::named_socket(&format!("qanat-turn/{address}"));
+            let socket = crate::meeting::turn(address);
             if socket.is_some() || start.elapsed() > SUCCESSION {
                 return Turn(socket);
             }
@@ -470,7 +470,8 @@ fn make_here(
         world.holdings.places = noted.end();
         Ok(world)
     })?;
-    let successor = keeper::await_successor(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
+    // Without a place nobody else finds this program, and the daemon alone decides.
+    let successor = crate::meeting::bind(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))
 }
 

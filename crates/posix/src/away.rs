@@ -92,6 +92,10 @@ pub(crate) fn is_left() -> bool {
         depart();
         lock::hold_signals(was_held);
     }
+    // Another thread may be about to; of this one's own doing it needs no end.
+    while standing() == LEAVING && !lock::is_held() {
+        std::thread::yield_now();
+    }
     true
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn word(fd: RawFd) -> u32 {
 fn put(fd: RawFd, word: u32) -> bool {
     let Some(note) = NOTES.get(fd as u32 as usize) else { return false };
     let copy = COPY.load(Ordering::Relaxed);
-    if copy.is_null() && !crate::away::is_away() {
+    if copy.is_null() && !crate::away::is_out() {
         if word & KIND != 0 {
             return false;
         }

@@ -6,15 +6,13 @@ use crate::class::Class;
 use crate::helper::{Image, Things};
 use crate::join;
 use crate::lock::{Guard, lock};
+use crate::meeting;
 use crate::mourner::Mourner;
 use crate::raw::Call;
 use crate::wait::{readable, sleep};
 use qanat::Time;
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, recvmsg, socket_with,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
@@ -118,7 +116,8 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
         crate::real::write(things.ready, b"!".as_ptr().cast(), 1);
         crate::real::close(things.ready);
     }
-    let mut keeper = Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, lives: Vec::new() };
+    let mut keeper =
+        Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, followed: None, lives: Vec::new() };
     if keeper.keep().is_none() {
         crate::obituary::publish(things.successor);
     }
@@ -144,6 +143,8 @@ struct Keeper {
     own: Vec<RawFd>,
     is_fresh: bool,
     mourner: Option<Mourner>,
+    /// Which class it has become of.
+    followed: Option<Class>,
     lives: Vec<Life>,
 }
 
@@ -259,7 +260,14 @@ impl Keeper {
     /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`, whose
     /// end says that it is not so.
     fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
-        let Some(class) = class.filter(|_| self.is_fresh && !crate::away::is_settled()) else { return };
+        let Some(class) = class.filter(|_| self.is_fresh) else { return };
+        if crate::away::is_settled() {
+            // Several become the same at once.
+            if self.followed.as_ref() == Some(&class) {
+                let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+            }
+            return;
+        }
         if let Some(mourner) = self.mourner.take() {
             mourner.dismiss();
         }
@@ -268,6 +276,7 @@ impl Keeper {
         crate::away::settle();
         self.mourner = Mourner::start(self.things.successor);
         if has_followed {
+            self.followed = Some(class);
             let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
         }
     }
@@ -344,34 +353,6 @@ fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
         || sleep(&mut [readable(guard.doorbell)], Some(Duration::ZERO), std::ptr::null()).is_ok_and(|count| count > 0)
 }
 
-/// The name of the socket at which the keeper of `address` hears of a program that wants it.
-fn meeting_place(address: IpAddr) -> String {
-    format!("qanat-keeper/{address}")
-}
-
-fn named(name: &str) -> Result<SocketAddrUnix, Errno> {
-    SocketAddrUnix::new_abstract_name(name.as_bytes())
-}
-
-/// A socket of this name, which nobody else has as long as it is open.
-pub(crate) fn named_socket(name: &str) -> Option<OwnedFd> {
-    let socket = unix_socket().ok()?;
-    rustix::net::bind(&socket, &named(name).ok()?).ok()?;
-    Some(socket)
-}
-
-fn unix_socket() -> Result<OwnedFd, Errno> {
-    socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
-}
-
-/// Where programs that want `address` too will ask for it. `None`: somebody of another user's is there; then the daemon alone
-/// decides.
-pub(crate) fn await_successor(address: IpAddr) -> Option<OwnedFd> {
-    let socket = named_socket(&meeting_place(address))?;
-    rustix::net::listen(&socket, 4).ok()?;
-    Some(socket)
-}
-
 /// Somebody who wants the address, of the same user or root; whether that one is not to come in. Who wants a program's address that
 /// has ended is given it; who wants to join one that has not may, if that is as free as it.
 fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
@@ -390,11 +371,9 @@ fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
 pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
     let start = std::time::Instant::now();
     let say = |error: Errno| error.to_string();
-    let place = named(&meeting_place(address)).map_err(say)?;
-    let socket = unix_socket().map_err(say)?;
-    loop {
-        match rustix::net::connect(&socket, &place) {
-            Ok(()) => break,
+    let socket = loop {
+        match meeting::connect(address) {
+            Ok(socket) => break socket,
             Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
             // Others are at the door.
             Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_AT_DOOR => {
@@ -402,17 +381,14 @@ pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
             }
             Err(error) => return Err(say(error)),
         }
-    }
+    };
     let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(say)?;
     if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
 }
 
 /// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
 pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
-    let Ok(socket) = unix_socket() else { return false };
-    if named(&meeting_place(address)).and_then(|place| rustix::net::connect(&socket, &place)).is_err() {
-        return false;
-    }
+    let Ok(socket) = meeting::connect(address) else { return false };
     // It says nothing: it ends. That of a program that has not ended refuses this.
     let _ = rustix::net::send(&socket, b"knock", SendFlags::NOSIGNAL);
     let mut fds = [readable(socket.as_raw_fd())];

@@ -37,6 +37,7 @@ mod lead;
 mod local;
 mod lock;
 mod lowering;
+mod meeting;
 mod mourner;
 mod obituary;
 mod page;

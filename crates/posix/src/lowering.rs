@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// How long the keeper may take to become less.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long another process may take to have the world fall once the keeper has followed it.
+const TO_FALL: Duration = Duration::from_millis(500);
 
 /// What a call does to rights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -129,7 +131,7 @@ fn tried(call: &Call) -> Option<Class> {
 
 /// Who has the world when this process is of class `after`?
 fn settle(after: &Class) {
-    let Ok(guard) = lock() else { return };
+    let Ok(guard) = lock() else { return leave_the_broken() };
     let shares = guard.processes.count() > 1;
     let serves = descriptor::all().any(|(_, entry)| match entry {
         Entry::Socket(number) => guard
@@ -146,13 +148,10 @@ fn settle(after: &Class) {
         (false, true) if !serves => go_alone(after, false),
         (false, _) => {
             if follows(after) {
-                if let Ok(guard) = lock() {
-                    explain(format_args!(
-                        "becomes {after}: the virtual card and its sockets are that one's from now on"
-                    ));
-                    guard.fall(after);
-                }
-            } else {
+                let Ok(guard) = lock() else { return leave_the_broken() };
+                explain(format_args!("becomes {after}: the virtual card and its sockets are that one's from now on"));
+                guard.fall(after);
+            } else if !falls_soon() {
                 warn(format_args!(
                     "the keeper does not become {after}, so the virtual card is not this process's any more"
                 ));
@@ -160,6 +159,25 @@ fn settle(after: &Class) {
             }
         }
     }
+}
+
+/// The world is broken, or has fallen in this moment: of the former nothing is to be had any more, nor to be written by who is less.
+fn leave_the_broken() {
+    if !away::is_away() {
+        away::leave_for_good();
+    }
+}
+
+/// Whether the world is about to fall to somebody else who was first.
+fn falls_soon() -> bool {
+    let start = std::time::Instant::now();
+    while start.elapsed() < TO_FALL {
+        if away::is_away() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
 }
 
 /// The keeper becomes of class `after`.

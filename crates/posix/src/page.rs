@@ -47,8 +47,9 @@ pub(crate) fn make() -> Result<(), i32> {
     if file < 0 {
         return Err(real::errno());
     }
+    // Who has it to read, and is another user, is not to open it anew to write.
     // SAFETY: takes no pointers.
-    if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) } != 0 {
+    if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) != 0 || libc::fchmod(file, 0o600) != 0 } {
         return Err(real::errno());
     }
     adopt(crate::bells::out_of_the_way(file))
