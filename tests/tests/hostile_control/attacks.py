@@ -15,13 +15,15 @@ import json
 import sys
 import time
 
+import descriptors
+import fields
 import handles
 import memory
 import messages
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
-_ = memory, handles, messages
+_ = memory, handles, messages, descriptors, fields
 
 
 def one(arena, witness, row):

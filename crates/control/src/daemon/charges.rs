@@ -2,13 +2,15 @@
 //! registered with is closed. That may be long after the VNIC is gone, and no daemon can close what a client holds; but
 //! what it holds counts.
 
+use super::injectors::Injectors;
 use super::state::{ChargeState, Kept, StateDirectory};
 use super::tables::{explain, programs_maps, say};
 use aya::EbpfLoader;
 use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramFd, Xdp};
+use qanat_nic::af_xdp::{INJECTION_BYTES, Injection};
 use qanat_nic::link::ask_program;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Rows of `held`: sockets handed out that are still open.
@@ -22,7 +24,20 @@ const FRAME_BYTES: usize = 64;
 
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/holder.o"));
 
+/// What is charged, in its table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Charge {
+    /// Its row, which others get after it.
+    pub(super) row: u32,
+    /// Its number, which nobody else gets.
+    pub(super) number: u64,
+}
+
 pub(super) struct Charges {
+    /// Their rows are charges' rows.
+    pub(super) injectors: Injectors,
+    /// Rows in which an injector may still be.
+    injecting: BTreeSet<u32>,
     held: XskMap<MapData>,
     holder: ProgramFd,
     entries: BTreeMap<u32, ChargeState>,
@@ -37,7 +52,7 @@ pub(super) struct Charges {
 
 impl Charges {
     /// Loads the program that tells what is held.
-    pub(super) fn load() -> Result<Charges, String> {
+    pub(super) fn load(injectors: Injectors) -> Result<Charges, String> {
         let what = "load the table of sockets";
         let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain(what, &error))?;
         let missing = || "the table of sockets has no program: rebuild".to_owned();
@@ -47,20 +62,22 @@ impl Charges {
         let holder = holder.map_err(|error| explain(what, &error))?;
         let held = object.take_map("held").ok_or_else(missing)?;
         let held = XskMap::try_from(held).map_err(|error| explain(what, &error))?;
-        Ok(Charges { held, holder, entries: BTreeMap::new(), cursor: 0, last: 0, leases: BTreeMap::new() })
+        let (entries, leases, injecting) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
+        Ok(Charges { injectors, injecting, held, holder, entries, cursor: 0, last: 0, leases })
     }
 
     /// Takes back what an earlier daemon charged; `program`: the number of its program.
-    pub(super) fn take_back(program: u32, kept: &Kept) -> Result<Charges, String> {
+    pub(super) fn take_back(program: u32, kept: &Kept, injectors: Injectors) -> Result<Charges, String> {
         let what = "take back the table of sockets";
         let (holder, mut maps) = programs_maps(program, "holder")?;
         let held = maps.remove("held").ok_or_else(|| format!("{what}: it is gone"))?;
         let held = XskMap::try_from(Map::XskMap(held)).map_err(|error| explain(what, &error))?;
         let charges = kept.charges.iter().filter(|charge| charge.row < HELD_MAX);
-        let entries = charges.map(|charge| (charge.row, *charge)).collect();
+        let entries: BTreeMap<u32, ChargeState> = charges.map(|charge| (charge.row, *charge)).collect();
+        let injecting = entries.values().filter(|charge| charge.batch != 0).map(|charge| charge.row).collect();
         let used = kept.vnics.iter().flat_map(|vnic| vnic.sockets.values().copied());
         let last = used.chain(kept.charges.iter().map(|charge| charge.number)).max().unwrap_or(0);
-        Ok(Charges { held, holder, entries, cursor: 0, last, leases: BTreeMap::new() })
+        Ok(Charges { injectors, injecting, held, holder, entries, cursor: 0, last, leases: BTreeMap::new() })
     }
 
     /// The program: attached somewhere, it keeps the table in being without this process.
@@ -68,14 +85,15 @@ impl Charges {
         self.holder.as_fd()
     }
 
-    /// Charges memory to `user` until the socket is closed; returns the charge's number.
+    /// Charges memory to `user` until the socket is closed, and as long as anybody has the injector's batch of this number (0: none).
     pub(super) fn add(
         &mut self,
         state: &StateDirectory,
         user: u32,
         bytes: u64,
         socket: BorrowedFd<'_>,
-    ) -> Result<u64, String> {
+        batch: u32,
+    ) -> Result<Charge, String> {
         let own = self.entries.values().filter(|charge| charge.user == user).count();
         if own >= HELD_PER_USER_MAX {
             return Err(format!("user {user} holds {own} queues' sockets, of VNICs deleted or not: close some"));
@@ -85,29 +103,48 @@ impl Charges {
         let row = row.ok_or("all sockets of this machine are taken: delete some VNICs")?;
         self.cursor = (row + 1) % HELD_MAX;
         self.last += 1;
-        let charge = ChargeState { row, user, bytes, number: self.last };
+        let charge = ChargeState { row, user, bytes, number: self.last, batch };
         state.write_charge(&charge).map_err(|error| say("note a charge", error))?;
         if let Err(error) = self.held.set(row, socket.as_raw_fd(), 0) {
             state.remove_charge(row);
             return Err(explain("charge a queue's memory", &error));
         }
         self.entries.insert(row, charge);
-        Ok(self.last)
+        if batch != 0 {
+            self.injecting.insert(row);
+        }
+        Ok(Charge { row, number: self.last })
     }
 
     /// Forgets what is charged to `user` and nobody holds any more.
     pub(super) fn settle(&mut self, state: &StateDirectory, user: u32) {
         let holder = self.holder.as_fd();
+        let (injectors, injecting) = (&mut self.injectors, &mut self.injecting);
         self.entries.retain(|row, charge| {
-            if charge.user != user {
+            if charge.user != user || is_held(holder, *row) {
                 return true;
             }
-            let is_held = is_held(holder, *row);
-            if !is_held {
-                state.remove_charge(*row);
+            // The table holds the batch, too.
+            if injecting.remove(row) {
+                injectors.revoke(*row);
             }
-            is_held
+            if charge.batch != 0 && Injection::is_held(charge.batch) {
+                charge.bytes = charge.bytes.min(INJECTION_BYTES);
+                return true;
+            }
+            state.remove_charge(*row);
+            false
         });
+    }
+
+    /// Takes the injector of a queue back, if it has one.
+    pub(super) fn revoke(&mut self, number: u64) {
+        let charge = self.entries.values().find(|charge| charge.number == number);
+        if let Some(row) = charge.map(|charge| charge.row)
+            && self.injecting.remove(&row)
+        {
+            self.injectors.revoke(row);
+        }
     }
 
     /// Whether somebody holds the socket of this charge.

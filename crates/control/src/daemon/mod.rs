@@ -5,6 +5,8 @@
 mod charges;
 mod guests;
 mod handles;
+mod injectors;
+mod keepers;
 mod log;
 mod metrics;
 mod moves;
@@ -13,7 +15,6 @@ mod nic;
 mod queues;
 pub mod rows;
 mod serve;
-mod spare;
 mod state;
 mod steering;
 mod store;
@@ -31,6 +32,7 @@ use crate::policy::Policy;
 use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, Status, VERSION, mismatch, receive, send, send_in};
 use charges::Charges;
 use handles::Orphan;
+use keepers::Keepers;
 use net_cores::NetCores;
 use qanat_nic::link::Namespace;
 use rustix::event::epoll;
@@ -39,7 +41,6 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with, sockopt,
 };
 use serde::{Deserialize, Serialize};
-use spare::Spares;
 use state::{FilterState, HandleState, Identity, StateDirectory};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
@@ -126,7 +127,7 @@ pub struct Daemon {
     policy: Policy,
     tables: Tables,
     charges: Charges,
-    spares: Spares,
+    _keepers: Keepers,
     /// What the next daemon must know.
     state: StateDirectory,
     /// VNICs and filters of which it does not know the last yet.
@@ -175,12 +176,12 @@ impl Daemon {
             None => None,
         };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
-        let spares = Spares::start([ground.tables.gate(), ground.tables.deliver()]);
+        let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let mut daemon = Daemon {
             policy,
             tables: ground.tables,
             charges: ground.charges,
-            spares,
+            _keepers: keepers,
             state,
             dirty: BTreeSet::new(),
             dirty_filters: BTreeSet::new(),
@@ -483,6 +484,7 @@ impl Daemon {
         self.dirty.insert(slot);
         let user = vnic.user;
         let provider = vnic.wish.provider.clone();
+        vnic.charges().for_each(|charge| self.charges.revoke(charge));
         vnic.remove(&mut self.tables, &self.ends);
         self.release_nic(&provider);
         self.forget_way(slot);

@@ -4,6 +4,7 @@
 //! A service's card is made by the service's own rule, on its user's account, and handed to the net core with a handle: when
 //! the net core closes that, or dies, the card is gone. So there is nothing to tidy up, and nothing to tell.
 
+use super::injectors::Opener;
 use super::moves::Moves;
 use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
@@ -450,7 +451,8 @@ impl Daemon {
         let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
         let owned =
             |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
-        let (answer, beside) = self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?])?;
+        let (answer, beside) =
+            self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?], Opener::NetCore)?;
         let Answer::Queue(opened) = answer else { return Err("no queue was opened".to_owned()) };
         let mut gateways: Vec<IpAddr> = stack.gateway.into_iter().collect();
         if gateways.is_empty() {

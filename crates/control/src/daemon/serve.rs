@@ -1,5 +1,6 @@
 //! What each request does, and who may ask it.
 
+use super::injectors::Opener;
 use super::vnic::{ADDRESSES_MAX, Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
@@ -60,7 +61,7 @@ impl Daemon {
                 | Request::AddNetCore { .. }
                 | Request::RemoveNetCore { .. },
             ) => Err("only root may ask this: run with sudo".to_owned()),
-            (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside),
+            (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, beside, Opener::Client),
             (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, beside, queue),
             (Role::Vnic(slot), Request::Unassign) => {
                 let number = self.presented_filter(beside)?;
@@ -146,7 +147,6 @@ impl Daemon {
             tables: &mut self.tables,
             ends: &self.ends,
             host,
-            spares: &self.spares,
             charges: &mut self.charges,
             state: &self.state,
             uplink: self.uplink.as_ref(),
@@ -182,7 +182,7 @@ impl Daemon {
         Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![handle]))
     }
 
-    pub(super) fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd]) -> Served {
+    pub(super) fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd], opener: Opener) -> Served {
         if !(1..=2).contains(&beside.len()) {
             let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
                         and nothing else, beside the request";
@@ -194,12 +194,11 @@ impl Daemon {
             tables: &mut self.tables,
             ends: &self.ends,
             host: &self.policy.host,
-            spares: &self.spares,
             charges: &mut self.charges,
             state: &self.state,
             uplink: self.uplink.as_ref(),
         };
-        let handed = vnic.open_queue(&mut site, wish, beside)?;
+        let handed = vnic.open_queue(&mut site, wish, beside, opener)?;
         let status = QueueStatus {
             fill: handed.rings.fill,
             receive: handed.rings.receive,
@@ -326,7 +325,7 @@ impl Daemon {
                 .into_iter()
                 .chain(rule.trusted.then(|| self.free_nic_queues()).into_iter().flatten())
                 .collect(),
-            offloads: vec!["transmit checksum".to_owned(), "scatter-gather above MTU 1774".to_owned()],
+            offloads: vec!["scatter-gather above MTU 1774".to_owned()],
             rule: rule.name,
         })
     }

@@ -123,6 +123,9 @@ pub(super) struct ChargeState {
     /// Rows are used again, this is not.
     #[serde(default)]
     pub(super) number: u64,
+    /// The number of the injector's batch that is charged with it; 0: none.
+    #[serde(default)]
+    pub(super) batch: u32,
 }
 
 /// All of it.

@@ -6,6 +6,7 @@
 
 use super::charges::Charges;
 use super::handles::{Orphan, open_sockets};
+use super::injectors::{self, Injectors};
 use super::log::Event;
 use super::nic;
 use super::state::{Kept, StateDirectory, VnicState, digest};
@@ -72,13 +73,14 @@ pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
 }
 
 fn break_ground(state: &StateDirectory, mut remark: String) -> Result<Ground, String> {
-    let (tables, charges) = (Tables::load()?, Charges::load()?);
+    let tables = Tables::load()?;
     let ends = Namespace::anonymous().map_err(|error| say("make a network namespace", error))?;
     let silence = || -> io::Result<()> {
         qanat_nic::veth::silence_kernel();
         Ok(())
     };
     ends.within(silence).and_then(|done| done).map_err(|error| say("enter a namespace", error))?;
+    let charges = Charges::load(Injectors::start(&ends))?;
     let ground = Ground { tables, ends, charges, kept: None, is_new: false, remark: String::new() };
     if let Err(error) = ground.keep(state) {
         remark = format!("{remark}cards would not survive this daemon: {error}");
@@ -101,8 +103,8 @@ fn take_back(state: &StateDirectory, kept: Kept, is_upgrade: bool) -> Result<Gro
     };
     let holder = ends.within(|| link::link_by_index(LOOPBACK)).and_then(|link| link).ok().and_then(|l| l.xdp_program);
     let charges = match holder {
-        Some(holder) => Charges::take_back(holder, &kept)?,
-        None => Charges::load()?,
+        Some(holder) => Charges::take_back(holder, &kept, Injectors::start(&ends))?,
+        None => Charges::load(Injectors::start(&ends))?,
     };
     let ground = Ground { tables, ends, charges, kept: Some(kept), is_new, remark: String::new() };
     ground.keep(state)?;
@@ -228,7 +230,8 @@ impl Daemon {
         let veths = || self.vnics.values().filter(|vnic| !vnic.is_nics());
         let hosts: BTreeSet<u32> = veths().map(|vnic| vnic.host.index).collect();
         let further = veths().flat_map(|vnic| vnic.further_devices(&self.ends));
-        let ends: BTreeSet<u32> = veths().map(|vnic| vnic.end.index).chain(further).collect();
+        let keepers = self.ends.within(injectors::keepers).unwrap_or_default();
+        let ends: BTreeSet<u32> = veths().map(|vnic| vnic.end.index).chain(further).chain(keepers).collect();
         let _ = self.ends.within(|| remove_all_but(&ends));
         let addresses = self.vnics.values().flat_map(|vnic| {
             let slot = vnic.slot;

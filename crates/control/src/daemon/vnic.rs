@@ -1,9 +1,9 @@
 //! One VNIC: its veth device, its rows in the tables, its queues.
 
-use super::charges::Charges;
+use super::charges::{Charge, Charges};
+use super::injectors::Opener;
 use super::nic;
 use super::queues;
-use super::spare::Spares;
 use super::state::{HandleState, LinkState, StateDirectory, VnicState};
 use super::steering::Assignment;
 use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
@@ -12,7 +12,7 @@ use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
 use crate::protocol::{DirectionStatus, Provider, QueueWish, Steered, VnicStatus, VnicWish};
 use qanat_nic::MemoryPlan;
-use qanat_nic::af_xdp::{HandedQueue, MemoryFiles, Outlet, hand_over_through};
+use qanat_nic::af_xdp::{HandedQueue, INJECTION_BYTES, MemoryFiles, PreparedBatch, hand_over, is_injectable};
 use qanat_nic::link::{self, Feature, Link, Namespace};
 use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::collections::BTreeMap;
@@ -33,7 +33,6 @@ pub(super) struct Site<'a> {
     pub(super) ends: &'a Namespace,
     /// The kernel's addresses.
     pub(super) host: &'a [(IpAddr, u8)],
-    pub(super) spares: &'a Spares,
     pub(super) charges: &'a mut Charges,
     pub(super) state: &'a StateDirectory,
     pub(super) uplink: Option<&'a Uplink>,
@@ -321,6 +320,7 @@ impl Vnic {
         site: &mut Site<'_>,
         wish: QueueWish,
         files: &[OwnedFd],
+        opener: Opener,
     ) -> Result<HandedQueue, String> {
         if wish.queue >= self.wish.queues {
             return Err(format!(
@@ -358,22 +358,40 @@ impl Vnic {
         };
         let handed = if self.is_nics() {
             let here = Namespace::current().map_err(|error| say("look at the own namespace", error))?;
-            let outlet = Outlet { index: self.end.index, transmit_checksum: true };
-            hand_over_through(&self.end, &here, self.nic_queue(queue), files, plan, None, outlet)
+            // Nothing judges what is sent there, and the device finishes checksums before the wire.
+            hand_over(&self.end, &here, self.nic_queue(queue), files, plan, true)
         } else {
-            let injector = site.spares.take();
             let device = self.queue_device(site.tables, site.ends, queue)?;
-            // Frames of a further queue, or to the wire, are redirected: nobody would finish their checksums.
-            let transmit_checksum = queue == 0 && self.row.flags & FLAG_UPLINK == 0;
-            let outlet = Outlet { index: self.end.index, transmit_checksum };
-            hand_over_through(&device, site.ends, 0, files, plan, injector, outlet)
+            hand_over(&device, site.ends, 0, files, plan, false)
         };
-        let handed = handed.map_err(|error| error.to_string())?;
-        let charge = site.charges.add(site.state, self.user, length, handed.socket.as_fd())?;
+        let mut handed = handed.map_err(|error| error.to_string())?;
+        let may_inject = self.may_inject(opener) && left - length >= INJECTION_BYTES;
+        let batch = may_inject.then(|| site.charges.injectors.prepare()).flatten();
+        let bytes = length + batch.as_ref().map_or(0, |_| INJECTION_BYTES);
+        let number = batch.as_ref().map_or(0, PreparedBatch::number);
+        let Charge { row, number } = site.charges.add(site.state, self.user, bytes, handed.socket.as_fd(), number)?;
+        if let Some(batch) = batch {
+            handed.injector = site.charges.injectors.hand_over(row, batch, self.end.index, site.ends);
+        }
         site.tables.set_socket(self.slot, queue, handed.socket.as_fd())?;
         self.queues.insert(queue, length);
-        self.sockets.insert(queue, charge);
+        if let Some(before) = self.sockets.insert(queue, number) {
+            site.charges.revoke(before);
+        }
         Ok(handed)
+    }
+
+    /// Whether who opens a queue may have an injector. With it goes the descriptor of an XDP program, and the kernel lets whoever
+    /// holds one attach it, by a link, to any device of the namespace he is in: no capability is asked for. So nobody has it who
+    /// could not do that anyway, or can't at all.
+    fn may_inject(&self, opener: Opener) -> bool {
+        let is_trusted = opener == Opener::NetCore || self.user == 0 || self.rule.trusted;
+        is_trusted && !self.is_nics() && is_injectable(self.wish.mtu)
+    }
+
+    /// Numbers of the charges for its queues.
+    pub(super) fn charges(&self) -> impl Iterator<Item = u64> {
+        self.sockets.values().copied()
     }
 
     /// Filters that count for it.

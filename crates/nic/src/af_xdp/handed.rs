@@ -7,7 +7,7 @@
 //! The socket's descriptor is all the authority there is: whoever has it reads and writes the rings and the memory, and
 //! can neither bind it elsewhere nor open another.
 
-use super::inject::{self, HandedInjector, Injector, PreparedInjector};
+use super::inject::{HandedInjector, Injector};
 use super::queue::{AfXdp, Card, LINK_HEADER_MAX, RECEIVE_HEADROOM, memory_error, shrink, stock};
 use super::socket::{Socket, SocketConfig, bind, prepare};
 use super::{Mode, RingSizes};
@@ -46,31 +46,6 @@ pub struct HandedCard {
     pub is_veth: bool,
 }
 
-/// The control plane's half: registers the memory in `file` with a new socket and binds it to a queue of `link`, which
-/// is in `namespace`. The caller has checked that the file is a memory file of `plan`'s length, sealed against
-/// shrinking. The memory stays pinned as long as the socket lives. Without an `injector` everything is sent by the ring.
-///
-/// # Errors
-/// Those of [`QueueOpener::open`](super::QueueOpener::open).
-pub fn hand_over(
-    link: &Link,
-    namespace: &Namespace,
-    queue: u32,
-    file: BorrowedFd<'_>,
-    plan: MemoryPlan,
-    injector: Option<PreparedInjector>,
-) -> Result<HandedQueue, DeviceError> {
-    hand_over_through(
-        link,
-        namespace,
-        queue,
-        MemoryFiles::One(file),
-        plan,
-        injector,
-        Outlet { index: link.index, transmit_checksum: true },
-    )
-}
-
 /// What a plan's memory is in.
 #[derive(Clone, Copy, Debug)]
 pub enum MemoryFiles<'a> {
@@ -80,28 +55,22 @@ pub enum MemoryFiles<'a> {
     Lendable(BorrowedFd<'a>, BorrowedFd<'a>),
 }
 
-/// Where what a handed queue sends goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Outlet {
-    /// The device that injected frames leave by.
-    pub index: u32,
-    /// Offer transmit checksum offload. Only where the frames reach a kernel as they are: a program that redirects them
-    /// leaves their checksums unfinished.
-    pub transmit_checksum: bool,
-}
-
-/// As [`hand_over`], with the outlet named.
+/// The control plane's half: registers the memory with a new socket and binds it to a queue of `link`, which is in `namespace`. The
+/// caller has checked that the files are memory files of `plan`'s length, sealed against shrinking. The memory stays pinned as long as
+/// the socket lives. Everything is sent by the ring until the queue is given an injector.
+///
+/// `transmit_checksum`: offer transmit checksum offload. Not for a card whose packets are judged on their way: the kernel
+/// would write into them afterwards, where the sender says.
 ///
 /// # Errors
-/// As there.
-pub fn hand_over_through(
+/// Those of [`QueueOpener::open`](super::QueueOpener::open).
+pub fn hand_over(
     link: &Link,
     namespace: &Namespace,
     queue: u32,
     files: MemoryFiles<'_>,
     plan: MemoryPlan,
-    injector: Option<PreparedInjector>,
-    outlet: Outlet,
+    transmit_checksum: bool,
 ) -> Result<HandedQueue, DeviceError> {
     // Mapped here only until it is registered: the kernel keeps the pages themselves.
     let region = match files {
@@ -119,7 +88,7 @@ pub fn hand_over_through(
         mode: Mode::Auto,
         rings,
         scatter,
-        transmit_checksum: outlet.transmit_checksum,
+        transmit_checksum,
         sharing: None,
         // One daemon serves all: a client that has the queue already must not make others wait.
         patience: std::time::Duration::ZERO,
@@ -127,10 +96,7 @@ pub fn hand_over_through(
     let region: &Region = &region;
     let (socket, metadata_bytes) = prepare(&config, region)?;
     bind(std::os::fd::AsFd::as_fd(&socket), &config)?;
-    // What it sends arrives at the device's other end like everything else: before the gate.
-    let injector = injector.filter(|_| inject::takes(link.mtu));
-    let injector = injector.and_then(|injector| injector.hand_over(outlet.index, namespace).ok());
-    Ok(HandedQueue { socket, rings, metadata_bytes, scatter, injector })
+    Ok(HandedQueue { socket, rings, metadata_bytes, scatter, injector: None })
 }
 
 fn needs_scatter(mtu: u32, plan: MemoryPlan) -> bool {

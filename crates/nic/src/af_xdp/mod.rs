@@ -4,9 +4,11 @@
 //! thread that will use the queue and opened there into an [`AfXdp`], which is a [`Vnic`](crate::Vnic). The program stays
 //! attached as long as the interface or one of its queues is open, and never longer than the process lives.
 
+mod call;
 mod copies;
 mod handed;
 mod inject;
+mod injection;
 mod moved;
 mod object;
 mod program;
@@ -15,8 +17,9 @@ mod ring;
 mod socket;
 mod take_over;
 
-pub use handed::{HandedCard, HandedQueue, MemoryFiles, Outlet, hand_over, hand_over_through};
-pub use inject::{HandedInjector, PreparedInjector};
+pub use handed::{HandedCard, HandedQueue, MemoryFiles, hand_over};
+pub use inject::{HandedInjector, is_injectable};
+pub use injection::{INJECT, INJECTION_BYTES, INJECTION_OBJECT, INJECTION_ROWS_MAX, Injection, PreparedBatch};
 pub use moved::{Parted, Parting};
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};

@@ -377,7 +377,8 @@ pub(super) fn load_error(error: EbpfError) -> DeviceError {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(current) = cause {
         if let Some(system) = current.downcast_ref::<io::Error>() {
-            if matches!(system.raw_os_error(), Some(libc::EPERM | libc::EACCES)) {
+            // EACCES would be the verifier, not a privilege.
+            if system.raw_os_error() == Some(libc::EPERM) {
                 return DeviceError::Privileges { what: "load the XDP program" };
             }
             if system.raw_os_error() == Some(libc::ENOSYS) {

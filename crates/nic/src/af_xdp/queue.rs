@@ -128,7 +128,7 @@ impl AfXdp {
         let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
         let queue = opener.queue;
         // Without it (an older kernel, no privileges) everything goes by the ring.
-        let injector = match config.injection && inject::takes(link.mtu) && card.is_veth {
+        let injector = match config.injection && inject::is_injectable(link.mtu) && card.is_veth {
             true => Injector::open(link, config.namespace.as_ref()).ok(),
             false => None,
         };
@@ -199,6 +199,11 @@ impl AfXdp {
     /// Whether large batches are sent without socket buffers.
     pub fn injects(&self) -> bool {
         self.injector.is_some()
+    }
+
+    /// Closes the injector's descriptors: everything goes by the ring from now on.
+    pub fn give_up_injector(&mut self) {
+        self.injector = None;
     }
 
     /// The queue's number.
@@ -298,15 +303,17 @@ impl AfXdp {
                 (base.wrapping_add(descriptor.addr as usize), descriptor.len)
             });
             self.statistics.transmit_doorbells += 1;
-            // SAFETY: descriptors that `transmit` wrote, of frames of the region.
+            // SAFETY: descriptors that `transmit` wrote, of frames of the region that are this queue's now.
             match unsafe { injector.send(frames) } {
                 Ok(refused) => self.statistics.transmit_invalid += refused,
-                Err(_) => failed = true,
+                Err(lost) => {
+                    self.statistics.transmit_lost += lost;
+                    failed = true;
+                }
             }
         }
         if failed {
-            // Nothing is known of what was sent: TCP finds out. The ring does without it from now on.
-            self.statistics.transmit_lost += queued as u64;
+            // TCP finds out what was lost. The ring does without it from now on.
             self.injector = None;
         }
         for ahead in 0..queued {

@@ -3,8 +3,8 @@
 
 use crate::helpers::{self, frame_bytes, require_root};
 use crate::{DEVICE, HOST, assert_all_home, device, open, whole};
-use qanat_nic::af_xdp::{AttachConfig, Interface, Rule};
-use qanat_nic::link::{self, Feature};
+use qanat_nic::af_xdp::{AttachConfig, Injection, Interface, Rule};
+use qanat_nic::link::{self, Feature, Namespace};
 use qanat_nic::veth::Veth;
 use qanat_nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
 use std::net::UdpSocket;
@@ -162,4 +162,17 @@ fn the_kernel_gets_what_is_injected_and_what_it_cannot_be() {
     assert!(number < 200 * 32, "the look came in time");
     assert!((0..20).all(|_| exchange(&mut number)), "by the ring from then on");
     assert_all_home(&mut nic);
+}
+
+#[test]
+fn its_programs_load() {
+    require_root!();
+    let injection = Injection::load().unwrap();
+    let keeper = Namespace::anonymous().unwrap();
+    keeper.within(|| injection.keep_at(1)).unwrap().unwrap();
+    let batch = Injection::make_batch().unwrap();
+    let number = batch.number();
+    assert!(Injection::is_held(number));
+    drop(batch);
+    assert!(!Injection::is_held(number));
 }
