@@ -54,7 +54,8 @@ def attach_here(arena, way):
     loopback = socket.if_nametoindex("lo")
     attaches = lambda fd: allowed(lambda: os.close(bpf.link(fd, loopback)))
     if way == "attack":
-        return in_child(ATTACKER, lambda: any(attaches(fd) for fd in handed(arena)))
+        held = handed(arena)
+        return in_child(ATTACKER, lambda: any(attaches(fd) for fd in held))
     with Sender(arena, 60) as sender:
         return attaches(sender.program) if way == "control" else in_child(ATTACKER, lambda: attaches(sender.program))
 
@@ -213,13 +214,14 @@ def enter_namespace(arena, way):
 
     if way == "control":
         return in_child(0, lambda: enters(os.open("/proc/self/ns/net", os.O_RDONLY)))
+    held = handed(arena)
     if way == "off":
-        return in_child(0, lambda: enters(arena.queue(ATTACKER).socket.fileno()))
+        return in_child(0, lambda: enters(held[0]))
 
     def attack():
-        found = any(enters(fd) for fd in handed(arena))
+        found = any(enters(fd) for fd in held)
         bpf.world_of_ones_own()
-        return found or any(enters(fd) for fd in handed(arena))
+        return found or any(enters(fd) for fd in held)
 
     return in_child(ATTACKER, attack)
 
@@ -228,7 +230,7 @@ def enter_namespace(arena, way):
 def look_through_socket(arena, way):
     """Names, Ethernet addresses, counters: what `ifconfig` and `ethtool` ask a socket for."""
     victim = f"vnic{arena.card(VICTIM).number}".encode()
-    arena.queue(VICTIM)
+    held = [arena.queue(ATTACKER).socket.fileno(), *arena.queue(ATTACKER).others]
 
     def looks(fd, device):
         content = ctypes.create_string_buffer(b"\x03", 4096)
@@ -247,10 +249,10 @@ def look_through_socket(arena, way):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
             return looks(own.fileno(), b"lo")
     if way == "attack":
-        return in_child(ATTACKER, lambda: any(looks(fd, victim) for fd in handed(arena)))
+        return in_child(ATTACKER, lambda: any(looks(fd, victim) for fd in held))
 
     def inside():
-        assert bpf.LIBC.setns(fcntl.ioctl(arena.queue(ATTACKER).socket.fileno(), SIOCGSKNS), bpf.NEW_NET) == 0
+        assert bpf.LIBC.setns(fcntl.ioctl(held[0], SIOCGSKNS), bpf.NEW_NET) == 0
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as there:
             return looks(there.fileno(), victim)
 
