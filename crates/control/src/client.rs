@@ -351,7 +351,17 @@ impl VnicHandle {
     /// [`ClientError`].
     pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, ClientError> {
         let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
-        self.open_queue_over(queue, plan, memory, &[file.as_fd()])
+        self.open_queue_over(queue, plan, memory, &[file.as_fd()], true)
+    }
+
+    /// As [`open_queue`](VnicHandle::open_queue), without an injector: for processes that share the queue with others, who might have
+    /// fewer rights than who opened it.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, ClientError> {
+        let (memory, file) = plan.allocate_in_memory_file().map_err(memory_error)?;
+        self.open_queue_over(queue, plan, memory, &[file.as_fd()], false)
     }
 
     /// As [`open_queue`](VnicHandle::open_queue), with received frames that can be lent to another process.
@@ -360,7 +370,7 @@ impl VnicHandle {
     /// [`ClientError`].
     pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(AfXdp, LendableFiles), ClientError> {
         let (memory, files) = plan.allocate_lendable().map_err(memory_error)?;
-        let opened = self.open_queue_over(queue, plan, memory, &[files.receive.as_fd(), files.rest.as_fd()])?;
+        let opened = self.open_queue_over(queue, plan, memory, &[files.receive.as_fd(), files.rest.as_fd()], true)?;
         Ok((opened, files))
     }
 
@@ -370,6 +380,7 @@ impl VnicHandle {
         plan: MemoryPlan,
         memory: FrameMemory,
         files: &[BorrowedFd<'_>],
+        injects: bool,
     ) -> Result<AfXdp, ClientError> {
         let MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames } = plan;
         let wish = QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames };
@@ -378,7 +389,7 @@ impl VnicHandle {
         let (Answer::Queue(status), Some(socket)) = (answer, beside.next()) else {
             return Err(ClientError::Unexpected);
         };
-        let injector = HandedInjector::from_descriptors(beside);
+        let injector = HandedInjector::from_descriptors(beside).filter(|_| injects);
         let rings = RingSizes {
             fill: status.fill,
             receive: status.receive,

@@ -509,15 +509,12 @@ impl Attachment {
     /// # Errors
     /// [`AttachError::Device`].
     pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
-        let mut opened = match &self.device {
-            Device::Handed(vnic) => vnic.open_queue(queue, plan)?,
-            Device::Own(interface, _) => {
-                let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
-                opener(interface, queue)?.open_over(plan, memory)?
-            }
+        let interface = match &self.device {
+            Device::Own(interface, _) => interface,
+            Device::Handed(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?),
         };
-        opened.give_up_injector();
-        Ok(opened)
+        let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
+        Ok(opener(interface, queue)?.without_injector().open_over(plan, memory)?)
     }
 
     /// As [`open_queue`](Attachment::open_queue), with received frames that can be lent to another process.

@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import mmap
 import os
 import socket
 import subprocess
@@ -266,3 +267,25 @@ def mark(arena, way):
     if way == "off":
         return sets(socket.SO_MARK)
     return in_child(ATTACKER, lambda: sets(socket.SO_PRIORITY if way == "control" else socket.SO_MARK))
+
+
+@row("time and cost", "an injector's memory kept, and not paid for")
+def keep_batch(arena, way):
+    """The kernel's memory is there as long as anybody has a descriptor, a mapping or a program that uses it."""
+
+    def charged():
+        return arena.root().ask("limits")[0]["limits"]["memory_bytes"][1]
+
+    before = charged()
+    with Sender(arena, 60) as sender:
+        size, open_costs = len(sender.batch.map), charged() - before
+        if way == "control":
+            return open_costs == sender.queue.length + size
+        kept = os.dup(sender.queue.others[1]) if way == "attack" else None
+    is_free = charged() == before
+    if kept is not None:
+        with mmap.mmap(kept, size):
+            os.close(kept)
+            is_free = is_free or charged() == before
+        assert charged() == before, "it is free when nobody has it"
+    return is_free

@@ -6,6 +6,7 @@ mod attacks;
 mod cards;
 mod frames;
 mod gate;
+mod injectors;
 mod nic;
 mod output;
 mod policing;

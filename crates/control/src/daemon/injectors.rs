@@ -81,7 +81,11 @@ fn load(ends: &Namespace) -> Result<Injection, String> {
     let [name, other] = names();
     let keep = || -> Result<(), String> {
         let explain = |error| say("make a device that keeps the injecting program", error);
-        link::make_veth(&name, &other, ends, MTU, 1).map_err(explain)?;
+        match link::make_veth(&name, &other, ends, MTU, 1) {
+            // An earlier daemon ended before it had attached the program.
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            outcome => outcome.map_err(explain)?,
+        }
         let index = link::link(&name).map_err(explain)?.index;
         injection.keep_at(index).map_err(|error| error.to_string())
     };

@@ -282,13 +282,13 @@ mod tests {
         let state = StateDirectory::of(&directory.join("control.sock"));
         assert!(state.read().is_none(), "nothing there");
         state.start(7, 9).unwrap();
-        state.write_charge(&ChargeState { row: 4, user: 5, bytes: 6, number: 7 }).unwrap();
+        state.write_charge(&ChargeState { row: 4, user: 5, bytes: 6, number: 7, batch: 8 }).unwrap();
         // A daemon killed while it wrote, and somebody's nonsense.
         std::fs::write(state.path().join(".vnic-1.json.new"), "{\"slot\":").unwrap();
         std::fs::write(state.path().join("vnic-2.json"), "{\"slot\":").unwrap();
         let kept = state.read().unwrap();
         assert_eq!((kept.fence.fence, kept.fence.namespace), (7, 9));
-        assert_eq!((kept.vnics.len(), kept.charges.len(), kept.charges[0].bytes), (0, 1, 6));
+        assert_eq!((kept.vnics.len(), kept.charges.len(), kept.charges[0].bytes, kept.charges[0].batch), (0, 1, 6, 8));
         state.remove_charge(4);
         assert!(state.read().unwrap().charges.is_empty() && state.foreign_version().is_none());
         // Of versions this one reads, and does not.

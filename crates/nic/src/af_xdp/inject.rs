@@ -198,6 +198,9 @@ impl Injector {
         // SAFETY: `map_batch`'s mapping, as long as a batch; who made it has written these.
         let (row, key) =
             unsafe { ((&raw const (*batch.as_ptr()).row).read(), (&raw const (*batch.as_ptr()).key).read()) };
+        // Whoever had it before may have left frames in it.
+        // SAFETY: as above.
+        unsafe { (&raw mut (*batch.as_ptr()).count).write(0) };
         let token = Token { row, reserved: 0, key };
         let template = Box::new(Template { token, frame: [0; FRAME_BYTES_MAX] });
         let context = Box::new(Context {

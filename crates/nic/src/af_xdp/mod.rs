@@ -182,7 +182,7 @@ impl Interface {
 
     /// One opener per queue asked for.
     pub fn openers(&self) -> Vec<QueueOpener> {
-        let opener = |queue| QueueOpener { attachment: Arc::clone(&self.attachment), queue };
+        let opener = |queue| QueueOpener { attachment: Arc::clone(&self.attachment), queue, injects: true };
         (0..self.attachment.config.queues).map(opener).collect()
     }
 
@@ -218,9 +218,16 @@ impl Interface {
 pub struct QueueOpener {
     attachment: Arc<Attachment>,
     queue: u32,
+    injects: bool,
 }
 
 impl QueueOpener {
+    /// Everything is sent by the ring.
+    #[must_use]
+    pub fn without_injector(self) -> QueueOpener {
+        QueueOpener { injects: false, ..self }
+    }
+
     /// The queue's number.
     pub fn queue(&self) -> u32 {
         self.queue

@@ -128,7 +128,7 @@ impl AfXdp {
         let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
         let queue = opener.queue;
         // Without it (an older kernel, no privileges) everything goes by the ring.
-        let injector = match config.injection && inject::is_injectable(link.mtu) && card.is_veth {
+        let injector = match config.injection && opener.injects && inject::is_injectable(link.mtu) && card.is_veth {
             true => Injector::open(link, config.namespace.as_ref()).ok(),
             false => None,
         };
@@ -199,11 +199,6 @@ impl AfXdp {
     /// Whether large batches are sent without socket buffers.
     pub fn injects(&self) -> bool {
         self.injector.is_some()
-    }
-
-    /// Closes the injector's descriptors: everything goes by the ring from now on.
-    pub fn give_up_injector(&mut self) {
-        self.injector = None;
     }
 
     /// The queue's number.
