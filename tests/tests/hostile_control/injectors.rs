@@ -39,7 +39,7 @@ fn cards_inject_over_a_daemons_end() {
         let (_third, third) = card(&control, 4, &["udp/7"]);
         assert!(third.injects(), "the next daemon has the program");
         // The card ends, and its row with it: frames that are still sent by it are counted as lost.
-        vnic.give_up();
+        drop(vnic);
         let is_gone = || control.vnics().iter().all(|vnic| vnic.name != "card 2");
         qanat_tests::e2e::eventually("the card is gone", std::time::Duration::from_secs(5), is_gone);
         assert_eq!(exchange(&mut sender, &mut receiver), 0);
