@@ -13,7 +13,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -109,18 +109,7 @@ fn ask(place: &Path, owner: u32) -> Option<Value> {
     let mut program = lines.next().filter(|line| line["program"].is_string())?;
     program["user"] = user.as_raw().into();
     program["descriptors"] = lines.take(ROWS_MAX).map(named).collect();
-    plain(&mut program);
     Some(program)
-}
-
-/// No text in it does anything to a terminal.
-fn plain(value: &mut Value) {
-    match value {
-        Value::String(text) => text.retain(|letter| !letter.is_control()),
-        Value::Array(values) => values.iter_mut().for_each(plain),
-        Value::Object(fields) => fields.values_mut().for_each(plain),
-        _ => {}
-    }
 }
 
 /// With the process's name, which the kernel knows.

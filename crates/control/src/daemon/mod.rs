@@ -3,9 +3,9 @@
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 
 mod charges;
+mod claims;
 mod door;
 mod fairness;
-mod claims;
 mod guests;
 mod handles;
 mod injectors;
@@ -35,9 +35,7 @@ pub use takeover::{Leftover, clear, is_left_program, leftovers};
 use crate::accounts::Subordinates;
 use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Policy;
-use crate::protocol::{
-    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, glance, mismatch, send, send_in,
-};
+use crate::protocol::{Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, glance, mismatch, send, send_in};
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
 use handles::Orphan;

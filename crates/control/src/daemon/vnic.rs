@@ -391,7 +391,8 @@ impl Vnic {
         let batch = may_inject.then(|| site.charges.injectors.prepare()).flatten();
         let bytes = length + batch.as_ref().map_or(0, |_| INJECTION_BYTES);
         let number = batch.as_ref().map_or(0, PreparedBatch::number);
-        let Charge { row, number } = site.charges.add(site.state, self.account, bytes, handed.socket.as_fd(), number)?;
+        let Charge { row, number } =
+            site.charges.add(site.state, self.account, bytes, handed.socket.as_fd(), number)?;
         if let Some(batch) = batch {
             handed.injector = site.charges.injectors.hand_over(row, batch, self.end.index, site.ends);
         }
