@@ -4,7 +4,7 @@ import os
 import socket
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import CONTROL_GROUP, Card, Queue, Refused, Session, wish
+from card import CONTROL_GROUP, Queue, Refused, Session, wish
 
 # In the policy of attacks.rs: the account that has the numbers from FIRST_SUBORDINATE on for its namespaces; a user who may have
 # any address; the group of a rule for members, and a number that this rule names.
@@ -14,9 +14,8 @@ CARDS_MAX = 8
 
 def claim(session, address, length=24, **more):
     """Makes a card with an address as it is written, and gives it up."""
-    answer, beside = session.ask({"create-vnic": {**wish(0, **more), "addresses": [[address, length]]}})
-    Card(answer, beside).handle.close()
-    return answer
+    _, beside = session.ask({"create-vnic": {**wish(0, **more), "addresses": [[address, length]]}})
+    os.close(beside[0])
 
 
 def spelled(name, spelling):
@@ -58,8 +57,8 @@ def twice(arena, way):
     addresses = [["10.77.0.58", 24], [other, 24]]
 
     def make():
-        answer, beside = arena.session(ATTACKER).ask({"create-vnic": {**wish(0), "addresses": addresses}})
-        Card(answer, beside).handle.close()
+        _, beside = arena.session(ATTACKER).ask({"create-vnic": {**wish(0), "addresses": addresses}})
+        os.close(beside[0])
 
     return allowed(make)
 

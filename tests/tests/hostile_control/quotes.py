@@ -1,5 +1,6 @@
 """ICMP and questions for neighbours as weapons: errors about others' flows, pings and questions beyond the rule's peers."""
 
+import json
 import os
 import socket
 import struct
@@ -34,8 +35,8 @@ def icmp(kind, code, rest, payload):
     return message[:2] + struct.pack("!H", checksum(message)) + message[4:]
 
 
-def echo(source, destination):
-    return packet(source, destination, 1, icmp(8, 0, 1, b"are you there?"))
+def echo(source, destination, kind=8):
+    return packet(source, destination, 1, icmp(kind, 0, 1, b"are you there?"))
 
 
 def datagram(source, destination, ports=(9, 7)):
@@ -49,8 +50,9 @@ def error(card, to, quote, code):
 
 
 def kernel_end(card):
-    with open(f"/sys/class/net/{card.status['interface']}/address") as file:
-        return bytes.fromhex(file.read().strip().replace(":", "")), KERNEL_LAST
+    """Its Ethernet address, by netlink: /sys may be another namespace's."""
+    shown = subprocess.run(["ip", "-j", "link", "show", card.status["interface"]], check=True, capture_output=True)
+    return bytes.fromhex(json.loads(shown.stdout)[0]["address"].replace(":", "")), KERNEL_LAST
 
 
 def speaker(arena, way):
@@ -67,9 +69,10 @@ def path_mtu(last):
 
 @row("frames", "the kernel's path to another made narrow by an ICMP error")
 def narrow(arena, way):
+    """The kernel believes what is said of its echo replies without asking a socket."""
     card, queue, subject = speaker(arena, way)
     before = path_mtu(subject.last)
-    queue.send(error(card, kernel_end(card), echo(KERNEL_LAST, subject.last), NEEDS_FRAGMENTS))
+    queue.send(error(card, kernel_end(card), echo(KERNEL_LAST, subject.last, 0), NEEDS_FRAGMENTS))
     queue.arrivals()
     after = path_mtu(subject.last)
     subprocess.run(["ip", "route", "flush", "cache"], check=True)
