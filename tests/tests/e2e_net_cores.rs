@@ -390,7 +390,7 @@ fn app_cores_share_a_listener_and_one_that_dies_is_started_again() {
 #[test]
 fn a_user_over_its_limit_is_refused_a_further_service_and_not_when_one_has_gone() {
     scenario(|| {
-        // A card of 1,024 + 8,192 frames, 18 MiB, and two services of 30; not a third.
+        // A card of 1,024 + 8,192 frames, 18 MiB, its injector, 0.4 MiB, and two services of 30; not a third.
         let house = House::with_memory("0", 80);
         let share = ["echo", "--share"];
         let first = house.start(&share);
@@ -404,7 +404,8 @@ fn a_user_over_its_limit_is_refused_a_further_service_and_not_when_one_has_gone(
         }
         let limits = house.start(&["limits", "--json"]).wait(GRACE).text();
         let limits: Value = serde_json::from_str(limits.trim()).unwrap_or_default();
-        assert_eq!(limits["memory_bytes"][1], (18 + 2 * 30) << 20, "{limits}");
+        let injector = qanat::nic::af_xdp::INJECTION_BYTES;
+        assert_eq!(limits["memory_bytes"][1], injector + ((18 + 2 * 30) << 20), "{limits}");
         // Nor another user for this one's sake; and memory is given back, however a service ends.
         kill_process(process(second.id().into()), Signal::KILL).expect("a service to kill");
         let mut third = None;
