@@ -33,6 +33,7 @@
 
 pub mod bounded;
 pub mod control;
+pub mod descriptors;
 pub mod differential;
 pub mod dns;
 pub mod dns_transfer;
@@ -70,6 +71,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "differential", corpus: "differential", run: differential::differential, repair: None },
     Target { name: "http", corpus: "http", run: http::http, repair: None },
     Target { name: "control", corpus: "control", run: control::control, repair: None },
+    Target { name: "descriptors", corpus: "descriptors", run: descriptors::descriptors, repair: None },
     Target { name: "dns_question", corpus: "dns_question", run: dns::dns_question, repair: None },
     Target { name: "dns_zone", corpus: "dns_zone", run: dns::dns_zone, repair: None },
     Target { name: "dns_transfer", corpus: "dns_transfer", run: dns_transfer::dns_transfer, repair: None },

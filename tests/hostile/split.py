@@ -13,6 +13,7 @@ is 0; one that is refused ends it with exit code 3, or the kernel ends it with a
   find:FILE:TEXT  looks for TEXT in it, for a while
   stay          reads and writes nothing more, and lives on
   exec          becomes another program, which knows nothing of it, and keeps its descriptors
+  linger        rings the bell with a descriptor beside it that makes whoever closes it last wait
 
 FILE: control, received, small, large.
 """
@@ -25,6 +26,10 @@ import os
 import socket
 import sys
 import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/hostile_control"))
+sys.dont_write_bytecode = True
+from weapons import Lingering
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 LIBC.mmap.restype = ctypes.c_void_p
@@ -107,6 +112,14 @@ def attack(peer, files, name, *arguments):
             if time.monotonic() > deadline:
                 refused(f"{arguments[1]} is not there")
             time.sleep(0.01)
+    elif name == "linger":
+        weapon = Lingering()
+        try:
+            socket.send_fds(peer, [b"x"], [weapon.fileno()])
+        except OSError as error:
+            refused(error)
+        weapon.let_go()
+        time.sleep(3600)
     elif name == "stay":
         print("stays", flush=True)
         time.sleep(3600)

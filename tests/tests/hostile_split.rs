@@ -6,8 +6,10 @@
 use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream, UdpSocket};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -123,11 +125,15 @@ impl Scene {
         eventually_echoes(&self.socket, "10.77.0.2/24", VICTIM)
     }
 
-    /// Of the service on the first card.
-    fn service(&self) -> Value {
+    fn status(&self) -> Value {
         let outcome = Program::new(qanat()).arguments(["status", "--json", "--net", &self.socket]).run();
         let status: Value = serde_json::from_str(outcome.text().trim()).unwrap_or_default();
-        let cards = status["net_cores"][0]["cards"].as_array().cloned().unwrap_or_default();
+        status["net_cores"][0].clone()
+    }
+
+    /// Of the service on the first card.
+    fn service(&self) -> Value {
+        let cards = self.status()["cards"].as_array().cloned().unwrap_or_default();
         let card = cards.into_iter().find(|card| card["addresses"][0][0] == "10.77.0.2").unwrap_or_default();
         card["service"].clone()
     }
@@ -244,6 +250,44 @@ fn a_service_that_becomes_another_program_is_held_back_until_that_ends() {
         assert!(other.is_running() && scene.service()["name"] == "attacker");
         signal(&other, Signal::KILL);
         eventually("it is gone", GRACE, || scene.service().is_null());
+        scene.end();
+    });
+}
+
+/// A descriptor that makes whoever closes it wait, sent to the net core by one it does not serve, and by one it does.
+// Attack: descriptors: a socket that lingers, sent to a net core by a stranger
+// Attack: descriptors: a socket that lingers, sent to a net core beside a bell
+#[test]
+fn a_net_core_is_sent_nothing_that_it_would_have_to_close() {
+    scenario(|| {
+        let scene = Scene::new();
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(scene._place.path(), open).expect("its mode");
+        let weapons = workspace().join("tests/tests/hostile_control/weapons.py");
+        let mut stranger = Command::new("python3")
+            .args([weapons.as_os_str(), "knock".as_ref(), scene.socket.as_ref()])
+            .env("PYTHONDONTWRITEBYTECODE", "1")
+            .uid(1_001)
+            .gid(1_001)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3");
+        let mut said = String::new();
+        BufReader::new(stranger.stdout.take().expect("its output")).read_line(&mut said).expect("a line");
+        // It can't send the weapon, and it hears why it isn't served.
+        assert!(said.starts_with("refused:") && said.contains("does not serve user 1001"), "{said}");
+        scene.load.goes_on();
+        let (version, layout) = (qanat::split::ABI_VERSION.to_string(), qanat::split::abi_layout());
+        let attack = workspace().join("tests/hostile/split.py");
+        let outcome = Program::new("python3")
+            .arguments([attack.to_str().expect("a path"), &scene.socket, &version, &layout, "10.77.0.2", "linger"])
+            .run();
+        assert_eq!(outcome.code, Some(3), "{}", outcome.text());
+        scene.load.goes_on();
+        assert_eq!(scene.status()["strangers"], 1, "counted");
+        drop(stranger.stdin.take());
+        stranger.wait().expect("its end");
         scene.end();
     });
 }

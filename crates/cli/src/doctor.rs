@@ -7,8 +7,11 @@ use qanat::control::client::{ClientError, Session};
 use qanat::control::daemon::{is_left_program, leftovers};
 use qanat::control::policy::Policy;
 use qanat::control::protocol::{Provider, VnicStatus};
+use qanat::nic::foreign::refuse_rights;
 use qanat::nic::link::{self, Link};
 use serde_json::json;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
 
@@ -62,7 +65,7 @@ impl Finding {
 
 /// Looks at everything, fixes what it may, and reports.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let mut findings = vec![kernel(), bpf_setting(), bpf_files(), memory_lock(), group()];
+    let mut findings = vec![kernel(), descriptors(), bpf_setting(), bpf_files(), memory_lock(), group()];
     findings.extend(capabilities());
     findings.push(daemon(&arguments.daemon));
     findings.extend(cards(&arguments.daemon));
@@ -129,6 +132,18 @@ fn kernel() -> Finding {
     match version >= KERNEL_MIN {
         true => good(format!("kernel {release}")),
         false => bad(Grade::Wrong, format!("kernel {release}"), format!("Linux {major}.{minor} or newer is needed")),
+    }
+}
+
+fn descriptors() -> Finding {
+    let refuses = UnixStream::pair().is_ok_and(|(socket, _)| refuse_rights(socket.as_fd()).is_ok());
+    match refuses {
+        true => good("sockets can refuse descriptors"),
+        false => bad(
+            Grade::Note,
+            "sockets can't refuse descriptors: a service can make its net core wait, and with it that net core's others",
+            "Linux 6.16 or newer, if services of several users share net cores",
+        ),
     }
 }
 

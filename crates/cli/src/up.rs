@@ -12,7 +12,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 /// Where the policy is, if there is one.
 const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
@@ -61,12 +64,25 @@ enum LogFormat {
     Json,
 }
 
+/// Lines of the log that wait for whoever reads it.
+const LOG_LINES_MAX: usize = 4_096;
+/// How long the last of them are waited for.
+const LOG_PATIENCE: Duration = Duration::from_secs(1);
+
 static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// Told to start anew.
 static IS_RESTART: AtomicBool = AtomicBool::new(false);
 
 /// Runs the daemon until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    let outcome = serve(arguments);
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
+    outcome
+}
+
+fn serve(arguments: &Arguments) -> Result<(), String> {
     let default = Some(Path::new(DEFAULT_CONFIG)).filter(|path| path.exists());
     let mut policy = match arguments.config.as_deref().or(default) {
         Some(path) => Policy::read(path)?,
@@ -112,6 +128,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     drop(daemon);
     let words = if ending == Ending::Left { "cards go on" } else { "" };
     log(&Event { event: "daemon-end", result: "done", detail: words.to_owned(), ..Event::default() });
+    // Over an exec nothing waits.
+    LOG.get_or_init(Log::start).flush();
     match IS_RESTART.load(Ordering::Relaxed) {
         false => Ok(()),
         true => {
@@ -137,7 +155,7 @@ fn stop_descriptor() -> Result<UnixStream, String> {
     Ok(stop)
 }
 
-/// A line of the log on standard error, with the priority systemd reads when it is the reader.
+/// A line of the log, with the priority systemd reads when it is the reader.
 fn log(event: &Event) {
     let priority = match std::env::var_os("JOURNAL_STREAM").is_some() {
         true if event.result == "failed" => "<4>",
@@ -148,6 +166,55 @@ fn log(event: &Event) {
         true => event.json(),
         false => format!("qanatd: {event}"),
     };
-    // Nobody to read the log is no reason to end.
-    let _ = writeln!(std::io::stderr(), "{priority}{line}");
+    LOG.get_or_init(Log::start).write(format!("{priority}{line}"));
+}
+
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// What is written to standard error by a thread of its own: whoever reads it may be slow, or have stopped.
+struct Log {
+    lines: SyncSender<String>,
+    /// Lines taken, and lines lost for want of room.
+    taken: AtomicU64,
+    lost: Arc<AtomicU64>,
+    written: Arc<AtomicU64>,
+}
+
+impl Log {
+    fn start() -> Log {
+        let (lines, next) = sync_channel::<String>(LOG_LINES_MAX);
+        let (lost, written) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let (its_lost, its_written) = (Arc::clone(&lost), Arc::clone(&written));
+        let write = move || {
+            while let Ok(line) = next.recv() {
+                // Nobody to read the log is no reason to end.
+                let _ = writeln!(std::io::stderr(), "{line}");
+                its_written.fetch_add(1, Ordering::Release);
+                let lost = its_lost.swap(0, Ordering::Relaxed);
+                if lost > 0 {
+                    let _ = writeln!(std::io::stderr(), "qanatd: event=log result=failed detail=\"{lost} lines lost\"");
+                }
+            }
+        };
+        // Without a thread all lines are lost, as they were without a reader.
+        let _ = std::thread::Builder::new().name("qanat-log".to_owned()).spawn(write);
+        Log { lines, taken: AtomicU64::new(0), lost, written }
+    }
+
+    fn write(&self, line: String) {
+        match self.lines.try_send(line) {
+            Ok(()) => self.taken.fetch_add(1, Ordering::Relaxed),
+            Err(_) => self.lost.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Lets what has been said be written, unless nobody reads it.
+    fn flush(&self) {
+        let begun = Instant::now();
+        while self.written.load(Ordering::Acquire) < self.taken.load(Ordering::Relaxed)
+            && begun.elapsed() < LOG_PATIENCE
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod attacks;
 mod cards;
 mod frames;
 mod gate;
+mod hanging;
 mod identity;
 mod injectors;
 mod nic;

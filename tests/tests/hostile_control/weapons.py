@@ -1,4 +1,9 @@
-"""Descriptors that make whoever closes them wait, for as long as their owner likes; and a server that is not on its guard."""
+"""Descriptors that make whoever closes them wait, for as long as their owner likes; and a server that is not on its guard.
+
+As a program: weapons.py knock SOCKET    sends one to a socket's listener, and says what came of it
+              weapons.py fuse            serves a file that can't be closed, says where, and ends with its standard input
+              weapons.py hang FILE       closes its standard input, and then such a file: it can't be killed
+"""
 
 import ctypes
 import errno
@@ -7,6 +12,7 @@ import select
 import signal
 import socket
 import struct
+import sys
 import tempfile
 import threading
 import time
@@ -174,3 +180,39 @@ class Naive:
         deadline = time.monotonic() + 10
         while os.waitpid(self.process, os.WNOHANG)[0] == 0 and time.monotonic() < deadline:
             time.sleep(0.005)
+
+
+def knock(path):
+    weapon = Lingering()
+    endpoint = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    endpoint.connect(path)
+    try:
+        socket.send_fds(endpoint, [b"{}"], [weapon.fileno()])
+        outcome = "sent"
+    except OSError as error:
+        outcome = f"refused: {error}"
+    weapon.let_go()
+    endpoint.settimeout(20)
+    print(outcome, endpoint.recv(65_536).decode(), flush=True)
+    # Whoever has it keeps it until this ends.
+    sys.stdin.read()
+
+
+def main():
+    what, *where = sys.argv[1:]
+    if what == "knock":
+        knock(*where)
+    elif what == "fuse":
+        weapon = Fuse()
+        print(f"{weapon.place}/file", flush=True)
+        sys.stdin.read()
+        weapon.let_go()
+        weapon.end()
+    elif what == "hang":
+        file = os.open(where[0], os.O_RDWR)
+        os.close(0)
+        os.close(file)
+
+
+if __name__ == "__main__":
+    main()

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// A porter that is busy for so long waits for something that was sent to it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// One that has had nothing to do for so long ends.
-const IDLE_MAX: Duration = Duration::from_secs(5);
+const IDLE_MAX: Duration = Duration::from_secs(1);
 /// Porters of one user at most, those that have been killed and are not gone included.
 const PER_USER_MAX: usize = 4;
 /// Of all users.
