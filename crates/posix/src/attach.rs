@@ -348,6 +348,7 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>
         && let Some(Some(record)) = guard.processes.records.first()
     {
         become_process(0, line, record);
+        crate::process::set_first(true);
     }
     explain(format_args!("has a virtual card with {text}"));
     Ok(())

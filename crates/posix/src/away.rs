@@ -187,43 +187,64 @@ fn is_inherited(fd: RawFd) -> bool {
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
+/// Whether no socket of the world's stays open over `exec`.
+pub(crate) fn has_nothing_to_hand_on() -> bool {
+    !descriptor::all().any(|(fd, entry)| entry != Entry::Own && is_inherited(fd))
+}
+
 /// For a program that this one executes: what the new one needs to be away as this one is.
 pub(crate) fn text() -> Option<String> {
+    let class = known().class.as_ref().map(Class::text)?;
+    let own: Vec<RawFd> = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd).collect();
+    text_for(process::number(), process::lifeline(), &class, &own)
+}
+
+/// For a program that this one executes as one of the world's: what it needs if that falls before it has begun.
+pub(crate) fn text_in_case(number: u32, line: RawFd, own: &[RawFd]) -> Option<String> {
+    text_for(number, line, "", own)
+}
+
+fn text_for(number: u32, lifeline: RawFd, class: &str, own: &[RawFd]) -> Option<String> {
     let known = known();
-    let ((file, base), class) = known.arena.zip(known.class.as_ref())?;
+    let (file, base) = known.arena?;
     let places: Vec<String> = known.places.iter().map(Extent::text).collect();
     let sockets: Vec<String> = descriptor::all()
         .filter(|(fd, entry)| *entry != Entry::Own && is_inherited(*fd))
         .map(|(fd, _)| format!("{fd}={}", descriptor::word(fd)))
         .collect();
-    let own: Vec<String> =
-        descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd.to_string()).collect();
+    let own: Vec<String> = own.iter().map(RawFd::to_string).collect();
     Some(format!(
-        "{};{};{file};{base};{};{};{};{};{};{}",
-        process::number(),
-        process::lifeline(),
+        "{number};{lifeline};{file};{base};{};{};{class};{};{};{};{}",
         known.shared,
         process::registry(),
-        class.text(),
         places.join(","),
         own.join(","),
-        sockets.join(",")
+        sockets.join(","),
+        u8::from(process::is_first())
     ))
 }
 
-/// Begins as a process that is away, as `text` of its predecessor says.
-pub(crate) fn begin(text: &str) -> Option<()> {
+/// The library's descriptors that a program has by such a text.
+pub(crate) fn descriptors_in(text: &str) -> Vec<RawFd> {
+    text.split(';').nth(8).unwrap_or_default().split(',').filter_map(|fd| fd.parse().ok()).collect()
+}
+
+/// Begins as a process that is away, as `text` of its predecessor says; `fallen_to`: whose the world is, if that one didn't know.
+pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     let mut parts = text.split(';');
     let mut number = || parts.next()?.parse::<i64>().ok();
     let (record, lifeline, file, base) = (number()?, number()?, number()?, number()?);
     let (shared, registry) = (number()?, number()?);
-    let class = Class::read(parts.next()?)?;
+    let said = parts.next()?;
+    let class = fallen_to.or_else(|| Class::read(said))?;
     let list = |text: &str| text.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let places: Option<Vec<Extent>> = list(parts.next()?).iter().map(|text| Extent::read(text)).collect();
     let (own, sockets) = (list(parts.next()?), list(parts.next()?));
+    process::set_first(parts.next() == Some("1"));
     STANDING.store(AWAY, Ordering::Release);
-    process::begin_away(u32::try_from(record).ok()?, RawFd::try_from(lifeline).ok()?, RawFd::try_from(registry).ok()?);
-    for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()) {
+    let lifeline = RawFd::try_from(lifeline).ok()?;
+    process::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
+    for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
         descriptor::set(fd, Entry::Own);
         // SAFETY: takes no pointers.
         unsafe { real::fcntl64(fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };

@@ -36,9 +36,11 @@ struct Asked {
 
 /// Becomes the deputy of process `number`, which asks by `line`; in a child of the keeper's that has nothing else open.
 pub(crate) fn serve(line: &OwnedFd, number: u32) {
+    // Who made the pair.
+    let id = rustix::net::sockopt::socket_peercred(line).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
     let is_known = lock().is_ok_and(|guard| {
         let record = guard.processes.records.get(number as usize).and_then(Option::as_ref);
-        record.map(|record| process::stand_in_for(number, record)).is_some()
+        record.map(|record| process::stand_in_for(number, record, id)).is_some()
     });
     if !is_known {
         return;

@@ -18,7 +18,7 @@ use crate::descriptor::{self, Entry, encode};
 use crate::explain::{explain, warn};
 use crate::identity::identity;
 use crate::lock::{self, lock};
-use crate::process::{become_process, hand_line};
+use crate::process::{self, become_process, hand_line};
 use crate::real;
 use crate::wait::{readable, sleep};
 use rustix::net::{
@@ -62,12 +62,31 @@ pub(crate) struct Offer {
     line: RawFd,
     /// The page, to be looked at only; -1: the world is of this class for good.
     page: RawFd,
+    number: u32,
+    /// The library's descriptors that all processes have.
+    own: Vec<RawFd>,
 }
 
 impl Offer {
-    /// For the environment.
-    pub(crate) fn value(&self) -> String {
-        format!("{}:{}:{}", self.line, identity(), self.page)
+    /// For the environment, of this process itself, which has the descriptors already.
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        let in_case = crate::away::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
+        let in_case = in_case.map(|text| (crate::start::AWAY, text));
+        [(VARIABLE, self.value(true))].into_iter().chain(in_case).collect()
+    }
+
+    /// Has the program that is executed inherit the library's descriptors, or not.
+    pub(crate) fn hand_on(&self, hands_on: bool) {
+        let flag = if hands_on { 0 } else { libc::FD_CLOEXEC };
+        for fd in &self.own {
+            // SAFETY: takes no pointers.
+            unsafe { real::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
+        }
+    }
+
+    /// For the environment; whether the new program is this same process.
+    pub(crate) fn value(&self, is_same: bool) -> String {
+        format!("{}:{}:{}:{}", self.line, identity(), self.page, u8::from(is_same && process::is_first()))
     }
 
     /// There is no such program.
@@ -108,6 +127,9 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
     }
     let number = guard.processes.insert(table);
     let registry = guard.processes.registry;
+    // Not in the arena: it is read when the lock is given back.
+    let mut own = [-1; OWN_MAX];
+    own.iter_mut().zip(&guard.holdings.descriptors).for_each(|(place, fd)| *place = *fd);
     drop(guard);
     if hand_line(registry, number, &keepers).is_err() {
         lock().ok()?.process_ended(number);
@@ -117,7 +139,8 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
     // SAFETY: takes no pointers.
     unsafe { real::fcntl64(line, libc::F_SETFD, 0) };
     let page = if crate::page::file() < 0 { -1 } else { readable_page()? };
-    Some(Offer { line, page })
+    let own = own.into_iter().filter(|fd| *fd >= 0).collect();
+    Some(Offer { line, page, number, own })
 }
 
 /// The page's descriptor for another program, by which it can't be written: it may come into wrong hands.
@@ -236,7 +259,8 @@ fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>),
 }
 
 /// What a process says by `line` that offers this program to join, as the environment has it.
-pub(crate) fn accept(text: &str) {
+/// `in_case`: what it has if the world falls before.
+pub(crate) fn accept(text: &str, in_case: Option<&str>) {
     let mut words = text.split(':');
     let (Some(line), Some(theirs), Some(page)) = (words.next(), words.next(), words.next()) else { return };
     let (Ok(line), Ok(page)) = (line.parse::<RawFd>(), page.parse::<RawFd>()) else { return };
@@ -244,8 +268,21 @@ pub(crate) fn accept(text: &str) {
         warn(format_args!("sockets are not carried over to this program: its libqanat.so is another one"));
         return;
     }
-    match join(line, JOIN, if page < 0 { Trust::Settled } else { Trust::Page(page) }) {
+    process::set_first(words.next() == Some("1"));
+    let inherited = in_case.map(crate::away::descriptors_in).unwrap_or_default();
+    // SAFETY: takes no pointers.
+    let to_look = unsafe { real::fcntl64(page, libc::F_DUPFD_CLOEXEC, 700) };
+    let joined = join(line, JOIN, if page < 0 { Trust::Settled } else { Trust::Page(page) }, &inherited);
+    let fallen_to = crate::page::class_in(to_look);
+    // SAFETY: ours, or none.
+    unsafe { real::close(to_look) };
+    match joined {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
+        Err(_) if fallen_to.is_some() && in_case.is_some_and(|text| crate::away::begin(text, fallen_to).is_some()) => {
+            explain(format_args!(
+                "has the sockets of who executed it, by messages: the world has fallen to another class"
+            ));
+        }
         Err(reason) => warn(format_args!("sockets are not carried over to this program: {reason}")),
     }
 }
@@ -280,7 +317,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> 
     if let Some(run) = run {
         said = format!("{said} {run}");
     }
-    let answer = join(line, &said, Trust::Keeper);
+    let answer = join(line, &said, Trust::Keeper, &[]);
     if !matches!(answer, Ok(Answer::Joined)) {
         // SAFETY: ours.
         unsafe { real::close(line) };
@@ -288,7 +325,8 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> 
     answer
 }
 
-fn join(line: RawFd, said: &str, trust: Trust) -> Result<Answer, String> {
+/// `inherited`: own descriptors that this program has already.
+fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
     crate::class::look_around();
     let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
     // SAFETY: open, and this process's, for this.
@@ -324,7 +362,7 @@ fn join(line: RawFd, said: &str, trust: Trust) -> Result<Answer, String> {
         }
         let numbers = numbers.get(..length).unwrap_or_default().chunks_exact(size_of::<RawFd>());
         for (number, descriptor) in numbers.zip(descriptors) {
-            own.push(put(descriptor, word(number, 0).map_or(-1, RawFd::from_ne_bytes))?);
+            own.push(put(descriptor, word(number, 0).map_or(-1, RawFd::from_ne_bytes), inherited)?);
         }
     }
     believe(borrowed, trust, files.get(1))?;
@@ -389,7 +427,12 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
 }
 
 /// Gives a descriptor its number.
-fn put(descriptor: OwnedFd, number: RawFd) -> Result<RawFd, String> {
+fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, String> {
+    if inherited.contains(&number) {
+        // SAFETY: takes no pointers.
+        unsafe { real::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+        return Ok(number);
+    }
     if descriptor.as_raw_fd() == number {
         return Ok(descriptor.into_raw_fd());
     }

@@ -108,6 +108,19 @@ pub(crate) fn class() -> Option<Class> {
     Class::read(std::str::from_utf8(bytes).ok()?)
 }
 
+/// The same, by a descriptor of the page that may only be read.
+pub(crate) fn class_in(file: RawFd) -> Option<Class> {
+    let mut bytes = [0; LENGTH];
+    // SAFETY: so many writable bytes.
+    let count = unsafe { libc::pread(file, bytes.as_mut_ptr().cast(), LENGTH, 0) };
+    let word = |at: usize| Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    if usize::try_from(count) != Ok(LENGTH) || word(0)? == 0 {
+        return None;
+    }
+    let text = bytes.get(TEXT..TEXT + (word(4)? as usize).min(TEXT_MAX))?;
+    Class::read(std::str::from_utf8(text).ok()?)
+}
+
 /// This process, and its children, can't write it any more.
 pub(crate) fn let_go(instead: Instead) {
     let word = if instead == Instead::Belongs { &raw const NEVER } else { &raw const ALWAYS };

@@ -9,7 +9,7 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 
 /// What is known of one process.
 pub(crate) struct Record {
@@ -33,6 +33,18 @@ pub(crate) struct Processes {
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 static LIFELINE: AtomicI32 = AtomicI32::new(-1);
 static REGISTRY: AtomicI32 = AtomicI32::new(-1);
+
+/// This process made the world, or was executed by the one that did: it stays one of the world's over `exec`, with or without sockets
+/// (haproxy's master, which closes its listeners and begins anew).
+static IS_FIRST: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn is_first() -> bool {
+    IS_FIRST.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_first(is_first: bool) {
+    IS_FIRST.store(is_first, Ordering::Relaxed);
+}
 
 /// This process's number.
 pub(crate) fn number() -> u32 {
@@ -61,6 +73,7 @@ pub(crate) fn begin_away(number: u32, lifeline: RawFd, registry: RawFd) {
 
 /// A child of a process that is away.
 pub(crate) fn child_of_away(number: u32, lifeline: RawFd) {
+    set_first(false);
     let parents = LIFELINE.swap(lifeline, Ordering::Relaxed);
     NUMBER.store(number, Ordering::Relaxed);
     descriptor::set(lifeline, Entry::Own);
@@ -75,8 +88,9 @@ pub(crate) fn is_own(record: &Record) {
     descriptor::use_table(&record.table);
 }
 
-/// This process makes the calls of process `number`.
-pub(crate) fn stand_in_for(number: u32, record: &Record) {
+/// This process makes the calls of process `number`, the kernel's `id`.
+pub(crate) fn stand_in_for(number: u32, record: &Record, id: libc::pid_t) {
+    record.id.store(id, Ordering::Relaxed);
     NUMBER.store(number, Ordering::Relaxed);
     descriptor::use_table(&record.table);
     descriptor::read_table(&record.table);
@@ -181,6 +195,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     let process = unsafe { crate::real::fork() };
     if process == 0 {
         crate::lock::forked();
+        set_first(false);
         let parents = LIFELINE.load(Ordering::Relaxed);
         // Its own whatever becomes of the world meanwhile.
         NUMBER.store(number, Ordering::Relaxed);

@@ -42,19 +42,19 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
     let file = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = file.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let _ = NAME.set(name.unwrap_or_else(|| "another program".to_owned()));
-    if let Ok(line) = std::env::var(join::VARIABLE) {
+    let (line, away) = (std::env::var(join::VARIABLE).ok(), std::env::var(AWAY).ok());
+    for name in [join::VARIABLE, AWAY] {
         // SAFETY: no other thread is there yet.
-        unsafe { std::env::remove_var(join::VARIABLE) };
-        join::accept(&line);
+        unsafe { std::env::remove_var(name) };
     }
-    if let Ok(text) = std::env::var(AWAY) {
-        // SAFETY: no other thread is there yet.
-        unsafe { std::env::remove_var(AWAY) };
-        if crate::away::begin(&text).is_none() {
+    match (line, away) {
+        (Some(line), in_case) => join::accept(&line, in_case.as_deref()),
+        (None, Some(text)) if crate::away::begin(&text, None).is_none() => {
             crate::explain::warn(format_args!(
                 "sockets are not carried over to this program: what it was told is incomplete"
             ));
         }
+        _ => {}
     }
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Environment {
 ///
 /// # Safety
 /// `given` is an environment, or null.
-pub(crate) unsafe fn environment(given: *const *const c_char, (variable, value): (&str, &str)) -> Environment {
+pub(crate) unsafe fn environment(given: *const *const c_char, variables: &[(&str, String)]) -> Environment {
     let mut pointers = Vec::new();
     let mut own = Vec::new();
     let mut add = |name: &[u8], value: &[u8]| own.extend(CString::new([name, b"=", value].concat()));
@@ -141,7 +141,9 @@ pub(crate) unsafe fn environment(given: *const *const c_char, (variable, value):
     for (name, value) in missing {
         add(name, value);
     }
-    add(variable.as_bytes(), value.as_bytes());
+    for (name, value) in variables {
+        add(name.as_bytes(), value.as_bytes());
+    }
     pointers.extend(own.iter().map(|text| text.as_ptr()));
     pointers.push(std::ptr::null());
     Environment { pointers, own }

@@ -1,7 +1,7 @@
 //! What a program shares with its workers when one of them gives up its rights: no process follows memory that a lesser one can write.
 
 use super::{OURS, PATIENCE, ask, ends, keeper_of, run, run_with, signal};
-use qanat_tests::e2e::{Outcome, Program, Running, eventually, scenario};
+use qanat_tests::e2e::{NOBODY, Outcome, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -17,16 +17,14 @@ fn status(process: Pid, field: &str) -> String {
 /// Runs the program that has a worker write over all that it shares.
 fn overwrite(directory: &Path, mode: &str, seed: u32) -> Outcome {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e_run/overwrite.py");
-    let mut program = run(directory, &["python3", script, mode, &seed.to_string()]).start();
-    let outcome = {
-        eventually("it ends", 3 * PATIENCE, || !program.is_running());
-        program.wait(PATIENCE)
-    };
-    // The worker is left behind on purpose.
-    let _ = Program::new("pkill")
-        .arguments(["-KILL", "--ns", &std::process::id().to_string(), "--nslist", "net", "-f", "overwrite.py"])
-        .run();
-    outcome
+    let mut program = run(directory, &["timeout", "-k", "1", "15", "python3", script, mode, &seed.to_string()]).start();
+    eventually("it ends", 3 * PATIENCE, || !program.is_running());
+    // What it leaves behind on purpose has its output open; what keeps a world that was written over may do anything.
+    for name in ["python3", "qanat-keeper", "qanat-mourner", "qanat-deputy"] {
+        let words = ["-KILL", "--ns", &std::process::id().to_string(), "--nslist", "net", "-x", name];
+        Program::new("pkill").arguments(words).run();
+    }
+    program.wait(PATIENCE)
 }
 
 const ENDS_WELL: &str = "the master ends well";
@@ -61,19 +59,12 @@ fn a_worker_that_became_nobody_does_its_master_no_harm() {
 #[test]
 fn a_worker_of_the_same_rights_does() {
     scenario(|| {
-        let hit = (0..6).filter(|seed| {
+        let hit = (0..3).filter(|seed| {
             let directory = tempfile::tempdir().expect("a directory");
-            let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/e2e_run/overwrite.py");
-            let mut program =
-                run(directory.path(), &["timeout", "20", "python3", script, "off", &seed.to_string()]).start();
-            eventually("it ends", 3 * PATIENCE, || !program.is_running());
-            let outcome = program.wait(PATIENCE);
-            let _ = Program::new("pkill")
-                .arguments(["-KILL", "--ns", &std::process::id().to_string(), "--nslist", "net", "-f", "overwrite.py"])
-                .run();
+            let outcome = overwrite(directory.path(), "off", *seed);
             outcome.code != Some(0) || !outcome.text().contains(ENDS_WELL) || outcome.text().contains(" 100")
         });
-        assert!(hit.count() >= 4, "most ways of writing over it do harm");
+        assert!(hit.count() >= 2, "most ways of writing over it do harm");
     });
 }
 
@@ -215,5 +206,48 @@ fn the_door_is_for_those_who_could_control_each_other() {
         let said = lesser.wait(PATIENCE).stderr;
         assert!(said.contains("does not let this program share it"), "{said}");
         assert!(ask(7002, "", 4).is_none() && ask(7000, "", 4).as_deref() == Some("7000"));
+    });
+}
+
+/// Names that somebody else has taken keep nobody out, and let nobody else in: two programs of one user find each other.
+#[test]
+fn names_that_another_user_has_taken_keep_nobody_out() {
+    scenario(|| {
+        // Not in /tmp, which the programs have for themselves here.
+        let directory = tempfile::tempdir_in("/var/tmp").expect("a directory");
+        let command = qanat_for_anybody(directory.path());
+        let library = qanat().with_file_name("libqanat_posix.so");
+        std::fs::copy(&library, directory.path().join("libqanat.so")).expect("the library beside the command");
+        let policy = directory.path().join("policy.toml");
+        let rules = "group = \"nogroup\"\n[[rule]]\nname = \"all\"\nusers = [\"nobody\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"tcp/7000-7001\"]\n";
+        std::fs::write(&policy, rules).expect("a file");
+        let socket = directory.path().join("control.sock");
+        let daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]);
+        let _daemon = daemon.arguments(["--config"]).arguments([&policy]).start();
+        eventually("the daemon listens", PATIENCE, || socket.exists());
+        let serve = |port: u16| {
+            let script = format!(
+                "import socket\ns = socket.create_server((\"{OURS}\", {port}))\nwhile True: s.accept()[0].sendall(b\"{port}\")"
+            );
+            let user = NOBODY.join(" ");
+            format!("setpriv {user} {} run --address {OURS}/24 -- python3 -c '{script}'", command.display())
+        };
+        // Another user has the first directories, and the names that keepers once had.
+        let squatter = format!(
+            "import socket, time\n\
+             a, b = [socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) for _ in range(2)]\n\
+             a.bind(\"\\0qanat-keeper/{OURS}\"); a.listen(); b.bind(\"\\0qanat-turn/{OURS}\"); time.sleep(1000)"
+        );
+        let script = format!(
+            "mount -t tmpfs -o mode=1777 tmpfs /tmp && mkdir -m 700 /tmp/qanat-run-65534-0 && mkdir -m 777 /tmp/qanat-run-65534-1 && \
+             chown 65534 /tmp/qanat-run-65534-1 && ln -s /var /tmp/qanat-run-65534-2 || exit 1\n\
+             python3 -c '{squatter}' &\n{} &\nsleep 1\n{} &\nwait",
+            serve(7000),
+            serve(7001)
+        );
+        let _both =
+            Program::new("unshare").arguments(["-m", "sh", "-c", &script]).environment("QANAT_SOCKET", &socket).start();
+        eventually("the first answers", PATIENCE, || ask(7000, "", 4).as_deref() == Some("7000"));
+        eventually("the second shares its card", PATIENCE, || ask(7001, "", 4).as_deref() == Some("7001"));
     });
 }

@@ -6,8 +6,9 @@ use super::hand_over::{is_connection, pumped};
 use super::stand_in;
 use crate::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::explain::{explain, is_explaining};
-use crate::join::{Offer, VARIABLE, offer};
+use crate::join::{Offer, offer};
 use crate::lock::{lock, shared};
+use crate::process::is_first;
 use crate::real;
 use crate::start::environment;
 use crate::target;
@@ -58,7 +59,8 @@ pub(crate) fn pump(fds: &[(RawFd, Entry)]) {
 /// Makes ready for the program at `path`; what it is to join by, if it is to.
 fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
     let inherited = if shared().is_some() { inherited() } else { Vec::new() };
-    if inherited.is_empty() && !is_explaining() {
+    let stays = shared().is_some() && is_first();
+    if inherited.is_empty() && !stays && !is_explaining() {
         return None;
     }
     let path = path()?;
@@ -72,7 +74,7 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
         .into_iter()
         .partition(|(fd, entry)| *fd <= STANDARD && matches!(entry, Entry::Socket(number) if is_connection(*number)));
     pump(&standard);
-    let offer = offered("exec", &path, &others);
+    let offer = if others.is_empty() && stays { offer(&[]) } else { offered("exec", &path, &others) };
     if offer.is_none() {
         pump(&others);
     }
@@ -113,9 +115,11 @@ unsafe fn execute(
     }
     let Some(offer) = prepare(path) else { return call(given) };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, (VARIABLE, &offer.value())) };
+    let environment = unsafe { environment(given, &offer.variables()) };
+    offer.hand_on(true);
     let status = call(environment.pointers.as_ptr());
     let error = real::errno();
+    offer.hand_on(false);
     offer.withdraw();
     real::set_errno(error);
     status
@@ -130,6 +134,9 @@ unsafe fn execute_away(
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
+    if !is_first() && crate::away::has_nothing_to_hand_on() {
+        return call(given);
+    }
     let loads = path().and_then(|path| target::loads_libraries(&path)).unwrap_or(false);
     crate::away::line::hang_up();
     let Some(text) = crate::away::text().filter(|_| loads) else {
@@ -144,7 +151,7 @@ unsafe fn execute_away(
         }
     };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, (crate::start::AWAY, &text)) };
+    let environment = unsafe { environment(given, &[(crate::start::AWAY, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
     let error = real::errno();

@@ -182,7 +182,7 @@ unsafe fn spawn(
 ) -> c_int {
     let Some(offer) = prepare(path, actions) else { return call(given) };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given.cast(), (crate::join::VARIABLE, &offer.value())) };
+    let environment = unsafe { environment(given.cast(), &[(crate::join::VARIABLE, offer.value(false))]) };
     let status = call(environment.pointers.as_ptr().cast());
     // The program has the line, if there is one.
     offer.withdraw();
