@@ -4,7 +4,7 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	netpipe-tcp nodejs openjdk-17-jdk-headless wget gdb strace
+	netpipe-tcp nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
@@ -36,7 +36,7 @@ lint: ## formatting, clippy, and the house rules
 UNIT_TESTS := allocation arbitrary capture checksum dead_neighbour driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
 SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_run e2e_split e2e_system \
-	forwarding hostile_control hostile_split packetdrill readme scripts socket_cases support veth
+	forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")

@@ -180,14 +180,22 @@ fn table(status: &Status) -> String {
     let [served, refused, cut_off] = status.requests;
     let _ = writeln!(
         text,
-        "Control plane {}, up {} s: {} VNICs, {} connections, {} requests served, {} refused, {} peers cut off",
+        "Control plane {}, up {} s: {} VNICs, {} connections{}",
         status.daemon,
         status.uptime_s,
         status.vnics.len(),
         status.sessions,
-        grouped(served),
-        grouped(refused),
-        grouped(cut_off),
+        // Only root is told.
+        if [served, refused, cut_off] == [0; 3] {
+            String::new()
+        } else {
+            format!(
+                ", {} requests served, {} refused, {} peers cut off",
+                grouped(served),
+                grouped(refused),
+                grouped(cut_off)
+            )
+        },
     );
     if let Some(uplink) = &status.uplink {
         let _ = writeln!(text, "Uplink {uplink}: cards of its prefixes are on its wire");

@@ -3,11 +3,12 @@
 use crate::net::start_directed;
 use crate::say::sayln;
 use clap::{Args, ValueEnum};
-use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
+use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE};
 use qanat::control::policy::{Policy, parse_processors};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -124,16 +125,22 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
         daemon.end_when_unused();
     }
     let ending = daemon.run()?;
+    // The cards' namespace goes on in the program that this process becomes, whatever else keeps it.
+    let namespace = if IS_RESTART.load(Ordering::Relaxed) { Some(daemon.bequeath()?) } else { None };
     // Its connections, and its locks on nothing, end here.
     drop(daemon);
     let words = if ending == Ending::Left { "cards go on" } else { "" };
     log(&Event { event: "daemon-end", result: "done", detail: words.to_owned(), ..Event::default() });
     // Over an exec nothing waits.
     LOG.get_or_init(Log::start).flush();
-    match IS_RESTART.load(Ordering::Relaxed) {
-        false => Ok(()),
-        true => {
-            Err(format!("{}: {}", program.display(), Command::new(&program).args(std::env::args_os().skip(1)).exec()))
+    match namespace {
+        None => Ok(()),
+        Some(namespace) => {
+            let mut successor = Command::new(&program);
+            successor.args(std::env::args_os().skip(1)).env(HEIR, namespace.as_raw_fd().to_string());
+            // What a service manager handed over to this one is closed by then.
+            successor.env_remove("LISTEN_PID");
+            Err(format!("{}: {}", program.display(), successor.exec()))
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use super::program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody};
 use super::scenario::eventually;
+use super::unit::Unit;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tempfile::TempDir;
 
 const GRACE: Duration = Duration::from_secs(20);
 
-/// A daemon with net cores, and a copy of the command where anybody may run it. Cards are of 10.77.0.0/24.
+/// A daemon with net cores under the packaged unit's restrictions, and a copy of the command where anybody may run it. Cards are of 10.77.0.0/24.
 #[derive(Debug)]
 pub struct House {
-    place: TempDir,
+    unit: Unit,
     command: PathBuf,
     daemon: Running,
 }
@@ -42,26 +42,26 @@ impl House {
     /// # Panics
     /// As [`new`](House::new).
     pub fn with_memory(cores: &str, memory_mib: u32) -> House {
-        let place = tempfile::tempdir().expect("a directory");
-        let command = qanat_for_anybody(place.path());
-        std::fs::write(place.path().join("small"), "It flows.").expect("a file");
+        let unit = Unit::new();
+        let place = unit.directory();
+        let command = qanat_for_anybody(place);
+        std::fs::write(place.join("small"), "It flows.").expect("a file");
         let policy = format!(
             "socket = \"{}\"\ngroup = \"nogroup\"\n[net]\ncores = \"{cores}\"\nframes = 1024\n[[rule]]\nusers = [\"root\", \
              \"65534\", \"65533\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any/any\"]\nmemory_mib = {memory_mib}\n",
-            place.path().join("control.sock").display()
+            place.join("control.sock").display()
         );
-        std::fs::write(place.path().join("policy"), policy).expect("a policy");
-        let daemon = Program::new(qanat())
-            .arguments(["up".as_ref(), "--config".as_ref(), place.path().join("policy").as_os_str()])
-            .start();
-        let house = House { place, command, daemon };
+        std::fs::write(place.join("policy"), policy).expect("a policy");
+        let daemon = unit.program();
+        let daemon = daemon.arguments(["up".as_ref(), "--config".as_ref(), place.join("policy").as_os_str()]).start();
+        let house = House { unit, command, daemon };
         eventually("the daemon listens", GRACE, || house.socket().exists());
         house
     }
 
     /// The daemon's socket.
     pub fn socket(&self) -> PathBuf {
-        self.place.path().join("control.sock")
+        self.unit.directory().join("control.sock")
     }
 
     /// The daemon's process.
@@ -91,7 +91,7 @@ impl House {
     /// # Panics
     /// Its name is none.
     pub fn root(&self) -> &str {
-        self.place.path().to_str().expect("a name")
+        self.unit.directory().to_str().expect("a name")
     }
 
     /// `qanat status --json`; nothing if it fails.

@@ -16,6 +16,7 @@ mod program;
 mod scenario;
 mod server;
 mod signed;
+mod unit;
 mod wire;
 
 pub use house::{House, connect, echoes, has_ended, net_core_at, process};
@@ -25,4 +26,5 @@ pub use program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody, r
 pub use scenario::{eventually, is_root, scenario, scenario_on};
 pub use server::{Server, Stopped};
 pub use signed::Signed;
+pub use unit::Unit;
 pub use wire::{Wire, links};

@@ -117,6 +117,13 @@ impl Program {
         self
     }
 
+    /// Its standard input is open for as long as it runs.
+    #[must_use]
+    pub fn piped(mut self) -> Program {
+        self.command.stdin(Stdio::piped());
+        self
+    }
+
     /// How long it may take (30 s unless told).
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Program {

@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 
-from card import Queue, Refused, Session
+from card import Queue, Refused, Session, start
 
 ATTACKER, VICTIM, THIRD = 1001, 1002, 1003
 SECRET = b"the victim's secret, which is nobody else's"
 # The control plane's socket; nothing if the rows are only to be listed.
 PATH = sys.argv[1] if len(sys.argv) > 1 else ""
+QANAT = sys.argv[2] if len(sys.argv) > 2 else ""
 CLASSES = (
     "frames", "fields and memory", "descriptors", "identity and names", "time and cost", "side channels", "privilege",
     "administration",
@@ -41,6 +42,16 @@ def allowed(work):
         return True
     except (Refused, OSError):
         return False
+
+
+def qanat(user, *words, patience=30):
+    """What the command says (both outputs, as bytes) to a user, and its exit code."""
+    running = start(QANAT, PATH, user, *words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        return running.communicate(timeout=patience)[0], running.returncode
+    except subprocess.TimeoutExpired:
+        running.kill()
+        return running.communicate()[0], None
 
 
 class Arena:

@@ -23,12 +23,16 @@ import handles
 import identity
 import memory
 import messages
+import privilege
 import quotes
+import side_channels
 import time_and_cost
+import upkeep
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
 _ = memory, handles, messages, closing, time_and_cost, descriptors, fields, identity, quotes, administration
+_ = privilege, side_channels, upkeep
 
 
 def one(arena, witness, row):

@@ -7,6 +7,7 @@ import mmap
 import os
 import socket
 import struct
+import subprocess
 import time
 
 SOL_XDP, XDP_MMAP_OFFSETS, XDP_STATISTICS = 283, 1, 7
@@ -31,6 +32,41 @@ def as_user(user, work):
     finally:
         os.seteuid(0)
         os.setegid(0)
+
+
+def become(user):
+    """For good: a process of that user without privileges."""
+    os.setgroups([])
+    os.setresgid(CONTROL_GROUP, CONTROL_GROUP, CONTROL_GROUP)
+    os.setresuid(user, user, user)
+
+
+def in_child(user, work):
+    """What `work` says (true or false) in a process of `user` without privileges; 0: of ours."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            if user:
+                become(user)
+            code = 0 if work() else 1
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1] == 0
+
+
+def start(command, socket, user, *words, **more):
+    """The `qanat` command as a user, who may not be able to reach the directory it is in."""
+    file = os.open(command, os.O_RDONLY)
+    whose = {"user": user, "group": CONTROL_GROUP, "extra_groups": []} if user else {}
+    environment = {"PATH": os.environ["PATH"], "QANAT_SOCKET": socket}
+    try:
+        return subprocess.Popen(
+            ["qanat", *words], executable=f"/proc/self/fd/{file}", pass_fds=[file], env=environment, cwd="/",
+            stdin=subprocess.DEVNULL, **whose, **more,
+        )
+    finally:
+        os.close(file)
 
 
 def ask(endpoint, body, descriptors=(), raw=None):
@@ -199,10 +235,14 @@ class Card:
 class Session:
     """A connection of a user's."""
 
-    def __init__(self, path, user):
+    def __init__(self, path, user, connect=False):
+        """`connect`: as who this process is, whoever that is."""
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(5)
-        as_user(user, lambda: self.socket.connect(path))
+        if connect:
+            self.socket.connect(path)
+        else:
+            as_user(user, lambda: self.socket.connect(path))
 
     def ask(self, body, descriptors=(), raw=None):
         return ask(self.socket, body, descriptors, raw)

@@ -2,51 +2,47 @@
 
 use qanat::control::address::Address;
 use qanat::control::client::{Session, VnicHandle};
-use qanat::control::daemon::{Daemon, Ending, Event, LEAVE};
-use qanat::control::policy::Policy;
 use qanat::control::protocol::{VnicStatus, VnicWish};
 use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
-use std::io::Write;
-use std::os::unix::net::UnixStream;
+use qanat_tests::e2e::{Running, Unit};
+use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 pub const PLAN: MemoryPlan =
     MemoryPlan { frame_size: 2_048, receive_frames: 256, transmit_frames: 512, prepared_frames: 0 };
 
+/// A daemon under the packaged unit's restrictions: a process of its own.
 pub struct Control {
     pub socket: PathBuf,
-    _directory: tempfile::TempDir,
-    policy: Policy,
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<Ending, String>>>,
+    unit: Unit,
+    daemon: Option<Running>,
 }
-
-fn quiet(_: &Event) {}
 
 impl Control {
     /// A daemon with the rules given.
     pub fn start(rules: &str) -> Control {
-        let directory = tempfile::tempdir().expect("a directory");
+        Control::start_in(Unit::new(), rules)
+    }
+
+    /// A daemon without the unit's restrictions, as root starts it by hand.
+    pub fn by_hand(rules: &str) -> Control {
+        Control::start_in(Unit::bare(), rules)
+    }
+
+    fn start_in(unit: Unit, rules: &str) -> Control {
+        let socket = unit.directory().join("control.sock");
         // Others than root are to connect.
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        std::fs::set_permissions(directory.path(), open).expect("its mode");
-        let mut policy = Policy::parse(rules).expect("a policy");
-        policy.socket = directory.path().join("control.sock");
-        policy.group = "nogroup".to_owned();
-        let socket = policy.socket.clone();
-        let mut control = Control { socket, _directory: directory, policy, stop: None, thread: None };
+        let policy = format!("socket = {socket:?}\ngroup = \"nogroup\"\n{rules}");
+        std::fs::write(unit.directory().join("policy"), policy).expect("a policy");
+        let mut control = Control { socket, unit, daemon: None };
         control.resume();
         control
     }
 
     /// Ends the daemon as a crash does: nothing is taken down, nobody is told.
     pub fn crash(&mut self) {
-        let mut stop = self.stop.take().expect("a daemon runs");
-        stop.write_all(&[LEAVE]).expect("told");
-        let ending = self.thread.take().expect("a daemon runs").join().expect("no panic").expect("a good end");
-        assert_eq!(ending, Ending::Left);
+        self.daemon.take().expect("a daemon runs").kill();
     }
 
     /// Starts a daemon where the last one was.
@@ -54,12 +50,26 @@ impl Control {
         self.try_resume().expect("the daemon starts");
     }
 
+    /// As `resume`; what it says if it ends at once.
     pub fn try_resume(&mut self) -> Result<(), String> {
-        let (stop, stopped) = UnixStream::pair().expect("a pair of sockets");
-        let mut daemon = Daemon::start(self.policy.clone(), stopped.into(), quiet)?;
-        self.stop = Some(stop);
-        self.thread = Some(std::thread::spawn(move || daemon.run()));
+        let policy = self.unit.directory().join("policy");
+        let mut daemon =
+            self.unit.program().arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
+        let start = Instant::now();
+        while Session::connect(&self.socket).and_then(|session| session.limits()).is_err() {
+            if !daemon.is_running() {
+                return Err(daemon.wait(Duration::from_secs(1)).stderr);
+            }
+            assert!(start.elapsed() < Duration::from_secs(60), "the daemon neither listens nor ends");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.daemon = Some(daemon);
         Ok(())
+    }
+
+    /// The daemon's process.
+    pub fn process(&self) -> u32 {
+        self.daemon.as_ref().expect("a daemon runs").id()
     }
 
     /// One with a rule that lets everybody have anything of 10.77.0.0/24.
@@ -78,12 +88,11 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        self.stop = None;
-        if let Some(thread) = self.thread.take()
-            && !std::thread::panicking()
-        {
-            thread.join().expect("no panic").expect("a good end");
-        }
+        let Some(daemon) = self.daemon.take().filter(|_| !std::thread::panicking()) else { return };
+        let process = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw).expect("a process");
+        kill_process(process, Signal::TERM).expect("told to end");
+        let outcome = daemon.wait(Duration::from_secs(20));
+        assert_eq!(outcome.code, Some(0), "a good end: {}", outcome.stderr);
     }
 }
 

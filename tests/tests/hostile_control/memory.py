@@ -8,7 +8,7 @@ import threading
 import time
 
 from arena import ATTACKER, SECRET, THIRD, VICTIM, allowed, row
-from card import AF_XDP, FRAME, Ring, memory_file
+from card import AF_XDP, FRAME, Ring, in_child, memory_file
 
 
 @row("fields and memory", "another's frames read in one's own memory and rings")
@@ -134,21 +134,6 @@ def map_beyond(arena, way):
     entries = attacker.sizes["receive"] * (1 if way == "control" else 4_096)
     words = struct.unpack("=16Q", attacker.socket.getsockopt(283, 1, 128))
     return allowed(lambda: Ring(attacker.socket.fileno(), "receive", entries, words[0:4], 16))
-
-
-def in_child(user, work):
-    """What `work` says (true or false) in a process of `user` without privileges."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            os.setgroups([])
-            os.setresgid(65534, 65534, 65534)
-            os.setresuid(user, user, user)
-            code = 0 if work() else 1
-        finally:
-            os._exit(code)
-    return os.waitpid(child, 0)[1] == 0
 
 
 @row("fields and memory", "another's memory file opened by way of /proc")

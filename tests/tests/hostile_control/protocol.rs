@@ -78,7 +78,7 @@ fn nonsense_is_cut_off() {
             assert!(answer.is_empty() || answer.contains("refused"), "{name}: {answer}");
             assert!(say(&socket, STATUS, 0).is_empty(), "{name}: whoever talks nonsense is cut off");
         }
-        let before = descriptors();
+        let before = descriptors(&control);
         let socket = raw(&control);
         say(&socket, STATUS, 60);
         assert!(say(&socket, STATUS, 0).is_empty(), "too many descriptors");
@@ -86,7 +86,7 @@ fn nonsense_is_cut_off() {
         for _ in 0..50 {
             assert!(say(&raw(&control), STATUS, 4).contains("takes no descriptors"), "some too many are refused");
         }
-        eventually("descriptors sent along are closed", Duration::from_secs(5), || descriptors() <= before);
+        eventually("descriptors sent along are closed", Duration::from_secs(5), || descriptors(&control) <= before);
         assert!(control.vnics().is_empty());
     });
 }

@@ -13,9 +13,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// What the descriptors of this process are, for a failure's message.
-fn open_files() -> Vec<String> {
-    let entries = std::fs::read_dir("/proc/self/fd").expect("descriptors").flatten();
+/// What the descriptors of this process and the daemon's are, for a failure's message.
+fn open_files(control: &Control) -> Vec<String> {
+    let of = |process: u32| std::fs::read_dir(format!("/proc/{process}/fd")).expect("descriptors").flatten();
+    let entries = of(std::process::id()).chain(of(control.process()));
     let mut names: Vec<String> = entries
         .filter_map(|entry| Some(std::fs::read_link(entry.path()).ok()?.to_string_lossy().into_owned()))
         .collect();
@@ -23,11 +24,12 @@ fn open_files() -> Vec<String> {
     names
 }
 
-/// Descriptors of this process and the daemon in it, once its thread that prepares injectors has come to rest.
-pub fn descriptors() -> usize {
-    let count = || std::fs::read_dir("/proc/self/fd").expect("descriptors").count();
+/// Descriptors of this process and the daemon's, once its thread that prepares injectors has come to rest.
+pub fn descriptors(control: &Control) -> usize {
+    let of = |process: u32| std::fs::read_dir(format!("/proc/{process}/fd")).expect("descriptors").count();
+    let count = || of(std::process::id()) + of(control.process());
     let (mut last, mut since) = (count(), Instant::now());
-    while since.elapsed() < Duration::from_millis(300) {
+    while since.elapsed() < Duration::from_secs(1) {
         std::thread::sleep(Duration::from_millis(10));
         if count() != last {
             (last, since) = (count(), Instant::now());
@@ -205,7 +207,7 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         eventually("it is gone", Duration::from_secs(2), || control.vnics().is_empty());
         // Answered after the session above was taken on: its descriptors are counted.
         assert!(control.vnics().is_empty());
-        let (before_links, before_descriptors) = (links(), descriptors());
+        let (before_links, before_descriptors) = (links(), descriptors(&control));
         for _ in 0..20 {
             let start = Instant::now();
             let vnic = session.create_vnic(wish(2, &["udp"])).expect("a VNIC");
@@ -222,11 +224,11 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         times.sort();
         println!("VNIC and queue ready: median {:?}, worst {:?}", times[10], times[19]);
         let start = Instant::now();
-        while descriptors() > before_descriptors {
+        while descriptors(&control) > before_descriptors {
             assert!(
                 start.elapsed() < Duration::from_secs(5),
                 "of {before_descriptors} descriptors: {:#?}",
-                open_files()
+                open_files(&control)
             );
         }
     });
@@ -239,7 +241,7 @@ fn cycles_leave_nothing_behind() {
         let control = Control::generous();
         let session = control.session();
         let cycles = std::env::var("QANAT_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
-        let resident = || resident_kib(std::process::id());
+        let resident = || resident_kib(std::process::id()) + resident_kib(control.process());
         let cycle = |number: u32| {
             let vnic =
                 session.create_vnic(wish(2, &["tcp", "udp"])).unwrap_or_else(|error| panic!("{number}: {error}"));
@@ -255,19 +257,22 @@ fn cycles_leave_nothing_behind() {
         eventually("all are gone", Duration::from_secs(2), || control.vnics().is_empty());
         let state = control.socket.with_extension("state");
         let files = || std::fs::read_dir(&state).expect("the state's directory").count();
-        let (before_links, before_descriptors, before_files) = (links(), descriptors(), files());
+        let (before_links, before_descriptors, before_files) = (links(), descriptors(&control), files());
         let (before_kib, start) = (resident(), Instant::now());
         (0..cycles).for_each(cycle);
         let elapsed = start.elapsed();
         eventually("all are gone", Duration::from_secs(2), || control.vnics().is_empty());
         assert_eq!(links(), before_links);
-        eventually("no descriptor is left", Duration::from_secs(5), || descriptors() <= before_descriptors);
+        eventually("no descriptor is left", Duration::from_secs(5), || descriptors(&control) <= before_descriptors);
         let Answer::Limits(limits) = session.ask(Request::Limits).expect("limits") else { panic!("limits") };
         assert_eq!((limits.vnics[1], limits.memory_bytes[1]), (0, 0));
         // What is charged is written down until the kernel has closed the sockets.
         eventually("nothing is written down", Duration::from_secs(5), || files() <= before_files);
         let grown_kib = resident().saturating_sub(before_kib);
-        println!("{cycles} cycles in {elapsed:?}, {} descriptors, {before_kib} KiB + {grown_kib} KiB", descriptors());
+        println!(
+            "{cycles} cycles in {elapsed:?}, {} descriptors, {before_kib} KiB + {grown_kib} KiB",
+            descriptors(&control)
+        );
         assert!(grown_kib < 8_192, "{grown_kib} KiB more");
     });
 }

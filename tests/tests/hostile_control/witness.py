@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 
-from card import CONTROL_GROUP, VERSION, as_user
+from card import VERSION, as_user, start
 
 USER, ADDRESS, PORT = 1004, "10.77.0.250", 7
 # A round that found nothing to do takes a millisecond or more.
@@ -201,15 +201,8 @@ class Door(Status):
 
 
 def start_echo(command):
-    """The service, as its own user, who may not be able to reach the command's directory."""
-    file = os.open(command, os.O_RDONLY)
-    environment = {"PATH": os.environ["PATH"], "QANAT_SOCKET": sys.argv[1]}
-    arguments = ["qanat", "echo", "--address", f"{ADDRESS}/24", "--json"]
-    echo = subprocess.Popen(
-        arguments, executable=f"/proc/self/fd/{file}", pass_fds=[file], user=USER, group=CONTROL_GROUP, extra_groups=[],
-        env=environment, cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-    )
-    os.close(file)
+    """The service, as its own user."""
+    echo = start(command, sys.argv[1], USER, "echo", "--address", f"{ADDRESS}/24", "--json", stdout=subprocess.DEVNULL)
     for _ in range(1_000):
         if echo.poll() is not None:
             sys.exit(f"the witness' service ended: {echo.returncode}")

@@ -30,6 +30,7 @@ mod vnic;
 
 pub use log::Event;
 pub use net_cores::Starter;
+pub use store::HEIR;
 pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::accounts::Subordinates;
@@ -271,6 +272,14 @@ impl Daemon {
         daemon.uplink = Uplink::take(&daemon.policy, &mut daemon.tables)?;
         daemon.own_kernels();
         Ok(daemon)
+    }
+
+    /// The cards' namespace, for the program that this process becomes: a descriptor that it inherits, to be named by [`HEIR`].
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn bequeath(&self) -> Result<OwnedFd, String> {
+        rustix::io::dup(&self.ends).map_err(|error| tables::say("keep the cards' namespace", error))
     }
 
     /// The tables: for tests.
@@ -650,13 +659,26 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
     Ok(socket)
 }
 
+/// A file's owner may give it to a group it is in. So a thread joins the group for this, and the daemon needs no right to give any
+/// file to anybody (CAP_CHOWN), which would also be a right over files that are not its own.
+fn give_to_group(path: &Path, group: rustix::process::Gid) -> rustix::io::Result<()> {
+    std::thread::scope(|scope| {
+        let give = || {
+            rustix::thread::set_thread_res_gid(group, group, group)?;
+            chown(path, None, Some(group))
+        };
+        // A panic in it would be one here.
+        scope.spawn(give).join().unwrap_or(Err(rustix::io::Errno::PERM))
+    })
+}
+
 /// Root and the group only; before anybody can connect, as nobody finds it yet.
 fn restrict(path: &Path, policy: &Policy) -> Result<(), String> {
     let name = path.display();
     let mode = match policy.socket_group() {
         Some(group) => {
             let group = rustix::process::Gid::from_raw(group.as_raw());
-            chown(path, None, Some(group)).map_err(|error| format!("{name}: {error}"))?;
+            give_to_group(path, group).map_err(|error| format!("{name}: {error}"))?;
             0o660
         }
         None => 0o600,

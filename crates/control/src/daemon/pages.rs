@@ -5,7 +5,7 @@
 
 use super::vnic::Vnic;
 use super::{Daemon, Peer, Role};
-use crate::protocol::{Place, Status, VnicStatus};
+use crate::protocol::{NetCoreState, Place, Status, VnicStatus};
 
 /// Bytes after which a part ends. One card's part may come on top of it, and that is a good deal shorter.
 pub(super) const PAGE_BYTES: usize = 64 * 1024;
@@ -37,15 +37,17 @@ impl Daemon {
 
     fn status_page(&self, peer: Peer, from: Place, bytes: usize) -> (Status, Option<Place>) {
         let is_first = from == Place::default();
-        let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session).count();
+        let is_visible = |user: u32| peer.user == 0 || user == peer.user;
+        let sessions = self.endpoints.values().filter(|e| e.role == Role::Session && is_visible(e.peer.user)).count();
         let mut status = Status {
             daemon: env!("CARGO_PKG_VERSION").to_owned(),
             uptime_s: self.started.elapsed().as_secs(),
             sessions: sessions as u32,
             vnics: Vec::new(),
-            requests: self.requests,
+            // How many others make would tell what they do.
+            requests: if peer.user == 0 { self.requests } else { [0; 3] },
             uplink: self.uplink.as_ref().map(|uplink| uplink.link.name.clone()),
-            net_cores_started: if is_first { self.net_cores.states() } else { Vec::new() },
+            net_cores_started: if is_first { self.net_cores_for(peer) } else { Vec::new() },
         };
         let visible = self.visible(peer, from.major);
         let (mut room, mut next) = (bytes, None);
@@ -67,6 +69,18 @@ impl Daemon {
             }
         }
         (status, next)
+    }
+
+    /// The net cores, with the cards that a user may know of.
+    fn net_cores_for(&self, peer: Peer) -> Vec<NetCoreState> {
+        let mut net_cores = self.net_cores.states();
+        for core in net_cores.iter_mut().filter(|_| peer.user != 0) {
+            let own = |number: &u32| self.vnics.get(number).is_some_and(|vnic| vnic.user == peer.user);
+            let all = std::mem::take(&mut core.vnics).into_iter().zip(std::mem::take(&mut core.queues));
+            (core.vnics, core.queues) = all.filter(|(vnic, _)| own(vnic)).unzip();
+            core.cards_moved = 0;
+        }
+        net_cores
     }
 
     /// A user's cards, or all for root, from a number on.

@@ -1,5 +1,5 @@
-//! A service manager's store of descriptors (`sd_notify(3)`, `FileDescriptorStoreMax=`): keeps the cards' namespace where a
-//! mount does not, in a unit with file systems of its own.
+//! What keeps the cards' namespace where a mount does not, in a unit with file systems of its own: a service manager's store of
+//! descriptors (`sd_notify(3)`, `FileDescriptorStoreMax=`) over a crash, and the process itself when it becomes its successor.
 
 use qanat_nic::link::Namespace;
 use rustix::net::{
@@ -12,6 +12,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 
+/// Names the descriptor of the cards' namespace to the program that this process becomes.
+pub const HEIR: &str = "QANAT_ENDS";
 /// The first descriptor a manager hands over.
 const FIRST: u32 = 3;
 /// Handed over at most.
@@ -49,16 +51,14 @@ fn give(manager: &OsStr, descriptor: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The namespace with this inode among the descriptors the manager handed over.
-pub(super) fn given_back(inode: u64) -> Option<Namespace> {
+/// Namespaces among the descriptors this process was started with: by the manager, or by the daemon it was. All are taken, so that
+/// no net core inherits one.
+pub(super) fn given_back() -> Vec<Namespace> {
     let number = |name| std::env::var(name).ok()?.parse::<u32>().ok();
-    if number("LISTEN_PID") != Some(std::process::id()) {
-        return None;
-    }
-    let count = number("LISTEN_FDS")?.min(DESCRIPTORS_MAX);
-    let open = |fd: u32| Namespace::open(format!("/proc/self/fd/{fd}")).ok();
-    let is_it = |n: &Namespace| rustix::fs::fstat(n.as_fd()).is_ok_and(|status| status.st_ino == inode);
-    (FIRST..FIRST + count).filter_map(open).find(is_it)
+    let is_ours = number("LISTEN_PID") == Some(std::process::id());
+    let count = number("LISTEN_FDS").filter(|_| is_ours).unwrap_or(0).min(DESCRIPTORS_MAX);
+    let all = number(HEIR).into_iter().chain(FIRST..FIRST + count);
+    all.filter_map(|descriptor| Namespace::inherited(descriptor).ok()).collect()
 }
 
 #[cfg(test)]

@@ -40,6 +40,7 @@ pub(super) struct Ground {
 /// # Errors
 /// What is missing, and the remedy.
 pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
+    let given = store::given_back();
     let Some(kept) = state.read() else {
         let cards = state.foreign_cards().len();
         if let Some(version) = state.foreign_version()
@@ -57,7 +58,7 @@ pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
         return break_ground(state, String::new());
     };
     let is_upgrade = kept.fence.fence != digest(tables::OBJECT);
-    match take_back(state, kept, is_upgrade) {
+    match take_back(state, kept, given, is_upgrade) {
         Ok(ground) => Ok(ground),
         Err(why) if is_upgrade => Err(format!(
             "cards of another version are in use, which this one can't take back ({why}): end them with `qanat down`"
@@ -83,15 +84,15 @@ fn break_ground(state: &StateDirectory, mut remark: String) -> Result<Ground, St
     let charges = Charges::load(Injectors::start(&ends))?;
     let ground = Ground { tables, ends, charges, kept: None, is_new: false, remark: String::new() };
     if let Err(error) = ground.keep(state) {
-        remark = format!("{remark}cards would not survive this daemon: {error}");
+        let before = if remark.is_empty() { "" } else { "; " };
+        remark = format!("{remark}{before}cards would not survive a crash of this daemon: {error}");
     }
     Ok(Ground { remark, ..ground })
 }
 
-fn take_back(state: &StateDirectory, kept: Kept, is_upgrade: bool) -> Result<Ground, String> {
-    let mounted = Namespace::open(state.ends()).ok();
-    let mounted = mounted.filter(|ends| inode(ends) == Ok(kept.fence.namespace));
-    let ends = mounted.or_else(|| store::given_back(kept.fence.namespace)).ok_or("the cards' namespace is gone")?;
+fn take_back(state: &StateDirectory, kept: Kept, given: Vec<Namespace>, is_upgrade: bool) -> Result<Ground, String> {
+    let mut held = Namespace::open(state.ends()).into_iter().chain(given);
+    let ends = held.find(|ends| inode(ends) == Ok(kept.fence.namespace)).ok_or("the cards' namespace is gone")?;
     let programs = attached(&kept, &ends).ok_or("no card of it is left")?;
     let slots = || kept.vnics.iter().map(|vnic| vnic.slot).filter(|slot| *slot < tables::VNICS_MAX);
     // New programs over the old tables, even if they are the same: those no device has at the moment are gone.

@@ -31,6 +31,20 @@ impl Namespace {
         Ok(Namespace { fd: Arc::new(File::open(path)?.into()) })
     }
 
+    /// One whose descriptor this process was started with. No program that this process starts gets that descriptor.
+    ///
+    /// # Errors
+    /// There is no such descriptor.
+    pub fn inherited(descriptor: u32) -> io::Result<Namespace> {
+        let number = RawFd::try_from(descriptor).map_err(io::Error::other)?;
+        // SAFETY: takes no pointers, and closes and opens nothing: the worst that a wrong number does is that a descriptor of
+        // this process is not inherited.
+        if unsafe { libc::fcntl(number, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Namespace::open(format!("/proc/self/fd/{number}"))
+    }
+
     /// A new, empty one without a name: nothing of it outlives this process, however it ends.
     ///
     /// # Errors
