@@ -2,6 +2,7 @@
 //! section 4: only names in types of RFC 1035).
 
 use crate::name;
+use crate::zone::Words;
 use crate::zone::rtype;
 
 /// A part of a record's data.
@@ -27,18 +28,32 @@ pub enum Field {
     Texts,
     /// Bytes up to the end, written in hexadecimal digits.
     Hex,
-    /// Bytes up to the end, written in base 64.
+    /// Bytes up to the end, written in base 64: at least one.
     Base64,
+    /// Bytes up to the end, written in base 64, or none.
+    Base64OrNothing,
     /// So many bytes, written as pairs of hexadecimal digits with dashes between.
     Dashed(usize),
     /// Eight bytes, written as four groups of hexadecimal digits with colons between.
     Groups,
     /// An IPv4 address.
     Address,
-    /// The kind of a certificate, two bytes (RFC 4398 section 2.1).
-    Certificate,
-    /// A DNSSEC algorithm, one byte.
-    Algorithm,
+    /// A byte that words stand for.
+    ByteOf(Words),
+    /// Two bytes that words stand for.
+    PairOf(Words),
+    /// Flags of a key, two bytes.
+    KeyFlags,
+    /// A type, two bytes.
+    Type,
+    /// A date, four bytes: seconds since 1970, or written as 20300101000000.
+    Date,
+    /// Bytes after their length, in hexadecimal digits; `-`: none (RFC 5155 section 3.3).
+    Salt,
+    /// Bytes after their length, in base 32 (RFC 5155 section 3.3).
+    HashedOwner,
+    /// An NSAP address up to the end: hexadecimal digits with dots between (RFC 1706).
+    NetworkAddress,
     /// A set of types (RFC 4034 section 4.1.2), up to the end.
     Types,
     /// Address prefixes (RFC 3123 section 4), up to the end.
@@ -48,8 +63,8 @@ pub enum Field {
 }
 
 use Field::{
-    Address, Algorithm, Base64, Bytes, Certificate, Dashed, Groups, Hex, LongText, Name, Prefixes, Rest, Text, Texts,
-    Time, Types, U8, U16, U32,
+    Address, Base64, Base64OrNothing, ByteOf, Bytes, Dashed, Date, Groups, HashedOwner, Hex, KeyFlags, LongText, Name,
+    NetworkAddress, PairOf, Prefixes, Rest, Salt, Text, Texts, Time, Type, Types, U8, U16, U32,
 };
 
 /// The parts of the data of a type; `[Rest]` if nothing is known about it.
@@ -69,8 +84,10 @@ pub fn fields(rtype: u16) -> &'static [Field] {
         33 => &[Bytes(6), Name],
         35 => &[Bytes(4), Text, Text, Text, Name],
         rtype::DS | 59 => &[Bytes(4), Rest],
-        rtype::RRSIG => &[Bytes(18), Name, Rest],
-        rtype::NSEC => &[Name, Rest],
+        // SIG
+        rtype::RRSIG | 24 => &[Bytes(18), Name, Rest],
+        // NXT
+        rtype::NSEC | 30 => &[Name, Rest],
         rtype::DNSKEY | 60 => &[Bytes(4), Rest],
         rtype::NSEC3 => &[Bytes(4), Text, Text, Rest],
         rtype::NSEC3PARAM => &[Bytes(4), Text],
@@ -91,11 +108,28 @@ pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
         // X25, PSDN
         19 => &[Text],
         23 => &[Name],
-        // ISDN, NINFO, SPF, AVC, RESINFO
-        20 | 56 | 99 | 258 | 261 => &[Texts],
-        // KEY, as DNSKEY
-        25 => &[U16, U8, Algorithm, Base64],
-        37 => &[Certificate, U16, Algorithm, Base64],
+        // ISDN, NINFO, SPF, AVC, RESINFO, WALLET
+        20 | 56 | 99 | 258 | 261 | 262 => &[Texts],
+        // SIG, as RRSIG
+        rtype::RRSIG | 24 => {
+            &[Type, ByteOf(Words::Algorithm), U8, Time, Date, Date, U16, Name, Base64]
+        }
+        // CDNSKEY
+        rtype::DNSKEY | 60 => &[KeyFlags, ByteOf(Words::KeyProtocol), ByteOf(Words::Algorithm), Base64],
+        // KEY and RKEY, whose flags may say that there is none
+        25 | 57 => &[KeyFlags, ByteOf(Words::KeyProtocol), ByteOf(Words::Algorithm), Base64OrNothing],
+        rtype::NSEC3 => &[ByteOf(Words::Hash), U8, U16, Salt, HashedOwner, Types],
+        rtype::NSEC3PARAM => &[ByteOf(Words::Hash), U8, U16, Salt],
+        22 => &[NetworkAddress],
+        // GPOS
+        27 => &[Text, Text, Text],
+        // EID, NIMLOC
+        31 | 32 => &[Hex],
+        // SINK
+        40 => &[U8, U8, U8, Base64OrNothing],
+        // DSYNC
+        66 => &[Type, ByteOf(Words::Scheme), U16, Name],
+        37 => &[PairOf(Words::Certificate), U16, ByteOf(Words::Algorithm), Base64],
         42 => &[Prefixes],
         49 => &[Base64],
         // TALINK
@@ -108,8 +142,8 @@ pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
         // EUI48, EUI64
         108 => &[Dashed(6)],
         109 => &[Dashed(8)],
-        // TA, DLV, as DS
-        32_768 | 32_769 => &[U16, Algorithm, U8, Hex],
+        // CDS, TA, DLV
+        rtype::DS | 59 | 32_768 | 32_769 => &[U16, ByteOf(Words::Algorithm), ByteOf(Words::Digest), Hex],
         // SMIMEA, as TLSA
         53 => &[U8, U8, U8, Hex],
         // URI
@@ -121,6 +155,11 @@ pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
 /// Whether names in the data of a type may be compressed in messages, and may come compressed.
 pub fn is_compressible(rtype: u16) -> bool {
     matches!(rtype, 2..=9 | 12 | 14 | 15)
+}
+
+/// Whether answers of a type have the addresses of the names in it: NS, MX and SRV.
+pub fn has_addressed_names(rtype: u16) -> bool {
+    matches!(rtype, 2 | 15 | 33)
 }
 
 /// Whether `data` has the parts its type has.
@@ -138,15 +177,15 @@ pub fn is_well_formed(rtype: u16, data: &[u8]) -> bool {
 /// Length of a part at the start of `data`; `None`: it does not fit.
 pub fn length(field: Field, data: &[u8]) -> Option<usize> {
     let length = match field {
-        U8 | Algorithm => 1,
-        U16 | Certificate => 2,
-        U32 | Time | Address => 4,
+        U8 | ByteOf(_) => 1,
+        U16 | PairOf(_) | KeyFlags | Type => 2,
+        U32 | Time | Date | Address => 4,
         Groups => 8,
         Bytes(count) | Dashed(count) => count,
         Name => name::wire_length(data)?,
-        Text => usize::from(*data.first()?) + 1,
+        Text | Salt | HashedOwner => usize::from(*data.first()?) + 1,
         Texts => texts_length(data)?,
-        LongText | Hex | Base64 | Types | Prefixes | Rest => data.len(),
+        LongText | Hex | Base64 | Base64OrNothing | NetworkAddress | Types | Prefixes | Rest => data.len(),
     };
     (length <= data.len()).then_some(length)
 }

@@ -9,6 +9,7 @@
 
 pub mod answer;
 pub mod counted;
+pub mod file;
 pub mod image;
 pub mod layout;
 pub mod message;

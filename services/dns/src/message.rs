@@ -26,8 +26,9 @@ pub mod rcode {
     pub const BADCOOKIE: u8 = 23;
 }
 
-/// Writes into a buffer, up to its end; what does not fit is noted, not written.
-pub struct MessageWriter<'a> {
+/// Writes into a buffer, up to its end; what does not fit is noted, not written. `EXACT`: names are compressed only against
+/// those written in the same letters, as transfers want it (RFC 5936 section 3.4).
+pub struct MessageWriter<'a, const EXACT: bool = false> {
     bytes: &'a mut [u8],
     at: usize,
     overflow: bool,
@@ -40,7 +41,16 @@ impl<'a> MessageWriter<'a> {
     pub fn new(bytes: &'a mut [u8], at: usize) -> MessageWriter<'a> {
         MessageWriter { bytes, at, overflow: false, places: [0; PLACES_MAX], place_count: 0 }
     }
+}
 
+impl<'a> MessageWriter<'a, true> {
+    /// Goes on after the first `at` bytes; compressed names keep their letters.
+    pub fn exact(bytes: &'a mut [u8], at: usize) -> MessageWriter<'a, true> {
+        MessageWriter { bytes, at, overflow: false, places: [0; PLACES_MAX], place_count: 0 }
+    }
+}
+
+impl<const EXACT: bool> MessageWriter<'_, EXACT> {
     /// Bytes written.
     pub fn position(&self) -> usize {
         self.at
@@ -153,7 +163,8 @@ impl<'a> MessageWriter<'a> {
         self.places.get(..places)?.iter().copied().find(|place| self.is_at(usize::from(*place), name))
     }
 
-    fn is_at(&self, at: usize, name: &[u8]) -> bool {
+    /// Whether `name` is what was written at `at`.
+    pub fn is_at(&self, at: usize, name: &[u8]) -> bool {
         let (mut at, mut rest) = (at, name);
         for _ in 0..LABELS_MAX {
             let Some(length) = self.bytes.get(at).copied() else { return false };
@@ -173,7 +184,7 @@ impl<'a> MessageWriter<'a> {
             else {
                 return false;
             };
-            if !here.eq_ignore_ascii_case(label) {
+            if if EXACT { here != label } else { !here.eq_ignore_ascii_case(label) } {
                 return false;
             }
             at += count;
@@ -237,6 +248,16 @@ mod tests {
         let before = writer.position();
         writer.put_record(b"\x03com\0", 15, 60, b"\x00\x0a\x04mail\x03com\0");
         assert_eq!(&writer.written()[before..], b"\xc0\x14\0\x0f\0\x01\0\0\0\x3c\0\x09\0\x0a\x04mail\xc0\x14");
+    }
+
+    #[test]
+    fn exact_names_keep_their_letters() {
+        let mut bytes = [0u8; 100];
+        let mut writer = MessageWriter::exact(&mut bytes, 12);
+        for name in [b"\x03Www\x03com\0", b"\x03www\x03com\0", b"\x03Www\x03com\0"] {
+            writer.put_name(name);
+        }
+        assert_eq!(&writer.written()[12..], b"\x03Www\x03com\0\x03www\xc0\x10\xc0\x0c");
     }
 
     #[test]

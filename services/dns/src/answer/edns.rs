@@ -1,7 +1,7 @@
 //! EDNS(0) (RFC 6891): what a request's OPT record says, and ours.
 
 use super::cookies::{ClientCookie, SERVER_COOKIE_LENGTH};
-use crate::message::rcode;
+use crate::message::{HEADER_LENGTH, rcode};
 use crate::name;
 use crate::zone::rtype;
 
@@ -109,6 +109,37 @@ impl Edns {
         }
         Ok(())
     }
+}
+
+/// Where the OPT record of a message of any kind begins, be its other records what they like. Each step goes forward, so the
+/// message bounds the walk.
+pub fn locate(message: &[u8]) -> Option<usize> {
+    let mut at = HEADER_LENGTH;
+    for _ in 0..u16_of(message, 4)? {
+        at += owner_length(message.get(at..)?)? + 4;
+    }
+    let records = [6, 8, 10].iter().map(|count| u16_of(message, *count).map_or(0, u32::from)).sum::<u32>();
+    for _ in 0..records {
+        let owner = owner_length(message.get(at..)?)?;
+        let length = usize::from(u16_of(message, at + owner + 8)?);
+        let end = at + owner + 10 + length;
+        if end > message.len() {
+            return None;
+        }
+        if owner == 1 && u16_of(message, at + owner) == Some(rtype::OPT) {
+            return Some(at);
+        }
+        at = end;
+    }
+    None
+}
+
+/// Our OPT record in an error, which a request with such a record gets as well (RFC 6891 section 6.1.1). `request` may be
+/// anything.
+pub fn error_reply(request: &[u8], payload: u16, rcode: u8) -> Option<OptReply<'static>> {
+    let at = locate(request)?;
+    let dnssec = request.get(at + 7).is_some_and(|flags| flags & 0x80 != 0);
+    Some(OptReply { rcode, dnssec, payload, nsid: None, cookie: None, keepalive: None, padding: false })
 }
 
 /// Length of an owner's name, which may end in a pointer.

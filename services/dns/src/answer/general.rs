@@ -4,12 +4,15 @@
 use super::question::Question;
 use super::{Plan, Verdict};
 use crate::image::{Node, NodeReference, Set, ZoneImage, flag, hash};
+use crate::layout;
 use crate::message::{HEADER_LENGTH, MessageWriter, rcode};
 use crate::name::{self, NAME_BYTES_MAX};
 use crate::zone::rtype;
 
 /// CNAME and DNAME records followed at most.
 const CHAIN_MAX: usize = 16;
+/// Names whose addresses go into the additional section at most.
+const ADDRESSED_MAX: usize = 16;
 /// Record sets of the authority section at most: SOA and three proofs with room to spare.
 const AUTHORITY_MAX: usize = 40;
 
@@ -107,6 +110,36 @@ pub(super) struct Walk<'m, 'z> {
     pub(super) name: CurrentName,
     pub(super) authority: Authority,
     verdict: Verdict,
+    path: Path,
+    /// What was answered, if addresses of the names in it belong to the answer.
+    addressed: Option<Set<'z>>,
+}
+
+/// DNAME records that were followed.
+#[derive(Default)]
+struct Path {
+    /// Theirs: each is in the answer once (RFC 2181 section 5).
+    nodes: [NodeReference; CHAIN_MAX],
+    /// Where the owners of the CNAME records made from them are written: a name met again is a circle.
+    owners: [u16; CHAIN_MAX],
+    count: usize,
+}
+
+impl Path {
+    fn has(&self, node: NodeReference) -> bool {
+        self.nodes.get(..self.count).unwrap_or_default().contains(&node)
+    }
+
+    fn add(&mut self, node: NodeReference, owner: usize) {
+        if let Some((place, at)) = self.nodes.get_mut(self.count).zip(self.owners.get_mut(self.count)) {
+            (*place, *at) = (node, owner as u16);
+            self.count += 1;
+        }
+    }
+
+    fn owners(&self) -> impl Iterator<Item = usize> + '_ {
+        self.owners.iter().take(self.count).map(|at| usize::from(*at))
+    }
 }
 
 /// Answers from `zone`, which the question's name is in.
@@ -117,10 +150,14 @@ pub(super) fn answer(zone: &ZoneImage, message: &mut [u8], question: &Question, 
     let mut writer = MessageWriter::new(message.get_mut(..end).unwrap_or_default(), plan.question_end);
     writer.remember(HEADER_LENGTH);
     let verdict = Verdict { authoritative: true, end: plan.question_end, ..Verdict::default() };
-    let mut walk = Walk { zone, writer, dnssec: plan.dnssec, name, authority: Authority::default(), verdict };
+    let (authority, path) = (Authority::default(), Path::default());
+    let mut walk = Walk { zone, writer, dnssec: plan.dnssec, name, authority, verdict, path, addressed: None };
     walk.answer_section(question.qtype);
     if !walk.writer.has_overflowed() {
         walk.authority_section();
+    }
+    if !walk.writer.has_overflowed() {
+        walk.additional_section();
     }
     let mut verdict = walk.verdict;
     if walk.writer.has_overflowed() {
@@ -200,7 +237,11 @@ impl<'z> Walk<'_, 'z> {
             qtype => node.set(qtype),
         };
         if let Some(set) = found {
-            self.put_answer(&set);
+            // What led here may be just that.
+            if set.rtype() != rtype::DNAME || !self.path.has(node.reference()) {
+                self.put_answer(&set);
+            }
+            self.addressed = Some(set).filter(|set| layout::has_addressed_names(set.rtype()));
             self.expanded(encloser);
             return Step::Done;
         }
@@ -255,17 +296,13 @@ impl<'z> Walk<'_, 'z> {
     /// RFC 6672 section 3.2: the record, and the CNAME record made from it.
     fn dname(&mut self, node: Node<'z>, qtype: u16) -> Step {
         let Some(set) = node.set(rtype::DNAME) else { return Step::Done };
-        let mut signatures = 0;
-        for data in set.data() {
-            self.writer.put_record(node.name(), rtype::DNAME, set.ttl(), data);
+        let name = self.name.wire();
+        if self.path.owners().any(|at| self.writer.is_at(at, name)) {
+            return Step::Done;
         }
-        if self.dnssec {
-            for (ttl, data) in set.signatures() {
-                self.writer.put_record(node.name(), rtype::RRSIG, ttl, data);
-                signatures += 1;
-            }
+        if !self.path.has(node.reference()) {
+            self.verdict.answers = self.verdict.answers.saturating_add(self.put_set(node.name(), &set, u32::MAX));
         }
-        self.verdict.answers = self.verdict.answers.saturating_add(set.count() + signatures);
         let Some(target) = set.data().next() else { return Step::Done };
         let mut owner = [0; NAME_BYTES_MAX];
         let length = self.name.wire().len();
@@ -277,6 +314,7 @@ impl<'z> Walk<'_, 'z> {
             return Step::Done;
         }
         self.name.set(owner.get(..prefix).unwrap_or_default(), target);
+        self.path.add(node.reference(), self.writer.position());
         self.writer.put_record(owner, rtype::CNAME, set.ttl(), self.name.wire());
         self.verdict.answers = self.verdict.answers.saturating_add(1);
         // The record just made is what a question for CNAME asks for.
@@ -355,12 +393,37 @@ impl<'z> Walk<'_, 'z> {
         }
     }
 
-    fn glue(&mut self, server: &[u8], required: bool) {
+    /// The addresses of what was answered, if there is room (RFC 1034 section 4.3.2 step 6).
+    fn additional_section(&mut self) {
+        let Some(set) = self.addressed else { return };
+        let mut given = [NodeReference::default(); ADDRESSED_MAX];
+        for (data, place) in set.data().zip(0..ADDRESSED_MAX) {
+            let Some(target) = layout::first_name(set.rtype(), data) else { continue };
+            let Some(node) = self.find(target) else { continue };
+            // Several records may tell of one name.
+            if !given.contains(&node.reference()) {
+                self.addresses(target, &node, false);
+            }
+            if let Some(place) = given.get_mut(place) {
+                *place = node.reference();
+            }
+        }
+    }
+
+    fn find(&self, name: &[u8]) -> Option<Node<'z>> {
         let mut message = [0; hash::BEFORE + NAME_BYTES_MAX];
-        let end = hash::BEFORE + server.len();
-        let Some(target) = message.get_mut(hash::BEFORE..end) else { return };
-        target.copy_from_slice(server);
-        let Some(node) = self.zone.find(&message, hash::BEFORE, end) else { return };
+        let end = hash::BEFORE + name.len();
+        message.get_mut(hash::BEFORE..end)?.copy_from_slice(name);
+        self.zone.find(&message, hash::BEFORE, end)
+    }
+
+    fn glue(&mut self, server: &[u8], required: bool) {
+        if let Some(node) = self.find(server) {
+            self.addresses(server, &node, required);
+        }
+    }
+
+    fn addresses(&mut self, name: &[u8], node: &Node<'z>, required: bool) {
         for rtype in [rtype::A, rtype::AAAA] {
             let Some(set) = node.set(rtype) else { continue };
             if self.writer.has_overflowed() {
@@ -368,7 +431,7 @@ impl<'z> Walk<'_, 'z> {
             }
             let before = self.writer.position();
             for data in set.data() {
-                self.writer.put_record(server, rtype, set.ttl(), data);
+                self.writer.put_record(name, rtype, set.ttl(), data);
             }
             if self.writer.has_overflowed() && !required {
                 self.writer.rewind(before);

@@ -194,26 +194,29 @@ impl Responder {
         if header[2] & flags::OPCODE != 0 {
             return match header[2] & flags::OPCODE {
                 OPCODE_NOTIFY => Outcome::of(Fate::Notify),
-                _ => self.refuse(message, None, rcode::NOTIMP),
+                _ => self.refuse(message, length, None, rcode::NOTIMP),
             };
         }
         let counts = [[header[6], header[7]], [header[8], header[9]], [header[10], header[11]]].map(u16::from_be_bytes);
         let [answers, authority, additional] = counts;
-        if header[4..6] != [0, 1] || header[2] & flags::TC != 0 || answers != 0 {
-            return self.refuse(message, None, rcode::FORMERR);
+        // TC says nothing in a query: it is ignored, as NSD, Knot and BIND do.
+        if header[4..6] != [0, 1] || answers != 0 {
+            return self.without_question(message, length, origin);
         }
-        let Some(question) = Question::parse(request) else { return self.refuse(message, None, rcode::FORMERR) };
+        let Some(question) = Question::parse(request) else {
+            return self.refuse(message, length, None, rcode::FORMERR);
+        };
         // An IXFR request carries the SOA record the client has.
         let others = if question.qtype == rtype::IXFR { 1 } else { 0 };
         if authority > others {
-            return self.refuse(message, Some(&question), rcode::FORMERR);
+            return self.refuse(message, length, Some(&question), rcode::FORMERR);
         }
         let edns = if additional + authority == 0 {
             Edns { payload: edns::PAYLOAD_MIN, ..Edns::default() }
         } else {
             match Edns::parse(request.get(question.end()..).unwrap_or_default(), additional + authority, others) {
                 Ok(edns) => edns,
-                Err(rcode) => return self.refuse(message, Some(&question), rcode),
+                Err(rcode) => return self.refuse(message, length, Some(&question), rcode),
             }
         };
         if edns.signed {
@@ -372,22 +375,49 @@ impl Responder {
         verdict
     }
 
-    /// An answer without records; with the question if it could be read.
+    /// A query without a question, or with several: only who asks for a cookie gets more than an error (RFC 7873 section 5.4).
     #[cold]
-    pub fn refuse(&self, message: &mut [u8], question: Option<&Question>, rcode: u8) -> Outcome {
-        let end = question.map_or(HEADER_LENGTH, Question::end);
-        if let Some(header) = message.first_chunk_mut::<HEADER_LENGTH>() {
-            header[2] = flags::QR | header[2] & (flags::OPCODE | flags::RD);
-            header[3] = header[3] & flags::CD | rcode & 0xf;
-            header[4..].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, 0]);
-        }
-        Outcome {
-            length: end,
-            rcode,
-            qtype: question.map_or(0, |question| question.qtype),
-            question_end: end,
-            ..Outcome::of(Fate::Answered)
-        }
+    fn without_question(&self, message: &mut [u8], length: usize, origin: &Origin) -> Outcome {
+        let request = message.get(..length).unwrap_or_default();
+        let additional = request.get(10..HEADER_LENGTH).map_or(0, |two| u16::from_be_bytes([two[0], two[1]]));
+        let is_bare = request.get(4..10) == Some(&[0; 6]);
+        let edns = Edns::parse(request.get(HEADER_LENGTH..).unwrap_or_default(), additional, 0).ok();
+        let edns = edns.filter(|edns| {
+            is_bare && edns.version == 0 && !edns.signed && edns.cookie.is_some() && self.settings.cookies.is_some()
+        });
+        let Some(edns) = edns else { return self.refuse(message, length, None, rcode::FORMERR) };
+        let mut cookie_valid = false;
+        let opt = self.opt(&edns, origin, &mut cookie_valid);
+        Outcome { cookie_valid, ..error(message, None, rcode::NOERROR, Some(opt)) }
+    }
+
+    /// An answer without records to the request in the first `length` bytes; with the question if it could be read, and with
+    /// OPT if there was one.
+    #[cold]
+    fn refuse(&self, message: &mut [u8], length: usize, question: Option<&Question>, rcode: u8) -> Outcome {
+        let request = message.get(..length).unwrap_or_default();
+        let opt = edns::error_reply(request, self.settings.udp_payload_max, rcode);
+        error(message, question, rcode, opt)
+    }
+}
+
+/// Writes an answer without records over its request.
+fn error(message: &mut [u8], question: Option<&Question>, rcode: u8, opt: Option<OptReply<'_>>) -> Outcome {
+    let question_end = question.map_or(HEADER_LENGTH, Question::end);
+    let opt = opt.filter(|opt| question_end + opt.length() <= message.len());
+    if let Some(header) = message.first_chunk_mut::<HEADER_LENGTH>() {
+        header[2] = flags::QR | header[2] & (flags::OPCODE | flags::RD);
+        header[3] = header[3] & flags::CD | rcode & 0xf;
+        header[4..].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, u8::from(opt.is_some())]);
+    }
+    let limit = message.len();
+    let length = opt.map_or(question_end, |opt| opt.write(message, question_end, limit));
+    Outcome {
+        length,
+        rcode,
+        qtype: question.map_or(0, |question| question.qtype),
+        question_end,
+        ..Outcome::of(Fate::Answered)
     }
 }
 
@@ -486,7 +516,7 @@ fn ready(zone: &ZoneImage, message: &mut [u8], question: &Question, plan: &Plan<
         return None;
     }
     let set = node.set(question.qtype)?;
-    let records = set.ready(plan.dnssec);
+    let records = set.ready(plan.dnssec)?;
     let end = plan.question_end + records.len();
     let mut verdict =
         Verdict { authoritative: true, end: plan.question_end, source_hash: node.source_hash(), ..Verdict::default() };

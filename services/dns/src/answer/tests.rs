@@ -220,7 +220,14 @@ fn names_that_are_there() {
     expect(
         "example.com",
         2,
-        &["aa rcode 0", "an example.com. 60 NS ns.sub.example.com.", "an example.com. 60 NS ns.example.com."],
+        &[
+            "aa rcode 0",
+            "an example.com. 60 NS ns.sub.example.com.",
+            "an example.com. 60 NS ns.example.com.",
+            "ar ns.sub.example.com. 60 A c0000205",
+            "ar ns.example.com. 60 A c0000201",
+            "ar ns.example.com. 60 AAAA 20010db8000000000000000000000001",
+        ],
     );
     expect("www.example.com", 28, &["aa rcode 0", &soa()]);
     expect(
@@ -301,7 +308,16 @@ fn aliases() {
 #[test]
 fn wildcards() {
     expect("x.wild.example.com", 1, &["aa rcode 0", "an x.wild.example.com. 60 A c0000204"]);
-    expect("x.y.wild.example.com", 15, &["aa rcode 0", "an x.y.wild.example.com. 60 MX 0005 ns.example.com."]);
+    expect(
+        "x.y.wild.example.com",
+        15,
+        &[
+            "aa rcode 0",
+            "an x.y.wild.example.com. 60 MX 0005 ns.example.com.",
+            "ar ns.example.com. 60 A c0000201",
+            "ar ns.example.com. 60 AAAA 20010db8000000000000000000000001",
+        ],
+    );
     expect("x.wild.example.com", 28, &["aa rcode 0", &soa()]);
     expect("*.wild.example.com", 1, &["aa rcode 0", "an *.wild.example.com. 60 A c0000204"]);
     expect("wild.example.com", 1, &["aa rcode 0", &soa()]);
@@ -448,6 +464,171 @@ fn what_is_no_question() {
     assert_eq!(code(&|request| request[end - 1] = 4), (answered, 5, end));
     assert_eq!(code(&|request| request[end - 3] = 252).0, Fate::Transfer);
     assert_eq!(code(&|request| request[end - 3] = 41), (answered, 1, end));
+}
+
+/// RFC 2181 section 5: a record set is in an answer once, whatever goes round.
+#[test]
+fn a_dname_is_said_once() {
+    let zone = |records: &str| catalog(&[("example.com", &format!("$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS x.\n{records}"))]);
+    let mut tcp = udp();
+    tcp.transport = Transport::Tcp;
+    let ask = |catalog: &Catalog, name: &str, qtype: u16| {
+        let mut out = vec![0u8; 65_535];
+        let outcome = Responder::default().answer(catalog, &query(name, qtype), &tcp, &mut out);
+        describe(&out[..outcome.length])
+    };
+    let twice = zone("d DNAME e\nx.e CNAME y.d\nz.e CNAME d\ny.e A 192.0.2.1\n");
+    let dname = "an d.example.com. 60 DNAME e.example.com.";
+    let made = |from: &str, to: &str| format!("an {from}.example.com. 60 CNAME {to}.example.com.");
+    assert_eq!(
+        ask(&twice, "x.d.example.com", 1),
+        [
+            "aa rcode 0",
+            dname,
+            &made("x.d", "x.e"),
+            &made("x.e", "y.d"),
+            &made("y.d", "y.e"),
+            "an y.e.example.com. 60 A c0000201"
+        ]
+    );
+    // Asked for itself, it is there already.
+    assert_eq!(
+        ask(&twice, "z.d.example.com", rtype::DNAME),
+        ["aa rcode 0", dname, &made("z.d", "z.e"), &made("z.e", "d")]
+    );
+    let round = zone("a DNAME b\nb DNAME a\n");
+    assert_eq!(
+        ask(&round, "X.a.example.com", 1),
+        [
+            "aa rcode 0",
+            "an a.example.com. 60 DNAME b.example.com.",
+            "an X.a.example.com. 60 CNAME X.b.example.com.",
+            "an b.example.com. 60 DNAME a.example.com.",
+            "an X.b.example.com. 60 CNAME X.a.example.com.",
+        ]
+    );
+    let itself = catalog(&[("email", "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS x.\n@ DNAME @\n")]);
+    assert_eq!(
+        ask(&itself, "a.email", 1),
+        ["aa rcode 0", "an email. 60 DNAME email.", "an a.email. 60 CNAME a.email."]
+    );
+    // One that leads below itself makes ever longer names: as many as are followed.
+    let deeper = ask(&zone("a DNAME b.a\n"), "x.a.example.com", 1);
+    assert_eq!(deeper.iter().filter(|line| line.contains("DNAME")).count(), 1, "{deeper:#?}");
+    let distinct: std::collections::BTreeSet<&String> = deeper.iter().collect();
+    assert_eq!(distinct.len(), deeper.len(), "{deeper:#?}");
+}
+
+/// RFC 1035 section 3.3, RFC 2782: addresses of what NS, MX and SRV name, its own among them; each once, and only if there is
+/// room.
+#[test]
+fn addresses_of_what_is_named() {
+    let many: String = (0..40).map(|host| format!("full MX 1 h{host}\nh{host} A 192.0.2.{host}\n")).collect();
+    let zone = catalog(&[(
+        "example.com",
+        &format!(
+            "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS @\n@ A 192.0.2.1\n@ AAAA ::1\nmail MX 10 MAIL\nmail MX 20 far.org.\n\
+             mail A 192.0.2.2\n_s SRV 1 1 1 _s\n_s SRV 1 1 2 _s\n_s A 192.0.2.3\nsub NS sub\nsub A 192.0.2.4\nto CNAME mail\n\
+             none MX 0 .\n{many}"
+        ),
+    )]);
+    let additional = |name: &str, qtype: u16| -> Vec<String> {
+        let lines = ask(&zone, &query(name, qtype));
+        assert!(lines[0].ends_with("rcode 0") && !lines[0].contains("tc"), "{lines:?}");
+        lines.into_iter().filter(|line| line.starts_with("ar ")).collect()
+    };
+    let (a, aaaa) = ("ar example.com. 60 A c0000201", "ar example.com. 60 AAAA 00000000000000000000000000000001");
+    assert_eq!(additional("example.com", rtype::NS), [a, aaaa]);
+    assert_eq!(additional("mail.example.com", rtype::MX), ["ar mail.example.com. 60 A c0000202"]);
+    assert_eq!(additional("to.example.com", rtype::MX), ["ar mail.example.com. 60 A c0000202"]);
+    assert_eq!(additional("_s.example.com", 33), ["ar _s.example.com. 60 A c0000203"]);
+    assert_eq!(additional("x.sub.example.com", 1), ["ar sub.example.com. 60 A c0000204"]);
+    assert_eq!(additional("none.example.com", rtype::MX), Vec::<String>::new());
+    let mut out = vec![0u8; 65_535];
+    let tcp = Origin { transport: Transport::Tcp, ..udp() };
+    let outcome = Responder::default().answer(&zone, &query("full.example.com", rtype::MX), &tcp, &mut out);
+    let count = describe(&out[..outcome.length]).iter().filter(|line| line.starts_with("ar ")).count();
+    assert_eq!(count, 16, "work is bounded");
+}
+
+/// RFC 6891 section 6.1.1: who sends OPT gets it back, in errors too.
+#[test]
+fn errors_have_opt() {
+    let catalog = catalog(&[("example.com", ZONE)]);
+    let responder = Responder::default();
+    let mut out = [0u8; 1_400];
+    let good = with_opt(query("www.example.com", 1), 1_232, true, &[]);
+    let mut check = |expected: u8, opt: bool, change: &dyn Fn(&mut Vec<u8>)| {
+        let mut request = good.clone();
+        change(&mut request);
+        let outcome = responder.answer(&catalog, &request, &udp(), &mut out);
+        assert_eq!((outcome.fate, outcome.rcode), (Fate::Answered, expected));
+        let answer = &out[..outcome.length];
+        describe(answer);
+        assert_eq!(answer[11], u8::from(opt), "{answer:02x?}");
+        if opt {
+            assert_eq!(answer[answer.len() - 11..], [0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0]);
+        }
+    };
+    check(rcode::NOTIMP, true, &|request| request[2] = 2 << 3);
+    // UPDATE has other sections, with records before OPT.
+    check(rcode::NOTIMP, true, &|request| {
+        request[2] = 5 << 3;
+        request[9] = 1;
+        let opt = request.split_off(request.len() - 11);
+        request.extend_from_slice(&[0xc0, 12, 0, 1, 0, 255, 0, 0, 0, 0, 0, 0]);
+        request.extend_from_slice(&opt);
+    });
+    check(rcode::REFUSED, true, &|request| request[17] = b'z');
+    check(rcode::FORMERR, true, &|request| {
+        // Two questions; and a name that cannot be.
+        request[5] = 2;
+        request.splice(12..12, *b"\0\0\x01\0\x01");
+    });
+    check(rcode::FORMERR, true, &|request| {
+        request[11] = 2;
+        request.extend_from_slice(&[0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0]);
+    });
+    check(rcode::FORMERR, true, &|request| {
+        let length = request.len();
+        request[length - 1] = 5;
+        request.extend_from_slice(&[0, 10, 0, 1, 7]);
+    });
+    check(rcode::FORMERR, false, &|request| request.truncate(40));
+    check(rcode::FORMERR, false, &|request| request[5] = 9);
+}
+
+#[test]
+fn a_cookie_may_be_asked_for_alone() {
+    let catalog = catalog(&[("example.com", ZONE)]);
+    let mut responder = Responder::default();
+    let mut out = [0u8; 1_400];
+    let option: &[u8] = &[0, 10, 0, 8, 7, 7, 7, 7, 7, 7, 7, 7];
+    let bare = with_opt(vec![0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1_232, false, option);
+    let outcome = responder.answer(&catalog, &bare, &udp(), &mut out);
+    assert_eq!((outcome.rcode, out[11]), (rcode::FORMERR, 1), "cookies are off");
+    responder.settings.cookies = Some(CookieSecrets::new([1; 16], []));
+    // RFC 7873 section 5.4.
+    let outcome = responder.answer(&catalog, &bare, &udp(), &mut out);
+    assert_eq!((outcome.rcode, &out[2..12]), (rcode::NOERROR, &[0x80, 0, 0, 0, 0, 0, 0, 0, 0, 1][..]));
+    assert_eq!(describe(&out[..outcome.length]), ["rcode 0"]);
+    let cookie = out[outcome.length - 24..outcome.length].to_vec();
+    assert_eq!(cookie[..8], [7; 8]);
+    let whole = [&[0, 10, 0, 24][..], &cookie].concat();
+    let again = with_opt(vec![0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1_232, false, &whole);
+    assert!(responder.answer(&catalog, &again, &udp(), &mut out).cookie_valid);
+    let none = with_opt(vec![0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1_232, false, &[]);
+    assert_eq!(responder.answer(&catalog, &none, &udp(), &mut out).rcode, rcode::FORMERR);
+}
+
+#[test]
+fn tc_in_a_query_says_nothing() {
+    let catalog = catalog(&[("example.com", ZONE)]);
+    for mut request in [query("www.example.com", 1), with_opt(query("www.example.com", 1), 1_232, false, &[])] {
+        let expected = ask(&catalog, &request);
+        request[2] |= flags::TC;
+        assert_eq!(ask(&catalog, &request), expected);
+    }
 }
 
 fn hostile_catalogs() -> Vec<Catalog> {

@@ -1,9 +1,10 @@
 //! From sorted record sets to an image, in one walk: parents come before their children.
 
 use super::memory::Memory;
-use super::node::{HEADER, ROW, Ready};
+use super::node::{HEADER, NOT_READY, ROW, Ready};
 use super::table::Table;
 use super::{CompileError, NodeReference, Nsec3Chain, ZoneImage, flag, hash, nsec3};
+use crate::layout;
 use crate::message::{HEADER_LENGTH, MessageWriter};
 use crate::name::{self, NAME_BYTES_MAX, Presentation};
 use crate::zone::{SetView, Zone, rtype, type_name};
@@ -165,7 +166,9 @@ impl<'z> Compiler<'z> {
         let directory = self.arena.len().next_multiple_of(8);
         self.arena.resize(directory + rows.len() * ROW, 0);
         for (index, set) in rows.iter().enumerate() {
-            let row = self.write_set(owner, start, set, signatures)?;
+            // Of what is below a cut nothing is answered, of the cut itself a referral.
+            let is_ready = flags & (flag::CUT | flag::OCCLUDED) != 0 || !self.has_addresses(set);
+            let row = self.write_set(owner, start, (set, signatures), is_ready)?;
             let at = directory + index * ROW;
             if let Some(target) = self.arena.get_mut(at..at + ROW) {
                 target.copy_from_slice(&row);
@@ -178,8 +181,8 @@ impl<'z> Compiler<'z> {
         &mut self,
         owner: &[u8],
         node: usize,
-        set: &SetView<'z>,
-        signatures: Option<&SetView<'z>>,
+        (set, signatures): (&SetView<'z>, Option<&SetView<'z>>),
+        is_ready: bool,
     ) -> Result<[u8; ROW], CompileError> {
         let too_large =
             || CompileError::SetTooLarge { owner: Presentation(owner).to_string(), rtype: type_name(set.rtype()) };
@@ -211,11 +214,14 @@ impl<'z> Compiler<'z> {
         }
         let ready = self.message.get(begin..begin + ready_length).unwrap_or_default();
         let count = u16::try_from(set.len()).map_err(|_| too_large())?;
-        self.arena.extend_from_slice(&Ready::prefix(set.rtype(), count, ready));
-        let ready_at = self.arena.len() - node;
-        self.arena.extend_from_slice(self.message.get(begin..begin + length).unwrap_or_default());
+        let mut ready_at = 0;
+        if is_ready {
+            self.arena.extend_from_slice(&Ready::prefix(set.rtype(), count, ready));
+            ready_at = self.arena.len() - node;
+            self.arena.extend_from_slice(self.message.get(begin..begin + length).unwrap_or_default());
+        }
         let mut plain_at = ready_at;
-        if plain_length != ready_length {
+        if plain_length != ready_length || !is_ready {
             plain_at = self.arena.len() - node;
             for data in set.data() {
                 self.arena.extend_from_slice(&[0xc0, HEADER_LENGTH as u8]);
@@ -226,18 +232,38 @@ impl<'z> Compiler<'z> {
                 self.arena.extend_from_slice(data);
             }
         }
+        let ready_place = match is_ready {
+            true => u32::try_from(ready_at).map_err(|_| too_large())?,
+            false => {
+                let signatures = self.message.get(begin + ready_length..begin + length).unwrap_or_default();
+                self.arena.extend_from_slice(signatures);
+                NOT_READY
+            }
+        };
         let place = |at: usize| u32::try_from(at).map_err(|_| too_large());
         let mut row = [0; ROW];
         row[0..2].copy_from_slice(&set.rtype().to_le_bytes());
         row[2..4].copy_from_slice(&count.to_le_bytes());
         row[4..6].copy_from_slice(&signature_count.to_le_bytes());
-        row[6..8].copy_from_slice(&(ready_length as u16).to_le_bytes());
+        row[6..8].copy_from_slice(&(if is_ready { ready_length as u16 } else { 0 }).to_le_bytes());
         row[8..10].copy_from_slice(&((length - ready_length) as u16).to_le_bytes());
         row[10..12].copy_from_slice(&(plain_length as u16).to_le_bytes());
-        row[12..16].copy_from_slice(&place(ready_at)?.to_le_bytes());
+        row[12..16].copy_from_slice(&ready_place.to_le_bytes());
         row[16..20].copy_from_slice(&place(plain_at)?.to_le_bytes());
         row[20..24].copy_from_slice(&set.ttl().to_le_bytes());
         Ok(row)
+    }
+
+    /// Whether names that `set` tells of have addresses here: they belong to its answer (RFC 1035 section 3.3, RFC 2782).
+    fn has_addresses(&self, set: &SetView<'z>) -> bool {
+        if !layout::has_addressed_names(set.rtype()) {
+            return false;
+        }
+        let names = set.data().filter_map(|data| layout::first_name(set.rtype(), data));
+        names.map(<[u8]>::to_ascii_lowercase).any(|target| {
+            name::is_within(&target, self.zone.apex().wire())
+                && [rtype::A, rtype::AAAA].iter().any(|rtype| self.zone.has(&target, *rtype))
+        })
     }
 
     fn finish(mut self) -> Result<ZoneImage, CompileError> {

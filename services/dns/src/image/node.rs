@@ -8,7 +8,8 @@
 //!        0 type (2)  2 records (2)  4 signatures (2)  6 bytes of records (2)  8 bytes of signatures (2)
 //!       10 bytes of plain records (2)  12 place of records (4)  16 place of plain records (4)  20 TTL (4)
 //! ```
-//! Before the records of a type, eight bytes: see [`Ready`].
+//! Before the records of a type, eight bytes: see [`Ready`]. Where an answer needs addresses of other names the place of the records is
+//! [`NOT_READY`], there are plain ones only, and the signatures are after them.
 //! All numbers as the processor has them; places count from the node's start.
 
 use super::hash;
@@ -36,6 +37,8 @@ pub(super) const HEADER: usize = 24;
 pub(super) const ROW: usize = 24;
 /// Bytes before the records of a type.
 pub(super) const PREFIX: usize = 8;
+/// Place of records that do not lie ready: there is no room for the prefix before it, so looking for it finds nothing.
+pub(super) const NOT_READY: u32 = 0;
 
 /// Where a node is: its place in the arena by eight. 0: nowhere.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -207,13 +210,14 @@ impl<'a> Set<'a> {
         u32_at::<20, _>(self.row)
     }
 
-    /// The records as they are sent for a question of this name at byte 12; with the signatures after them if `signed`.
+    /// The records as they are sent for a question of this name at byte 12; with the signatures after them if `signed`. `None`:
+    /// as for [`Set::ready_bytes`].
     #[inline(always)]
-    pub fn ready(&self, signed: bool) -> &'a [u8] {
+    pub fn ready(&self, signed: bool) -> Option<&'a [u8]> {
         let start = u32_at::<12, _>(self.row) as usize;
         let signatures = if signed { u16_at::<8, _>(self.row) } else { 0 };
         let length = usize::from(u16_at::<6, _>(self.row)) + usize::from(signatures);
-        self.node.get(start..start + length).unwrap_or_default()
+        self.node.get(start.wrapping_sub(PREFIX)..)?.get(PREFIX..PREFIX + length)
     }
 
     /// The records without signatures as they are sent, and what else their answer takes.
@@ -222,7 +226,7 @@ impl<'a> Set<'a> {
         self.ready_bytes().and_then(Ready::of)
     }
 
-    /// The same as bytes: to be given to [`Ready::of`].
+    /// The same as bytes: to be given to [`Ready::of`]. `None`: no answer lies ready, for addresses of other names belong to it.
     #[inline(always)]
     pub fn ready_bytes(&self) -> Option<&'a [u8]> {
         let start = u32_at::<12, _>(self.row) as usize;
@@ -231,7 +235,10 @@ impl<'a> Set<'a> {
     }
 
     fn signatures_ready(&self) -> &'a [u8] {
-        let start = u32_at::<12, _>(self.row) as usize + usize::from(u16_at::<6, _>(self.row));
+        let start = match u32_at::<12, _>(self.row) {
+            NOT_READY => u32_at::<16, _>(self.row) as usize + usize::from(u16_at::<10, _>(self.row)),
+            ready => ready as usize + usize::from(u16_at::<6, _>(self.row)),
+        };
         self.node.get(start..start + usize::from(u16_at::<8, _>(self.row))).unwrap_or_default()
     }
 

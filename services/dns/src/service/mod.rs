@@ -15,7 +15,7 @@ pub use figures::Figures;
 pub use publish::{CatalogPublisher, CatalogReader};
 pub use rate_limit::{Decision, RateLimiter, RateLimits};
 
-use crate::answer::question::flags;
+use crate::answer::question::{Question, flags};
 use crate::answer::{self, Fate, Origin, Outcome, Responder, Transport, edns};
 use crate::image::{Catalog, Ready, ZoneImage};
 use crate::message::HEADER_LENGTH;
@@ -179,7 +179,7 @@ impl DnsService {
                 let request = message.get(..length).unwrap_or_default().to_vec();
                 let reply = self.elsewhere(&request, peer, Way::Udp(self.payload_max));
                 self.transfers.poll(context);
-                written(reply, message)
+                written(reply, &request, message)
             }
         }
     }
@@ -289,23 +289,37 @@ impl DnsService {
     }
 }
 
-/// An outcome for counting of a reply made elsewhere, which goes into `message`.
-fn written(reply: Reply, message: &mut [u8]) -> Outcome {
+/// An outcome for counting of a reply made elsewhere to `request`, which goes into `message`.
+fn written(reply: Reply, request: &[u8], message: &mut [u8]) -> Outcome {
     let nothing = Outcome::of(Fate::Silence);
     let Reply::Message(bytes) = reply else { return nothing };
     let Some(target) = message.get_mut(..bytes.len()) else { return nothing };
     target.copy_from_slice(&bytes);
     let rcode = bytes.get(3).map_or(0, |flags| flags & 0xf);
-    Outcome { length: bytes.len(), rcode, question_end: HEADER_LENGTH, ..Outcome::of(Fate::Answered) }
+    Outcome { length: bytes.len(), rcode, ..asked(request) }
 }
 
-/// Takes the records out of an answer and sets TC: the client is to come by TCP.
+/// An outcome that has what `request` asks for.
+fn asked(request: &[u8]) -> Outcome {
+    let question = Question::parse(request).filter(|_| request.get(4..6) == Some(&[0, 1]));
+    let (qtype, question_end) = question.map_or((0, HEADER_LENGTH), |question| (question.qtype, question.end()));
+    Outcome { qtype, question_end, ..Outcome::of(Fate::Answered) }
+}
+
+/// Takes the records out of an answer and sets TC: the client is to come by TCP. OPT stays (RFC 6891 section 6.1.1).
 fn truncate(message: &mut [u8], outcome: Outcome) -> Outcome {
+    let opt = edns::locate(message);
+    let question_end = outcome.question_end.min(outcome.length);
     if let Some(header) = message.first_chunk_mut::<HEADER_LENGTH>() {
         header[2] |= flags::TC;
-        header[6..].fill(0);
+        header[6..].copy_from_slice(&[0, 0, 0, 0, 0, u8::from(opt.is_some())]);
     }
-    Outcome { length: outcome.question_end.min(outcome.length), truncated: true, ..outcome }
+    let length = opt.map_or(question_end, |opt| {
+        // It is the last record.
+        message.copy_within(opt..outcome.length, question_end);
+        question_end + outcome.length - opt
+    });
+    Outcome { length, truncated: true, ..outcome }
 }
 
 impl Service for DnsService {
@@ -372,5 +386,29 @@ impl Service for DnsService {
 
     fn is_finished(&self) -> bool {
         self.streams.open() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_slips_keeps_its_opt() {
+        let question = b"\x12\x34\x84\0\0\x01\0\x01\0\0\0\0\x03www\0\0\x01\0\x01";
+        let record = b"\xc0\x0c\0\x01\0\x01\0\0\0\x3c\0\x04\xc0\0\x02\x01";
+        let opt = b"\0\0\x29\x04\xd0\0\0\0\0\0\x06\0\x03\0\x02me";
+        for (with_opt, counts) in [(false, [0; 6]), (true, [0, 0, 0, 0, 0, 1])] {
+            let mut message = [&question[..], record, if with_opt { opt } else { b"" }].concat();
+            message[11] = u8::from(with_opt);
+            let length = message.len();
+            let outcome = Outcome { length, question_end: question.len(), ..Outcome::of(Fate::Answered) };
+            message.extend_from_slice(&[0xff; 20]);
+            let outcome = truncate(&mut message, outcome);
+            let expected = [&question[..], if with_opt { opt } else { b"" }].concat();
+            assert_eq!((outcome.truncated, outcome.length), (true, expected.len()));
+            assert_eq!(message[12..outcome.length], expected[12..]);
+            assert_eq!((message[2], &message[6..12]), (0x86, &counts[..]));
+        }
     }
 }

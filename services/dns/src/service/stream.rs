@@ -232,6 +232,7 @@ impl DnsService {
         bytes.extend_from_slice(&(message.len() as u16).to_be_bytes());
         bytes.extend_from_slice(&message);
         stream.unacknowledged += bytes.len();
+        self.figures.answer_bytes += message.len() as u64;
         let sent = context.send(id, Bytes::from(bytes)).is_ok();
         if !sent {
             self.figures.not_sent += 1;
@@ -299,10 +300,11 @@ impl DnsService {
             Fate::Answered | Fate::Silence => outcome,
             _ => match self.elsewhere(request, peer, Way::Tcp) {
                 Reply::Stream(outgoing) => {
+                    self.count(&super::asked(request), request.len(), request, peer, Transport::Tcp);
                     self.buffer = buffer;
                     return Taken::Transfer(outgoing);
                 }
-                reply => super::written(reply, message),
+                reply => super::written(reply, request, message),
             },
         };
         self.count(&outcome, request.len(), message, peer, Transport::Tcp);

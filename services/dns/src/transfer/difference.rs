@@ -11,7 +11,7 @@ const VERSIONS_MAX: usize = 100;
 /// A record on its own.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedRecord {
-    /// Its name in wire format.
+    /// Its name in wire format, as it was written.
     pub owner: Box<[u8]>,
     /// Its type.
     pub rtype: u16,
@@ -60,25 +60,26 @@ fn order(left: &RecordView<'_>, right: &RecordView<'_>) -> Ordering {
 impl Difference {
     /// From `old` to `new`; `None`: one of them has no SOA record.
     pub fn between(old: &Zone, new: &Zone) -> Option<Difference> {
-        let mut removed = vec![OwnedRecord::of(&old.soa()?)];
-        let mut added = vec![OwnedRecord::of(&new.soa()?)];
-        let mut olds = old.records().filter(|record| record.rtype != rtype::SOA).peekable();
-        let mut news = new.records().filter(|record| record.rtype != rtype::SOA).peekable();
+        let owned = |zone: &Zone, index: usize| zone.spelled_record(index).map(|record| OwnedRecord::of(&record));
+        let mut removed = vec![owned(old, old.soa_index()?)?];
+        let mut added = vec![owned(new, new.soa_index()?)?];
+        let mut olds = old.records().enumerate().filter(|(_, record)| record.rtype != rtype::SOA).peekable();
+        let mut news = new.records().enumerate().filter(|(_, record)| record.rtype != rtype::SOA).peekable();
         // Both are in canonical order: each turn takes a record of one of them.
         loop {
             let turn = match (olds.peek(), news.peek()) {
                 (None, None) => break,
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(left), Some(right)) => order(left, right),
+                (Some((_, left)), Some((_, right))) => order(left, right),
             };
             let gone = if turn.is_le() { olds.next() } else { None };
             let come = if turn.is_ge() { news.next() } else { None };
-            if gone == come {
+            if gone.map(|(_, record)| record) == come.map(|(_, record)| record) {
                 continue;
             }
-            removed.extend(gone.as_ref().map(OwnedRecord::of));
-            added.extend(come.as_ref().map(OwnedRecord::of));
+            removed.extend(gone.and_then(|(index, _)| owned(old, index)));
+            added.extend(come.and_then(|(index, _)| owned(new, index)));
         }
         let bytes = removed.iter().chain(&added).map(OwnedRecord::length).sum();
         Some(Difference { from: old.serial(), to: new.serial(), removed, added, bytes })

@@ -166,7 +166,7 @@ impl Incoming {
     /// [`IncomingError`].
     pub fn finish(self, base: Option<&Zone>) -> Result<Zone, IncomingError> {
         let soa = self.soa.filter(|_| self.is_done).ok_or(IncomingError::Protocol("it is not finished"))?;
-        let mut builder = ZoneBuilder::new(&self.apex);
+        let mut builder = ZoneBuilder::copy(&self.apex);
         add(&mut builder, &soa)?;
         match self.state {
             State::Whole(records) => records.iter().try_for_each(|record| add(&mut builder, record))?,
@@ -185,13 +185,14 @@ fn add(builder: &mut ZoneBuilder, record: &WholeRecord) -> Result<(), IncomingEr
 /// A record without its TTL, which makes no difference to which one it is.
 type Identity = (Vec<u8>, u16, Vec<u8>);
 
-fn identity(record: WholeRecord) -> (Identity, u32) {
-    ((record.owner.to_ascii_lowercase(), record.rtype, record.data), record.ttl)
+/// What a record is known by, and what else it has: its TTL, and its owner as it was written.
+fn identity(record: WholeRecord) -> (Identity, (u32, Vec<u8>)) {
+    ((record.owner.to_ascii_lowercase(), record.rtype, record.data), (record.ttl, record.owner))
 }
 
 fn apply(builder: &mut ZoneBuilder, base: &Zone, steps: Vec<Step>) -> Result<(), IncomingError> {
     let mut removed = BTreeSet::new();
-    let mut added: BTreeMap<Identity, u32> = BTreeMap::new();
+    let mut added: BTreeMap<Identity, (u32, Vec<u8>)> = BTreeMap::new();
     for step in steps {
         for record in step.removed {
             let (identity, _) = identity(record);
@@ -201,16 +202,16 @@ fn apply(builder: &mut ZoneBuilder, base: &Zone, steps: Vec<Step>) -> Result<(),
         }
         added.extend(step.added.into_iter().map(identity));
     }
-    for record in base.records().filter(|record| record.rtype != rtype::SOA) {
+    for (index, record) in base.records().enumerate().filter(|(_, record)| record.rtype != rtype::SOA) {
         let identity = (record.owner.to_vec(), record.rtype, record.data.to_vec());
         if !removed.remove(&identity) {
-            builder.add(record.owner, record.rtype, record.ttl, record.data).map_err(IncomingError::Zone)?;
+            builder.add(base.spelling(index), record.rtype, record.ttl, record.data).map_err(IncomingError::Zone)?;
         }
     }
     if !removed.is_empty() {
         return Err(IncomingError::DoesNotFit);
     }
-    for ((owner, rtype, data), ttl) in added {
+    for ((_, rtype, data), (ttl, owner)) in added {
         builder.add(&owner, rtype, ttl, &data).map_err(IncomingError::Zone)?;
     }
     Ok(())

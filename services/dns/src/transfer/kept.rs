@@ -3,7 +3,7 @@
 
 use super::secondary::Timing;
 use crate::name::{Name, Presentation};
-use crate::zone::parse::read_file;
+use crate::zone::parse::read_copy;
 use crate::zone::{Zone, type_name};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -27,7 +27,7 @@ pub fn load(path: &Path, apex: &Name) -> Result<Option<Zone>, String> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(wrong(error.to_string())),
     };
-    let (zone, _) = read_file(apex, path, &mut |_| {}).map_err(|error| wrong(error.to_string()))?;
+    let (zone, _) = read_copy(apex, path).map_err(|error| wrong(error.to_string()))?;
     let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or_else(|| wrong("no SOA record".to_owned()))?;
     Ok((age < timing.expire()).then_some(zone))
 }
@@ -42,10 +42,10 @@ pub(super) fn save(path: &Path, zone: &Zone) -> io::Result<()> {
     let mut file = BufWriter::new(File::create(&beside)?);
     writeln!(file, "; A copy of {}, written by qanat dns: it will be overwritten.", zone.apex())?;
     let mut line = String::new();
-    for record in zone.records() {
+    for (index, record) in zone.records().enumerate() {
         // RFC 3597 section 5: this way of writing data suits every type, and is soon read.
         line.clear();
-        let (owner, length) = (Presentation(record.owner), record.data.len());
+        let (owner, length) = (Presentation(zone.spelling(index)), record.data.len());
         let _ = write!(line, "{owner} {} {} \\# {length} ", record.ttl, type_name(record.rtype));
         for byte in record.data {
             let _ = write!(line, "{byte:02x}");
@@ -79,6 +79,11 @@ mod tests {
         save(&path, &zone).unwrap();
         let kept = load(&path, &apex).unwrap().unwrap();
         assert!(kept.records().eq(zone.records()) && kept.serial() == 7);
+        let spelled = |zone: &Zone| -> Vec<Vec<u8>> {
+            (0..zone.record_count()).map(|index| zone.spelling(index).to_vec()).collect()
+        };
+        assert_eq!(spelled(&kept), spelled(&zone));
+        assert!(spelled(&kept).iter().any(|owner| owner.starts_with(b"\x03Mix")), "letters as the primary wrote them");
         let put_back = |seconds| {
             let file = File::options().append(true).open(&path).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();

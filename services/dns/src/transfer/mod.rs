@@ -24,6 +24,8 @@ pub use config::TransferConfig;
 pub use outgoing::Outgoing;
 pub use versions::Versions;
 
+use crate::answer::edns::{self, OptReply};
+use crate::answer::question::Question;
 use crate::name::Name;
 use crate::service::CatalogPublisher;
 use crate::zone::rtype;
@@ -54,6 +56,8 @@ const TIMER_INDEX: u64 = (1 << 32) - 1;
 const LOG_MAX: usize = 256;
 /// An answer over UDP to a client without EDNS (RFC 1035, section 4.2.1).
 const UDP_ROOM_MIN: usize = 512;
+/// The payload we announce.
+const UDP_PAYLOAD: u16 = 1_232;
 const OPCODE_NOTIFY: u8 = 4 << 3;
 const NOTAUTH: u8 = 9;
 const REFUSED: u8 = 5;
@@ -479,25 +483,32 @@ fn message_or_nothing(message: Vec<u8>) -> Reply {
 
 /// The name (small letters) and type of a request's only question.
 fn question(request: &[u8]) -> Option<(Name, u16)> {
-    if request.get(4..6)? != [0, 1] {
-        return None;
-    }
-    let (name, at) = walk::read_name(request, walk::HEADER_LENGTH).ok()?;
-    let qtype = request.get(at..at + 2)?.first_chunk().map(|bytes| u16::from_be_bytes(*bytes))?;
-    request.get(at + 2..at + 4)?;
-    Some((Name::from_wire(&name)?.to_lowercase(), qtype))
+    let question = Question::parse(request).filter(|_| request.get(4..6) == Some(&[0, 1]))?;
+    let name = Name::from_wire(request.get(walk::HEADER_LENGTH..question.name_end)?)?;
+    Some((name.to_lowercase(), question.qtype))
 }
 
-/// The request's question with response code `code`.
+/// The request's question, if it has one that can be read, with response code `code`; with OPT if the request has that.
 fn refuse(request: &[u8], code: u8) -> Vec<u8> {
-    let end = walk::question_end(request).unwrap_or(walk::HEADER_LENGTH);
+    let question = Question::parse(request).filter(|_| request.get(4..6) == Some(&[0, 1]));
+    let end = question.map_or(walk::HEADER_LENGTH, |question| question.end());
     let mut reply = request.get(..end).unwrap_or_default().to_vec();
+    let opt = edns::error_reply(request, UDP_PAYLOAD, code);
     if let Some(header) = reply.first_chunk_mut::<{ walk::HEADER_LENGTH }>() {
         header[2] = 0x80 | header[2] & 0x79;
         header[3] = code;
-        header[4..].copy_from_slice(&[0, u8::from(end > walk::HEADER_LENGTH), 0, 0, 0, 0, 0, 0]);
+        header[4..].copy_from_slice(&[0, u8::from(question.is_some()), 0, 0, 0, 0, 0, u8::from(opt.is_some())]);
+        append_opt(&mut reply, opt);
     }
     reply
+}
+
+/// Appends our OPT record, which the header tells of already.
+fn append_opt(message: &mut Vec<u8>, opt: Option<OptReply<'_>>) {
+    let Some(opt) = opt else { return };
+    let start = message.len();
+    message.resize(start + opt.length(), 0);
+    opt.write(message, start, start + opt.length());
 }
 
 #[cfg(test)]
@@ -518,6 +529,32 @@ mod tests {
             let differences: std::collections::BTreeSet<u16> =
                 (0..64).map(|seed| of(2 * seed + 1, number).wrapping_sub(of(2 * seed, number))).collect();
             assert!(differences.len() > 60, "{differences:?}");
+        }
+    }
+
+    /// A question that cannot be read is not sent back.
+    #[test]
+    fn a_broken_question_is_refused_without_it() {
+        let mut transfers = Transfers::none();
+        let mut ask = |request: &[u8]| {
+            let from = (SocketAddr::from(([192, 0, 2, 1], 53)), Way::Udp(1_232));
+            match transfers.request(request, from, &mut |_, _| Vec::new()) {
+                Reply::Message(reply) => reply,
+                _ => panic!("no answer"),
+            }
+        };
+        let head = |questions: u8, additional: u8| [1, 2, 0x24, 0, 0, questions, 0, 0, 0, 0, 0, additional];
+        let name = b"\x07example\0\0\x06\0\x01";
+        let opt = [0, 0, 41, 4, 0xd0, 0, 0, 0, 0, 0, 0];
+        let whole = ask(&[&head(1, 1)[..], name, &opt].concat());
+        assert_eq!((whole[3], whole.len()), (NOTAUTH, 12 + name.len() + 11));
+        assert_eq!(whole[whole.len() - 11..], opt);
+        let two = [&head(2, 0)[..], name, name].concat();
+        let pointer = [&head(1, 0)[..], b"\xc0\x0c\0\x06\0\x01"].concat();
+        let cut = [&head(1, 0)[..], &name[..10]].concat();
+        let none = head(0, 0).to_vec();
+        for broken in [two, pointer, cut, none] {
+            assert_eq!(ask(&broken), [1, 2, 0xa0, 1, 0, 0, 0, 0, 0, 0, 0, 0], "{broken:02x?}");
         }
     }
 }

@@ -4,6 +4,7 @@ use super::difference::{Difference, is_newer};
 use super::tsig::{Signer, overhead};
 use super::versions::Version;
 use super::walk::{self, HEADER_LENGTH};
+use crate::answer::edns::{self, OptReply};
 use crate::message::MessageWriter;
 use crate::zone::{RecordView, rtype};
 use std::sync::Arc;
@@ -32,10 +33,13 @@ impl Part {
     /// Its record of number `index`: `Ok(None)`: to be left out; `Err`: past its end.
     fn record<'a>(&'a self, version: &'a Version, index: usize) -> Result<Option<RecordView<'a>>, ()> {
         match self {
-            Part::Soa if index == 0 => version.zone.soa().map(Some).ok_or(()),
+            Part::Soa if index == 0 => {
+                let soa = version.zone.soa_index().ok_or(())?;
+                version.zone.spelled_record(soa).map(Some).ok_or(())
+            }
             Part::Soa => Err(()),
             Part::Zone => {
-                let record = version.zone.record(index).ok_or(())?;
+                let record = version.zone.spelled_record(index).ok_or(())?;
                 Ok(Some(record).filter(|record| record.rtype != rtype::SOA))
             }
             Part::Removed(step) => step.removed.get(index).map(|record| Some(record.view())).ok_or(()),
@@ -65,6 +69,8 @@ pub struct Outgoing {
     /// The question, with its header.
     question: Vec<u8>,
     is_first: bool,
+    /// The request had such a record.
+    opt: Option<OptReply<'static>>,
     signer: Option<Signer>,
     /// A record that fits no message: the transfer is broken off.
     broken: bool,
@@ -94,7 +100,8 @@ impl Outgoing {
             parts.extend([Part::Zone, Part::Soa]);
         }
         let question = request.get(..end)?.to_vec();
-        Some(Outgoing { version, parts, at: (0, 0), kind, question, is_first: true, signer, broken: false })
+        let opt = edns::error_reply(request, super::UDP_PAYLOAD, 0);
+        Some(Outgoing { version, parts, at: (0, 0), kind, question, is_first: true, opt, signer, broken: false })
     }
 
     /// What is sent.
@@ -136,10 +143,12 @@ impl Outgoing {
         if self.at.0 >= self.parts.len() || self.broken {
             return None;
         }
-        let mut bytes = vec![0; length_max];
+        // RFC 5936 section 2.2.5: OPT is in the first message.
+        let opt = self.opt.filter(|_| self.is_first);
+        let mut bytes = vec![0; length_max.saturating_sub(opt.as_ref().map_or(0, OptReply::length))];
         let head = if self.is_first { self.question.len() } else { HEADER_LENGTH };
         bytes.get_mut(..head)?.copy_from_slice(self.question.get(..head)?);
-        let mut writer = MessageWriter::new(&mut bytes, head);
+        let mut writer = MessageWriter::exact(&mut bytes, head);
         if self.is_first {
             writer.remember(HEADER_LENGTH);
         }
@@ -179,7 +188,8 @@ impl Outgoing {
         bytes.get_mut(2..4)?.copy_from_slice(&FLAGS);
         let questions = u8::from(self.is_first);
         let [high, low] = count.to_be_bytes();
-        bytes.get_mut(4..12)?.copy_from_slice(&[0, questions, high, low, 0, 0, 0, 0]);
+        bytes.get_mut(4..12)?.copy_from_slice(&[0, questions, high, low, 0, 0, 0, u8::from(opt.is_some())]);
+        super::append_opt(&mut bytes, opt);
         self.is_first = false;
         if let Some(signer) = &mut self.signer {
             signer.sign(&mut bytes, now_s);
@@ -249,6 +259,32 @@ mod tests {
             let soa: Vec<usize> = (0..records.len()).filter(|index| records[*index].rtype == rtype::SOA).collect();
             assert_eq!(soa, [0, records.len() - 1]);
         }
+    }
+
+    /// RFC 5936 sections 2.2.5, 3.3 and 3.4.
+    #[test]
+    fn opt_comes_first_and_letters_stay() {
+        let apex = Name::absolute("example").unwrap();
+        let versions = Versions::default();
+        versions.put(Arc::new(zone(1, "Www A 10.0.0.1\nwwW TXT x\nCap CNAME wWw\nplain A 10.0.0.2\n")));
+        versions.put(Arc::new(zone(2, "Www A 10.0.0.3\nCap CNAME wWw\nplain A 10.0.0.2\nNew A 10.0.0.4\n")));
+        let owners = |mut request: Vec<u8>, qtype: u16| {
+            request[11] = 1;
+            request.extend_from_slice(&[0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0]);
+            let mut outgoing = Outgoing::new(versions.newest(&apex).unwrap(), &request, qtype, None).unwrap();
+            let message = outgoing.next_message(0).unwrap();
+            assert_eq!(message[10..12], [0, 1]);
+            assert_eq!(message[message.len() - 11..], [0, 0, 41, 4, 0xd0, 0, 0, 0x80, 0, 0, 0]);
+            let records = walk::answers(&message).unwrap().into_iter();
+            let shown = records.map(|record| crate::name::Presentation(&record.owner).to_string());
+            shown.collect::<Vec<String>>()
+        };
+        let whole = owners(request(rtype::AXFR, None), rtype::AXFR);
+        for owner in ["Www.example.", "Cap.example.", "plain.example.", "New.example."] {
+            assert!(whole.iter().any(|own| own == owner), "{owner}: {whole:?}");
+        }
+        let steps = owners(request(rtype::IXFR, Some(1)), rtype::IXFR);
+        assert!(steps.iter().any(|own| own == "New.example.") && !steps.iter().any(|own| own == "new.example."));
     }
 
     #[test]

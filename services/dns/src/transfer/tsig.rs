@@ -412,19 +412,8 @@ impl Keyring {
     /// TSIG record with the error, signed only if it is the clock that is wrong, and then with the time here; FORMERR
     /// alone if there was no telling what it was.
     pub fn refusal(&self, request: &[u8], error: TsigError, now_s: u64) -> Vec<u8> {
-        let mut answer = request.get(..walk::HEADER_LENGTH).unwrap_or_default().to_vec();
         let signature = locate(request).ok().flatten().filter(|_| error != TsigError::Malformed);
-        if answer.len() < walk::HEADER_LENGTH {
-            return Vec::new();
-        }
-        let question_end = walk::question_end(request).unwrap_or(walk::HEADER_LENGTH);
-        let has_question = question_end > walk::HEADER_LENGTH;
-        if let Some(flags) = answer.get_mut(2..) {
-            flags[0] = 0x80 | flags[0] & 0x79;
-            flags[1] = if signature.is_some() { 9 } else { 1 };
-            flags[2..].copy_from_slice(&[0, u8::from(has_question), 0, 0, 0, 0, 0, 0]);
-        }
-        answer.extend_from_slice(request.get(walk::HEADER_LENGTH..question_end).unwrap_or_default());
+        let mut answer = super::refuse(request, if signature.is_some() { super::NOTAUTH } else { super::FORMERR });
         let Some(signature) = signature else { return answer };
         let key =
             self.0.iter().find(|key| key.name.wire() == signature.key_name).filter(|_| error == TsigError::BadTime);

@@ -1,6 +1,6 @@
 //! Records gathered in any order, sorted into a [`Zone`].
 
-use super::{Place, Problem, Record, Zone, ZoneError, rtype};
+use super::{Place, Problem, Record, Zone, ZoneError, ambiguity, rtype};
 use crate::name::{self, Name, Presentation};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,6 +19,10 @@ pub struct ZoneBuilder {
     files: Vec<Arc<PathBuf>>,
     problems: Vec<Problem>,
     errors: usize,
+    /// Owners not written in small letters: the place of the owner, and that of how it was written, in order of the first.
+    spellings: Vec<(u32, u32)>,
+    /// Of a primary's zone: see [`ZoneBuilder::copy`].
+    is_copy: bool,
 }
 
 impl ZoneBuilder {
@@ -33,7 +37,15 @@ impl ZoneBuilder {
             files: Vec::new(),
             problems: Vec::new(),
             errors: 0,
+            spellings: Vec::new(),
+            is_copy: false,
         }
+    }
+
+    /// An empty zone that is filled with what a primary sent. The primary decides whether its zone is fit to be served: what
+    /// makes it ambiguous is no error here, or all its secondaries would be without it.
+    pub fn copy(apex: &Name) -> ZoneBuilder {
+        ZoneBuilder { is_copy: true, ..ZoneBuilder::new(apex) }
     }
 
     /// The zone's name, small letters.
@@ -99,6 +111,11 @@ impl ZoneBuilder {
             None => {
                 let owner_at = u32::try_from(self.bytes.len()).map_err(|_| too_large())?;
                 self.bytes.extend(owner.iter().map(u8::to_ascii_lowercase));
+                if owner.iter().any(u8::is_ascii_uppercase) {
+                    let spelling = u32::try_from(self.bytes.len()).map_err(|_| too_large())?;
+                    self.bytes.extend_from_slice(owner);
+                    self.spellings.push((owner_at, spelling));
+                }
                 let key_at = self.key_bytes.len();
                 name::canonical_key(owner, &mut self.key_bytes);
                 let length = (self.key_bytes.len() - key_at) as u16;
@@ -112,6 +129,18 @@ impl ZoneBuilder {
         let owner_length = owner.len() as u8;
         self.records.push(Record { owner: owner_at, data: data_at, line, ttl, rtype, data_length, file, owner_length });
         Ok(())
+    }
+
+    /// Where the record of this number, counted from 0 as they were added, was written.
+    pub(super) fn place_of(&self, index: u32) -> Place {
+        self.records.get(index as usize).map_or(Place { file: None, line: 0 }, |record| self.place(record))
+    }
+
+    /// Gives the record of this number another TTL.
+    pub(super) fn set_ttl(&mut self, index: u32, ttl: u32) {
+        if let Some(record) = self.records.get_mut(index as usize) {
+            record.ttl = ttl;
+        }
     }
 
     fn place(&self, record: &Record) -> Place {
@@ -193,7 +222,11 @@ impl ZoneBuilder {
             bytes: std::mem::take(&mut self.bytes),
             records,
             files: self.files.clone(),
+            spellings: std::mem::take(&mut self.spellings),
         };
+        for (place, message) in ambiguity::find(&zone) {
+            self.problem(place, message, self.is_copy);
+        }
         let mut serial = 0;
         let apex_soa =
             zone.sets().take_while(|set| set.owner() == zone.apex.wire()).find(|set| set.rtype() == rtype::SOA);

@@ -48,9 +48,6 @@ impl<'z> Checker<'z> {
         if !self.zone.has(apex, rtype::NS) {
             self.warn(&soa, format!("{}: no NS records: write one for each server", self.zone.apex()));
         }
-        if self.zone.has(apex, rtype::CNAME) {
-            self.warn(&soa, format!("{}: a CNAME record at the zone's own name: take it out", self.zone.apex()));
-        }
         let hashed = self.zone.sets().any(|set| set.rtype() == rtype::NSEC3);
         if hashed && !self.zone.has(apex, rtype::NSEC3PARAM) {
             let text = "NSEC3 records without an NSEC3PARAM record at the apex: nothing is proven by them; sign again";
@@ -82,24 +79,6 @@ impl<'z> Checker<'z> {
         }
         let has = |rtype: u16| sets.iter().find(|set| set.rtype() == rtype);
         let is_apex = owner == self.zone.apex().wire();
-        if let Some(cname) = has(rtype::CNAME) {
-            if cname.len() > 1 {
-                self.warn(cname, format!("{shown}: {} CNAME records: keep one", cname.len()));
-            }
-            let others = |set: &&SetView<'_>| !matches!(set.rtype(), rtype::CNAME | rtype::RRSIG | rtype::NSEC | 25);
-            if let Some(other) = sets.iter().find(others) {
-                let text = format!(
-                    "{shown}: a CNAME record beside {} (RFC 2181 section 10.1): keep one of them",
-                    type_name(other.rtype())
-                );
-                self.warn(cname, text);
-            }
-        }
-        if let Some(dname) = has(rtype::DNAME)
-            && dname.len() > 1
-        {
-            self.warn(dname, format!("{shown}: {} DNAME records: keep one", dname.len()));
-        }
         if let Some(signer) = has(rtype::DS)
             && has(rtype::NS).is_none()
         {
@@ -203,8 +182,6 @@ mod tests {
     fn what_is_odd_is_said_with_its_place() {
         let cases = [
             ("a A 192.0.2.1\n", "z:2: warning: example.: no NS records"),
-            ("@ NS x.\na CNAME b\na A 192.0.2.1\n", "z:4: warning: a.example.: a CNAME record beside A"),
-            ("@ NS x.\na CNAME b\na CNAME c\n", "a.example.: 2 CNAME records"),
             ("@ NS x.\nsub NS ns.sub\n", "z:4: warning: sub.example. NS: ns.sub.example. is in the delegated zone"),
             ("@ NS ns\n", "example. NS: ns.example. has no address"),
             ("@ NS x.\n@ MX 1 mail\nmail CNAME x.\n", "example. MX: mail.example. is an alias"),

@@ -1,32 +1,16 @@
 //! The presentation format of types that `domain` does not read: fields one after the other, each to its bytes.
 
+use super::mnemonics;
+use super::parse::type_of;
 use super::scanner::DataScanner;
 use crate::layout::Field;
-use domain::base::iana::{Rtype, SecurityAlgorithm};
 use domain::base::scan::Scanner;
-use domain::utils::base64;
-use std::net::{IpAddr, Ipv4Addr};
-
-/// Kinds of certificates (RFC 4398 section 2.1).
-const CERTIFICATES: [(&str, u16); 10] = [
-    ("PKIX", 1),
-    ("SPKI", 2),
-    ("PGP", 3),
-    ("IPKIX", 4),
-    ("ISPKI", 5),
-    ("IPGP", 6),
-    ("ACPKIX", 7),
-    ("IACPKIX", 8),
-    ("URI", 253),
-    ("OID", 254),
-];
+use domain::utils::{base32, base64};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Writes the data whose parts are `fields` in presentation format.
 pub(super) fn scan(fields: &[Field], scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
-    for field in fields {
-        scan_field(*field, scanner, data)?;
-    }
-    if scanner.continues() { Err("more than this type has: take it out".to_owned()) } else { Ok(()) }
+    fields.iter().try_for_each(|field| scan_field(*field, scanner, data))
 }
 
 fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
@@ -48,11 +32,14 @@ fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
             }
         }
         Field::LongText => data.extend_from_slice(&scanner.scan_octets().map_err(|error| error.to_string())?),
-        Field::Hex => hexadecimal(&rest(scanner), data)?,
-        Field::Base64 => {
-            let bytes: Vec<u8> = base64::decode(&rest(scanner)).map_err(|error| format!("base 64: {error}"))?;
-            data.extend_from_slice(&bytes);
+        Field::Hex => {
+            let text = rest(scanner);
+            if text.is_empty() {
+                return Err("hexadecimal digits are missing".to_owned());
+            }
+            hexadecimal(&text, data)?;
         }
+        Field::Base64 | Field::Base64OrNothing => scan_base64(field == Field::Base64, scanner, data)?,
         Field::Dashed(count) => {
             let text = word(scanner)?;
             let bytes: Option<Vec<u8>> = text.split('-').map(|pair| from_hexadecimal(pair, 2, 2)).collect();
@@ -71,18 +58,28 @@ fn scan_field(field: Field, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -
             let address: Ipv4Addr = text.parse().map_err(|_| format!("`{text}` is no IPv4 address"))?;
             data.extend_from_slice(&address.octets());
         }
-        Field::Certificate => {
+        Field::ByteOf(words) => {
             let text = word(scanner)?;
-            let named = CERTIFICATES.iter().find(|(name, _)| text.eq_ignore_ascii_case(name)).map(|(_, kind)| *kind);
-            let kind =
-                named.or_else(|| text.parse().ok()).ok_or_else(|| format!("`{text}` is no kind of certificate"))?;
-            data.extend_from_slice(&kind.to_be_bytes());
+            let number = words.number(text)?;
+            data.push(u8::try_from(number).map_err(|_| format!("`{text}` is more than 255"))?);
         }
-        Field::Algorithm => {
+        Field::PairOf(words) => data.extend_from_slice(&words.number(word(scanner)?)?.to_be_bytes()),
+        Field::KeyFlags => data.extend_from_slice(&mnemonics::key_flags(word(scanner)?)?.to_be_bytes()),
+        Field::Type => {
             let text = word(scanner)?;
-            let named =
-                SecurityAlgorithm::from_mnemonic(text.to_ascii_uppercase().as_bytes()).map(|named| named.to_int());
-            data.push(named.or_else(|| text.parse().ok()).ok_or_else(|| format!("`{text}` is no algorithm"))?);
+            data.extend_from_slice(&type_of(text).ok_or_else(|| format!("`{text}` is no type"))?.to_be_bytes());
+        }
+        Field::Date => {
+            let text = word(scanner)?;
+            let seconds = date(text).ok_or_else(|| format!("`{text}` is no date, as in 20300101000000"))?;
+            data.extend_from_slice(&seconds.to_be_bytes());
+        }
+        Field::Salt | Field::HashedOwner => scan_counted(field == Field::Salt, scanner, data)?,
+        Field::NetworkAddress => {
+            let digits = rest(scanner);
+            let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
+            let digits = digits.ok_or("an NSAP address begins with 0x")?;
+            hexadecimal(&digits.replace('.', ""), data)?;
         }
         Field::Types => scan_types(scanner, data)?,
         Field::Prefixes => {
@@ -111,6 +108,130 @@ pub(super) fn scan_host_identity(scanner: &mut DataScanner<'_>, data: &mut Vec<u
         scan_field(Field::Name, scanner, data)?;
     }
     Ok(())
+}
+
+/// What a record says of somewhere to go: nothing, an IPv4 or IPv6 address, or a name.
+fn scan_gateway(kind: u8, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    let wrong = |text: &str| format!("`{text}` is no gateway of kind {kind}");
+    match kind {
+        0 => {
+            let text = word(scanner)?;
+            if text == "." { Ok(()) } else { Err(wrong(text)) }
+        }
+        1 => scan_field(Field::Address, scanner, data),
+        2 => {
+            let text = word(scanner)?;
+            let address: Ipv6Addr = text.parse().map_err(|_| wrong(text))?;
+            data.extend_from_slice(&address.octets());
+            Ok(())
+        }
+        3 => scan_field(Field::Name, scanner, data),
+        _ => Err(format!("{kind} is no kind of gateway: 0 to 3")),
+    }
+}
+
+/// IPSECKEY records (RFC 4025 section 3.1). There may be no key, whatever the algorithm: so BIND and Knot read it.
+pub(super) fn scan_ipsec_key(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    let (precedence, kind): (u8, u8) = (number(scanner)?, number(scanner)?);
+    data.extend_from_slice(&[precedence, kind]);
+    scan_field(Field::U8, scanner, data)?;
+    scan_gateway(kind, scanner, data)?;
+    scan_base64(false, scanner, data)
+}
+
+/// AMTRELAY records (RFC 8777 section 4.3).
+pub(super) fn scan_relay(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    let (precedence, discovery, kind): (u8, u8, u8) = (number(scanner)?, number(scanner)?, number(scanner)?);
+    if discovery > 1 || kind > 3 {
+        return Err("a relay's discovery bit is 0 or 1, its kind 0 to 3".to_owned());
+    }
+    data.extend_from_slice(&[precedence, discovery << 7 | kind]);
+    scan_gateway(kind, scanner, data)
+}
+
+/// WKS records (RFC 1035 section 3.4.2): an address, a protocol, and a bitmap of ports.
+pub(super) fn scan_services(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    scan_field(Field::Address, scanner, data)?;
+    data.push(mnemonics::protocol(word(scanner)?)?);
+    let mut bitmap: Vec<u8> = Vec::new();
+    while scanner.continues() {
+        let port = usize::from(mnemonics::service(word(scanner)?)?);
+        bitmap.resize(bitmap.len().max(port / 8 + 1), 0);
+        if let Some(byte) = bitmap.get_mut(port / 8) {
+            *byte |= 0x80 >> (port % 8);
+        }
+    }
+    data.extend_from_slice(&bitmap);
+    Ok(())
+}
+
+/// NXT records (RFC 2535 section 5.2): a name, and a bitmap of types below 128.
+pub(super) fn scan_next(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    scan_field(Field::Name, scanner, data)?;
+    let mut bitmap = [0u8; 16];
+    let mut length = 0;
+    while scanner.continues() {
+        let text = word(scanner)?;
+        let bit = type_of(text).filter(|rtype| (1..128).contains(rtype)).map(usize::from);
+        let bit = bit.ok_or_else(|| format!("`{text}` is no type below 128"))?;
+        length = length.max(bit / 8 + 1);
+        if let Some(byte) = bitmap.get_mut(bit / 8) {
+            *byte |= 0x80 >> (bit % 8);
+        }
+    }
+    data.extend_from_slice(bitmap.get(..length).unwrap_or_default());
+    Ok(())
+}
+
+fn scan_base64(required: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    let text = rest(scanner);
+    if required && text.is_empty() {
+        return Err("base 64: there is none".to_owned());
+    }
+    let bytes: Vec<u8> = base64::decode(&text).map_err(|error| format!("base 64: {error}"))?;
+    data.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Bytes after their length: a salt in hexadecimal digits, or a hash in base 32.
+fn scan_counted(is_salt: bool, scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), String> {
+    let text = word(scanner)?;
+    let mut bytes = Vec::new();
+    match is_salt {
+        true if text == "-" => {}
+        true => hexadecimal(text, &mut bytes)?,
+        false => bytes = base32::decode_hex(text).map_err(|error| format!("`{text}`: base 32: {error}"))?,
+    }
+    data.push(u8::try_from(bytes.len()).map_err(|_| format!("`{text}` has more than 255 bytes"))?);
+    data.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Seconds since 1970, modulo 2³² (RFC 4034 section 3.2): fourteen digits are a date, fewer are the number itself.
+fn date(text: &str) -> Option<u32> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    if text.len() != 14 {
+        return text.parse().ok();
+    }
+    let part = |from: usize, to: usize| text.get(from..to)?.parse::<u64>().ok();
+    let (year, month, day) = (part(0, 4)?, part(4, 6)?, part(6, 8)?);
+    let (hour, minute, second) = (part(8, 10)?, part(10, 12)?, part(12, 14)?);
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let days_of = |month: u64| match month {
+        2 => 28 + u64::from(is_leap(year)),
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    };
+    let valid = year >= 1970 && (1..=12).contains(&month) && (1..=days_of(month)).contains(&day);
+    if !valid || hour > 23 || minute > 59 || second > 60 {
+        return None;
+    }
+    let years: u64 = (1970..year).map(|year| 365 + u64::from(is_leap(year))).sum();
+    let days = years + (1..month).map(days_of).sum::<u64>() + day - 1;
+    let seconds = ((days * 24 + hour) * 60 + minute) * 60 + second;
+    Some((seconds & u64::from(u32::MAX)) as u32)
 }
 
 fn word<'a>(scanner: &mut DataScanner<'a>) -> Result<&'a str, String> {
@@ -158,8 +279,7 @@ fn scan_types(scanner: &mut DataScanner<'_>, data: &mut Vec<u8>) -> Result<(), S
     let mut types = Vec::new();
     while scanner.continues() {
         let text = word(scanner)?;
-        let named = Rtype::from_bytes(text.to_ascii_uppercase().as_bytes());
-        types.push(named.ok_or_else(|| format!("`{text}` is no type"))?.to_int());
+        types.push(type_of(text).ok_or_else(|| format!("`{text}` is no type"))?);
     }
     types.sort_unstable();
     for block in types.chunk_by(|one, other| one >> 8 == other >> 8) {

@@ -55,6 +55,11 @@ pub(super) fn substitute(pattern: &str, value: u64, text: &mut String) -> Result
     Ok(())
 }
 
+/// What stands in a pair of quotes, as it would be read without them.
+pub(super) fn unquoted(text: &str) -> String {
+    text.replace("\\\"", "\"")
+}
+
 fn modified(modifier: &str, value: u64, text: &mut String) -> Result<(), String> {
     let wrong =
         || format!("`${{{modifier}}}` is no modifier: write ${{OFFSET[,WIDTH[,BASE]]}} with base d, o, x, X, n or N");

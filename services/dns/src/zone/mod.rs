@@ -5,16 +5,19 @@
 //!   records of a transfer ────────────────────────────────────────────────────── ZoneBuilder::add ┴─ finish ─▶ Zone
 //! ```
 
+mod ambiguity;
 mod builder;
 pub mod check;
 mod fields;
 mod generate;
 mod lexer;
 mod location;
+mod mnemonics;
 pub mod parse;
 mod scanner;
 
 pub use builder::ZoneBuilder;
+pub use mnemonics::Words;
 
 use crate::name::Name;
 use std::fmt;
@@ -195,6 +198,8 @@ pub struct Zone {
     bytes: Vec<u8>,
     records: Vec<Record>,
     files: Vec<Arc<PathBuf>>,
+    /// Of owners not written in small letters: where the owner is, and where it is as it was written.
+    spellings: Vec<(u32, u32)>,
 }
 
 impl Zone {
@@ -261,7 +266,25 @@ impl Zone {
 
     /// The SOA record.
     pub fn soa(&self) -> Option<RecordView<'_>> {
-        self.records().take_while(|record| record.owner == self.apex.wire()).find(|record| record.rtype == rtype::SOA)
+        self.record(self.soa_index()?)
+    }
+
+    /// The number of the SOA record in order.
+    pub fn soa_index(&self) -> Option<usize> {
+        self.records().take_while(|record| record.owner == self.apex.wire()).position(|record| record.rtype == rtype::SOA)
+    }
+
+    /// The record of number `index`, its owner as it was written.
+    pub fn spelled_record(&self, index: usize) -> Option<RecordView<'_>> {
+        self.record(index).map(|record| RecordView { owner: self.spelling(index), ..record })
+    }
+
+    /// The owner of the record of number `index` as it was written (RFC 5936 section 3.3 wants it kept in transfers).
+    pub fn spelling(&self, index: usize) -> &[u8] {
+        let Some(record) = self.records.get(index) else { return &[] };
+        let other = self.spellings.binary_search_by_key(&record.owner, |(owner, _)| *owner).ok();
+        let start = other.and_then(|at| self.spellings.get(at)).map_or(record.owner, |(_, spelling)| *spelling);
+        self.bytes.get(start as usize..start as usize + usize::from(record.owner_length)).unwrap_or_default()
     }
 
     fn view(&self, record: &Record) -> RecordView<'_> {

@@ -3,6 +3,7 @@
 use super::lexer::{EntryStart, Lexer, Token};
 use super::scanner::scan_data;
 use super::{Place, Problem, Zone, ZoneBuilder, ZoneError, builder, generate, rtype};
+use crate::file;
 use crate::name::{self, Name};
 use domain::base::iana::Rtype;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,10 @@ use std::sync::Arc;
 
 /// Files within files.
 const INCLUDE_DEPTH_MAX: usize = 10;
+/// Files of one zone, each as often as it is included.
+const FILES_MAX: usize = 10_000;
+/// Bytes of all of them: beyond what a zone of 4 GiB takes as text.
+const BYTES_MAX: u64 = 16 << 30;
 /// Entries between two reports of progress.
 const REPORT_ENTRIES: usize = 16_384;
 /// RFC 2181 section 8.
@@ -35,9 +40,20 @@ pub fn read_file(
     path: &Path,
     report: &mut dyn FnMut(Progress),
 ) -> Result<(Zone, Vec<Problem>), ZoneError> {
-    let mut parser = Parser::new(apex, report);
+    let mut parser = Parser::new(ZoneBuilder::new(apex), report);
     parser.file(path, 0);
-    parser.builder.finish()
+    parser.finish()
+}
+
+/// The same for a copy of a primary's zone: what makes a zone ambiguous is its primary's affair, and no more than odd here.
+///
+/// # Errors
+/// As [`read_file`].
+pub fn read_copy(apex: &Name, path: &Path) -> Result<(Zone, Vec<Problem>), ZoneError> {
+    let mut report = |_| {};
+    let mut parser = Parser::new(ZoneBuilder::copy(apex), &mut report);
+    parser.file(path, 0);
+    parser.finish()
 }
 
 /// The same from text; files it includes are looked for beside `path`.
@@ -46,15 +62,15 @@ pub fn read_file(
 /// As [`read_file`].
 pub fn read_text(apex: &Name, path: &Path, text: &str) -> Result<(Zone, Vec<Problem>), ZoneError> {
     let mut report = |_| {};
-    let mut parser = Parser::new(apex, &mut report);
+    let mut parser = Parser::new(ZoneBuilder::new(apex), &mut report);
     let file = Arc::new(path.to_owned());
     parser.text(&file, text, 0);
-    parser.builder.finish()
+    parser.finish()
 }
 
 /// The name a file's SOA record has, if it can be told without knowing the zone's: written whole, or by `$ORIGIN`.
 pub fn guess_apex(path: &Path) -> Option<Name> {
-    let text = std::fs::read_to_string(path).ok()?;
+    let text = String::from_utf8(file::read(path, BYTES_MAX).ok()?).ok()?;
     let mut lexer = Lexer::new(&text);
     let mut tokens = Vec::new();
     let mut origin: Option<Name> = None;
@@ -80,6 +96,11 @@ struct Parser<'r> {
     owner: Vec<u8>,
     default_ttl: Option<u32>,
     last_ttl: Option<u32>,
+    /// Records before the SOA record without a TTL, by their number: theirs is its minimum.
+    without_ttl: Vec<u32>,
+    files: usize,
+    /// That may still be read.
+    bytes_left: u64,
     file: u16,
     path: Arc<PathBuf>,
     line: u32,
@@ -88,20 +109,32 @@ struct Parser<'r> {
 }
 
 impl<'r> Parser<'r> {
-    fn new(apex: &Name, report: &'r mut dyn FnMut(Progress)) -> Parser<'r> {
+    fn new(builder: ZoneBuilder, report: &'r mut dyn FnMut(Progress)) -> Parser<'r> {
         Parser {
-            builder: ZoneBuilder::new(apex),
+            origin: builder.apex().wire().to_vec(),
+            builder,
             report,
-            origin: apex.wire().to_vec(),
             owner: Vec::new(),
             default_ttl: None,
             last_ttl: None,
+            without_ttl: Vec::new(),
+            files: 0,
+            bytes_left: BYTES_MAX,
             file: 0,
             path: Arc::default(),
             line: 0,
             data: Vec::new(),
             entries: 0,
         }
+    }
+
+    fn finish(mut self) -> Result<(Zone, Vec<Problem>), ZoneError> {
+        if let Some(first) = self.without_ttl.first().copied() {
+            // There is no SOA record, either, which is said as well.
+            let place = self.builder.place_of(first);
+            self.builder.problem(place, "no TTL: write one, or $TTL at the file's beginning".to_owned(), false);
+        }
+        self.builder.finish()
     }
 
     fn error(&mut self, message: String) {
@@ -115,8 +148,15 @@ impl<'r> Parser<'r> {
     }
 
     fn file(&mut self, path: &Path, depth: usize) {
-        match std::fs::read(path) {
+        let read = if self.files < FILES_MAX {
+            file::read(path, self.bytes_left)
+        } else {
+            Err(std::io::Error::other(format!("more than {FILES_MAX} files in one zone")))
+        };
+        match read {
             Ok(bytes) => {
+                self.files += 1;
+                self.bytes_left = self.bytes_left.saturating_sub(bytes.len() as u64);
                 let file = Arc::new(path.to_owned());
                 match String::from_utf8(bytes) {
                     Ok(text) => self.text(&file, &text, depth),
@@ -136,7 +176,7 @@ impl<'r> Parser<'r> {
             }
             Err(error) if depth == 0 => {
                 let place = Place { file: Some(Arc::new(path.to_owned())), line: 0 };
-                let text = format!("{error}: name a file that this user may read");
+                let text = format!("{error}: name a regular file that this user may read");
                 self.builder.problem(place, text, false);
             }
             Err(error) => self.error(format!("{}: {error}; a relative path starts at this file's", path.display())),
@@ -194,8 +234,7 @@ impl<'r> Parser<'r> {
         match (words.first().map(|word| word.to_ascii_uppercase()).as_deref(), words.get(1..).unwrap_or_default()) {
             (Some("$ORIGIN"), [name]) => self.origin = self.name(name)?,
             (Some("$TTL"), [ttl]) => {
-                self.default_ttl =
-                    Some(time(ttl).ok_or_else(|| format!("`{ttl}` is no TTL: write seconds, or as 1h30m"))?);
+                self.default_ttl = Some(self.ttl(ttl)?);
             }
             (Some("$INCLUDE"), [path]) => self.include(path, None, depth)?,
             (Some("$INCLUDE"), [path, origin]) => {
@@ -203,7 +242,7 @@ impl<'r> Parser<'r> {
                 self.include(path, Some(origin), depth)?;
             }
             (Some("$GENERATE"), [range, pattern, rest @ ..]) if rest.len() >= 2 => {
-                self.generate(range, pattern, rest)?
+                self.generate(range, pattern, tokens.get(3..).unwrap_or_default())?;
             }
             (Some(word), _) => {
                 return Err(format!(
@@ -214,6 +253,16 @@ impl<'r> Parser<'r> {
             (None, _) => {}
         }
         Ok(())
+    }
+
+    /// RFC 2181 section 8: a TTL with its highest bit set is as zero.
+    fn ttl(&mut self, text: &str) -> Result<u32, String> {
+        if let Some(seconds) = time(text) {
+            return Ok(seconds);
+        }
+        text.parse::<u32>().map_err(|_| format!("`{text}` is no TTL: write seconds, or as 1h30m"))?;
+        self.warning(format!("the TTL {text} is taken for 0 (RFC 2181 section 8): write at most {TTL_MAX}"));
+        Ok(0)
     }
 
     fn name(&self, text: &str) -> Result<Vec<u8>, String> {
@@ -239,16 +288,26 @@ impl<'r> Parser<'r> {
         Ok(())
     }
 
-    fn generate(&mut self, range: &str, pattern: &str, rest: &[&str]) -> Result<(), String> {
+    fn generate(&mut self, range: &str, pattern: &str, rest: &[Token<'_>]) -> Result<(), String> {
         let mut owner = String::new();
         let mut texts: Vec<String> = vec![String::new(); rest.len()];
+        // Data in one pair of quotes is all of a record's, as BIND reads it: `MX "10 mail$"`.
+        let whole = rest.split_last().filter(|(data, before)| data.quoted && before.iter().all(|token| !token.quoted));
+        let whole = whole.filter(|(_, before)| before.last().is_some_and(|word| type_of(word.text).is_some()));
         for value in generate::range(range)? {
             generate::substitute(pattern, value, &mut owner)?;
-            for (text, pattern) in texts.iter_mut().zip(rest) {
-                generate::substitute(pattern, value, text)?;
+            for (text, token) in texts.iter_mut().zip(rest) {
+                generate::substitute(token.text, value, text)?;
             }
             let mut tokens = vec![Token { text: &owner, quoted: false, joined: false }];
-            tokens.extend(texts.iter().map(|text| Token { text, quoted: false, joined: false }));
+            tokens.extend(texts.iter().zip(rest).map(|(text, token)| Token { text, ..*token }));
+            let data = texts.last().filter(|_| whole.is_some()).map(|text| generate::unquoted(text));
+            if let Some(data) = &data {
+                tokens.pop();
+                let mut words = Vec::new();
+                Lexer::new(data).next_entry(&mut words).map_err(|error| error.what.to_owned())?;
+                tokens.append(&mut words);
+            }
             self.record(false, &tokens)?;
         }
         Ok(())
@@ -272,11 +331,10 @@ impl<'r> Parser<'r> {
                 return Err("no type: write OWNER [TTL] [IN] TYPE DATA".to_owned());
             };
             rest = after;
-            if !class_given && word.text.eq_ignore_ascii_case("IN") {
+            if !class_given && ["IN", "CLASS1"].iter().any(|class| word.text.eq_ignore_ascii_case(class)) {
                 class_given = true;
             } else if ttl.is_none() && word.text.starts_with(|first: char| first.is_ascii_digit()) {
-                let seconds = time(word.text);
-                ttl = Some(seconds.ok_or_else(|| format!("`{}` is no TTL: 0 to {TTL_MAX} seconds", word.text))?);
+                ttl = Some(self.ttl(word.text)?);
             } else if let Some(rtype) = type_of(word.text) {
                 break rtype;
             } else if ["CH", "HS", "CS"].iter().any(|class| word.text.eq_ignore_ascii_case(class)) {
@@ -301,16 +359,26 @@ impl<'r> Parser<'r> {
             if let Some(explicit) = ttl {
                 self.last_ttl = Some(explicit);
             }
-            // RFC 2308 section 4; before $TTL there was the last one's, and for the SOA record its own minimum.
-            let minimum = || (rtype == rtype::SOA).then(|| data.last_chunk().map(|last| u32::from_be_bytes(*last)));
-            let ttl = ttl.or(self.default_ttl).or(self.last_ttl).or_else(|| minimum().flatten());
-            let ttl = ttl.ok_or("no TTL: write one, or $TTL at the file's beginning")?;
+            // RFC 2308 section 4; before $TTL there was the last one's.
+            let mut known = ttl.or(self.default_ttl).or(self.last_ttl);
+            if known.is_none() && rtype == rtype::SOA {
+                // RFC 1035 section 5.1 as NSD and BIND read it: where no TTL is written, the zone's minimum holds.
+                known = data.last_chunk().map(|last| u32::from_be_bytes(*last));
+                self.default_ttl = known;
+                for record in std::mem::take(&mut self.without_ttl) {
+                    self.builder.set_ttl(record, known.unwrap_or_default());
+                }
+            }
             if !name::is_within(&self.owner, self.builder.apex().wire()) {
                 let owner = name::Presentation(&self.owner).to_string();
                 let apex = self.builder.apex().to_string();
                 self.warning(format!("{owner} is outside of the zone {apex}, and left out: does its name lack a dot?"));
                 return Ok(());
             }
+            let ttl = known.unwrap_or_else(|| {
+                self.without_ttl.push(self.builder.record_count() as u32);
+                0
+            });
             let owner = std::mem::take(&mut self.owner);
             let outcome = self.builder.add_at(&owner, rtype, ttl, &data, (self.file, self.line));
             self.owner = owner;
@@ -321,13 +389,15 @@ impl<'r> Parser<'r> {
     }
 }
 
-fn type_of(word: &str) -> Option<u16> {
+/// The number of a type's name.
+pub(super) fn type_of(word: &str) -> Option<u16> {
     Some(match word {
         "A" => rtype::A,
         "AAAA" => rtype::AAAA,
         "NS" => rtype::NS,
         "RRSIG" => rtype::RRSIG,
         "NSEC3" => rtype::NSEC3,
+        word if word.eq_ignore_ascii_case("NSAP-PTR") => 23,
         word => Rtype::from_bytes(word.as_bytes())?.to_int(),
     })
 }

@@ -1,5 +1,6 @@
 //! The data of a record, from tokens to wire format: `domain` knows every type's presentation; names end at our origin.
 
+use super::fields;
 use super::lexer::Token;
 use crate::layout;
 use crate::name::{self, NAME_BYTES_MAX};
@@ -11,8 +12,12 @@ use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, Str
 use domain::dep::octseq::str::Str;
 use domain::rdata::ZoneRecordData;
 
+const WKS: u16 = 11;
 const LOC: u16 = 29;
+const NXT: u16 = 30;
+const IPSECKEY: u16 = 45;
 const HIP: u16 = 55;
+const AMTRELAY: u16 = 260;
 
 /// Writes the data of a record of `rtype` in `tokens` to `data`.
 ///
@@ -31,15 +36,24 @@ fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>)
     {
         return scan_unknown(rtype, rest, data);
     }
-    match rtype {
-        LOC => return super::location::scan(tokens, data),
-        HIP => return super::fields::scan_host_identity(&mut DataScanner { tokens, at: 0, origin }, data),
-        _ => {}
-    }
-    if let Some(fields) = layout::presented_fields(rtype) {
-        return super::fields::scan(fields, &mut DataScanner { tokens, at: 0, origin }, data);
-    }
     let mut scanner = DataScanner { tokens, at: 0, origin };
+    let own: Option<fn(&mut DataScanner<'_>, &mut Vec<u8>) -> Result<(), String>> = match rtype {
+        LOC => return super::location::scan(tokens, data),
+        HIP => Some(fields::scan_host_identity),
+        IPSECKEY => Some(fields::scan_ipsec_key),
+        AMTRELAY => Some(fields::scan_relay),
+        WKS => Some(fields::scan_services),
+        NXT => Some(fields::scan_next),
+        _ => None,
+    };
+    if let Some(scan) = own {
+        scan(&mut scanner, data)?;
+        return scanner.end();
+    }
+    if let Some(parts) = layout::presented_fields(rtype) {
+        fields::scan(parts, &mut scanner, data)?;
+        return scanner.end();
+    }
     let parsed = ZoneRecordData::<Vec<u8>, Name<Vec<u8>>>::scan(Rtype::from_int(rtype), &mut scanner);
     let parsed = parsed.map_err(|error| {
         let text = error.to_string();
@@ -49,10 +63,7 @@ fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>)
             text
         }
     })?;
-    if scanner.at < tokens.len() {
-        let text = tokens.get(scanner.at).map_or("", |token| token.text);
-        return Err(format!("`{text}` is more than this type has: take it out"));
-    }
+    scanner.end()?;
     parsed.compose_rdata(data).map_err(|_| "data of more than 65,535 bytes".to_owned())
 }
 
@@ -60,7 +71,7 @@ fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>)
 fn scan_unknown(rtype: u16, tokens: &[Token<'_>], data: &mut Vec<u8>) -> Result<(), String> {
     let [length, digits @ ..] = tokens else { return Err("\\# without a length: write \\# LENGTH HEX".to_owned()) };
     let length: u16 = length.text.parse().map_err(|_| format!("`{}` is no length: 0 to 65535", length.text))?;
-    super::fields::hexadecimal(&digits.iter().map(|token| token.text).collect::<String>(), data)?;
+    fields::hexadecimal(&digits.iter().map(|token| token.text).collect::<String>(), data)?;
     if data.len() != usize::from(length) {
         return Err(format!("{} bytes where {length} are announced: correct one of them", data.len()));
     }
@@ -79,6 +90,14 @@ pub(super) struct DataScanner<'a> {
 }
 
 impl<'a> DataScanner<'a> {
+    /// That was all.
+    fn end(&self) -> Result<(), String> {
+        match self.tokens.get(self.at) {
+            Some(token) => Err(format!("`{}` is more than this type has: take it out", token.text)),
+            None => Ok(()),
+        }
+    }
+
     /// What is left, all of it.
     pub(super) fn rest(&mut self) -> &'a [Token<'a>] {
         let rest = self.tokens.get(self.at..).unwrap_or_default();
