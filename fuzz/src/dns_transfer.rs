@@ -6,7 +6,7 @@ use qanat_dns::service::CatalogPublisher;
 use qanat_dns::transfer::config::{KeyTable, TransferConfig, ZoneTable};
 use qanat_dns::transfer::incoming::{Incoming, Progress};
 use qanat_dns::transfer::tsig::{Key, Signer};
-use qanat_dns::transfer::{Reply, Transfers, Versions, Way, walk};
+use qanat_dns::transfer::{Control, Plan, Reply, Transfers, Versions, Way, walk};
 use qanat_dns::zone::Zone;
 use qanat_dns::zone::parse::read_text;
 use std::path::Path;
@@ -36,7 +36,9 @@ fn config() -> TransferConfig {
 /// A request is answered by messages its reader understands, and bounded in number.
 pub fn dns_transfer(data: &[u8]) {
     let publisher = CatalogPublisher::new(Catalog::default());
-    let mut transfers = Transfers::new(config(), VERSIONS.clone(), &publisher).expect("transfers");
+    let mut transfers =
+        Transfers::new(Control::new(Plan { config: config(), ..Plan::default() }), VERSIONS.clone(), &publisher)
+            .expect("transfers");
     let peer = std::net::SocketAddr::from(([192, 0, 2, 9], 53));
     for way in [Way::Tcp, Way::Udp(1_232)] {
         match transfers.request(data, (peer, way), &mut |request, _| request.to_vec()) {

@@ -18,6 +18,8 @@ use std::time::Duration;
 
 #[path = "dns_peers/generator.rs"]
 mod generator;
+#[path = "dns_peers/zone_files.rs"]
+mod zone_files;
 
 const NSD: &str = "127.0.0.1:5301";
 const KNOT: &str = "127.0.0.1:5302";

@@ -1,7 +1,11 @@
 //! `qanat dns`: zones, answered from ready-made packets.
 
+mod ask;
+mod check;
+mod control;
 mod instances;
 mod split;
+mod zones;
 
 use crate::addresses::AddressWatch;
 use crate::app_cores;
@@ -9,7 +13,10 @@ use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::placement::PlacementArguments;
 use crate::report::stack_report;
+use ask::{RefreshArguments, ReloadArguments, StatusArguments};
+use check::CheckArguments;
 use clap::{Args, Subcommand};
+use control::Door;
 use indicatif::{ProgressBar, ProgressStyle};
 use instances::{Control, Done, Plan, sum};
 use qanat::nic::af_xdp::PortRange;
@@ -17,16 +24,17 @@ use qanat::{PROTOCOL_TCP, PROTOCOL_UDP, RuntimeOptions, entropy};
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::Name;
 use qanat_dns::service::metrics::{self, SharedFigures};
-use qanat_dns::service::{CatalogPublisher, Figures, FileConfig, ZoneFile};
-use qanat_dns::transfer::{PORTS, TransferConfig, Transfers, Versions, kept};
-use qanat_dns::zone::parse::{Progress, guess_apex, read_file};
-use qanat_dns::zone::{Problem, Zone, check};
+use qanat_dns::service::{Figures, FileConfig, ZoneFile, ZoneRules};
+use qanat_dns::transfer::{PORTS, Transfers};
+use qanat_dns::zone::parse::{Progress, read_file};
+use qanat_dns::zone::{Problem, Zone};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use zones::Zones;
 
 /// Answer for zones: an authoritative name server
 #[derive(Args)]
@@ -41,10 +49,13 @@ Examples:
   sudo qanat dns --zone example.com=a.zone --queues 2           two threads, a queue of the card each
   sudo qanat dns --zone example.com=a.zone --placement split    its stack in another process, which it cannot harm
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
+  qanat dns status; qanat dns reload; qanat dns refresh example.net          what a running server does, and what it should
 A file, all of it optional (names of files start at its directory):
   identity = \"ns1\"                                            NSID and id.server; version = … for version.bind
   udp_payload_max = 1232
   metrics = \"127.0.0.1:9153\"
+  control = \"/run/dns.sock\"                                   for status, reload and refresh
+  include = [\"zones.d\", \"more.toml\"]                          keys, templates and zones; of a directory each *.toml
   zone = [{ name = \"example.com\", file = \"example.com.zone\" }]
   [tcp]         connections_max = 4096 (of each queue), connections_per_peer = a quarter of them, idle_timeout_s = 10,
                 send_rate_min = 1000 (bytes a second that a client must take of its answers)
@@ -52,10 +63,17 @@ A file, all of it optional (names of files start at its directory):
   [cookies]     secret = \"32 hexadecimal digits\", former = [], off = false
   [log]         file = \"queries.json\", sample_every = 100
   [[key]]       name = \"transfer.example.com\", algorithm = \"hmac-sha256\", secret = \"base 64\": as `keymgr -t` makes it
+  [[template]]  name = \"default\", file = \"zones/%s.zone\": what a zone leaves open, which may name another template; %s is its name
   [[zone]]      name = \"example.com\", file = \"example.com.zone\", allow_transfer = [\"192.0.2.0/24\",
                 \"key:transfer.example.com\"], also_notify = [\"192.0.2.9\", \"192.0.2.10:5353 key:transfer.example.com\"]
-  [[zone]]      name = \"example.net\", primary = [\"192.0.2.9 key:transfer.example.com\"]: a secondary, without a file
-Signals: INT, TERM: answer what is here and stop. HUP: read the zones again; answers go on from the old ones meanwhile.
+  [[zone]]      name = \"example.net\", primary = [\"192.0.2.9 key:transfer.example.com\"], file = \"example.net.copy\": a secondary.
+                The file is the server's own: each version that comes is written to it, and after a restart the zone is served from
+                it until a primary answers, or the zone expires. Without a file it is fetched anew, and SERVFAIL until it is there
+  [[zone]]      name = \"catalog.example\", primary = [\"192.0.2.9\"], catalog = [\"members\"]: a catalog zone (RFC 9432). The zones
+                it lists are served by the template \"members\"; those of a group by the template of that name, if it is in the list
+A zone that cannot be used is told of, with file and line, and answered with SERVFAIL, or as it was before; all others are served.
+Signals: INT, TERM: answer what is here and stop. HUP: read the configuration and the zones again, add and remove zones; answers
+         go on from the old ones meanwhile.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause."
 )]
 pub struct Arguments {
@@ -68,10 +86,13 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum DnsCommand {
     Check(CheckArguments),
+    Status(StatusArguments),
+    Reload(ReloadArguments),
+    Refresh(RefreshArguments),
 }
 
 /// Serving.
-#[derive(Args)]
+#[derive(Args, Clone)]
 struct ServeArguments {
     /// A zone and its master file; may be repeated
     #[arg(long, value_name = "NAME=FILE", value_parser = parse_zone, required_unless_present = "config")]
@@ -91,6 +112,10 @@ struct ServeArguments {
     /// Figures in Prometheus' format, at this address of the kernel's
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Where `qanat dns status`, `reload` and `refresh` find this server (default: a socket of this process's in the user's
+    /// run-time directory)
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
     /// Packets taken from the device at once, at most
     #[arg(long, value_name = "COUNT", default_value_t = 256, value_parser = clap::value_parser!(u16).range(1..=1_024))]
     batch: u16,
@@ -103,24 +128,6 @@ struct ServeArguments {
     #[command(flatten)]
     placement: PlacementArguments,
     /// Figures as JSON, a line each second
-    #[arg(long)]
-    json: bool,
-}
-
-/// Read a zone, and say what is wrong with it
-#[derive(Args)]
-#[command(after_help = "\
-Examples:
-  qanat dns check example.com.zone                    the zone's name is the SOA record's
-  qanat dns check db.example --name example.com       or given, where the file leaves it open
-Exit code 1 if the zone cannot be served; warnings alone are no failure.")]
-struct CheckArguments {
-    /// Master file
-    file: PathBuf,
-    /// The zone's name, if the file does not say
-    #[arg(long, value_name = "NAME", value_parser = parse_name)]
-    name: Option<Name>,
-    /// As JSON
     #[arg(long)]
     json: bool,
 }
@@ -166,139 +173,12 @@ fn compile(zone: &Zone) -> Result<ZoneImage, String> {
 /// Runs the command.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     match &arguments.command {
-        Some(DnsCommand::Check(arguments)) => run_check(arguments),
+        Some(DnsCommand::Check(arguments)) => check::run(arguments),
+        Some(DnsCommand::Status(arguments)) => ask::status(arguments),
+        Some(DnsCommand::Reload(arguments)) => ask::reload(arguments),
+        Some(DnsCommand::Refresh(arguments)) => ask::refresh(arguments),
         None => serve(&arguments.serve),
     }
-}
-
-fn run_check(arguments: &CheckArguments) -> Result<(), String> {
-    let path = &arguments.file;
-    let apex = match &arguments.name {
-        Some(name) => name.clone(),
-        None => guess_apex(path).ok_or_else(|| {
-            format!("{}: there is no telling which zone it is; give its name with --name", path.display())
-        })?,
-    };
-    let started = Instant::now();
-    let (zone, mut problems) = match read(&apex, path) {
-        Ok(outcome) => outcome,
-        Err(problems) => {
-            print_check(arguments, &apex, None, &problems);
-            return Err(format!("{}: the zone {apex} cannot be served", path.display()));
-        }
-    };
-    let reading = started.elapsed();
-    problems.extend(check::check(&zone));
-    let started = Instant::now();
-    let image = compile(&zone)?;
-    let figures = CheckFigures { reading, compiling: started.elapsed(), zone: &zone, image: &image };
-    print_check(arguments, &apex, Some(&figures), &problems);
-    Ok(())
-}
-
-struct CheckFigures<'a> {
-    reading: Duration,
-    compiling: Duration,
-    zone: &'a Zone,
-    image: &'a ZoneImage,
-}
-
-fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFigures<'_>>, problems: &[Problem]) {
-    if arguments.json {
-        let problems: Vec<serde_json::Value> = problems
-            .iter()
-            .map(|problem| {
-                serde_json::json!({
-                    "file": problem.place.file.as_ref().map(|file| file.display().to_string()),
-                    "line": problem.place.line,
-                    "kind": if problem.is_warning { "warning" } else { "error" },
-                    "message": problem.message,
-                })
-            })
-            .collect();
-        let mut report =
-            serde_json::json!({ "zone": apex.to_string(), "usable": figures.is_some(), "problems": problems });
-        if let Some(figures) = figures {
-            report["serial"] = figures.zone.serial().into();
-            report["names"] = figures.image.name_count().into();
-            report["records"] = figures.zone.record_count().into();
-            report["image_bytes"] = figures.image.memory_bytes().into();
-            report["reading_s"] = figures.reading.as_secs_f64().into();
-            report["compiling_s"] = figures.compiling.as_secs_f64().into();
-        }
-        println!("{report}");
-        return;
-    }
-    for problem in problems {
-        println!("{problem}");
-    }
-    if let Some(figures) = figures {
-        println!(
-            "{apex} serial {}: {} names, {} records; image {:.1} MiB; read in {:.2} s, compiled in {:.2} s",
-            figures.zone.serial(),
-            grouped(figures.image.name_count() as u64),
-            grouped(figures.zone.record_count() as u64),
-            figures.image.memory_bytes() as f64 / f64::from(1 << 20),
-            figures.reading.as_secs_f64(),
-            figures.compiling.as_secs_f64(),
-        );
-    }
-}
-
-/// Reads and compiles every zone; warnings go to standard error.
-fn load(sources: &Sources) -> Result<Vec<Arc<ZoneImage>>, String> {
-    let mut images = Vec::with_capacity(sources.files.len());
-    let mut records = Vec::new();
-    for zone in &sources.files {
-        let (read, problems) = read(&zone.apex, &zone.path).map_err(|problems| {
-            let mut text: Vec<String> =
-                problems.iter().filter(|problem| !problem.is_warning).take(5).map(Problem::to_string).collect();
-            text.push(format!("`qanat dns check {}` lists everything", zone.path.display()));
-            text.join("\n")
-        })?;
-        for problem in problems {
-            eprintln!("qanat: {problem}");
-        }
-        let image = compile(&read)?;
-        images.push(Arc::new(if sources.text_index { image.with_text_index() } else { image }));
-        if sources.transfers.zone(&zone.apex.to_lowercase()).is_some() {
-            records.push(Arc::new(read));
-        }
-    }
-    // None unless all are good. Before they are served: who asks for a change told of must find it.
-    records.into_iter().for_each(|zone| sources.versions.put(zone));
-    Ok(images)
-}
-
-/// The zones of other servers, as they were kept. One that is of no use is told of, and will be fetched anew.
-fn kept_images(sources: &Sources) -> Vec<Arc<ZoneImage>> {
-    let mut images = Vec::new();
-    for (apex, transfers) in sources.transfers.zones.iter().filter(|(_, transfers)| !transfers.primaries.is_empty()) {
-        let Some(path) = &transfers.file else { continue };
-        match kept::load(path, apex) {
-            Ok(None) => {}
-            Ok(Some(zone)) => match compile(&zone) {
-                Ok(image) => {
-                    images.push(Arc::new(image));
-                    sources.versions.put(Arc::new(zone));
-                }
-                Err(error) => eprintln!("qanat: {}: {error}", path.display()),
-            },
-            Err(error) => eprintln!("qanat: {error}"),
-        }
-    }
-    images
-}
-
-/// Where zones come from.
-#[derive(Clone)]
-struct Sources {
-    files: Vec<ZoneFile>,
-    transfers: TransferConfig,
-    /// Those that are transferred, as they are transferred.
-    versions: Versions,
-    /// Names are looked up as text.
-    text_index: bool,
 }
 
 /// Sixteen unpredictable bytes.
@@ -313,9 +193,8 @@ impl ServeArguments {
             Some(path) => FileConfig::read(path, random()?).map_err(|error| error.to_string())?,
             None => FileConfig::with_cookies(random()?),
         };
-        config.zones.extend(self.zone.iter().cloned());
-        let transferred = config.dns.transfers.zones.values().any(|zone| !zone.primaries.is_empty());
-        if config.zones.is_empty() && !transferred {
+        self.zone.iter().for_each(|zone| config.zones.add_file(zone));
+        if config.zones.is_empty() {
             return Err("no zones: give one with --zone NAME=FILE, or in the file".to_owned());
         }
         config.dns.port = self.port.unwrap_or(config.dns.port);
@@ -323,66 +202,99 @@ impl ServeArguments {
             config.dns.settings.identity = identity.clone().into_bytes();
         }
         config.metrics = self.metrics.or(config.metrics);
+        config.control = self.control.clone().or(config.control);
         Ok(config)
     }
+
+    /// The zones of the configuration as it is now. All else takes effect when a server starts: `fixed` is how it was then.
+    fn rules(&self, fixed: &str) -> Result<ZoneRules, String> {
+        let config = self.file_config()?;
+        if config.fixed != fixed {
+            eprintln!(
+                "qanat: what the file says beside zones, keys and templates has changed: restart the server for that"
+            );
+        }
+        if self.queues > 1 && config.zones.transfers()?.secondaries().next().is_some() {
+            return Err(ONE_QUEUE.to_owned());
+        }
+        Ok(config.zones)
+    }
 }
+
+const ONE_QUEUE: &str = "a zone that has a primary needs one queue: what the primary answers may come by any, and each is a \
+                         stack of its own; leave out --queues, or have such zones served by another qanat dns";
 
 /// A server, but for its cards.
 struct Prepared {
     file: FileConfig,
-    sources: Sources,
-    publisher: CatalogPublisher,
+    zones: Zones,
     /// The first instance's.
     transfers: Option<Transfers>,
     /// What it needs of an address.
     services: Vec<PortRange>,
     figures: SharedFigures,
+    arguments: ServeArguments,
 }
 
 impl Prepared {
     /// What can be wrong with the zones is said before anything is made.
     fn new(arguments: &ServeArguments) -> Result<Prepared, String> {
         let mut file = arguments.file_config()?;
-        let transfers = file.dns.transfers.clone();
-        let sources = Sources {
-            files: std::mem::take(&mut file.zones),
-            transfers: transfers.clone(),
-            versions: Versions::default(),
-            text_index: arguments.text_index,
-        };
-        let zones = load(&sources)?.into_iter().chain(kept_images(&sources));
-        let publisher = CatalogPublisher::new(Catalog::new(zones).with_missing(transfers.secondaries()));
+        let rules = std::mem::take(&mut file.zones);
+        if arguments.queues > 1 && rules.transfers()?.secondaries().next().is_some() {
+            return Err(ONE_QUEUE.to_owned());
+        }
+        let zones = Zones::start(rules, arguments.text_index)?;
         let port = file.dns.port;
         let range = |protocol| PortRange { protocol, first: port, last: port };
         let mut services = vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)];
-        let mut first_transfers = None;
-        if !transfers.is_empty() {
-            let transfers = Transfers::new(transfers, sources.versions.clone(), &publisher)?;
-            if arguments.queues > 1 && transfers.fetches() {
-                return Err(
-                    "a zone that has a primary needs one queue: what the primary answers may come by any, and each \
-                            is a stack of its own; leave out --queues, or have such zones served by another qanat dns"
-                        .to_owned(),
-                );
-            }
-            if transfers.fetches() {
-                services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
-            }
-            first_transfers = Some(transfers);
+        if zones.can_fetch() {
+            services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
         }
+        let arrived = zones.clone();
+        let transfers = Transfers::new(zones.control().clone(), zones.versions().clone(), zones.publisher())?
+            .with_arrival(Arc::new(move |apex| arrived.arrived(apex)));
         let figures = SharedFigures::default();
-        Ok(Prepared { file, sources, publisher, transfers: first_transfers, services, figures })
+        Ok(Prepared { file, zones, transfers: Some(transfers), services, figures, arguments: arguments.clone() })
     }
 
-    /// Figures for Prometheus, and signals.
-    fn watch(&mut self, control: &Control) -> Result<(), String> {
+    /// Figures for Prometheus, signals, and the control socket, which is there as long as what is given back.
+    fn watch(&mut self, control: &Control) -> Result<Option<Door>, String> {
         if let Some(address) = self.file.metrics {
-            let publisher = self.publisher.clone();
-            metrics::serve(address, Arc::clone(&self.figures), move || publisher.latest())
+            let (zones, figures) = (self.zones.clone(), Arc::clone(&self.figures));
+            metrics::serve(address, move || metrics_text(&zones, &figures))
                 .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
         }
-        handle_signals(control.clone(), self.publisher.clone(), self.sources.clone())
+        let (arguments, fixed) = (self.arguments.clone(), self.file.fixed.clone());
+        let rules = move || arguments.rules(&fixed);
+        let door = match (
+            control::serve(self.file.control.as_deref(), self.zones.clone(), Box::new(rules.clone())),
+            &self.file.control,
+        ) {
+            (Ok(door), _) => Some(door),
+            // Who named it needs it; else a server is one without it.
+            (Err(error), Some(_)) => return Err(error),
+            (Err(error), None) => {
+                eprintln!("qanat: `qanat dns status` will not find this server: {error}");
+                None
+            }
+        };
+        handle_signals(control.clone(), self.zones.clone(), rules)?;
+        Ok(door)
     }
+}
+
+/// The figures as Prometheus reads them.
+fn metrics_text(zones: &Zones, figures: &SharedFigures) -> String {
+    let (figures, transfers) = *figures.lock().unwrap_or_else(PoisonError::into_inner);
+    let broken: Vec<Name> = zones.broken().into_keys().collect();
+    metrics::text(&metrics::Report {
+        figures: &figures,
+        transfers: &transfers,
+        catalog: &zones.publisher().latest(),
+        standings: &zones.control().board(),
+        broken: &broken,
+    })
 }
 
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
@@ -396,14 +308,14 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let queues = u32::from(arguments.queues);
     let attachment = arguments.attach.open_queues(std::mem::take(&mut prepared.services), queues)?;
     let control = Control::new(queues)?;
-    prepared.watch(&control)?;
+    let _door = prepared.watch(&control)?;
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
     let mut watch = AddressWatch::new(&attachment.addresses());
-    let Prepared { file, publisher, transfers, figures, .. } = prepared;
+    let Prepared { file, zones, transfers, figures, .. } = prepared;
     let plan = Plan {
         attachment: &attachment,
-        publisher: &publisher,
+        publisher: zones.publisher(),
         config: &file.dns,
         batch: arguments.batch.into(),
         options: RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() },
@@ -411,18 +323,20 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         control: control.clone(),
     };
     let place = (attachment.addresses(), attachment.interface(), attachment.driver());
-    let ready = || announce(&printer, file.dns.port, &publisher.latest(), place);
+    let ready = || announce(&printer, file.dns.port, &zones.publisher().latest(), place);
     let outcome = plan.run(transfers, ready, |look| {
-        let now = sum(&look.done).dns;
-        *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        meter.show(&printer, &now, &look.done);
+        let now = sum(&look.done);
+        *figures.lock().unwrap_or_else(PoisonError::into_inner) = (now.dns, now.transfers);
+        meter.show(&printer, &now.dns, &look.done);
         look.messages.iter().for_each(|text| say(&printer, text));
         watch.show(&printer, look.runtime);
         if look.report {
-            // By a thread of its own: standard error may block, the data path must not.
+            // By a thread of its own: standard error may block, the data path must not; and what the zones' state is may have
+            // to be waited for.
             let head = if queues > 1 { "queue 0:\n" } else { "" };
-            let text = metrics::text(&now, &publisher.latest()) + head + &stack_report(look.runtime, Some(&attachment));
-            std::thread::spawn(move || eprint!("{text}"));
+            let report = head.to_owned() + &stack_report(look.runtime, Some(&attachment));
+            let (zones, figures) = (zones.clone(), Arc::clone(&figures));
+            std::thread::spawn(move || eprint!("{}{report}", metrics_text(&zones, &figures)));
         }
     });
     outcome.iter().flatten().for_each(|text| say(&printer, text));
@@ -438,21 +352,32 @@ fn say(printer: &Printer, text: &str) {
     });
 }
 
-/// INT and TERM stop gracefully, a second time at once; HUP reads the zones again, on this thread.
-fn handle_signals(control: Control, publisher: CatalogPublisher, sources: Sources) -> Result<(), String> {
+/// INT and TERM stop gracefully, a second time at once; HUP reads the configuration and the zones again, on this thread's
+/// sibling, so that a signal to stop need not wait for it.
+fn handle_signals(
+    control: Control,
+    zones: Zones,
+    rules: impl Fn() -> Result<ZoneRules, String> + Send + 'static,
+) -> Result<(), String> {
     let mut signals =
         Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
+    // One that waits is enough: it sees all that came before it.
+    let (again, wanted) = std::sync::mpsc::sync_channel::<()>(1);
+    std::thread::spawn(move || {
+        for () in wanted {
+            match rules().and_then(|rules| zones.reload(rules)) {
+                Ok(changes) => {
+                    changes.lines.iter().for_each(|line| eprintln!("qanat: {line}"));
+                    eprintln!("qanat: {}", changes.summary());
+                }
+                Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
+            }
+        }
+    });
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
-                match load(&sources) {
-                    Ok(images) => {
-                        // Zones of other servers stay.
-                        publisher.update(|catalog| catalog.with(images));
-                        eprintln!("qanat: the zones are read again");
-                    }
-                    Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
-                }
+                let _ = again.try_send(());
             } else if signal == SIGUSR1 {
                 control.report();
             } else if !control.stop() {

@@ -49,7 +49,9 @@ mod tests {
         assert!(read(Path::new("/proc/self/mountinfo"), 5).unwrap_err().to_string().contains("more than 5"));
         let pipe = directory.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
-        for (odd, kind) in [(pipe.as_path(), "pipe"), (Path::new("/dev/zero"), "device"), (directory.path(), "directory")] {
+        for (odd, kind) in
+            [(pipe.as_path(), "pipe"), (Path::new("/dev/zero"), "device"), (directory.path(), "directory")]
+        {
             let error = read(odd, 10).unwrap_err().to_string();
             assert!(error.contains(kind) && error.contains("no regular file"), "{error}");
         }

@@ -111,9 +111,7 @@ pub(crate) fn presented_fields(rtype: u16) -> Option<&'static [Field]> {
         // ISDN, NINFO, SPF, AVC, RESINFO, WALLET
         20 | 56 | 99 | 258 | 261 | 262 => &[Texts],
         // SIG, as RRSIG
-        rtype::RRSIG | 24 => {
-            &[Type, ByteOf(Words::Algorithm), U8, Time, Date, Date, U16, Name, Base64]
-        }
+        rtype::RRSIG | 24 => &[Type, ByteOf(Words::Algorithm), U8, Time, Date, Date, U16, Name, Base64],
         // CDNSKEY
         rtype::DNSKEY | 60 => &[KeyFlags, ByteOf(Words::KeyProtocol), ByteOf(Words::Algorithm), Base64],
         // KEY and RKEY, whose flags may say that there is none

@@ -19,8 +19,9 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), S
     request.options.ephemeral_ports = Some(PORTS);
     let mut placed = arguments.placement.attach(&arguments.attach, &request)?;
     let control = Control::new(1)?;
-    prepared.watch(&control)?;
-    let Prepared { file, publisher, transfers, figures, .. } = prepared;
+    let _door = prepared.watch(&control)?;
+    let Prepared { file, zones, transfers, figures, .. } = prepared;
+    let publisher = zones.publisher();
     let runtime = &mut placed.runtime;
     let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
     runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
@@ -37,9 +38,9 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), S
     let outcome = runtime.run(&mut service, control.first()?, options, &mut |service, _| {
         control.put(0, Done::of(service));
         let done = control.done();
-        let now = sum(&done).dns;
-        *figures.lock().unwrap_or_else(PoisonError::into_inner) = now;
-        meter.show(&printer, &now, &done);
+        let now = sum(&done);
+        *figures.lock().unwrap_or_else(PoisonError::into_inner) = (now.dns, now.transfers);
+        meter.show(&printer, &now.dns, &done);
         service.transfers().take_log().for_each(|text| say(&printer, &text));
     });
     control.put(0, Done::of(&mut service));

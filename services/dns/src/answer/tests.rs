@@ -469,7 +469,8 @@ fn what_is_no_question() {
 /// RFC 2181 section 5: a record set is in an answer once, whatever goes round.
 #[test]
 fn a_dname_is_said_once() {
-    let zone = |records: &str| catalog(&[("example.com", &format!("$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS x.\n{records}"))]);
+    let zone =
+        |records: &str| catalog(&[("example.com", &format!("$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS x.\n{records}"))]);
     let mut tcp = udp();
     tcp.transport = Transport::Tcp;
     let ask = |catalog: &Catalog, name: &str, qtype: u16| {

@@ -70,6 +70,19 @@ impl Catalog {
         Catalog { missing: Arc::clone(&self.missing), ..rest }.with_missing([apex])
     }
 
+    /// The same with none but the zones, there or missing, that `is_wanted` says.
+    #[must_use]
+    pub fn only_with(&self, is_wanted: impl Fn(&Name) -> bool) -> Catalog {
+        let kept = Catalog::new(self.zones.iter().filter(|zone| is_wanted(zone.apex())).cloned());
+        let missing = self.missing.iter().filter(|name| Name::from_wire(name).is_some_and(|name| is_wanted(&name)));
+        Catalog { missing: missing.cloned().collect(), ..kept }
+    }
+
+    /// The names of zones that are missing.
+    pub fn missing(&self) -> impl Iterator<Item = Name> + '_ {
+        self.missing.iter().filter_map(|name| Name::from_wire(name))
+    }
+
     /// Whether the name at byte 12 of `message` (labels and end as for [`Catalog::zone_of`]) belongs to a zone that is
     /// missing: no other zone that holds it is nearer. `above`: not to one of just that name.
     pub fn is_missing(&self, message: &[u8], starts: &[u8], end: usize, above: bool) -> bool {

@@ -1,16 +1,26 @@
 //! What a server is told: by options, or by a file (`dns.toml`).
 
+mod zones;
+
+pub use zones::ZoneRules;
+
 use super::rate_limit::RateLimits;
 use crate::answer::Settings;
 use crate::answer::cookies::CookieSecrets;
+use crate::file;
 use crate::name::Name;
-use crate::transfer::TransferConfig;
-use crate::transfer::config::{KeyTable, ZoneTable};
+use crate::transfer::config::KeyTable;
 use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use zones::{RawTemplate, RawZone, RawZones};
+
+/// A configuration's bytes at most, and those of each file it includes: room for a million zones.
+const BYTES_MAX: u64 = 256 << 20;
+/// Files included at most.
+const FILES_MAX: usize = 10_000;
 
 /// Limits on streams.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +71,6 @@ pub struct DnsConfig {
     pub rate_limits: RateLimits,
     /// Query log.
     pub log: Option<LogConfig>,
-    /// Zones to and from other servers.
-    pub transfers: TransferConfig,
 }
 
 impl Default for DnsConfig {
@@ -73,7 +81,6 @@ impl Default for DnsConfig {
             tcp: TcpLimits::default(),
             rate_limits: RateLimits::default(),
             log: None,
-            transfers: TransferConfig::default(),
         }
     }
 }
@@ -93,9 +100,13 @@ pub struct FileConfig {
     /// How to serve.
     pub dns: DnsConfig,
     /// Zones.
-    pub zones: Vec<ZoneFile>,
+    pub zones: ZoneRules,
     /// Where figures can be fetched in Prometheus' format.
     pub metrics: Option<SocketAddr>,
+    /// Where `qanat dns status` and its likes find the server.
+    pub control: Option<PathBuf>,
+    /// All but the zones, as it was written: it takes effect when a server starts.
+    pub fixed: String,
 }
 
 /// Why a configuration file can't be used.
@@ -121,7 +132,10 @@ struct RawFile {
     version: Option<String>,
     udp_payload_max: Option<u16>,
     metrics: Option<SocketAddr>,
+    control: Option<PathBuf>,
+    include: Vec<PathBuf>,
     key: Vec<KeyTable>,
+    template: Vec<RawTemplate>,
     zone: Vec<RawZone>,
     tcp: RawTcp,
     rate_limit: RawRateLimit,
@@ -129,33 +143,7 @@ struct RawFile {
     log: Option<RawLog>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawZone {
-    name: String,
-    /// Of a secondary: where it is kept.
-    file: Option<PathBuf>,
-    #[serde(default)]
-    allow_transfer: Vec<String>,
-    #[serde(default)]
-    also_notify: Vec<String>,
-    #[serde(default)]
-    primary: Vec<String>,
-}
-
-impl RawZone {
-    fn transfers(&self, directory: &Path) -> Option<ZoneTable> {
-        let table = ZoneTable {
-            allow_transfer: self.allow_transfer.clone(),
-            also_notify: self.also_notify.clone(),
-            primary: self.primary.clone(),
-            file: self.file.as_ref().filter(|_| !self.primary.is_empty()).map(|file| directory.join(file)),
-        };
-        Some(table).filter(|table| *table != ZoneTable::default())
-    }
-}
-
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 struct RawTcp {
     connections_max: Option<usize>,
@@ -164,7 +152,7 @@ struct RawTcp {
     send_rate_min: Option<u32>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 struct RawRateLimit {
     answers_per_s: Option<u32>,
@@ -175,7 +163,7 @@ struct RawRateLimit {
     exempt: Vec<IpAddr>,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize, Default, Debug)]
 #[serde(deny_unknown_fields, default)]
 struct RawCookies {
     /// Sixteen bytes in hexadecimal digits.
@@ -184,7 +172,7 @@ struct RawCookies {
     off: bool,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Debug)]
 #[serde(deny_unknown_fields)]
 struct RawLog {
     file: PathBuf,
@@ -208,7 +196,7 @@ impl FileConfig {
     pub fn with_cookies(secret: [u8; 16]) -> FileConfig {
         let mut dns = DnsConfig::default();
         dns.settings.cookies = Some(CookieSecrets::new(secret, []));
-        FileConfig { dns, zones: Vec::new(), metrics: None }
+        FileConfig { dns, zones: ZoneRules::default(), metrics: None, control: None, fixed: String::new() }
     }
 
     /// Reads `path`; relative names of files in it start at its directory. `random`: the cookie secret if none is given.
@@ -217,13 +205,14 @@ impl FileConfig {
     /// What is wrong, and where.
     pub fn read(path: &Path, random: [u8; 16]) -> Result<FileConfig, ConfigError> {
         let wrong = |message: String| ConfigError { path: path.to_owned(), message };
-        let text = std::fs::read_to_string(path)
-            .map_err(|error| wrong(format!("{error}; name a file that this user may read")))?;
+        let text = read_text(path).map_err(wrong)?;
         FileConfig::parse(&text, path.parent().unwrap_or(Path::new("")), random).map_err(wrong)
     }
 
     fn parse(text: &str, directory: &Path, random: [u8; 16]) -> Result<FileConfig, String> {
         let raw: RawFile = toml::from_str(text).map_err(|error| error.to_string())?;
+        let head = (&raw.port, &raw.identity, &raw.version, &raw.udp_payload_max, &raw.metrics, &raw.control);
+        let fixed = format!("{head:?} {:?} {:?} {:?} {:?}", raw.tcp, raw.rate_limit, raw.cookies, raw.log);
         let mut dns = DnsConfig::default();
         dns.port = raw.port.unwrap_or(dns.port);
         let settings = &mut dns.settings;
@@ -260,21 +249,42 @@ impl FileConfig {
             file: directory.join(log.file),
             sample_every: log.sample_every.unwrap_or(1).max(1),
         });
-        let (mut zones, mut tables) = (Vec::new(), Vec::new());
-        for zone in &raw.zone {
-            let apex = Name::absolute(&zone.name).map_err(|error| format!("zone {}: {error}", zone.name))?;
-            tables.extend(zone.transfers(directory).map(|table| (apex.clone(), table)));
-            match &zone.file {
-                Some(file) if zone.primary.is_empty() => zones.push(ZoneFile { apex, path: directory.join(file) }),
-                None if zone.primary.is_empty() => {
-                    return Err(format!("zone {apex}: neither a file nor a primary: where does it come from?"));
-                }
-                _ => {}
-            }
+        let mut zones = ZoneRules::default();
+        zones.add(RawZones::new(raw.key, raw.template, raw.zone), directory)?;
+        for path in included(&raw.include, directory)? {
+            let of = |error: String| format!("{}: {error}", path.display());
+            let more: RawZones =
+                toml::from_str(&read_text(&path).map_err(of)?).map_err(|error| of(error.to_string()))?;
+            zones.add(more, path.parent().unwrap_or(Path::new(""))).map_err(of)?;
         }
-        dns.transfers = TransferConfig::new(&raw.key, tables.iter().map(|(apex, table)| (apex, table)))?;
-        Ok(FileConfig { dns, zones, metrics: raw.metrics })
+        zones.transfers()?;
+        let control = raw.control.map(|path| directory.join(path));
+        Ok(FileConfig { dns, zones, metrics: raw.metrics, control, fixed })
     }
+}
+
+fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = file::read(path, BYTES_MAX).map_err(|error| format!("{error}; name a file that this user may read"))?;
+    String::from_utf8(bytes).map_err(|_| "it is no text in UTF-8".to_owned())
+}
+
+/// The files that `include` names; of a directory all that end with `.toml`, in order of their names.
+fn included(include: &[PathBuf], directory: &Path) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    for path in include.iter().map(|path| directory.join(path)) {
+        if !path.is_dir() {
+            files.push(path);
+            continue;
+        }
+        let wrong = |error: std::io::Error| format!("include {}: {error}", path.display());
+        let entries: Result<Vec<PathBuf>, _> =
+            path.read_dir().map_err(wrong)?.map(|entry| entry.map(|entry| entry.path())).collect();
+        let mut entries = entries.map_err(wrong)?;
+        entries.retain(|entry| entry.extension().is_some_and(|extension| extension == "toml"));
+        entries.sort();
+        files.append(&mut entries);
+    }
+    if files.len() > FILES_MAX { Err(format!("include: more than {FILES_MAX} files")) } else { Ok(files) }
 }
 
 #[cfg(test)]
@@ -282,14 +292,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_include_others() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(directory.path().join(name), text).unwrap();
+        std::fs::create_dir_all(directory.path().join("d/e")).unwrap();
+        write("d/b.toml", "[[zone]]\nname = \"b\"\ntemplate = \"t\"\n");
+        write("d/a.toml", "[[template]]\nname = \"t\"\nfile = \"%s\"\n");
+        write("d/c.not", "nonsense");
+        write("one", "[[zone]]\nname = \"one\"\nfile = \"x\"\n");
+        let parse = |text: &str| FileConfig::parse(text, directory.path(), [7; 16]);
+        let config = parse("include = [\"one\", \"d\"]\n").unwrap();
+        let files: Vec<PathBuf> = config.zones.files().into_iter().map(|zone| zone.path).collect();
+        assert_eq!(files, [directory.path().join("d/b"), directory.path().join("x")]);
+        write("d/c.toml", "port = 1\n");
+        assert!(parse("include = [\"d\"]\n").unwrap_err().contains("d/c.toml: "));
+        assert!(parse("include = [\"none\"]\n").unwrap_err().contains("none: "));
+        assert!(parse("include = [\"/dev/zero\"]\n").unwrap_err().contains("a device"));
+    }
+
+    #[test]
     fn files_are_read_and_mistakes_named() {
         let text = "identity = \"here\"\nmetrics = \"127.0.0.1:9153\"\n[tcp]\nidle_timeout_s = 3\n[rate_limit]\n\
                     answers_per_s = 20\n[log]\nfile = \"log\"\n[[zone]]\nname = \"example.com\"\nfile = \"a.zone\"\n";
         let config = FileConfig::parse(text, Path::new("/etc"), [7; 16]).unwrap();
-        assert_eq!(config.zones[0].path, Path::new("/etc/a.zone"));
+        assert_eq!(config.zones.files()[0].path, Path::new("/etc/a.zone"));
         assert_eq!(config.dns.tcp.idle_timeout, Duration::from_secs(3));
-        assert_eq!(config.dns.log.unwrap().file, Path::new("/etc/log"));
+        assert_eq!(config.dns.log.clone().unwrap().file, Path::new("/etc/log"));
         assert!(config.dns.settings.cookies.is_some());
+        // Zones may change while a server runs, all else is as it was at its start.
+        let more =
+            FileConfig::parse(&format!("{text}[[zone]]\nname = \"b\"\nfile = \"b\"\n"), Path::new("/etc"), [8; 16]);
+        assert_eq!(more.unwrap().fixed, config.fixed);
+        let other = FileConfig::parse(&text.replace("here", "there"), Path::new("/etc"), [7; 16]).unwrap();
+        assert_ne!(other.fixed, config.fixed);
         let wrong = |text: &str| FileConfig::parse(text, Path::new(""), [7; 16]).unwrap_err();
         assert!(wrong("prot = 1").contains("prot"));
         assert!(wrong("udp_payload_max = 100").contains("512"));

@@ -4,17 +4,35 @@
 use super::figures::Figures;
 use crate::counted::{RCODES, TYPES};
 use crate::image::Catalog;
+use crate::name::Name;
+use crate::transfer::{Standing, TransferFigures};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// A reader that takes longer is left.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// What there is to tell.
+pub struct Report<'a> {
+    /// Of the service.
+    pub figures: &'a Figures,
+    /// Of transfers.
+    pub transfers: &'a TransferFigures,
+    /// What is served.
+    pub catalog: &'a Catalog,
+    /// How zones from elsewhere stand.
+    pub standings: &'a BTreeMap<Name, Standing>,
+    /// Zones whose file cannot be used: an older version of them may be served.
+    pub broken: &'a [Name],
+}
+
 /// The figures as text.
-pub fn text(figures: &Figures, catalog: &Catalog) -> String {
+pub fn text(report: &Report<'_>) -> String {
+    let Report { figures, transfers, catalog, standings, broken } = report;
     let mut text = String::new();
     let mut family = |name: &str, kind: &str, help: &str, values: &[(String, u64)]| {
         // Writing to a String cannot fail.
@@ -62,28 +80,55 @@ pub fn text(figures: &Figures, catalog: &Catalog) -> String {
     family("qanat_dns_zone_serial", "gauge", "Serial number.", &zones(|zone| u64::from(zone.serial())));
     family("qanat_dns_zone_names", "gauge", "Names.", &zones(|zone| zone.name_count() as u64));
     family("qanat_dns_zone_bytes", "gauge", "Memory of the image.", &zones(|zone| zone.memory_bytes() as u64));
+    let named = |apex: &Name| format!("{{zone=\"{apex}\"}}");
+    let missing: Vec<(String, u64)> = catalog.missing().map(|apex| (named(&apex), 1)).collect();
+    family("qanat_dns_zone_missing", "gauge", "Zones that are answered with SERVFAIL.", &missing);
+    let broken: Vec<(String, u64)> = broken.iter().map(|apex| (named(apex), 1)).collect();
+    family("qanat_dns_zone_broken", "gauge", "Zones whose file cannot be used.", &broken);
+    let ways = [
+        ("out", "whole", transfers.whole_out),
+        ("out", "differences", transfers.steps_out),
+        ("out", "current", transfers.current_out),
+        ("out", "refused", transfers.refused),
+        ("out", "bad_signature", transfers.bad_signatures),
+        ("in", "received", transfers.received),
+        ("in", "unusable", transfers.unusable),
+        ("in", "failed", transfers.failed),
+    ];
+    let ways = ways.map(|(way, fate, count)| (format!("{{direction=\"{way}\",result=\"{fate}\"}}"), count));
+    family("qanat_dns_transfers_total", "counter", "Transfers, by what became of them.", &ways);
+    let notified = [("taken", transfers.notified), ("refused", transfers.notify_refused)];
+    let notified = notified.map(|(fate, count)| (format!("{{result=\"{fate}\"}}"), count));
+    family("qanat_dns_notify_total", "counter", "NOTIFY messages received.", &notified);
+    family("qanat_dns_expired_total", "counter", "Zones that expired.", &plain(transfers.expired));
+    let of = |value: fn(&Standing) -> Option<u64>| -> Vec<(String, u64)> {
+        standings.iter().filter_map(|(apex, standing)| Some((named(apex), value(standing)?))).collect()
+    };
+    let checked = of(|standing| standing.checked_s);
+    family("qanat_dns_zone_checked_seconds", "gauge", "When a primary last spoke of the zone, since 1970.", &checked);
+    let expires = of(|standing| standing.expires_s);
+    family("qanat_dns_zone_expires_seconds", "gauge", "When the zone expires, since 1970.", &expires);
+    let received = of(|standing| Some(standing.received));
+    family("qanat_dns_zone_transfers_total", "counter", "Versions received.", &received);
+    let failures = of(|standing| Some(standing.failures));
+    family("qanat_dns_zone_transfer_failures_total", "counter", "Transfers that failed.", &failures);
     text
 }
 
 /// What the figures were at the last look, for other threads.
-pub type SharedFigures = Arc<Mutex<Figures>>;
+pub type SharedFigures = Arc<Mutex<(Figures, TransferFigures)>>;
 
-/// Answers scrapes at `address` on a thread of its own, one after the other, as long as the process lives.
+/// Answers scrapes with `text` at `address` on a thread of its own, one after the other, as long as the process lives.
 ///
 /// # Errors
 /// The address cannot be had.
-pub fn serve(
-    address: SocketAddr,
-    figures: SharedFigures,
-    catalog: impl Fn() -> Arc<Catalog> + Send + 'static,
-) -> io::Result<SocketAddr> {
+pub fn serve(address: SocketAddr, text: impl Fn() -> String + Send + 'static) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     let bound = listener.local_addr()?;
     std::thread::Builder::new().name("dns-metrics".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
-            let figures = *figures.lock().unwrap_or_else(PoisonError::into_inner);
             // A reader that goes away is no error of ours.
-            let _ = reply(stream, &text(&figures, &catalog()));
+            let _ = reply(stream, &text());
         }
     })?;
     Ok(bound)
@@ -109,7 +154,26 @@ mod tests {
     fn families_have_heads_and_values() {
         let mut figures = Figures::default();
         figures.types[0] = 7;
-        let text = text(&figures, &Catalog::default());
+        let apex = Name::absolute("b.test").unwrap();
+        let standing = Standing { expires_s: Some(9), failures: 3, ..Standing::default() };
+        let report = Report {
+            figures: &figures,
+            transfers: &TransferFigures { failed: 5, expired: 2, ..TransferFigures::default() },
+            catalog: &Catalog::default().with_missing([&apex]),
+            standings: &BTreeMap::from([(apex.clone(), standing)]),
+            broken: std::slice::from_ref(&apex),
+        };
+        let text = text(&report);
+        for line in [
+            "qanat_dns_transfers_total{direction=\"in\",result=\"failed\"} 5",
+            "qanat_dns_expired_total 2",
+            "qanat_dns_zone_missing{zone=\"b.test.\"} 1",
+            "qanat_dns_zone_broken{zone=\"b.test.\"} 1",
+            "qanat_dns_zone_expires_seconds{zone=\"b.test.\"} 9",
+            "qanat_dns_zone_transfer_failures_total{zone=\"b.test.\"} 3",
+        ] {
+            assert!(text.lines().any(|own| own == line), "{line}: {text}");
+        }
         assert!(
             text.contains("# TYPE qanat_dns_queries_total counter\nqanat_dns_queries_total{type=\"A\"} 7\n"),
             "{text}"

@@ -50,6 +50,13 @@ impl CatalogPublisher {
         self.shared.catalog()
     }
 
+    /// Rings for all readers: there is something new beside the catalog.
+    pub fn ring(&self) {
+        for doorbell in self.shared.doorbells.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            doorbell.ring();
+        }
+    }
+
     /// Replaces the catalog by what `change` makes of it: no change of another thread is lost. Waits a moment for the
     /// services to leave the former, so that it is freed here: a large one takes a while.
     pub fn update(&self, change: impl FnOnce(&Catalog) -> Catalog) {
@@ -58,9 +65,7 @@ impl CatalogPublisher {
             let new = Arc::new(change(&catalog));
             std::mem::replace(&mut *catalog, new)
         };
-        for doorbell in self.shared.doorbells.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-            doorbell.ring();
-        }
+        self.ring();
         for _ in 0..LEAVING_LOOKS {
             if Arc::strong_count(&former) == 1 {
                 break;

@@ -55,7 +55,7 @@ pub struct ZoneTable {
 }
 
 /// Somebody with a name server.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Remote {
     /// Its address.
     pub address: SocketAddr,

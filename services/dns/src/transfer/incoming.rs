@@ -155,6 +155,11 @@ impl Incoming {
         Ok(())
     }
 
+    /// Whether it brings differences.
+    pub fn has_steps(&self) -> bool {
+        matches!(self.state, State::Steps(..))
+    }
+
     /// Whether there was nothing newer.
     pub fn is_current(&self) -> bool {
         matches!(self.state, State::Current)

@@ -12,15 +12,15 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Since a primary spoke of the zone kept at `path`; nothing if the clock was put back meanwhile.
-pub(super) fn age(path: &Path) -> io::Result<Duration> {
+fn age(path: &Path) -> io::Result<Duration> {
     Ok(fs::metadata(path)?.modified()?.elapsed().unwrap_or_default())
 }
 
-/// The zone kept at `path`; `None`: there is none, or it has expired.
+/// The zone kept at `path`, and how long ago a primary spoke of it; `None`: there is none, or it has expired.
 ///
 /// # Errors
 /// A message: it cannot be read, or is no zone of that name. It is fetched anew then, and the file replaced.
-pub fn load(path: &Path, apex: &Name) -> Result<Option<Zone>, String> {
+pub fn load(path: &Path, apex: &Name) -> Result<Option<(Zone, Duration)>, String> {
     let wrong = |error: String| format!("{}: {error}; the zone is fetched anew", path.display());
     let age = match age(path) {
         Ok(age) => age,
@@ -29,7 +29,7 @@ pub fn load(path: &Path, apex: &Name) -> Result<Option<Zone>, String> {
     };
     let (zone, _) = read_copy(apex, path).map_err(|error| wrong(error.to_string()))?;
     let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or_else(|| wrong("no SOA record".to_owned()))?;
-    Ok((age < timing.expire()).then_some(zone))
+    Ok((age < timing.expire()).then_some((zone, age)))
 }
 
 /// Writes `zone` to `path`: all of it or nothing, whenever the machine stops.
@@ -77,7 +77,7 @@ mod tests {
         let path = directory.path().join("kept");
         assert!(load(&path, &apex).unwrap().is_none(), "never transferred");
         save(&path, &zone).unwrap();
-        let kept = load(&path, &apex).unwrap().unwrap();
+        let (kept, _) = load(&path, &apex).unwrap().unwrap();
         assert!(kept.records().eq(zone.records()) && kept.serial() == 7);
         let spelled = |zone: &Zone| -> Vec<Vec<u8>> {
             (0..zone.record_count()).map(|index| zone.spelling(index).to_vec()).collect()
@@ -89,7 +89,7 @@ mod tests {
             file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
         };
         put_back(900);
-        assert!(load(&path, &apex).unwrap().is_some() && age(&path).unwrap() >= Duration::from_secs(900));
+        assert!(load(&path, &apex).unwrap().unwrap().1 >= Duration::from_secs(900));
         put_back(1_000);
         assert!(load(&path, &apex).unwrap().is_none(), "expired");
         refresh(&path).unwrap();

@@ -9,6 +9,7 @@
 //! All of it is off the path of ordinary answers, which never look here.
 
 pub mod config;
+pub mod control;
 pub mod difference;
 pub mod incoming;
 pub mod kept;
@@ -21,8 +22,10 @@ pub mod walk;
 mod worker;
 
 pub use config::TransferConfig;
+pub use control::{Control, Plan, Standing};
 pub use outgoing::Outgoing;
 pub use versions::Versions;
+pub use worker::Arrival;
 
 use crate::answer::edns::{self, OptReply};
 use crate::answer::question::Question;
@@ -35,14 +38,14 @@ use qanat::{ConnectionId, Context, Event, UdpSocketId};
 use secondary::{Secondary, Timing, Tools};
 use serde::Serialize;
 use siphasher::sip::SipHasher24;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tsig::Signer;
-use worker::{Served, Worker};
+use worker::{Worker, Workshop};
 
 /// Ports that transfers are fetched from: few, so that a rule of the control plane can name them, and none that Linux picks
 /// for itself, so that an address shared with the kernel has them free.
@@ -51,7 +54,7 @@ pub const PORTS: RangeInclusive<u16> = 61_000..=61_255;
 pub const TIMER_BIT: u64 = 1 << 63;
 const TIMER_NOTIFY: u64 = TIMER_BIT;
 const TIMER_SECONDARY: u64 = TIMER_BIT | 1 << 62;
-const TIMER_INDEX: u64 = (1 << 32) - 1;
+const TIMER_NUMBER: u64 = (1 << 62) - 1;
 /// Messages to the operator kept until somebody reads them.
 const LOG_MAX: usize = 256;
 /// An answer over UDP to a client without EDNS (RFC 1035, section 4.2.1).
@@ -122,6 +125,10 @@ pub struct TransferFigures {
     pub received: u64,
     /// Zones received that could not be served.
     pub unusable: u64,
+    /// Attempts to fetch a zone that failed.
+    pub failed: u64,
+    /// Zones that expired.
+    pub expired: u64,
 }
 
 impl TransferFigures {
@@ -137,6 +144,8 @@ impl TransferFigures {
             (&mut self.notify_refused, other.notify_refused),
             (&mut self.received, other.received),
             (&mut self.unusable, other.unusable),
+            (&mut self.failed, other.failed),
+            (&mut self.expired, other.expired),
         ];
         pairs.into_iter().for_each(|(sum, count)| *sum += count);
     }
@@ -163,15 +172,25 @@ pub enum Reply {
 
 /// See the [module](self).
 pub struct Transfers {
-    config: TransferConfig,
+    plan: Arc<Plan>,
+    control: Control,
+    /// Of the plan.
+    generation: u64,
     versions: Versions,
+    publisher: Option<CatalogPublisher>,
+    arrival: Option<Arrival>,
     /// Shared by the instances of a server: the first sends, answers come to any.
     notifier: Arc<Mutex<Notifier>>,
     /// The first instance, or the only one.
     is_first: bool,
-    secondaries: Vec<Secondary>,
-    /// Of them, those told of a change: see [`Transfers::poll`].
-    wanted: Vec<usize>,
+    /// By numbers that are never given twice: what is under way for one that is gone finds nobody.
+    secondaries: BTreeMap<u64, Secondary>,
+    by_apex: BTreeMap<Name, u64>,
+    next_number: u64,
+    /// Whose each connection of ours is.
+    connections: HashMap<ConnectionId, u64>,
+    /// Of the secondaries, those told of a change: see [`Transfers::poll`].
+    wanted: Vec<u64>,
     worker: Option<Worker>,
     sockets: Option<[UdpSocketId; 2]>,
     random: Random,
@@ -183,11 +202,18 @@ impl Transfers {
     /// Nothing is transferred.
     pub fn none() -> Transfers {
         Transfers {
-            config: TransferConfig::default(),
+            plan: Arc::default(),
+            control: Control::default(),
+            generation: 0,
             versions: Versions::default(),
+            publisher: None,
+            arrival: None,
             notifier: Arc::default(),
             is_first: true,
-            secondaries: Vec::new(),
+            secondaries: BTreeMap::new(),
+            by_apex: BTreeMap::new(),
+            next_number: 0,
+            connections: HashMap::new(),
             wanted: Vec::new(),
             worker: None,
             sockets: None,
@@ -198,34 +224,24 @@ impl Transfers {
         }
     }
 
-    /// Of `config`. `versions` has the zones this server is primary of, and those that were [kept]; the others are fetched, and given
-    /// to `publisher`.
+    /// By the rules of `control`, which may change. `versions` has the zones this server is primary of, and those that were
+    /// [kept]; the others are fetched, and given to `publisher`.
     ///
     /// # Errors
-    /// A message: no thread can be had, or no random numbers.
-    pub fn new(config: TransferConfig, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, String> {
+    /// A message: there are no random numbers.
+    pub fn new(control: Control, versions: Versions, publisher: &CatalogPublisher) -> Result<Transfers, String> {
         let seed = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
         let key = *seed.first_chunk().ok_or("no entropy")?;
-        let zones = config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()).enumerate();
-        let mut served = Vec::new();
-        let new = |(index, (apex, zone)): (usize, (&Name, &config::ZoneTransfers))| {
-            let mut secondary = Secondary::new(apex.clone(), index, zone.primaries.clone());
-            let version = versions.newest(apex);
-            let timing = version.and_then(|version| version.zone.soa().and_then(|soa| Timing::of(soa.data)));
-            if let Some((timing, file)) = timing.zip(zone.file.as_ref()) {
-                secondary.kept(timing, kept::age(file).unwrap_or_default());
-            }
-            served.push(Served { apex: apex.clone(), file: zone.file.clone() });
-            secondary
-        };
-        let secondaries: Vec<Secondary> = zones.map(new).collect();
-        let worker = if secondaries.is_empty() {
-            None
-        } else {
-            let worker = Worker::start(served, versions.clone(), publisher.clone());
-            Some(worker.map_err(|error| format!("start the thread that makes zones: {error}"))?)
-        };
-        Ok(Transfers { config, versions, secondaries, worker, random: Random::new(key), ..Transfers::none() })
+        let mut generation = 0;
+        let plan = control.newer(&mut generation).unwrap_or_default();
+        let publisher = Some(publisher.clone());
+        Ok(Transfers { plan, control, generation, versions, publisher, random: Random::new(key), ..Transfers::none() })
+    }
+
+    /// Has `arrival` told of each zone that comes.
+    #[must_use]
+    pub fn with_arrival(self, arrival: Arrival) -> Transfers {
+        Transfers { arrival: Some(arrival), ..self }
     }
 
     /// For a further instance of the same server, which serves transfers and takes answers to NOTIFY as this one does, but
@@ -234,7 +250,9 @@ impl Transfers {
     #[must_use]
     pub fn sibling(&self) -> Transfers {
         Transfers {
-            config: self.config.clone(),
+            plan: Arc::clone(&self.plan),
+            control: self.control.clone(),
+            generation: self.generation,
             versions: self.versions.clone(),
             notifier: Arc::clone(&self.notifier),
             is_first: false,
@@ -244,7 +262,7 @@ impl Transfers {
 
     /// Whether zones are fetched from primaries.
     pub fn fetches(&self) -> bool {
-        !self.secondaries.is_empty()
+        self.plan.config.secondaries().next().is_some()
     }
 
     /// What was done.
@@ -261,38 +279,111 @@ impl Transfers {
     pub fn start(&mut self, sockets: [UdpSocketId; 2], context: &mut Context<'_>) {
         self.sockets = Some(sockets);
         self.notify(context);
-        for index in 0..self.secondaries.len() {
-            self.with(index, |secondary, tools| secondary.start(tools, context));
+        self.follow_plan(context);
+    }
+
+    /// Begins with zones that are new to the rules, ends with those that are gone from them, and tells the others what has
+    /// changed. Only the first instance fetches.
+    fn follow_plan(&mut self, context: &mut Context<'_>) {
+        if !self.is_first || self.publisher.is_none() {
+            return;
+        }
+        let plan = Arc::clone(&self.plan);
+        let is_wanted = |apex: &Name| plan.config.zone(apex).is_some_and(|zone| !zone.primaries.is_empty());
+        let gone: Vec<(Name, u64)> =
+            self.by_apex.iter().filter(|(apex, _)| !is_wanted(apex)).map(|(apex, at)| (apex.clone(), *at)).collect();
+        for (apex, number) in gone {
+            self.with(number, context, |secondary, tools, context| secondary.end(tools, context));
+            self.secondaries.remove(&number);
+            self.by_apex.remove(&apex);
+            self.control.forget(&apex);
+        }
+        for (apex, rules) in plan.config.zones.iter().filter(|(_, zone)| !zone.primaries.is_empty()) {
+            if let Some(number) = self.by_apex.get(apex).copied() {
+                self.with(number, context, |secondary, tools, context| secondary.change(rules, tools, context));
+                continue;
+            }
+            let mut secondary = Secondary::new(apex.clone(), self.next_number, rules);
+            let version = self.versions.newest(apex);
+            let timing = version.and_then(|version| version.zone.soa().and_then(|soa| Timing::of(soa.data)));
+            if let Some(timing) = timing {
+                secondary.kept(timing, plan.ages.get(apex).copied().unwrap_or_default());
+            }
+            self.secondaries.insert(self.next_number, secondary);
+            self.by_apex.insert(apex.clone(), self.next_number);
+            self.next_number += 1;
+            self.with(self.next_number - 1, context, |secondary, tools, context| secondary.start(tools, context));
         }
     }
 
-    fn with(&mut self, index: usize, work: impl FnOnce(&mut Secondary, &mut Tools<'_>)) {
-        let (Some(secondary), Some(worker)) = (self.secondaries.get_mut(index), &self.worker) else { return };
-        let mut tools = Tools { worker, random: &mut self.random, log: &mut self.log, now_s: wall_clock_s() };
-        work(secondary, &mut tools);
+    /// Works on a secondary, if it is still there, and lets others see how it stands after that.
+    fn with(
+        &mut self,
+        number: u64,
+        context: &mut Context<'_>,
+        work: impl FnOnce(&mut Secondary, &mut Tools<'_>, &mut Context<'_>),
+    ) {
+        if self.worker.is_none() {
+            self.start_worker();
+        }
+        let (Some(secondary), Some(worker)) = (self.secondaries.get_mut(&number), &self.worker) else { return };
+        let mut tools = Tools {
+            worker,
+            random: &mut self.random,
+            log: &mut self.log,
+            now_s: wall_clock_s(),
+            control: &self.control,
+            figures: &mut self.figures,
+            connections: &mut self.connections,
+        };
+        work(secondary, &mut tools, context);
+        secondary.post(&mut tools, context);
+    }
+
+    /// With the first zone that is fetched: most servers have none.
+    fn start_worker(&mut self) {
+        let Some(publisher) = self.publisher.clone() else { return };
+        let (versions, control) = (self.versions.clone(), self.control.clone());
+        match Worker::start(Workshop { versions, publisher, control, arrival: self.arrival.clone() }) {
+            Ok(worker) => self.worker = Some(worker),
+            Err(error) => self.log.say(format!("no zone can be fetched: starting the thread that makes them: {error}")),
+        }
     }
 
     fn notify(&mut self, context: &mut Context<'_>) {
         let Some(sockets) = self.sockets.as_ref().filter(|_| self.is_first) else { return };
         let tools = (sockets, &mut self.random, &mut self.log);
-        lock(&self.notifier).look(self.versions.serials(), &self.config, tools, wall_clock_s(), context);
+        lock(&self.notifier).look(self.versions.serials(), &self.plan.config, tools, wall_clock_s(), context);
     }
 
-    /// There is a new catalog: by a reload, or because a zone came.
+    /// The doorbell rang: there is a new catalog, by a reload or because a zone came, or something new from
+    /// [`Control`].
     pub fn catalog_changed(&mut self, context: &mut Context<'_>) {
         let results: Vec<_> = self.worker.as_ref().map(|worker| worker.results().collect()).unwrap_or_default();
-        for (index, outcome) in results {
+        for (apex, outcome) in results {
             self.figures.received += u64::from(outcome.is_ok());
             self.figures.unusable += u64::from(outcome.is_err());
-            self.with(index, |secondary, tools| secondary.built(outcome, tools, context));
+            if let Some(number) = self.by_apex.get(&apex).copied() {
+                self.with(number, context, |secondary, tools, context| secondary.built(outcome, tools, context));
+            }
+        }
+        if let Some(plan) = self.control.newer(&mut self.generation) {
+            self.plan = plan;
+            self.follow_plan(context);
+        }
+        if self.is_first {
+            for apex in self.control.take_wanted() {
+                self.wanted.extend(self.by_apex.get(&apex));
+            }
+            self.poll(context);
         }
         self.notify(context);
     }
 
     /// Goes after what requests taken meanwhile ask for.
     pub fn poll(&mut self, context: &mut Context<'_>) {
-        while let Some(index) = self.wanted.pop() {
-            self.with(index, |secondary, tools| secondary.refresh(tools, context));
+        while let Some(number) = self.wanted.pop() {
+            self.with(number, context, |secondary, tools, context| secondary.refresh(tools, context));
         }
     }
 
@@ -309,41 +400,45 @@ impl Transfers {
         }
     }
 
-    fn owner(&self, connection: ConnectionId) -> Option<usize> {
-        self.secondaries.iter().position(|secondary| secondary.owns(connection))
+    fn owner(&self, connection: ConnectionId) -> Option<u64> {
+        self.connections.get(&connection).copied()
     }
 
     /// An event that [is ours](Transfers::takes).
     pub fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
             Event::Connected { connection } => {
-                if let Some(index) = self.owner(connection) {
-                    self.with(index, |secondary, tools| secondary.connected(tools, context));
+                if let Some(number) = self.owner(connection) {
+                    self.with(number, context, |secondary, tools, context| secondary.connected(tools, context));
                 }
             }
             Event::Data { connection, chunk } => {
-                if let Some(index) = self.owner(connection) {
-                    self.with(index, |secondary, tools| secondary.data(chunk.bytes(), tools, context));
+                if let Some(number) = self.owner(connection) {
+                    let bytes = chunk.bytes();
+                    self.with(number, context, |secondary, tools, context| secondary.data(bytes, tools, context));
                 }
                 context.consume(connection, chunk);
             }
             Event::PeerClosed { connection } => {
-                if let Some(index) = self.owner(connection) {
-                    self.with(index, |secondary, tools| secondary.closed("the primary closed it", tools, context));
+                if let Some(number) = self.owner(connection) {
+                    self.with(number, context, |secondary, tools, context| {
+                        secondary.closed("the primary closed it", tools, context);
+                    });
                 }
                 let _ = context.close(connection);
             }
             Event::Closed { connection, why } => {
-                if let Some(index) = self.owner(connection) {
-                    self.with(index, |secondary, tools| secondary.closed(&format!("{why:?}"), tools, context));
+                if let Some(number) = self.owner(connection) {
+                    let why = format!("{why:?}");
+                    self.with(number, context, |secondary, tools, context| secondary.closed(&why, tools, context));
                 }
             }
             Event::Timer { token, .. } => {
-                let index = (token & TIMER_INDEX) as usize;
+                let number = token & TIMER_NUMBER;
                 if token & TIMER_SECONDARY == TIMER_SECONDARY {
-                    self.with(index, |secondary, tools| secondary.timer(tools, context));
+                    self.with(number, context, |secondary, tools, context| secondary.timer(tools, context));
                 } else if let Some(sockets) = &self.sockets {
-                    lock(&self.notifier).send(index, (sockets, &mut self.log), wall_clock_s(), context);
+                    lock(&self.notifier).send(number as usize, (sockets, &mut self.log), wall_clock_s(), context);
                 }
             }
             _ => {}
@@ -352,7 +447,7 @@ impl Transfers {
 
     /// A message that is itself an answer came by UDP.
     pub fn answered(&mut self, message: &[u8], peer: SocketAddr) {
-        if self.config.is_empty() {
+        if self.plan.config.is_empty() {
             return;
         }
         // A lock: few messages are answers, and few instances take them.
@@ -369,12 +464,12 @@ impl Transfers {
     ) -> Reply {
         let now_s = wall_clock_s();
         let mut request = message.to_vec();
-        let signer = match self.config.keys.verify_request(&mut request, now_s) {
+        let signer = match self.plan.config.keys.verify_request(&mut request, now_s) {
             Ok(signer) => signer,
             Err(error) => {
                 self.figures.bad_signatures += 1;
                 self.log.say(format!("{peer}: {error}"));
-                return message_or_nothing(self.config.keys.refusal(message, error, now_s));
+                return message_or_nothing(self.plan.config.keys.refusal(message, error, now_s));
             }
         };
         let Some((apex, qtype)) = question(&request) else { return message_or_nothing(refuse(&request, FORMERR)) };
@@ -405,13 +500,13 @@ impl Transfers {
                 primary.address.ip() == peer.ip() && (key.is_none() || key == signer.map(|signer| signer.key().name()))
             })
         };
-        if !self.config.zone(apex).is_some_and(is_primary) {
+        if !self.plan.config.zone(apex).is_some_and(is_primary) {
             self.figures.notify_refused += 1;
             return refuse(request, NOTAUTH);
         }
         self.figures.notified += 1;
-        let index = self.secondaries.iter().position(|secondary| secondary.apex() == apex);
-        self.wanted.extend(index.filter(|index| !self.wanted.contains(index)));
+        let number = self.by_apex.get(apex).copied();
+        self.wanted.extend(number.filter(|number| !self.wanted.contains(number)));
         // The question back, authoritative (RFC 1996, section 4.7).
         let mut reply = refuse(request, 0);
         if let Some(flags) = reply.get_mut(2) {
@@ -430,7 +525,7 @@ impl Transfers {
     ) -> Reply {
         let key = signer.as_ref().map(Signer::key);
         let allowed =
-            self.config.zone(apex).is_some_and(|zone| zone.allow.iter().any(|who| who.allows(peer.ip(), key)));
+            self.plan.config.zone(apex).is_some_and(|zone| zone.allow.iter().any(|who| who.allows(peer.ip(), key)));
         let version = self.versions.newest(apex).filter(|_| allowed);
         let code = match (&version, way) {
             (None, _) if allowed => NOTAUTH,
@@ -451,10 +546,17 @@ impl Transfers {
         let Some(outgoing) = Outgoing::new(version, request, qtype, signer) else {
             return message_or_nothing(refuse(request, FORMERR));
         };
-        match outgoing.kind() {
-            Kind::Whole => self.figures.whole_out += 1,
-            Kind::Steps => self.figures.steps_out += 1,
-            Kind::Current => self.figures.current_out += 1,
+        let what = match outgoing.kind() {
+            Kind::Whole => Some(("the whole zone", &mut self.figures.whole_out)),
+            Kind::Steps => Some(("differences", &mut self.figures.steps_out)),
+            Kind::Current => {
+                self.figures.current_out += 1;
+                None
+            }
+        };
+        if let Some((what, count)) = what {
+            *count += 1;
+            self.log.say(format!("{apex}: serial {} to {peer} ({what})", outgoing.serial()));
         }
         match way {
             Way::Tcp => Reply::Stream(Box::new(outgoing)),

@@ -109,6 +109,11 @@ impl Outgoing {
         self.kind
     }
 
+    /// The version that is sent.
+    pub fn serial(&self) -> u32 {
+        self.version.zone.serial()
+    }
+
     /// Whether a record was too long for any message, and what was sent is not all.
     pub fn is_broken(&self) -> bool {
         self.broken

@@ -2,15 +2,18 @@
 //! and the transfer over our own TCP. Refreshes ask for differences straight away: a primary with nothing newer answers
 //! with its SOA record, as it would to a question for that (RFC 1995, section 4).
 
-use super::config::Remote;
+use super::config::{Remote, ZoneTransfers};
+use super::control::{Control, Standing};
 use super::incoming::{Incoming, Progress};
 use super::notify::soa_question;
 use super::tsig::{Signer, Verifier};
-use super::worker::{Built, Job, Worker};
-use super::{Log, Random, TIMER_SECONDARY, walk};
+use super::worker::{Built, Job, Served, Worker};
+use super::{Log, Random, TIMER_SECONDARY, TransferFigures, walk};
 use crate::name::Name;
 use crate::zone::rtype;
 use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Time, TimerId};
+use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two requests to primaries that NOTIFY causes.
@@ -20,6 +23,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// Before the next try while there is no zone yet, doubled to the longest.
 const FIRST_RETRY: Duration = Duration::from_secs(2);
 const FIRST_RETRY_MAX: Duration = Duration::from_secs(600);
+/// Transfers at the same time at most: there are more zones than ports to fetch them from.
+const TRANSFERS_MAX: usize = 64;
+/// Before one that must wait for others looks again.
+const TURN: Duration = Duration::from_millis(250);
 /// However small a zone's SOA record says.
 const TIMER_MIN_S: u32 = 1;
 
@@ -68,8 +75,9 @@ enum State {
 
 /// See the [module](self).
 pub(super) struct Secondary {
-    apex: Name,
-    index: usize,
+    served: Arc<Served>,
+    /// Its number among the secondaries, never given twice.
+    number: u64,
     primaries: Vec<Remote>,
     /// The primary asked next.
     which: usize,
@@ -88,6 +96,8 @@ pub(super) struct Secondary {
     begun_at: Option<Time>,
     state: State,
     timer: Option<TimerId>,
+    /// What is known of it beyond that, for others to read.
+    standing: Standing,
 }
 
 /// What a secondary works with.
@@ -96,14 +106,18 @@ pub(super) struct Tools<'a> {
     pub(super) random: &'a mut Random,
     pub(super) log: &'a mut Log,
     pub(super) now_s: u64,
+    pub(super) control: &'a Control,
+    pub(super) figures: &'a mut TransferFigures,
+    /// Whose each connection is.
+    pub(super) connections: &'a mut HashMap<ConnectionId, u64>,
 }
 
 impl Secondary {
-    pub(super) fn new(apex: Name, index: usize, primaries: Vec<Remote>) -> Secondary {
+    pub(super) fn new(apex: Name, number: u64, rules: &ZoneTransfers) -> Secondary {
         Secondary {
-            apex,
-            index,
-            primaries,
+            served: Arc::new(Served { apex, file: rules.file.clone() }),
+            number,
+            primaries: rules.primaries.clone(),
             which: 0,
             had: None,
             fresh_at: None,
@@ -115,6 +129,7 @@ impl Secondary {
             begun_at: None,
             state: State::Idle,
             timer: None,
+            standing: Standing::default(),
         }
     }
 
@@ -123,28 +138,72 @@ impl Secondary {
         (self.had, self.age) = (Some(timing), age);
     }
 
-    /// The server starts.
+    /// The server starts, or the zone is new to it.
     pub(super) fn start(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         self.fresh_at = self.had.map(|_| context.now());
         self.refresh(tools, context);
     }
 
-    pub(super) fn apex(&self) -> &Name {
-        &self.apex
+    /// The zone's rules have changed.
+    pub(super) fn change(&mut self, rules: &ZoneTransfers, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        if self.served.file != rules.file {
+            self.served = Arc::new(Served { apex: self.served.apex.clone(), file: rules.file.clone() });
+        }
+        if self.primaries != rules.primaries {
+            self.primaries = rules.primaries.clone();
+            self.which = 0;
+            self.refresh(tools, context);
+        }
     }
 
-    /// Whether `connection` is this one's.
-    pub(super) fn owns(&self, connection: ConnectionId) -> bool {
-        matches!(&self.state, State::Transferring(transfer) if transfer.connection == connection)
-    }
-
-    fn set_timer(&mut self, after: Duration, log: &mut Log, context: &mut Context<'_>) {
+    /// The zone is none of this server's any more.
+    pub(super) fn end(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
+        if let State::Transferring(transfer) = std::mem::replace(&mut self.state, State::Idle) {
+            tools.connections.remove(&transfer.connection);
+            // It may be gone already.
+            let _ = context.abort(transfer.connection);
+        }
         if let Some(timer) = self.timer.take() {
             context.cancel_timer(timer);
         }
-        match context.set_timer(after, TIMER_SECONDARY | self.index as u64) {
+        tools.control.forget(self.apex());
+    }
+
+    pub(super) fn apex(&self) -> &Name {
+        &self.served.apex
+    }
+
+    /// Lets others see how it stands.
+    pub(super) fn post(&mut self, tools: &mut Tools<'_>, context: &Context<'_>) {
+        let now = context.now();
+        let count = self.primaries.len().max(1);
+        let standing = &mut self.standing;
+        standing.state = match self.state {
+            State::Idle => "waiting",
+            State::Transferring(_) => "transferring",
+            State::Building => "building",
+        };
+        standing.serial = self.had.map(|timing| timing.serial);
+        standing.primary =
+            self.primaries.get(self.which % count).map(|remote| remote.address.to_string()).unwrap_or_default();
+        standing.expired = self.has_expired;
+        standing.failures_in_a_row = self.failures;
+        standing.checked_s = self.fresh_at.map(|at| tools.now_s.saturating_sub((now.since(at) + self.age).as_secs()));
+        standing.expires_s = self.had.zip(standing.checked_s).map(|(timing, at)| at + timing.expire().as_secs());
+        let standing = standing.clone();
+        tools.control.post(self.apex(), standing);
+    }
+
+    fn set_timer(&mut self, after: Duration, log: &mut Log, context: &mut Context<'_>) {
+        self.standing.next_s = Some(super::wall_clock_s().saturating_add(after.as_secs()));
+        if let Some(timer) = self.timer.take() {
+            context.cancel_timer(timer);
+        }
+        match context.set_timer(after, TIMER_SECONDARY | self.number) {
             Ok(timer) => self.timer = Some(timer),
-            Err(error) => log.say(format!("{}: no timer is left ({error}): it is refreshed by NOTIFY only", self.apex)),
+            Err(error) => {
+                log.say(format!("{}: no timer is left ({error}): it is refreshed by NOTIFY only", self.apex()))
+            }
         }
     }
 
@@ -166,17 +225,22 @@ impl Secondary {
 
     fn begin(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         self.again = false;
+        if tools.connections.len() >= TRANSFERS_MAX {
+            self.set_timer(TURN, tools.log, context);
+            return;
+        }
         self.begun_at = Some(context.now());
         let Some(remote) = self.primaries.get(self.which % self.primaries.len().max(1)) else { return };
         let address = remote.address;
         match context.connect(address, ConnectOptions::default()) {
             Ok(connection) => {
                 let had = self.had.filter(|_| !self.whole).map(|timing| timing.serial);
+                tools.connections.insert(connection, self.number);
                 self.state = State::Transferring(Box::new(Transfer {
                     connection,
                     identifier: tools.random.identifier(),
                     buffer: Vec::new(),
-                    incoming: Incoming::new(&self.apex, had),
+                    incoming: Incoming::new(self.apex(), had),
                     verifier: None,
                     progress_at: context.now(),
                 }));
@@ -192,7 +256,7 @@ impl Secondary {
         let had = self.had.filter(|_| !self.whole).map(|timing| timing.serial);
         let State::Transferring(transfer) = &mut self.state else { return };
         let qtype = if had.is_some() { rtype::IXFR } else { rtype::AXFR };
-        let mut message = soa_question(transfer.identifier, [0, 0], &self.apex, qtype);
+        let mut message = soa_question(transfer.identifier, [0, 0], &self.served.apex, qtype);
         if let Some(serial) = had {
             append_soa(&mut message, serial);
         }
@@ -228,15 +292,25 @@ impl Secondary {
     fn arrived(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         let State::Transferring(transfer) = std::mem::replace(&mut self.state, State::Idle) else { return };
         // Whatever becomes of the connection's end.
+        tools.connections.remove(&transfer.connection);
         let _ = context.close(transfer.connection);
         if transfer.incoming.is_current() {
+            if self.failures > 0
+                && let Some(timing) = self.had
+            {
+                tools.log.say(format!(
+                    "{}: a primary answers again: serial {} is the newest",
+                    self.apex(),
+                    timing.serial
+                ));
+            }
             self.fresh(context.now());
-            tools.worker.give(Job::Refresh { index: self.index });
+            tools.worker.give(Job::Refresh { served: Arc::clone(&self.served) });
             self.wait(tools, context);
             return;
         }
         self.state = State::Building;
-        if !tools.worker.give(Job::Build { index: self.index, incoming: transfer.incoming }) {
+        if !tools.worker.give(Job::Build { served: Arc::clone(&self.served), incoming: transfer.incoming }) {
             self.state = State::Idle;
             self.failed("the thread that makes zones is gone", tools, context);
         }
@@ -246,12 +320,21 @@ impl Secondary {
     pub(super) fn built(&mut self, outcome: Built, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         self.state = State::Idle;
         match outcome {
-            Ok((timing, saving)) => {
-                if let Err(error) = saving {
-                    tools.log.say(format!("{}: {error}", self.apex));
+            Ok(done) => {
+                if let Err(error) = done.saving {
+                    tools.log.say(format!("{}: {error}", self.apex()));
                 }
-                tools.log.say(format!("{}: serial {} transferred", self.apex, timing.serial));
-                self.had = Some(timing);
+                let from = self.primaries.get(self.which % self.primaries.len().max(1));
+                let from = from.map(|remote| remote.address.to_string()).unwrap_or_default();
+                tools.log.say(format!(
+                    "{}: serial {} transferred from {from} ({}; {} records)",
+                    self.apex(),
+                    done.timing.serial,
+                    if done.in_steps { "differences" } else { "the whole zone" },
+                    done.records,
+                ));
+                self.standing.received += 1;
+                self.had = Some(done.timing);
                 self.whole = false;
                 self.fresh(context.now());
                 self.wait(tools, context);
@@ -261,7 +344,7 @@ impl Secondary {
                 let first = !self.whole && self.had.is_some();
                 self.whole = true;
                 if first {
-                    tools.log.say(format!("{}: {error}; asking for the whole zone", self.apex));
+                    tools.log.say(format!("{}: {error}; asking for the whole zone", self.apex()));
                     self.begin(tools, context);
                 } else {
                     self.failed(&error, tools, context);
@@ -274,6 +357,7 @@ impl Secondary {
         (self.fresh_at, self.age) = (Some(now), Duration::ZERO);
         self.has_expired = false;
         self.failures = 0;
+        self.standing.error = None;
     }
 
     fn wait(&mut self, tools: &mut Tools<'_>, context: &mut Context<'_>) {
@@ -289,7 +373,8 @@ impl Secondary {
 
     /// The connection is gone.
     pub(super) fn closed(&mut self, why: &str, tools: &mut Tools<'_>, context: &mut Context<'_>) {
-        if matches!(self.state, State::Transferring(_)) {
+        if let State::Transferring(transfer) = &self.state {
+            tools.connections.remove(&transfer.connection);
             self.state = State::Idle;
             self.failed(&format!("the connection ended: {why}"), tools, context);
         }
@@ -298,12 +383,16 @@ impl Secondary {
     fn failed(&mut self, why: &str, tools: &mut Tools<'_>, context: &mut Context<'_>) {
         if let State::Transferring(transfer) = std::mem::replace(&mut self.state, State::Idle) {
             // It may be gone already.
+            tools.connections.remove(&transfer.connection);
             let _ = context.abort(transfer.connection);
         }
         let count = self.primaries.len().max(1);
         if let Some(remote) = self.primaries.get(self.which % count) {
-            tools.log.say(format!("{}: transfer from {}: {why}", self.apex, remote.address));
+            tools.log.say(format!("{}: transfer from {}: {why}", self.apex(), remote.address));
+            self.standing.error = Some(format!("{}: {why}", remote.address));
         }
+        self.standing.failures += 1;
+        tools.figures.failed += 1;
         self.which = (self.which + 1) % count;
         self.failures = self.failures.saturating_add(1);
         let retry = match self.had {
@@ -346,8 +435,14 @@ impl Secondary {
         }
         self.has_expired = true;
         self.had = None;
-        tools.log.say(format!("{}: expired: no primary answered for {} s", self.apex, timing.expire_s));
-        tools.worker.give(Job::Expire { index: self.index });
+        tools.figures.expired += 1;
+        tools.log.say(format!(
+            "{}: expired: no primary answered for {} s; serial {} is served no more",
+            self.apex(),
+            timing.expire_s,
+            timing.serial
+        ));
+        tools.worker.give(Job::Expire { served: Arc::clone(&self.served) });
     }
 }
 

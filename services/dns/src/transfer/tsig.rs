@@ -53,6 +53,7 @@ impl Algorithm {
 }
 
 /// A secret and what it is called.
+#[derive(PartialEq, Eq)]
 pub struct Key {
     name: Name,
     algorithm: Algorithm,

@@ -1,5 +1,6 @@
 //! The thread that makes zones of what was transferred: it may take seconds, which a data path has not.
 
+use super::control::Control;
 use super::incoming::Incoming;
 use super::kept;
 use super::secondary::Timing;
@@ -11,17 +12,17 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-/// What there is to do for the secondary of this number.
+/// What there is to do for a secondary.
 pub(super) enum Job {
     /// Make a zone, and have it served.
-    Build { index: usize, incoming: Incoming },
+    Build { served: Arc<Served>, incoming: Incoming },
     /// It was the newest: so is the file it is kept in.
-    Refresh { index: usize },
+    Refresh { served: Arc<Served> },
     /// Serve it no more.
-    Expire { index: usize },
+    Expire { served: Arc<Served> },
 }
 
-/// The new version's times and whether it could be saved, or why there is none.
+/// What was made of a transfer, or why nothing.
 pub(super) type Built = Result<Done, String>;
 
 /// A zone, and where it is kept.
@@ -30,10 +31,21 @@ pub(super) struct Served {
     pub(super) file: Option<PathBuf>,
 }
 
+/// Told of each zone that has come, on the thread that makes zones.
+pub type Arrival = Arc<dyn Fn(&Name) + Send + Sync>;
+
+/// What the thread works with.
+pub(super) struct Workshop {
+    pub(super) versions: Versions,
+    pub(super) publisher: CatalogPublisher,
+    pub(super) control: Control,
+    pub(super) arrival: Option<Arrival>,
+}
+
 /// The thread's other end.
 pub(super) struct Worker {
     jobs: Sender<Job>,
-    results: Receiver<(usize, Built)>,
+    results: Receiver<(Name, Built)>,
 }
 
 impl Worker {
@@ -41,16 +53,12 @@ impl Worker {
     ///
     /// # Errors
     /// No thread can be had.
-    pub(super) fn start(
-        zones: Vec<Served>,
-        versions: Versions,
-        publisher: CatalogPublisher,
-    ) -> std::io::Result<Worker> {
+    pub(super) fn start(workshop: Workshop) -> std::io::Result<Worker> {
         let (jobs, receiver) = channel();
         let (sender, results) = channel();
         std::thread::Builder::new()
             .name("qanat-dns-zones".to_owned())
-            .spawn(move || work(&receiver, &sender, &zones, &versions, &publisher))?;
+            .spawn(move || work(&receiver, &sender, &workshop))?;
         Ok(Worker { jobs, results })
     }
 
@@ -60,55 +68,65 @@ impl Worker {
     }
 
     /// What it has done since.
-    pub(super) fn results(&self) -> impl Iterator<Item = (usize, Built)> + '_ {
+    pub(super) fn results(&self) -> impl Iterator<Item = (Name, Built)> + '_ {
         self.results.try_iter()
     }
 }
 
-fn work(
-    jobs: &Receiver<Job>,
-    results: &Sender<(usize, Built)>,
-    zones: &[Served],
-    versions: &Versions,
-    publisher: &CatalogPublisher,
-) {
+fn work(jobs: &Receiver<Job>, results: &Sender<(Name, Built)>, workshop: &Workshop) {
+    let Workshop { versions, publisher, control, arrival } = workshop;
     for job in jobs {
         match job {
-            Job::Build { index, incoming } => {
-                let Some(served) = zones.get(index) else { continue };
-                let (outcome, image) = match build(served, incoming, versions) {
+            Job::Build { served, incoming } => {
+                let (outcome, image) = match build(&served, incoming, versions) {
                     Ok((done, image)) => (Ok(done), Some(image)),
                     Err(error) => (Err(error), None),
                 };
                 // Before the doorbell, which a new catalog rings, and the same one again too.
-                if results.send((index, outcome)).is_err() {
+                if results.send((served.apex.clone(), outcome)).is_err() {
                     return;
                 }
+                let has_come = image.is_some();
+                // Under the lock that removing a zone takes as well: one that is no longer wanted does not come back.
                 publisher.update(|catalog| match image {
-                    Some(image) => catalog.with([image]),
-                    None => catalog.clone(),
+                    Some(image) if control.is_secondary(&served.apex) => catalog.with([image]),
+                    _ => catalog.clone(),
                 });
+                if !control.is_secondary(&served.apex) {
+                    versions.remove(&served.apex);
+                } else if let Some(arrival) = arrival.as_ref().filter(|_| has_come) {
+                    arrival(&served.apex);
+                }
             }
-            Job::Refresh { index } => {
-                if let Some(path) = zones.get(index).and_then(|served| served.file.as_ref()) {
+            Job::Refresh { served } => {
+                if let Some(path) = &served.file {
                     // If not, it expires earlier after a restart; saving will tell why.
                     let _ = kept::refresh(path);
                 }
             }
-            Job::Expire { index } => {
-                if let Some(Served { apex, .. }) = zones.get(index) {
-                    publisher.update(|catalog| catalog.without(apex));
-                    versions.remove(apex);
+            Job::Expire { served } => {
+                if control.is_secondary(&served.apex) {
+                    publisher.update(|catalog| catalog.without(&served.apex));
+                    versions.remove(&served.apex);
                 }
             }
         }
     }
 }
 
-type Done = (Timing, Result<(), String>);
+/// A version that is served now.
+pub(super) struct Done {
+    pub(super) timing: Timing,
+    /// Whether it could be saved.
+    pub(super) saving: Result<(), String>,
+    pub(super) records: usize,
+    /// It came as differences.
+    pub(super) in_steps: bool,
+}
 
 fn build(served: &Served, incoming: Incoming, versions: &Versions) -> Result<(Done, Arc<ZoneImage>), String> {
     let base = versions.newest(&served.apex);
+    let in_steps = incoming.has_steps();
     let zone = incoming.finish(base.as_deref().map(|version| &*version.zone)).map_err(|error| error.to_string())?;
     let timing = zone.soa().and_then(|soa| Timing::of(soa.data)).ok_or("a SOA record that is none")?;
     let image = ZoneImage::compile(&zone, &mut |_| {}).map_err(|error| error.to_string())?;
@@ -116,6 +134,7 @@ fn build(served: &Served, incoming: Incoming, versions: &Versions) -> Result<(Do
         let remedy = "let this user write to its directory, or the zone is fetched anew after a restart";
         kept::save(path, &zone).map_err(|error| format!("saving it to {}: {error}; {remedy}", path.display()))
     });
+    let records = zone.record_count();
     versions.put(Arc::new(zone));
-    Ok(((timing, saving), Arc::new(image)))
+    Ok((Done { timing, saving, records, in_steps }, Arc::new(image)))
 }

@@ -47,11 +47,9 @@ fn judge(zone: &Zone, index: usize, record: &Record) -> Option<String> {
         return None;
     }
     // RFC 4034 section 3 and 4, RFC 3007 section 3.1.1: what signing needs may be beside a CNAME record.
-    let is_other =
-        |other: &&Record| !matches!(other.rtype, rtype::CNAME | rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | KEY | NXT | 24);
+    let is_other = |other: &&Record| {
+        !matches!(other.rtype, rtype::CNAME | rtype::RRSIG | rtype::NSEC | rtype::NSEC3 | KEY | NXT | 24)
+    };
     let other = before.clone().find(is_other).or_else(|| after().find(is_other))?;
-    Some(format!(
-        "{shown}: a CNAME record beside {} (RFC 2181 section 10.1): keep one of them",
-        type_name(other.rtype)
-    ))
+    Some(format!("{shown}: a CNAME record beside {} (RFC 2181 section 10.1): keep one of them", type_name(other.rtype)))
 }

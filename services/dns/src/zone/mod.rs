@@ -12,6 +12,7 @@ mod fields;
 mod generate;
 mod lexer;
 mod location;
+pub mod members;
 mod mnemonics;
 pub mod parse;
 mod scanner;
@@ -271,7 +272,9 @@ impl Zone {
 
     /// The number of the SOA record in order.
     pub fn soa_index(&self) -> Option<usize> {
-        self.records().take_while(|record| record.owner == self.apex.wire()).position(|record| record.rtype == rtype::SOA)
+        self.records()
+            .take_while(|record| record.owner == self.apex.wire())
+            .position(|record| record.rtype == rtype::SOA)
     }
 
     /// The record of number `index`, its owner as it was written.

@@ -134,13 +134,18 @@ fn words_for_numbers() {
         ("DS 1 RSASHA1-NSEC3-SHA1 SHA-256 00ff", "DS 1 7 2 00ff"),
         ("CDS 1 ECC-GOST SHA384 00ff", "CDS 1 12 4 00ff"),
         ("DLV 1 PRIVATEOID 2 00ff", "DLV 1 254 2 00ff"),
-        ("RRSIG NSEC3PARAM RSASHA512 1 1h 20300101000000 20000229235959 7 b AQID",
-         "RRSIG TYPE51 10 1 3600 1893456000 951868799 7 b AQID"),
+        (
+            "RRSIG NSEC3PARAM RSASHA512 1 1h 20300101000000 20000229235959 7 b AQID",
+            "RRSIG TYPE51 10 1 3600 1893456000 951868799 7 b AQID",
+        ),
         ("SIG A DSA 1 60 20300101000000 1 7 b AQID", "SIG A 3 1 60 1893456000 1 7 b AQID"),
         ("KEY NOCONF|HOST TLS RSAMD5", "KEY 16896 1 1"),
         ("CERT pgp 7 DH AQID", "CERT 3 7 2 AQID"),
         ("NSEC3PARAM SHA-1 0 5 -", "NSEC3PARAM 1 0 5 -"),
-        ("NSEC3 SHA-1 0 5 aabb 2t7b4g4vsa5smi47k61mv5bv1a22bojr A", "NSEC3 1 0 5 AABB 2T7B4G4VSA5SMI47K61MV5BV1A22BOJR a"),
+        (
+            "NSEC3 SHA-1 0 5 aabb 2t7b4g4vsa5smi47k61mv5bv1a22bojr A",
+            "NSEC3 1 0 5 AABB 2T7B4G4VSA5SMI47K61MV5BV1A22BOJR a",
+        ),
         ("WKS 192.0.2.1 tcp smtp domain", "WKS 192.0.2.1 6 53 25"),
         ("DSYNC CDS NOTIFY 53 b", "TYPE66 \\# 20 003b0100350162076578616d706c6503636f6d00"),
         ("IPSECKEY 10 0 2 .", "IPSECKEY \\# 3 0a0002"),
@@ -169,13 +174,13 @@ fn where_no_ttl_is_written() {
     assert_eq!(ttls(&format!("{soa}a A 192.0.2.1\n")), ["example.com. 300", "a.example.com. 300"]);
     // The minimum holds until $TTL; a record's own is its own.
     let text = format!("b A 192.0.2.1\n{soa}a 77 A 192.0.2.1\nc A 192.0.2.1\n$TTL 9\nd A 192.0.2.1\n");
-    let expected = ["example.com. 300", "a.example.com. 77", "b.example.com. 300", "c.example.com. 300", "d.example.com. 9"];
+    let expected =
+        ["example.com. 300", "a.example.com. 77", "b.example.com. 300", "c.example.com. 300", "d.example.com. 9"];
     assert_eq!(ttls(&text), expected);
     // RFC 1035 section 5.1: the last one's, if the SOA record has one.
     assert_eq!(ttls(&format!("@ 500 {}a A 192.0.2.1\n", &soa[2..])), ["example.com. 500", "a.example.com. 500"]);
     // RFC 2181 section 8.
-    let (zone, problems) =
-        read_text(&apex(), Path::new("zone"), &format!("{soa}a 2147483648 A 192.0.2.1\n")).unwrap();
+    let (zone, problems) = read_text(&apex(), Path::new("zone"), &format!("{soa}a 2147483648 A 192.0.2.1\n")).unwrap();
     assert_eq!(lines(&zone).pop().unwrap(), "a.example.com. 0 A c0000201");
     assert!(problems.iter().any(|problem| problem.to_string().contains("zone:2: warning: the TTL 2147483648")));
     let error = read_text(&apex(), Path::new("zone"), "a A 192.0.2.1\n").unwrap_err();
