@@ -353,9 +353,166 @@ fn reloads_limits_log_and_figures() {
         let (report, stderr) = server.stop();
         assert!(report["dns"]["limited"].as_u64() > Some(0), "{report}");
         assert!(
-            stderr.contains("the zones stay as they were") && stderr.contains("qanat_dns_queries_total"),
+            stderr.contains("serial 1 stays:")
+                && stderr.contains("zone:1: error: ")
+                && stderr.contains("serial 1 became 2"),
             "{stderr}"
         );
+        assert!(stderr.contains("qanat_dns_queries_total"), "{stderr}");
+    });
+}
+
+/// `qanat dns ORDER…` to the server whose socket is in `directory`: exit code, and what it says.
+fn order(directory: &Path, words: &[&str]) -> (i32, String) {
+    let socket = directory.join("control.sock");
+    let outcome =
+        Program::new(qanat()).arguments(["dns"]).arguments(words).arguments(["--control"]).arguments([&socket]);
+    let outcome = outcome.run();
+    (outcome.code.unwrap_or(-1), outcome.text() + &outcome.stderr)
+}
+
+fn write(directory: &Path, name: &str, text: &str) {
+    fs::write(directory.join(name), text).expect("a file");
+}
+
+fn zone(serial: u32) -> String {
+    format!("$TTL 60\n@ SOA ns host {serial} 2 3 4 30\n@ NS ns\nns A 10.77.0.2\nwww A 192.0.2.{serial}\n")
+}
+
+/// One zone that cannot be used is told of, with its place, and all others are served: when the server starts, and later.
+#[test]
+fn a_broken_zone_harms_no_other() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
+        write(at, "good", &zone(1));
+        write(at, "broken", "$TTL 60\n@ SOA ns host 1 2 3 4 30\nwww A nonsense\n");
+        let zones = "[[zone]]\nname = \"good.test\"\nfile = \"good\"\n[[zone]]\nname = \"broken.test\"\nfile = \"broken\"\n\
+                     [[zone]]\nname = \"endless.test\"\nfile = \"/dev/zero\"\n";
+        write(at, "dns.toml", &format!("control = \"control.sock\"\nmetrics = \"127.0.0.1:9153\"\n{zones}"));
+        let running =
+            Program::new(qanat()).arguments(["dns", "--json", "--config"]).arguments([at.join("dns.toml")]).start();
+        let is = |name: &str, expected: &str| dig(&["+tries=1", "+time=1", name]).text().contains(expected);
+        eventually("the good zone", GRACE, || is("www.good.test", "192.0.2.1"));
+        assert!(is("www.broken.test", "status: SERVFAIL") && is("x.endless.test", "status: SERVFAIL"));
+        let (code, text) = order(at, &["status"]);
+        assert!(code == 0 && text.contains("good.test. serving, serial 1, 4 records"), "{text}");
+        assert!(text.contains("broken.test. broken\n") && text.contains("broken:3: error: A: "), "{text}");
+        let (code, text) = order(at, &["status", "broken.test", "--json"]);
+        let value: Value = serde_json::from_str(text.lines().next().unwrap_or_default()).expect("JSON");
+        assert_eq!((code, value["zones"][0]["state"].as_str()), (1, Some("broken")), "{text}");
+        assert!(http_get("127.0.0.1:9153").contains("qanat_dns_zone_broken{zone=\"broken.test.\"} 1"));
+        // Mended, it is served; then the other is broken, and stays as it was.
+        write(at, "broken", &zone(7));
+        let (code, text) = order(at, &["reload", "Broken.Test"]);
+        assert!(code == 0 && text.contains("broken.test.: new, serial 7"), "{text}");
+        assert!(is("www.broken.test", "192.0.2.7"));
+        write(at, "good", "nonsense\n");
+        let (code, text) = order(at, &["reload"]);
+        assert!(code == 1 && text.contains("good.test.: cannot be used, serial 1 stays: "), "{text}");
+        assert!(text.contains("1 as they were, 2 that cannot be used"), "{text}");
+        assert!(is("www.good.test", "192.0.2.1") && is("www.broken.test", "192.0.2.7"));
+        assert!(order(at, &["status"]).1.contains("good.test. serving an older version, serial 1"));
+        for (words, part) in [
+            (["reload", "none.test"], "there is no zone none.test."),
+            (["refresh", "good.test"], "comes from no primary"),
+            (["status", "none.test"], "there is no zone none.test."),
+        ] {
+            let (code, text) = order(at, &words);
+            assert!(code == 1 && text.contains(part), "{words:?}: {text}");
+        }
+        let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw).expect("a process group");
+        kill_process_group(group, Signal::INT).expect("Ctrl-C");
+        let outcome = running.wait(GRACE);
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        for part in ["the zone broken.test. cannot be used", "broken:3: error: ", "it is a device"] {
+            assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+        }
+        assert!(!at.join("control.sock").exists(), "the socket goes with its server");
+        // With nothing to serve there is no server.
+        write(at, "broken", "nonsense\n");
+        let outcome = Program::new(qanat()).arguments(["dns", "--config"]).arguments([at.join("dns.toml")]).run();
+        assert!(outcome.code == Some(1) && outcome.stderr.contains("broken:1: error: "), "{outcome:?}");
+    });
+}
+
+/// Zones are added and removed by SIGHUP, by templates and in files of their own; a configuration that is wrong changes nothing.
+#[test]
+fn zones_come_and_go() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let at = directory.path();
+        fs::create_dir(at.join("zones.d")).expect("a directory");
+        for (name, serial) in [("a.test", 1), ("b.test", 2), ("c.test", 3)] {
+            write(at, &format!("{name}.zone"), &zone(serial));
+        }
+        let head = "control = \"control.sock\"\ninclude = [\"zones.d\"]\n[[template]]\nname = \"default\"\nfile = \"%s.zone\"\n";
+        write(at, "dns.toml", &format!("{head}[[zone]]\nname = \"a.test\"\n"));
+        write(at, "zones.d/b.toml", "[[zone]]\nname = \"b.test\"\n");
+        let running =
+            Program::new(qanat()).arguments(["dns", "--json", "--config"]).arguments([at.join("dns.toml")]).start();
+        let is = |name: &str, expected: &str| dig(&["+tries=1", "+time=1", name]).text().contains(expected);
+        eventually("the zones", GRACE, || is("www.a.test", "192.0.2.1") && is("www.b.test", "192.0.2.2"));
+        assert!(is("www.c.test", "status: REFUSED"));
+        let id = i32::try_from(running.id()).ok().and_then(Pid::from_raw).expect("a process");
+        write(at, "zones.d/c.toml", "[[zone]]\nname = \"c.test\"\n");
+        fs::remove_file(at.join("zones.d/b.toml")).expect("a file");
+        kill_process(id, Signal::HUP).expect("a signal");
+        eventually("the new zone", GRACE, || is("www.c.test", "192.0.2.3"));
+        eventually("the end of the other", GRACE, || is("www.b.test", "status: REFUSED"));
+        assert!(is("www.a.test", "192.0.2.1"));
+        let wrong = [
+            ("[[zone]]\nname = \"d.test\"\ntemplate = \"none\"\n", "no [[template]]"),
+            ("[[zone]]\nname = \"d.test\"\nprimary = [\"10.77.0.1\"]\n", "restart it"),
+        ];
+        for (text, part) in wrong {
+            write(at, "zones.d/d.toml", text);
+            let (code, text) = order(at, &["reload"]);
+            assert!(code == 1 && text.contains(part), "{text}");
+            assert!(is("www.a.test", "192.0.2.1") && is("www.c.test", "192.0.2.3") && is("d.test", "status: REFUSED"));
+        }
+        fs::remove_file(at.join("zones.d/d.toml")).expect("a file");
+        write(at, "dns.toml", &format!("identity = \"x\"\n{head}[[zone]]\nname = \"a.test\"\n"));
+        let (code, text) = order(at, &["reload"]);
+        assert!(code == 0 && text.contains("0 new, 0 changed, 0 removed, 2 as they were"), "{text}");
+        let group = i32::try_from(running.id()).ok().and_then(Pid::from_raw).expect("a process group");
+        kill_process_group(group, Signal::INT).expect("Ctrl-C");
+        let outcome = running.wait(GRACE);
+        for part in
+            ["b.test.: removed, with serial 2", "c.test.: new, serial 3, 4 records", "restart the server for that"]
+        {
+            assert!(outcome.stderr.contains(part), "{part}: {}", outcome.stderr);
+        }
+    });
+}
+
+/// What is asked for is in the log, however it is asked: signed, for a transfer, or by NOTIFY.
+#[test]
+fn the_log_has_every_question() {
+    const SECRET: &str = "cXVpdGUgYSBsb25nIHNlY3JldCBmb3IgYSB0ZXN0";
+    scenario(|| {
+        let config = format!("[log]\nfile = \"log\"\nsample_every = 1\n[[key]]\nname = \"k\"\nsecret = \"{SECRET}\"\n");
+        let server = Server::start_zone(&config, "allow_transfer = [\"10.77.0.0/24\"]", &[]);
+        shows(&["AXFR", "example.test"], &["many.example.test"]);
+        let key = format!("hmac-sha256:k:{SECRET}");
+        shows(&["-y", &key, "alias.example.test", "CNAME"], &["www.example.test.", "TSIG"]);
+        shows(&["+opcode=notify", "example.test", "SOA"], &["status: NOTAUTH"]);
+        let log = server.file("log");
+        let has = |name: &str, rtype: &str, opcode: u64| {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()).any(|line| {
+                line["name"].as_str() == Some(name)
+                    && line["type"].as_str() == Some(rtype)
+                    && line["opcode"].as_u64() == Some(opcode)
+            })
+        };
+        for (name, rtype, opcode) in
+            [("example.test.", "AXFR", 0), ("alias.example.test.", "CNAME", 0), ("example.test.", "SOA", 4)]
+        {
+            eventually(&format!("{name} {rtype} in the log"), GRACE, || has(name, rtype, opcode));
+        }
+        let (report, _) = server.stop();
+        assert!(report["dns"]["answer_bytes"].as_u64() > Some(4_000), "the transfer's bytes: {report}");
     });
 }
 

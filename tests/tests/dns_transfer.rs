@@ -316,3 +316,119 @@ fn a_copy_is_kept_and_expires() {
         stop_ours(ours);
     });
 }
+
+/// A catalog zone (RFC 9432) that Knot makes of its zones: what it lists is served here, what it no longer lists is gone, and what a
+/// catalog says of a zone of our own is left alone.
+#[test]
+fn we_follow_a_catalog_of_knots() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path();
+        let at = path.display();
+        let member = |name: &str| {
+            format!(
+                "  - domain: {name}\n    file: {at}/knot.zone\n    acl: all\n    zonefile-sync: -1\n    journal-content: none\n"
+            )
+        };
+        fs::write(path.join("knot.zone"), zone(1)).expect("a file");
+        fs::write(path.join("own"), zone(9)).expect("a file");
+        let catalog = |serial: u32, members: &[&str]| {
+            let list: String =
+                members.iter().enumerate().map(|(id, name)| format!("m{id}.zones PTR {name}.\n")).collect();
+            let text =
+                format!("$TTL 0\n@ SOA . . {serial} 36000 9000 1209600 0\n@ NS invalid.\nversion TXT \"2\"\n{list}");
+            fs::write(path.join("catz.zone"), text).expect("a file");
+        };
+        catalog(1, &["one.test", "own.test"]);
+        let zones = format!(
+            "zone:\n  - domain: catz.test\n    file: {at}/catz.zone\n    notify: qanat\n    acl: all\n    zonefile-sync: -1\n    \
+             zonefile-load: difference\n    journal-content: changes\n{}{}",
+            member("one.test"),
+            member("two.test")
+        );
+        let knot = start_knot(path, &zones);
+        let config = format!(
+            "[[template]]\nname = \"members\"\nprimary = [\"{KNOT} key:{KEY}\"]\nfile = \"copy-%s\"\n\
+             [[zone]]\nname = \"catz.test\"\nprimary = [\"{KNOT} key:{KEY}\"]\ncatalog = [\"members\"]\n\
+             [[zone]]\nname = \"own.test\"\nfile = \"own\"\n"
+        );
+        let ours = start_ours(path, &config);
+        has_serial("a member", OURS, "one.test", 1);
+        same(KNOT, OURS, "one.test", 1);
+        has_serial("our own", OURS, "own.test", 9);
+        assert!(path.join("copy-one.test").exists());
+        catalog(2, &["two.test"]);
+        signal(&knot, Signal::HUP);
+        has_serial("the new member", OURS, "two.test", 1);
+        let apex = Name::absolute("one.test").expect("a name");
+        eventually("REFUSED for one that is gone", PATIENCE, || ask(OURS, &apex, 6).is_some_and(|(code, _)| code == 5));
+        eventually("no copy of it", PATIENCE, || !path.join("copy-one.test").exists());
+        // A catalog that is broken changes nothing.
+        fs::write(path.join("catz.zone"), "$TTL 0\n@ SOA . . 3 36000 9000 1209600 0\n@ NS invalid.\n").expect("a file");
+        signal(&knot, Signal::HUP);
+        has_serial("the catalog", OURS, "catz.test", 3);
+        has_serial("the member", OURS, "two.test", 1);
+        let (figures, text) = stop_ours(ours);
+        assert!(figures["received"].as_u64() >= Some(4), "{text}");
+        for part in ["one.test.: removed, with serial 1", "left as it is", "its members stay as they were"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    });
+}
+
+/// Zones from elsewhere are added, asked for and removed while the server runs.
+#[test]
+fn secondaries_come_and_go() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path();
+        let at = path.display();
+        fs::write(path.join("knot.zone"), zone(1)).expect("a file");
+        // Knot tells nobody.
+        let one = |name: &str| {
+            format!(
+                "  - domain: {name}\n    file: {at}/knot.zone\n    acl: all\n    zonefile-sync: -1\n    journal-content: none\n"
+            )
+        };
+        let knot = start_knot(path, &format!("zone:\n{}{}", one("one.test"), one("two.test")));
+        let secondary = |name: &str| format!("[[zone]]\nname = \"{name}\"\nprimary = [\"{KNOT} key:{KEY}\"]\n");
+        let head = "control = \"control.sock\"\nmetrics = \"127.0.0.1:9153\"\n";
+        let write = |zones: &str| {
+            let key = format!("[[key]]\nname = \"{KEY}\"\nsecret = \"{SECRET}\"\n");
+            fs::write(path.join("dns.toml"), format!("{head}{key}{zones}")).expect("a file");
+        };
+        write(&secondary("one.test"));
+        let ours =
+            Program::new(qanat()).arguments(["dns", "--json", "--config"]).arguments([path.join("dns.toml")]).start();
+        has_serial("the first", OURS, "one.test", 1);
+        let order = |words: &[&str]| {
+            let outcome = Program::new(qanat()).arguments(["dns"]).arguments(words);
+            let outcome = outcome.arguments(["--control"]).arguments([path.join("control.sock")]).run();
+            assert_eq!(outcome.code, Some(0), "{words:?}: {}{}", outcome.text(), outcome.stderr);
+            outcome.text()
+        };
+        let text = order(&["status"]);
+        assert!(text.contains("one.test. serving, serial 1") && text.contains("expires in 13d"), "{text}");
+        write(&(secondary("one.test") + &secondary("two.test")));
+        assert!(order(&["reload"]).contains("two.test.: new, from its primary"));
+        has_serial("the second", OURS, "two.test", 1);
+        fs::write(path.join("knot.zone"), zone(2)).expect("a file");
+        signal(&knot, Signal::HUP);
+        has_serial("Knot", KNOT, "two.test", 2);
+        order(&["refresh", "two.test"]);
+        has_serial("the second, asked for", OURS, "two.test", 2);
+        write(&secondary("two.test"));
+        assert!(order(&["reload"]).contains("one.test.: removed, with serial 1"));
+        let apex = Name::absolute("one.test").expect("a name");
+        eventually("REFUSED for what is gone", PATIENCE, || ask(OURS, &apex, 6).is_some_and(|(code, _)| code == 5));
+        assert!(!order(&["status"]).contains("one.test."));
+        drop(knot);
+        order(&["refresh", "two.test"]);
+        eventually("the failure is shown", PATIENCE, || {
+            order(&["status", "two.test"]).contains("failed in a row, the last: ")
+        });
+        let (figures, text) = stop_ours(ours);
+        assert!(figures["failed"].as_u64() >= Some(1) && figures["received"].as_u64() >= Some(3), "{text}");
+        assert!(text.contains("two.test.: serial 2 transferred from "), "{text}");
+    });
+}

@@ -1,6 +1,6 @@
 //! `qanat dns status`, `reload` and `refresh`: asks a running server, and shows what it says.
 
-use super::control::{Order, directory};
+use super::control::{Order, directory, is_ours};
 use clap::Args;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -65,6 +65,9 @@ pub struct RefreshArguments {
 
 /// Servers that listen, by their sockets.
 fn servers() -> Vec<PathBuf> {
+    if !is_ours(&directory()) {
+        return Vec::new();
+    }
     let entries = directory().read_dir().into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
     found.retain(|path| UnixStream::connect(path).is_ok());

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -62,11 +62,16 @@ fn make_directory(path: &Path) -> io::Result<()> {
         Ok(()) | Err(rustix::io::Errno::EXIST) => {}
         Err(error) => return Err(error.into()),
     }
-    let metadata = std::fs::symlink_metadata(path)?;
-    let is_ours = metadata.is_dir()
-        && metadata.uid() == rustix::process::geteuid().as_raw()
-        && metadata.permissions().mode() & 0o022 == 0;
-    if is_ours { Ok(()) } else { Err(io::Error::other("it is not a directory of this user's alone")) }
+    if is_ours(path) { Ok(()) } else { Err(io::Error::other("it is not a directory of this user's alone")) }
+}
+
+/// Whether nobody else could have put something into the directory at `path`.
+pub fn is_ours(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_ok_and(|metadata| {
+        metadata.is_dir()
+            && metadata.uid() == rustix::process::geteuid().as_raw()
+            && metadata.permissions().mode() & 0o022 == 0
+    })
 }
 
 /// A server's socket, taken away when the server ends.
@@ -93,8 +98,9 @@ pub fn serve(path: Option<&Path>, zones: Zones, rules: Rules) -> Result<Door, St
         }
     };
     let wrong = |error: io::Error| format!("control socket {}: {error}; choose another with --control", path.display());
-    // One that a server left behind: nobody answers there.
-    if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    // A socket that a server left behind: nobody answers there. A file of another kind refuses connections as well.
+    let is_socket = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.file_type().is_socket());
+    if is_socket && UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
         let _ = std::fs::remove_file(&path);
     }
     let listener = UnixListener::bind(&path).map_err(wrong)?;
