@@ -214,7 +214,7 @@ impl ServeArguments {
                 "qanat: what the file says beside zones, keys and templates has changed: restart the server for that"
             );
         }
-        if self.queues > 1 && config.zones.transfers()?.secondaries().next().is_some() {
+        if self.queues > 1 && config.zones.may_fetch() {
             return Err(ONE_QUEUE.to_owned());
         }
         Ok(config.zones)
@@ -241,7 +241,7 @@ impl Prepared {
     fn new(arguments: &ServeArguments) -> Result<Prepared, String> {
         let mut file = arguments.file_config()?;
         let rules = std::mem::take(&mut file.zones);
-        if arguments.queues > 1 && rules.transfers()?.secondaries().next().is_some() {
+        if arguments.queues > 1 && rules.may_fetch() {
             return Err(ONE_QUEUE.to_owned());
         }
         let zones = Zones::start(rules, arguments.text_index)?;

@@ -1,6 +1,7 @@
 //! `qanat dns status`, `reload` and `refresh`: asks a running server, and shows what it says.
 
 use super::control::{Order, directory, is_ours};
+use crate::say::sayln;
 use clap::Args;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
@@ -122,10 +123,10 @@ pub fn refresh(arguments: &RefreshArguments) -> Result<(), String> {
 fn changed(place: &Where, order: &Order) -> Result<(), String> {
     let reply = ask(place, order)?;
     if place.json {
-        println!("{reply}");
+        sayln!("{reply}");
     } else {
         for line in reply.get("lines").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-            println!("{line}");
+            sayln!("{line}");
         }
     }
     match reply.get("broken").and_then(Value::as_bool) {
@@ -139,7 +140,7 @@ pub fn status(arguments: &StatusArguments) -> Result<(), String> {
     let reply = ask(&arguments.place, &Order::Status { zone: arguments.zone.clone() })?;
     let zones: Vec<&Value> = reply.get("zones").and_then(Value::as_array).into_iter().flatten().collect();
     if arguments.place.json {
-        println!("{reply}");
+        sayln!("{reply}");
     } else {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         zones.iter().for_each(|zone| show(zone, now_s));
@@ -180,9 +181,9 @@ fn show(zone: &Value, now_s: u64) {
     if let Some(catalog) = text(zone, "member_of") {
         line += &format!(", of the catalog {catalog}");
     }
-    println!("{line}");
+    sayln!("{line}");
     for error in zone.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        println!("    {error}");
+        sayln!("    {error}");
     }
     let Some(transfers) = zone.get("transfers").filter(|transfers| !transfers.is_null()) else { return };
     let mut line = format!("    from {}", text(transfers, "primary").unwrap_or("?"));
@@ -201,9 +202,9 @@ fn show(zone: &Value, now_s: u64) {
     if let Some(expires) = number(transfers, "expires_s") {
         line += &format!(", expires in {}", span(expires.saturating_sub(now_s)));
     }
-    println!("{line}");
+    sayln!("{line}");
     if let Some(error) = text(transfers, "error") {
-        println!(
+        sayln!(
             "    {} failed in a row, the last: {error}",
             number(transfers, "failures_in_a_row").unwrap_or_default()
         );

@@ -2,6 +2,7 @@
 
 use super::{compile, parse_name, read};
 use crate::live::grouped;
+use crate::say::sayln;
 use clap::Args;
 use qanat_dns::image::ZoneImage;
 use qanat_dns::name::Name;
@@ -84,14 +85,14 @@ fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFi
             report["reading_s"] = figures.reading.as_secs_f64().into();
             report["compiling_s"] = figures.compiling.as_secs_f64().into();
         }
-        println!("{report}");
+        sayln!("{report}");
         return;
     }
     for problem in problems {
-        println!("{problem}");
+        sayln!("{problem}");
     }
     if let Some(figures) = figures {
-        println!(
+        sayln!(
             "{apex} serial {}: {} names, {} records; image {:.1} MiB; read in {:.2} s, compiled in {:.2} s",
             figures.zone.serial(),
             grouped(figures.image.name_count() as u64),

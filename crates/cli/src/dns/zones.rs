@@ -161,10 +161,10 @@ impl Zones {
         let (kept, plan) = load_kept(&config, |_| true, &versions);
         let catalog = Catalog::new(images.into_iter().chain(kept));
         let publisher = CatalogPublisher::new(catalog.with_missing(config.secondaries().chain(broken.keys())));
-        let whole = rules.clone();
+        let (whole, can_fetch) = (rules.clone(), rules.may_fetch());
         let state = Mutex::new(State { rules, whole, members: BTreeMap::new(), broken });
         let control = Control::new(plan);
-        let zones = Zones(Arc::new(Shared { publisher, control, versions, text_index, can_fetch: fetches, state }));
+        let zones = Zones(Arc::new(Shared { publisher, control, versions, text_index, can_fetch, state }));
         zones.follow_catalogs();
         Ok(zones)
     }

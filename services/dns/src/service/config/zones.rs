@@ -200,6 +200,11 @@ impl ZoneRules {
         files.filter_map(|(apex, rules)| Some(ZoneFile { apex: apex.clone(), path: rules.file(apex)? })).collect()
     }
 
+    /// Whether zones come from primaries, or members of a catalog might.
+    pub fn may_fetch(&self) -> bool {
+        !self.catalogs.is_empty() || self.zones.values().any(Rules::is_secondary)
+    }
+
     /// Catalog zones.
     pub fn catalogs(&self) -> impl Iterator<Item = &Name> {
         self.catalogs.keys()
