@@ -304,12 +304,16 @@ fn reloads_limits_log_and_figures() {
         // A reload that fails changes nothing; one that does not is seen, and nothing is lost meanwhile.
         fs::write(server.file("zone"), "nonsense\n").expect("a file");
         server.signal(Signal::HUP);
-        std::thread::sleep(Duration::from_millis(300));
+        eventually("the broken zone is told of", GRACE, || {
+            http_get("127.0.0.1:9153").contains("qanat_dns_zone_broken{zone=\"example.test.\"} 1")
+        });
         shows(&["+short", "www.example.test"], &["192.0.2.1"]);
         fs::write(server.file("zone"), ZONE.replace("192.0.2.1\n", "192.0.2.77\n").replace("host 1", "host 2"))
             .expect("a file");
         server.signal(Signal::HUP);
         eventually("the new zone", GRACE, || dig(&["+short", "www.example.test"]).text().trim() == "192.0.2.77");
+        // The report is made when the server next looks at its figures, as it must for those of the flood that follows.
+        server.signal(Signal::USR1);
         // A flood of equal questions without cookies is limited; some are told to come by TCP.
         let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(300))).expect("a timeout");
@@ -333,7 +337,6 @@ fn reloads_limits_log_and_figures() {
         assert!((40..150).contains(&whole) && cut > 20 && whole + cut < 300, "{whole} whole, {cut} cut");
         // Whoever has a cookie is not.
         shows(&["www.example.test"], &["192.0.2.77"]);
-        server.signal(Signal::USR1);
         eventually("figures", GRACE, || {
             http_get("127.0.0.1:9153").contains("qanat_dns_zone_serial{zone=\"example.test.\"} 2")
         });
@@ -512,7 +515,7 @@ fn the_log_has_every_question() {
             eventually(&format!("{name} {rtype} in the log"), GRACE, || has(name, rtype, opcode));
         }
         let (report, _) = server.stop();
-        assert!(report["dns"]["answer_bytes"].as_u64() > Some(4_000), "the transfer's bytes: {report}");
+        assert!(report["dns"]["answer_bytes"].as_u64() > Some(3_500), "the transfer's bytes: {report}");
     });
 }
 

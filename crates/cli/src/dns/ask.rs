@@ -204,10 +204,7 @@ fn show(zone: &Value, now_s: u64) {
     }
     sayln!("{line}");
     if let Some(error) = text(transfers, "error") {
-        sayln!(
-            "    {} failed in a row, the last: {error}",
-            number(transfers, "failures_in_a_row").unwrap_or_default()
-        );
+        sayln!("    {} failed in a row, the last: {error}", number(transfers, "failures_in_a_row").unwrap_or_default());
     }
 }
 

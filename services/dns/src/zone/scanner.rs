@@ -29,6 +29,9 @@ pub(super) fn scan_data(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &
     if data.len() > usize::from(u16::MAX) { Err("data of more than 65,535 bytes".to_owned()) } else { Ok(()) }
 }
 
+/// Reads the data of one type.
+type Scan = fn(&mut DataScanner<'_>, &mut Vec<u8>) -> Result<(), String>;
+
 fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>) -> Result<(), String> {
     if let [marker, rest @ ..] = tokens
         && marker.text == "\\#"
@@ -37,7 +40,7 @@ fn scan_any(rtype: u16, tokens: &[Token<'_>], origin: &[u8], data: &mut Vec<u8>)
         return scan_unknown(rtype, rest, data);
     }
     let mut scanner = DataScanner { tokens, at: 0, origin };
-    let own: Option<fn(&mut DataScanner<'_>, &mut Vec<u8>) -> Result<(), String>> = match rtype {
+    let own: Option<Scan> = match rtype {
         LOC => return super::location::scan(tokens, data),
         HIP => Some(fields::scan_host_identity),
         IPSECKEY => Some(fields::scan_ipsec_key),
