@@ -74,7 +74,7 @@ pub(crate) struct Options {
     pub(crate) low_water: usize,
     /// `TCP_DEFER_ACCEPT`: connections are accepted when they have data.
     pub(crate) defer_accept: bool,
-    /// `SO_SNDBUF` of a stream and `SO_RCVBUF` of a datagram socket, bytes, if the program has set them.
+    /// `SO_SNDBUF` of a stream and `SO_RCVBUF`, bytes, if the program has set them.
     pub(crate) send_room: Option<usize>,
     pub(crate) receive_room: Option<usize>,
     /// `TCP_NOTSENT_LOWAT`: see [`Stream::unsent_mark`].
@@ -90,6 +90,13 @@ pub(crate) struct Options {
     pub(crate) reuse_port: bool,
     /// `SO_OOBINLINE`: an urgent byte is read like any other.
     pub(crate) urgent_inline: bool,
+}
+
+impl Options {
+    /// What `SO_RCVBUF` lets a stream's window be: half of what the kernel says of it, as there.
+    pub(crate) fn receive_window(&self) -> Option<u32> {
+        self.receive_room.map(|room| u32::try_from(room / 2).unwrap_or(u32::MAX))
+    }
 }
 
 /// TCP Fast Open (RFC 7413), as the program has set it.

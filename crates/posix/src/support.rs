@@ -239,7 +239,7 @@ options! {
         SO_BROADCAST Supported, "";
         SO_RCVLOWAT Supported, "";
         SO_SNDBUF Supported, "bytes given and not acknowledged, if set; else 1 MiB";
-        SO_RCVBUF Supported, "of datagram sockets, if set; a stream's window is the stack's affair";
+        SO_RCVBUF Supported, "bounds a stream's window and its scale, and a datagram socket's queue, if set";
         SO_TIMESTAMP Supported, "";
         SO_TIMESTAMPNS Supported, "";
         SO_ERROR Answered, "";

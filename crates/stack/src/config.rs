@@ -124,6 +124,8 @@ pub struct ConnectOptions {
     pub local: Option<SocketAddr>,
     /// Segments have at most so many bytes after their headers, both ways; `None`: what the device takes.
     pub maximum_segment: Option<u16>,
+    /// The receive window is at most so large, and its scale is chosen for it; `None`: as the stack is configured.
+    pub receive_window: Option<u32>,
     /// Whether the SYN takes data along.
     pub fast_open: FastOpenRequest,
 }

@@ -150,7 +150,9 @@ impl Stack {
                 };
                 let mtu = mtu.clamp(minimum, u32::from(u16::MAX)) as u16;
                 let segment = mtu.saturating_sub((ip + qanat_wire::tcp::HEADER_LENGTH) as u16);
-                connection.tcp.on_path_mtu(segment, sequence, &mut env!(self, now));
+                if connection.tcp.on_path_mtu(segment, sequence, &mut env!(self, now)) {
+                    self.transport.path_mtus.learn(now, quoted.destination, segment);
+                }
                 Disposition::Keep
             }
             IcmpError::Unreachable { why, hard } => {

@@ -30,6 +30,7 @@ mod neighbour;
 mod network;
 mod passive_open;
 mod path;
+mod path_mtus;
 mod payload;
 mod peer;
 mod permutation;

@@ -33,6 +33,8 @@ pub(crate) struct Listener {
     pub(crate) is_held: bool,
     /// Its connections' largest segment, if that is less than what the device takes.
     pub(crate) maximum_segment: Option<u16>,
+    /// Their largest receive window, if that is less than the stack's.
+    pub(crate) receive_window: Option<u32>,
     pub(crate) fast_open: Option<Box<FastOpenListener>>,
 }
 
@@ -44,6 +46,7 @@ impl Listener {
             half_open: 0,
             is_held: false,
             maximum_segment: None,
+            receive_window: None,
             fast_open: None,
         }
     }
@@ -147,13 +150,14 @@ impl Stack {
             return;
         }
         let (backlog, half_open) = (entry.backlog, entry.half_open);
-        let most = entry.maximum_segment;
+        let (most, window) = (entry.maximum_segment, entry.receive_window);
         let may_wait = (backlog == 0 || self.is_admitted(backlog, half_open))
             && self.is_admitted(self.transport.half_open.limit(), self.transport.half_open.len())
             && self.has_half_open_share(key.remote_address());
         // The handle is not known before the handshake is over; nothing looks at this one.
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
         open.limit_segment(most);
+        open.receive_window = self.transport.config.receive_window_max(window);
         if !may_wait {
             let hash = |initial, count| self.secret.cookie_hash(&key, initial, count);
             let header = syn_cookie::syn_ack(&open, segment, &hash, &self.transport.config, now);
@@ -299,6 +303,7 @@ impl Stack {
             initial_sequence: half.initial,
             timestamp_offset: half.timestamp_offset,
             maximum_segment: half.local_segment,
+            receive_window: half.receive_window,
         };
         let make = || Slot::new(key, next_hop, Connection::from_half_open(&open, half, segment, &mut env!(self, now)));
         if self.transport.connections.insert_with(make).is_none() || !self.enter_connection(slot, predecessor) {
@@ -325,6 +330,7 @@ impl Stack {
         let mut open = self.open_parameters(now, ConnectionId::new(0, 0), key);
         let entry = self.transport.listeners.get(listener.index(), listener.generation());
         open.limit_segment(entry.and_then(|entry| entry.maximum_segment));
+        open.receive_window = self.transport.config.receive_window_max(entry.and_then(|entry| entry.receive_window));
         let hash = |initial, count| self.secret.cookie_hash(&key, initial, count);
         let half = syn_cookie::half_open_from_ack(&open, segment, &hash, &self.transport.config, now);
         let Some(half) = half else {
@@ -349,6 +355,11 @@ impl Stack {
             TimeWaitVerdict::Reuse => {
                 let reached = waiting.state.send_next;
                 let Some(listener) = self.listener_for(&key) else { return };
+                if self.is_held(listener) {
+                    // The SYN would be dropped: until it can be taken, what is in TIME-WAIT stays.
+                    self.network.counters.tcp_accept_overflow += 1;
+                    return;
+                }
                 self.leave_time_wait(slot);
                 self.network.counters.tcp_time_wait_reused += 1;
                 self.network.counters.tcp_syns_received += 1;

@@ -61,6 +61,23 @@ impl Stack {
         self.command(now, connection, |tcp, _| (tcp.set_syn_retransmissions(most), Disposition::Keep))
     }
 
+    /// The receive window of a connection under way is at most so large; `None`: as configured. What has been offered stays offered,
+    /// and the scale what it is.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn limit_receive_window(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        most: Option<u32>,
+    ) -> Result<(), CommandError> {
+        self.command(now, connection, |tcp, env| {
+            tcp.set_receive_window(env.config.receive_window_max(most));
+            ((), Disposition::Keep)
+        })
+    }
+
     /// Keepalive on with these times, or off (RFC 9293 §3.8.4).
     ///
     /// # Errors

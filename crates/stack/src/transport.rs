@@ -7,6 +7,7 @@ use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
 use crate::neighbour::NeighbourHint;
 use crate::passive_open::{HalfOpenSlot, Listener};
+use crate::path_mtus::PathMtus;
 use crate::payload::Source;
 use crate::peer::{Keyed, PeerCounts};
 use crate::permutation::Numbers;
@@ -49,12 +50,14 @@ pub(crate) struct Slot {
     timer: Option<(WheelHandle, Time)>,
     /// It is in the list of connections with something to send.
     ready: bool,
+    /// Of what is known of paths, what it has seen: see [`PathMtus::version`].
+    path_version: u32,
 }
 
 impl Slot {
     #[inline(always)] // large: built where it stays
     pub(crate) fn new(key: FlowKey, next_hop: IpAddr, tcp: Connection) -> Slot {
-        Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false }
+        Slot { key, next_hop, hint: NeighbourHint::default(), tcp, timer: None, ready: false, path_version: 0 }
     }
 }
 
@@ -100,6 +103,7 @@ pub(crate) struct Transport {
     ports: Numbers,
     /// Largest layer-3 packet of the device.
     pub(crate) mtu: u16,
+    pub(crate) path_mtus: PathMtus,
 }
 
 /// Frames that received data may hold.
@@ -136,6 +140,7 @@ impl Transport {
             queue_share: config.queue_share,
             ports: Numbers::new(secret.port_key()),
             mtu: vnic.capabilities().mtu,
+            path_mtus: PathMtus::default(),
         }
     }
 
@@ -397,6 +402,12 @@ impl Stack {
                 continue;
             };
             connection.ready = false;
+            if connection.path_version != self.transport.path_mtus.version() {
+                connection.path_version = self.transport.path_mtus.version();
+                if let Some(segment) = self.transport.path_mtus.segment(now, connection.key.remote_address()) {
+                    connection.tcp.adopt_path_mtu(segment, &mut env!(self, now));
+                }
+            }
             let mut emitter = SegmentEmitter::new(&mut self.network, vnic, &connection.key, mac, room);
             let disposition = connection.tcp.output(&mut env!(self, now), &mut emitter);
             self.settle(now, slot, disposition);
@@ -512,6 +523,7 @@ impl Stack {
         let (slot, generation) = self.transport.connections.next_key().ok_or(CommandError::Full)?;
         let mut open = self.open_parameters(now, ConnectionId::new(slot, generation), key);
         open.limit_segment(options.maximum_segment);
+        open.receive_window = self.transport.config.receive_window_max(options.receive_window);
         let config = &self.transport.config;
         let make = || Slot::new(key, next_hop, Connection::open_active(&open, config, now));
         let (slot, _) = self.transport.connections.insert_with(make).ok_or(CommandError::Full)?;
@@ -554,6 +566,7 @@ impl Stack {
             initial_sequence: SequenceNumber(initial_sequence),
             timestamp_offset,
             maximum_segment: self.transport.maximum_segment(key.remote_address()),
+            receive_window: self.transport.config.receive_window,
         }
     }
 
@@ -581,6 +594,17 @@ impl Stack {
     pub fn set_maximum_segment(&mut self, listener: ListenerId, most: Option<u16>) -> Result<(), CommandError> {
         let entry = self.transport.listeners.get_mut(listener.index(), listener.generation());
         entry.ok_or(CommandError::Stale)?.maximum_segment = most;
+        Ok(())
+    }
+
+    /// Receive windows of connections accepted from now on are at most so large, and their scale is chosen for it. As Linux'
+    /// `SO_RCVBUF` of a listener.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    pub fn set_receive_window(&mut self, listener: ListenerId, most: Option<u32>) -> Result<(), CommandError> {
+        let entry = self.transport.listeners.get_mut(listener.index(), listener.generation());
+        entry.ok_or(CommandError::Stale)?.receive_window = most;
         Ok(())
     }
 

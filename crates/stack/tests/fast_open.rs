@@ -203,6 +203,8 @@ fn connections_whose_handshake_is_not_over_are_few() {
     // The others' handshakes go on as ever, and then there is room again.
     pair.run(Duration::ZERO);
     assert_eq!((pair.server.accepted.len(), pair.server.received.len()), (10, 10));
+    // Who was refused does not try at once again (RFC 7413 section 4.1.3.1).
+    pair.run(Duration::from_secs(2_000));
     pair.open(FastOpenRequest::WithCookie, "y");
     pair.one_way();
     assert_eq!(pair.server.accepted.len(), 11);
@@ -223,9 +225,53 @@ fn those_that_are_reset_count_for_a_minute() {
     assert_eq!(pair.server.accepted.len(), 1);
     pair.run(Duration::from_secs(61));
     assert_eq!(pair.server.accepted.len(), 2, "by an ordinary handshake");
+    pair.run(Duration::from_secs(60));
     pair.open(FastOpenRequest::WithCookie, "z");
     pair.one_way();
     assert_eq!(pair.server.accepted.len(), 3);
+}
+
+/// RFC 7413 section 4.1.3.1: "the client MUST cache negative responses": the data not acknowledged, and no answer at all.
+#[test]
+fn a_server_that_does_not_take_the_data_is_given_none_for_a_while() {
+    for (request, without_cookie) in [(FastOpenRequest::WithCookie, false), (FastOpenRequest::WithoutCookie, true)] {
+        let options = FastOpenOptions { without_cookie, ..OPTIONS };
+        let mut pair = Pair::new(["10.0.0.1", "10.0.0.2"], options);
+        pair.open(FastOpenRequest::WithCookie, "");
+        pair.run(Duration::ZERO);
+        pair.server.stack.set_fast_open(pair.listener, None).unwrap();
+        pair.open(request, "refused");
+        pair.run(Duration::ZERO);
+        assert_eq!(pair.server.received, b"refused", "after the handshake");
+        pair.server.stack.set_fast_open(pair.listener, Some(options)).unwrap();
+        let room = |pair: &mut Pair| {
+            let connection = pair.open(request, "next");
+            let room = pair.client.stack.syn_room(connection);
+            pair.run(Duration::ZERO);
+            room
+        };
+        assert_eq!(room(&mut pair), 0, "{request:?}");
+        pair.run(Duration::from_secs(100));
+        assert_eq!(room(&mut pair), 0);
+        pair.run(Duration::from_secs(30));
+        assert!(room(&mut pair) > 0, "tried again, and taken");
+        assert!(room(&mut pair) > 0);
+    }
+}
+
+#[test]
+fn a_server_that_does_not_answer_syns_with_data_is_given_none() {
+    let mut pair = Pair::warm(["10.0.0.1", "10.0.0.2"], OPTIONS);
+    for has_room in [true, true, false] {
+        let connection = pair.open(FastOpenRequest::WithCookie, "x");
+        assert_eq!(pair.client.stack.syn_room(connection) > 0, has_room);
+        // Nobody hears it, until it is given up.
+        while pair.client.stack.connection_info(connection).is_some() {
+            pair.client.transmit(&pair.clock);
+            pair.clock.advance(Duration::from_millis(500));
+            pair.client.receive(&pair.clock);
+        }
+    }
 }
 
 /// What is counted of a listener is bounded, however many it is told to take: by the stack's connections, 64 here.

@@ -192,6 +192,7 @@ impl SocketOptions {
                 let timeout = Duration::from_millis(self.value(name).unwrap_or(0));
                 stack.advertise_user_timeout(now, connection, timeout)
             }
+            "SO_RCVBUF" => stack.limit_receive_window(now, connection, self.value(name)),
             "SO_MAX_PACING_RATE" => stack.set_pacing_rate(now, connection, self.value(name)),
             _ => Ok(()),
         };
@@ -251,7 +252,6 @@ fn apply_option(tcp: &mut TcpConfig, name: &str, value: &str) {
         "TCP_SYNCNT" => tcp.syn_retransmissions_max = value.parse().unwrap_or(tcp.syn_retransmissions_max),
         "TCP_LINGER2" => tcp.fin_wait_2 = seconds(value).unwrap_or(tcp.fin_wait_2),
         "TCP_MAXSEG" => tcp.maximum_segment = value.parse().ok(),
-        "SO_RCVBUF" => tcp.receive_window = value.parse().unwrap_or(tcp.receive_window),
         _ => {}
     }
 }
@@ -441,7 +441,8 @@ impl QanatBackend {
 
     fn connect(&mut self, fd: i64) -> Result<i64, String> {
         let Some(Socket::New { bound }) = self.sockets.get(&fd) else { return Err("EISCONN".into()) };
-        let options = ConnectOptions { local: bound.then_some(self.local), ..ConnectOptions::default() };
+        let (local, receive_window) = (bound.then_some(self.local), self.receive_window(fd));
+        let options = ConnectOptions { local, receive_window, ..ConnectOptions::default() };
         match self.stack.connect(self.clock.now(), self.remote, options) {
             Ok(connection) => {
                 self.streams.insert(connection, Stream { sequence: 1, written: 1, ..Stream::default() });
@@ -456,6 +457,11 @@ impl QanatBackend {
                 Err(errno(error))
             }
         }
+    }
+
+    /// `SO_RCVBUF`.
+    fn receive_window(&self, fd: i64) -> Option<u32> {
+        self.options.get(&fd).and_then(|options| options.value("SO_RCVBUF"))
     }
 
     fn stream(&self, fd: i64) -> Result<ConnectionId, String> {
@@ -493,6 +499,7 @@ impl QanatBackend {
             }
             "listen" => {
                 let listener = self.stack.listen(self.local, ListenOptions::default()).map_err(errno)?;
+                self.stack.set_receive_window(listener, self.receive_window(fd)).map_err(errno)?;
                 self.sockets.insert(fd, Socket::Listener(listener));
                 Ok(0)
             }

@@ -9,6 +9,7 @@ use crate::socket::{Kind, Socket};
 use crate::wait::block;
 use libc::{c_int, c_uint};
 use qanat::Time;
+use qanat::stack::tcp::State;
 use std::time::Duration;
 
 impl Guard {
@@ -258,8 +259,9 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
         }
         Kind::Stream(stream) => {
             let connection = stream.connection.ok_or(libc::ENOTCONN)?;
-            if stream.is_connecting {
-                // As on Linux: the attempt is over.
+            let state = world.stack.connection_info(connection).map(|(_, _, info)| info.state);
+            if stream.is_connecting && state.is_none_or(|state| state == State::SynSent) {
+                // As on Linux: the attempt is over. (When the peer's SYN has crossed ours it is not: a FIN follows.)
                 world.sockets.disown_connection(connection);
                 let _ = world.stack.abort(now, connection);
                 if let Some(socket) = world.sockets.get_mut(number) {

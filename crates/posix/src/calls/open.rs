@@ -181,6 +181,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         locals = own.map(|(address, _)| SocketAddr::new(*address, local.port())).collect();
     }
     let (reuse_port, maximum_segment) = (socket.options.reuse_port, socket.options.maximum_segment);
+    let receive_window = socket.options.receive_window();
     let sharer = guard.sockets.iter().find_map(|other| match &other.kind {
         Kind::Listener(listener) if other.local == local && other.options.reuse_port && reuse_port => {
             Some(listener.listeners.clone())
@@ -192,6 +193,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         match guard.stack.listen(local, ListenOptions { backlog: 0 }) {
             Ok(id) => {
                 let _ = guard.stack.set_maximum_segment(id, maximum_segment);
+                let _ = guard.stack.set_receive_window(id, receive_window);
                 listeners.push(id);
             }
             Err(error) => {
@@ -486,10 +488,10 @@ pub(super) fn start(
 ) -> Result<ConnectionId, i32> {
     let now = guard.clock_now();
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-    let maximum_segment = socket.options.maximum_segment;
+    let (maximum_segment, receive_window) = (socket.options.maximum_segment, socket.options.receive_window());
     let has_name = socket.options.has_bound || socket.deferred.is_some();
     let local = Some(socket.local).filter(|local| local.port() != 0 && has_name);
-    let options = ConnectOptions { local, maximum_segment, fast_open };
+    let options = ConnectOptions { local, maximum_segment, receive_window, fast_open };
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;

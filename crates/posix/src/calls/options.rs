@@ -389,6 +389,11 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
             let _ = world.stack.set_maximum_segment(*id, options.maximum_segment);
         }
     }
+    if let (Kind::Listener(listener), (libc::SOL_SOCKET, libc::SO_RCVBUF)) = (&socket.kind, option) {
+        for id in &listener.listeners {
+            let _ = world.stack.set_receive_window(*id, options.receive_window());
+        }
+    }
     if matches!(socket.kind, Kind::Listener(_)) {
         super::fast_open::set_listener(world, number);
         return Ok(0);
@@ -410,6 +415,7 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
             world.sockets.notify(number);
             Ok(())
         }
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => stack.limit_receive_window(now, connection, options.receive_window()),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),

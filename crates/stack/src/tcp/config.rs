@@ -106,16 +106,25 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear.
-    pub fn initial_window(&self) -> u32 {
-        let by_frames = self.receive_frames_max.saturating_mul(usize::from(super::connection::MSS_DEFAULT));
-        self.receive_window.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))
+    /// The largest receive window of a connection whose service wishes at most `wish`; `None`: it wishes nothing.
+    pub fn receive_window_max(&self, wish: Option<u32>) -> u32 {
+        // Less than the least segment would let nothing through.
+        wish.map_or(self.receive_window, |wish| {
+            self.receive_window.min(wish.max(u32::from(super::connection::MSS_DEFAULT)))
+        })
     }
 
-    /// The window scale to offer: the smallest that can express the whole window (RFC 7323 §2.3: at most 14).
-    pub fn window_scale(&self) -> u8 {
+    /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear: of a connection whose window is
+    /// at most `most`.
+    pub fn initial_window(&self, most: u32) -> u32 {
+        let by_frames = self.receive_frames_max.saturating_mul(usize::from(super::connection::MSS_DEFAULT));
+        most.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))
+    }
+
+    /// The window scale to offer: the smallest that can express `most`, the whole window (RFC 7323 §2.3: at most 14).
+    pub fn window_scale(&self, most: u32) -> u8 {
         let mut scale = 0;
-        while scale < 14 && (self.receive_window >> scale) > 65_535 {
+        while scale < 14 && (most >> scale) > 65_535 {
             scale += 1;
         }
         scale

@@ -30,7 +30,8 @@ use std::time::Duration;
 
 /// The segment size assumed when the peer names none (RFC 9293 §3.7.1).
 pub const MSS_DEFAULT: u16 = 536;
-/// The smallest believed: a tiny one would multiply our work per byte.
+/// The smallest believed of a peer, and of a service: a tiny one would multiply our work per byte. (What the device takes is
+/// believed, however little it is.)
 pub const MSS_MIN: u16 = 64;
 
 /// What a connection is opened with.
@@ -48,12 +49,14 @@ pub struct OpenParameters {
     pub timestamp_offset: u32,
     /// Largest TCP segment the path to the peer takes, headers excluded: MTU − IP header − 20.
     pub maximum_segment: u16,
+    /// Largest receive window, bytes.
+    pub receive_window: u32,
 }
 
 impl OpenParameters {
     /// Neither announces nor sends longer segments than the service wishes.
     pub(crate) fn limit_segment(&mut self, most: Option<u16>) {
-        self.maximum_segment = most.map_or(self.maximum_segment, |most| self.maximum_segment.min(most).max(MSS_MIN));
+        self.maximum_segment = most.map_or(self.maximum_segment, |most| self.maximum_segment.min(most.max(MSS_MIN)));
     }
 }
 
@@ -281,7 +284,7 @@ impl Connection {
     #[inline(always)] // large: built where it stays
     fn new(open: &OpenParameters, state: State, config: &TcpConfig, now: Time) -> Connection {
         let start = open.initial_sequence;
-        let maximum_segment = open.maximum_segment.max(MSS_MIN);
+        let maximum_segment = open.maximum_segment.max(1);
         Connection {
             state,
             is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
@@ -324,7 +327,7 @@ impl Connection {
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
             reassembly: None,
-            right_sizing: RightSizing::new(config),
+            right_sizing: RightSizing::new(config, open.receive_window),
             fin_at: None,
             duplicate: None,
             timestamp_recent_at: now,
@@ -372,7 +375,7 @@ impl Connection {
         connection.receive_scale = half.receive_scale;
         connection.timestamp_recent = half.timestamp_recent;
         connection.set_receive_start(half.peer_initial);
-        connection.receive_edge = connection.receive_next + env.config.initial_window();
+        connection.receive_edge = connection.receive_next + env.config.initial_window(open.receive_window);
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
         connection.window_sequence = segment.sequence;
@@ -408,7 +411,7 @@ impl Connection {
     /// Recomputes the payload size after the path's or the peer's limit changed.
     pub(super) fn apply_segment_size(&mut self) {
         let options = if self.is.timestamps { TIMESTAMPS_LENGTH as u16 } else { 0 };
-        self.maximum_segment = self.path_mtu.segment().saturating_sub(options).max(MSS_MIN / 2);
+        self.maximum_segment = self.path_mtu.segment().saturating_sub(options).max(1);
     }
 
     /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a
@@ -592,6 +595,9 @@ impl Connection {
     }
 
     pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
+        if self.state == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
+            self.fail_fast_open(env);
+        }
         self.state = State::Closed;
         self.queue.clear();
         self.release_receive_memory(env);

@@ -26,6 +26,7 @@ crate::counters::counters! {
         duplicate_sacks_sent,
         ecn_reductions,
         ecn_marks_received,
+        path_mtus_shared,
         challenge_acks_sent,
         challenge_acks_suppressed,
         paws_rejected,

@@ -29,8 +29,8 @@ use std::time::Duration;
 
 /// Servers whose cookies are kept, at most.
 const CACHE_MAX: usize = 256;
-/// After two SYNs with data that were lost in a row, none is sent to that server for this long, doubling with each
-/// (section 4.1.3.1).
+/// After two SYNs with data that were lost in a row, or one whose data the server did not take, none is sent to that server for
+/// this long, doubling with each (section 4.1.3.1).
 const LOSS_PAUSE: Duration = Duration::from_secs(60);
 const LOSS_DOUBLINGS_MAX: u8 = 10;
 
@@ -106,6 +106,19 @@ struct Entry {
     form: Form,
     losses: u8,
     lost_at: Time,
+    /// The last answer was negative.
+    is_refused: bool,
+}
+
+/// How a server answered a SYN with data, or a request for a cookie (section 4.1.3.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Answer {
+    /// As it should.
+    Positive,
+    /// Perhaps not at all: the SYN had to be repeated, and the answer is to one without data. One may be chance.
+    Lost,
+    /// It acknowledged the SYN alone and gave no new cookie: it does not want data there now.
+    Negative,
 }
 
 /// Cookies that servers gave, the oldest first (section 4.1.3): at most 256.
@@ -122,12 +135,18 @@ impl CookieCache {
     /// The cookie for a server, if data may be sent with one.
     pub fn cookie(&self, local: IpAddr, remote: IpAddr, now: Time) -> Option<FastOpen> {
         let entry = self.find(local, remote)?;
-        let pause = LOSS_PAUSE * (1 << entry.losses.min(LOSS_DOUBLINGS_MAX));
-        let is_pausing = entry.losses > 1 && now.since(entry.lost_at) < pause;
-        entry.cookie.filter(|_| !is_pausing)
+        entry.cookie.filter(|_| !self.is_pausing(local, remote, now))
     }
 
-    fn note(&mut self, fresh: Entry, has_lost: bool) {
+    /// Whether a server is given no data with SYNs for now, with a cookie or without.
+    fn is_pausing(&self, local: IpAddr, remote: IpAddr, now: Time) -> bool {
+        self.find(local, remote).is_some_and(|entry| {
+            let pause = LOSS_PAUSE * (1 << entry.losses.min(LOSS_DOUBLINGS_MAX));
+            (entry.losses > 1 || entry.is_refused) && now.since(entry.lost_at) < pause
+        })
+    }
+
+    fn note(&mut self, fresh: Entry, answer: Answer) {
         let mut entry =
             match self.entries.iter().position(|entry| (entry.local, entry.remote) == (fresh.local, fresh.remote)) {
                 Some(index) => self.entries.remove(index),
@@ -139,7 +158,11 @@ impl CookieCache {
         } else if entry.cookie.is_none() && fresh.form > entry.form {
             entry.form = fresh.form;
         }
-        entry.losses = if has_lost { entry.losses.saturating_add(1) } else { 0 };
+        entry.losses = match answer {
+            Answer::Positive => 0,
+            Answer::Lost | Answer::Negative => entry.losses.saturating_add(1),
+        };
+        entry.is_refused = answer == Answer::Negative;
         entry.lost_at = fresh.lost_at;
         if self.entries.len() >= CACHE_MAX {
             self.entries.remove(0);
@@ -198,7 +221,7 @@ impl Connection {
         let request = Some(FastOpen::request(is_experimental))
             .filter(|_| !needs_none && entry.is_none_or(|entry| entry.cookie.is_none()));
         let mut room = 0;
-        if cookie.is_some() || needs_none {
+        if cookie.is_some() || (needs_none && !cookies.is_pausing(local, remote, now)) {
             // As the server said once; options take up to forty bytes.
             let known = entry.map_or(u16::MAX, |entry| entry.segment).max(super::connection::MSS_MIN);
             room = self.path_mtu.local_segment().min(known).saturating_sub(LENGTH_MAX as u16);
@@ -253,14 +276,21 @@ impl Connection {
             (true, false) => Form::Experimental,
             (true, true) => Form::StandardAgain,
         };
-        let has_lost = has_retried && cookie.is_none() && data < sent;
+        let answer = match (cookie.is_none() && data < sent, has_retried) {
+            (false, _) => Answer::Positive,
+            (true, true) => Answer::Lost,
+            (true, false) => Answer::Negative,
+        };
         if cookie.is_some() {
             env.counters.fast_open_cookies_received += 1;
         }
         let segment_max = segment.options.mss.unwrap_or(super::connection::MSS_DEFAULT);
         let (local, remote, lost_at) = (client.local, client.remote, env.now);
-        let fresh = Entry { local, remote, cookie, segment: segment_max, form, losses: 0, lost_at };
-        env.cookies.note(fresh, has_lost);
+        let fresh = Entry { local, remote, cookie, segment: segment_max, form, losses: 0, lost_at, is_refused: false };
+        if client.has_asked {
+            // Of an ordinary handshake nothing is to be learnt.
+            env.cookies.note(fresh, answer);
+        }
         if data > 0 {
             self.board = Scoreboard::new(segment.acknowledgment);
             self.send_next = segment.acknowledgment;
@@ -284,6 +314,18 @@ impl Connection {
             }
         }
         client.has_asked
+    }
+
+    /// The attempt to connect ends without any answer: no response at all is the worst of negative ones (section 4.1.3.1).
+    pub(super) fn fail_fast_open(&mut self, env: &mut Env<'_>) {
+        let Some(client) = self.fast_open_client().filter(|client| client.sent > 0).map(|client| client.clone()) else {
+            return;
+        };
+        let segment = env.cookies.find(client.local, client.remote).map_or(u16::MAX, |entry| entry.segment);
+        let (local, remote, lost_at) = (client.local, client.remote, env.now);
+        let fresh =
+            Entry { local, remote, cookie: None, segment, form: Form::Standard, losses: 0, lost_at, is_refused: false };
+        env.cookies.note(fresh, Answer::Lost);
     }
 
     /// Whether data on the SYN was acknowledged with it; why it was not.

@@ -24,6 +24,8 @@ pub struct HalfOpen {
     pub peer_segment: u16,
     /// Our MSS option.
     pub local_segment: u16,
+    /// Our largest window, bytes.
+    pub receive_window: u32,
     /// Both ports, own first.
     pub ports: (u16, u16),
     /// Shift of the peer's windows.
@@ -88,9 +90,10 @@ impl HalfOpen {
             timestamp_offset: open.timestamp_offset,
             peer_segment: options.mss.unwrap_or(MSS_DEFAULT),
             local_segment: open.maximum_segment,
+            receive_window: open.receive_window,
             ports: (open.local_port, open.peer_port),
             send_scale: if scaling { options.window_scale.unwrap_or(0).min(14) } else { 0 },
-            receive_scale: if scaling { config.window_scale() } else { 0 },
+            receive_scale: if scaling { config.window_scale(open.receive_window) } else { 0 },
             scaling,
             sack: config.sack && options.sack_permitted,
             timestamps: config.timestamps && options.timestamps.is_some(),
@@ -128,7 +131,7 @@ impl HalfOpen {
             sequence: self.initial,
             acknowledgment: self.peer_initial + 1 + u32::from(self.data),
             flags,
-            window: env.config.initial_window() as u16,
+            window: env.config.initial_window(self.receive_window) as u16,
             urgent: 0,
             options: Options {
                 mss: Some(self.local_segment),
@@ -157,7 +160,7 @@ impl HalfOpen {
     pub fn input(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> HalfOpenVerdict {
         env.counters.segments_received += 1;
         let next = self.peer_initial + 1;
-        let window = env.config.initial_window();
+        let window = env.config.initial_window(self.receive_window);
         if segment.flags.contains(Flags::SYN)
             && !segment.flags.intersects(Flags::RST | Flags::ACK)
             && segment.sequence == self.peer_initial
@@ -173,16 +176,16 @@ impl HalfOpen {
             env.counters.paws_rejected += 1;
             return self.challenge(env);
         }
-        let acceptable = segment.sequence.is_within(next, window + 1);
         if segment.flags.contains(Flags::RST) {
             env.counters.resets_received += 1;
             // RFC 5961 §3.2.
-            return match (segment.sequence == next, acceptable) {
-                (true, _) => HalfOpenVerdict::Remove,
-                (false, true) => self.challenge(env),
-                (false, false) => HalfOpenVerdict::Ignore,
+            return match segment.sequence == next {
+                true => HalfOpenVerdict::Remove,
+                false if segment.sequence.is_within(next, window) => self.challenge(env),
+                false => HalfOpenVerdict::Ignore,
             };
         }
+        let acceptable = segment.sequence.is_within(next, window + 1);
         if segment.flags.contains(Flags::SYN) || !acceptable {
             env.counters.out_of_window += 1;
             return self.challenge(env);

@@ -129,13 +129,8 @@ impl Connection {
             return;
         }
         if segment.flags.contains(Flags::SYN) {
-            if self.state == State::SynReceived && segment.sequence == self.initial_receive {
-                self.is.handshake.want_syn(true);
-                self.is.output_wanted = true;
-            } else {
-                env.counters.syn_in_window += 1;
-                self.send_challenge(env);
-            }
+            env.counters.syn_in_window += 1;
+            self.send_challenge(env);
             return;
         }
         let end = segment.sequence + segment.payload_length;
@@ -173,6 +168,13 @@ impl Connection {
         if segment.flags.contains(Flags::RST) {
             env.counters.resets_received += 1;
             if segment.sequence != self.receive_next {
+                let window = self.receive_edge.distance_from(self.receive_next);
+                if !segment.sequence.is_within(self.receive_next, window) {
+                    // "If the RST bit is set and the sequence number is outside the current receive window, silently drop the
+                    // segment." What begins right at its edge is, though an ACK may begin there.
+                    env.counters.out_of_window += 1;
+                    return Disposition::Keep;
+                }
                 // "If the RST bit is set and the sequence number does not exactly match …, send a challenge ACK."
                 self.send_challenge(env);
                 return Disposition::Keep;
@@ -226,6 +228,7 @@ impl Connection {
         if !acknowledges {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;
+            self.is.ecn &= segment.flags.contains(Flags::ECE | Flags::CWR);
             self.state = State::SynReceived;
             self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
@@ -246,7 +249,7 @@ impl Connection {
     fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         let options = segment.options;
         self.set_receive_start(segment.sequence);
-        self.receive_edge = self.receive_next + env.config.initial_window();
+        self.receive_edge = self.receive_next + env.config.initial_window(self.right_sizing.most);
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {
@@ -257,7 +260,7 @@ impl Connection {
         }
         if let (true, Some(scale)) = (env.config.window_scaling, options.window_scale) {
             self.send_scale = scale.min(14);
-            self.receive_scale = env.config.window_scale();
+            self.receive_scale = env.config.window_scale(self.right_sizing.most);
         }
         self.set_peer_segment(options.mss.unwrap_or(super::connection::MSS_DEFAULT));
     }
@@ -295,11 +298,17 @@ impl Connection {
         segment.flags.contains(Flags::SYN | Flags::ACK)
             && !segment.flags.contains(Flags::RST)
             && segment.sequence == self.initial_receive
-            && segment.acknowledgment == self.initial_send + 1
+            && self.acknowledges_syn(segment)
+    }
+
+    /// Whether a segment acknowledges the SYN, or the FIN that followed it, too.
+    fn acknowledges_syn(&self, segment: &SegmentIn<'_>) -> bool {
+        let first = self.initial_send + 1;
+        segment.acknowledgment.is_within(first, self.send_next.distance_from(first) + 1)
     }
 
     fn establish_crossed(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
-        self.is.ecn = false;
+        self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
         self.establish(segment, env);
         self.is.ack_now = true;
         Disposition::Keep
@@ -307,10 +316,9 @@ impl Connection {
 
     /// SYN-RECEIVED: "If SND.UNA < SEG.ACK =< SND.NXT then enter ESTABLISHED …; else form a reset".
     fn establish_received(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> bool {
-        if segment.acknowledgment != self.initial_send + 1 {
+        if !self.acknowledges_syn(segment) {
             return false;
         }
-        self.is.ecn = false;
         self.establish(segment, env);
         self.send_window = u32::from(segment.window) << self.send_scale;
         self.send_window_max = self.send_window_max.max(self.send_window);

@@ -48,8 +48,12 @@ impl Connection {
     pub fn output(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Disposition {
         match self.state {
             State::Closed => return self.output_reset(env, emitter),
-            State::SynSent | State::SynReceived => {
+            State::SynSent => {
                 self.output_syn(env, emitter);
+                return Disposition::Keep;
+            }
+            State::SynReceived => {
+                self.output_crossed(env, emitter);
                 return Disposition::Keep;
             }
             _ => {}
@@ -541,6 +545,33 @@ impl Connection {
         }
     }
 
+    /// In SYN-RECEIVED of a simultaneous open: the SYN-ACK, then the FIN of a service that has closed and has nothing else to say
+    /// (RFC 9293 §3.10.4: "if no SENDs have been issued …, then form a FIN segment and send it"), then an ACK that is owed. As on
+    /// Linux a service that shuts down its side only has its FIN sent when the handshake is over.
+    #[cold]
+    fn output_crossed(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
+        if self.is.handshake.wants_syn() {
+            self.output_syn(env, emitter);
+            if self.is.handshake.wants_syn() {
+                return;
+            }
+            self.is.ack_now = false;
+        }
+        if self.is.orphaned && !self.is.fin_sent && self.queue.byte_count() == 0 {
+            let sequence = self.send_next;
+            let cut = Cut { sequence, length: 0, ready: false, fin: true, new: true, ends_burst: false };
+            if emitter.room() == 0 || !self.send_segment(&cut, env, emitter) {
+                self.is.output_wanted = true;
+                return;
+            }
+            self.send_next += 1;
+            self.board.push(self.send_next, env.now);
+            self.is.fin_sent = true;
+        }
+        self.is.output_wanted = false;
+        self.output_acks(env, emitter);
+    }
+
     /// SYN of an active open, or SYN-ACK of a simultaneous one.
     #[cold]
     fn output_syn(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
@@ -550,8 +581,9 @@ impl Connection {
         }
         let received = self.state == State::SynReceived;
         let mut flags = if received { Flags::SYN | Flags::ACK } else { Flags::SYN };
-        if self.is.ecn && !received {
-            flags |= Flags::ECE | Flags::CWR;
+        if self.is.ecn {
+            // RFC 3168 §6.1.1: an ECN-setup SYN, or the ECN-setup SYN-ACK that answers the peer's.
+            flags |= if received { Flags::ECE } else { Flags::ECE | Flags::CWR };
         }
         // Those that are repeated ask for nothing and carry nothing (RFC 7413 §4.2.1).
         let is_first = self.board.is_empty() && !received;
@@ -559,7 +591,7 @@ impl Connection {
         let options = Options {
             mss: Some(self.path_mtu.local_segment()),
             window_scale: (env.config.window_scaling && (!received || self.receive_scale > 0 || self.send_scale > 0))
-                .then(|| env.config.window_scale()),
+                .then(|| env.config.window_scale(self.right_sizing.most)),
             sack_permitted: self.is.sack,
             timestamps: self.is.timestamps.then(|| Timestamps {
                 value: self.timestamp_now(env.now),
@@ -575,7 +607,7 @@ impl Connection {
             sequence: self.initial_send,
             acknowledgment: if received { self.receive_next } else { SequenceNumber(0) },
             flags,
-            window: env.config.initial_window() as u16,
+            window: env.config.initial_window(self.right_sizing.most) as u16,
             urgent: 0,
             options,
         };

@@ -1,6 +1,6 @@
 //! Segment size: the peer's and the path's limit (RFC 1191, 8201), and black holes (RFC 4821 §7.7 in spirit).
 
-use super::connection::{Connection, MSS_MIN};
+use super::connection::Connection;
 use super::path_mtu_search::Search;
 use super::sequence::SequenceNumber;
 use super::{Env, MSS_BASE};
@@ -52,20 +52,34 @@ impl PathMtu {
 impl Connection {
     /// ICMP says that packets to the peer may carry TCP segments of at most `maximum_segment` bytes (next-hop MTU − IP
     /// header − 20), quoting `sequence`. Ignored unless that is in flight (RFC 5927 §4.1), and never raised.
-    pub fn on_path_mtu(&mut self, maximum_segment: u16, sequence: SequenceNumber, env: &mut Env<'_>) {
+    /// Whether it counts, so that others to the same host should know.
+    pub fn on_path_mtu(&mut self, maximum_segment: u16, sequence: SequenceNumber, env: &mut Env<'_>) -> bool {
         if !self.is_in_flight(sequence) || maximum_segment >= self.path_mtu.current {
             if !self.is_in_flight(sequence) || !self.on_mtu_probe_refused(maximum_segment, sequence, env) {
                 env.counters.icmp_ignored += 1;
             }
-            return;
+            return false;
         }
         // RFC 1191 §3: an MTU below 576 is a lie or useless; take the smallest sensible one.
         let before = self.maximum_segment;
-        self.path_mtu.current = maximum_segment.max(MSS_BASE.min(self.path_mtu.current)).max(MSS_MIN);
+        self.path_mtu.current = maximum_segment.max(MSS_BASE.min(self.path_mtu.current));
         self.apply_segment_size();
         self.path_mtu.start_search(None, env.now);
         env.counters.path_mtu_reductions += 1;
         self.resend_too_long(before, env);
+        true
+    }
+
+    /// Another connection to the same host has learnt what the path takes (RFC 8201 §5.2).
+    #[cold]
+    pub fn adopt_path_mtu(&mut self, maximum_segment: u16, env: &mut Env<'_>) {
+        let segment = maximum_segment.max(MSS_BASE.min(self.path_mtu.current));
+        if segment < self.path_mtu.current {
+            self.path_mtu.current = segment;
+            self.apply_segment_size();
+            self.path_mtu.start_search(None, env.now);
+            env.counters.path_mtus_shared += 1;
+        }
     }
 
     /// Whether `sequence` is outstanding (RFC 5927 §4.1: "SND.UNA =< SEG.SEQ < SND.NXT").

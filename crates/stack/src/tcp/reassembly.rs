@@ -21,8 +21,8 @@ pub struct Block {
 pub enum Insertion {
     /// It brought new bytes.
     Held,
-    /// Every byte of it was held already: the block to report (RFC 2883).
-    Duplicate(Block),
+    /// Every byte of it was held already.
+    Duplicate,
     /// The bound is reached; it was dropped.
     Full,
 }
@@ -76,6 +76,20 @@ impl Reassembly {
         self.since_progress >= DUPLICATE_ACKS && self.recent[0].is_some_and(|run| run.end == start)
     }
 
+    /// The first contiguous bytes from `start` to `end` that are held already: what a D-SACK block reports (RFC 2883 §4.2).
+    pub fn first_held(&self, start: SequenceNumber, end: SequenceNumber) -> Option<Block> {
+        let index = self.segments.partition_point(|held| held.end().at_or_before(start));
+        let first = self.segments.get(index).filter(|held| held.start.before(end))?;
+        let mut found = Block { start: first.start.later(start), end: first.end().earlier(end) };
+        for held in self.segments.range(index + 1..) {
+            if held.start != found.end || found.end == end {
+                break;
+            }
+            found.end = held.end().earlier(end);
+        }
+        Some(found)
+    }
+
     /// Holds `chunk`, whose first byte is `start`; at most `frames_max` are held.
     pub fn insert(&mut self, mut start: SequenceNumber, mut chunk: Chunk, frames_max: usize) -> Insertion {
         let whole = Block { start, end: (start + chunk.len() as u32) };
@@ -89,7 +103,7 @@ impl Reassembly {
             let overlap = held.end().distance_from(start);
             if overlap as usize >= chunk.len() {
                 self.touch(whole);
-                return Insertion::Duplicate(whole);
+                return Insertion::Duplicate;
             }
             chunk.trim_front(overlap as usize);
             start += overlap;
@@ -115,7 +129,7 @@ impl Reassembly {
         }
         if chunk.is_empty() {
             self.touch(whole);
-            return Insertion::Duplicate(whole);
+            return Insertion::Duplicate;
         }
         if self.segments.len() >= frames_max {
             return Insertion::Full;
@@ -145,7 +159,7 @@ impl Reassembly {
         let held: u32 = self.segments.range(index..index + covered).map(|held| held.chunk.len() as u32).sum();
         if held as usize >= chunk.len() {
             self.touch(whole);
-            return Insertion::Duplicate(whole);
+            return Insertion::Duplicate;
         }
         // One that can't be written is sent again, in pieces that need not be.
         if self.segments.len() - covered >= frames_max || !chunk.frame().is_writable() {
@@ -299,7 +313,14 @@ mod tests {
         assert_eq!(blocks(&mut queue, 0), [block(10, 17), block(20, 25)]);
         assert_eq!(queue.insert(sequence(17), chunk(&pool, b"mno"), 8), Insertion::Held);
         assert_eq!(blocks(&mut queue, 0), [block(10, 25)]);
-        assert_eq!(queue.insert(sequence(16), chunk(&pool, b"xxx"), 8), Insertion::Duplicate(block(16, 19)));
+        // Before, what is to be reported of it (RFC 2883 §4.2): the first contiguous bytes that are held.
+        assert_eq!(queue.first_held(sequence(16), sequence(19)), Some(block(16, 19)));
+        assert_eq!(queue.first_held(sequence(5), sequence(12)), Some(block(10, 12)));
+        assert_eq!(queue.first_held(sequence(5), sequence(10)), None);
+        assert_eq!(queue.first_held(sequence(24), sequence(40)), Some(block(24, 25)));
+        assert_eq!(queue.first_held(sequence(12), sequence(18)), Some(block(12, 18)));
+        assert_eq!(queue.first_held(sequence(30), sequence(40)), None);
+        assert_eq!(queue.insert(sequence(16), chunk(&pool, b"xxx"), 8), Insertion::Duplicate);
         assert_eq!(queue.pop(sequence(9)).map(|chunk| chunk.len()), None);
         let mut out = Vec::new();
         let mut next = sequence(11);

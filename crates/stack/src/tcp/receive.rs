@@ -79,10 +79,12 @@ impl Connection {
         self.receive_segment_max = self.receive_segment_max.max(counted);
         self.receive_length_mean = self.receive_length_mean - self.receive_length_mean / 8 + counted / 8;
         // Cut what was received before…
+        let mut is_reported = false;
         if start.before(self.receive_next) {
             let old = self.receive_next.distance_from(start);
             if old > 0 && self.is.sack {
                 self.report_duplicate(start, self.receive_next.earlier(start + length));
+                is_reported = true;
             }
             if old >= length {
                 env.counters.duplicate_data += 1;
@@ -114,6 +116,7 @@ impl Connection {
             return;
         }
         if start != self.receive_next {
+            self.report_held(start, start + chunk.len() as u32);
             self.receive_out_of_order(start, chunk, env);
             return;
         }
@@ -130,6 +133,9 @@ impl Connection {
             return;
         }
         let full = chunk.len() as u32 >= u32::from(self.receive_segment_max);
+        if !is_reported && self.reassembly.is_some() {
+            self.report_held(start, start + chunk.len() as u32);
+        }
         self.deliver(chunk, env);
         if self.reassembly.is_some() {
             // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
@@ -184,10 +190,7 @@ impl Connection {
         env.memory.hold(queue.len() as u32);
         match insertion {
             Insertion::Held => {}
-            Insertion::Duplicate(block) => {
-                env.counters.duplicate_data += 1;
-                self.duplicate = Some(block);
-            }
+            Insertion::Duplicate => env.counters.duplicate_data += 1,
             Insertion::Full => env.counters.reassembly_full += 1,
         }
         // RFC 5681 §4.2: "A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives."
@@ -197,8 +200,15 @@ impl Connection {
         self.is.ack_now = true;
         self.is.output_wanted = true;
         self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
-        let may_share = self.is.sack && is_more_of_the_same && insertion == Insertion::Held;
+        let may_share = self.is.sack && is_more_of_the_same && insertion == Insertion::Held && self.duplicate.is_none();
         self.is.ack_apart |= !may_share || self.segments_unacknowledged >= self.segments_per_ack;
+    }
+
+    /// The next ACK reports the first of the bytes from `start` to `end` that are held already, beyond the gap (RFC 2883 §4.2).
+    fn report_held(&mut self, start: SequenceNumber, end: SequenceNumber) {
+        if let Some(block) = self.reassembly.as_ref().and_then(|queue| queue.first_held(start, end)) {
+            self.report_duplicate(block.start, block.end);
+        }
     }
 
     /// The next ACK reports `[start, end)` as received twice.

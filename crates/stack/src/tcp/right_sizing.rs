@@ -25,6 +25,8 @@ const MARGIN_SEGMENTS: u32 = 16;
 pub(super) struct RightSizing {
     /// The window offered when nothing is held, bytes.
     pub limit: u32,
+    /// The largest there may be, bytes.
+    pub most: u32,
     /// Frames promised by [`ReceiveMemory`](super::ReceiveMemory) for the part beyond the first size.
     pub reserved: u32,
     /// The most taken in a round trip so far, bytes.
@@ -43,9 +45,10 @@ pub(super) struct RightSizing {
 }
 
 impl RightSizing {
-    pub(super) fn new(config: &TcpConfig) -> RightSizing {
+    pub(super) fn new(config: &TcpConfig, most: u32) -> RightSizing {
         RightSizing {
-            limit: config.receive_window.min(config.receive_window_initial),
+            limit: most.min(config.receive_window_initial),
+            most,
             reserved: 0,
             space: 0,
             taken: 0,
@@ -80,6 +83,12 @@ impl Connection {
     /// The window offered when nothing is held, bytes.
     pub fn receive_window_limit(&self) -> u32 {
         self.right_sizing.limit
+    }
+
+    /// The window is to be at most `most` bytes. What has been offered stays offered.
+    pub fn set_receive_window(&mut self, most: u32) {
+        self.right_sizing.most = most;
+        self.right_sizing.limit = self.right_sizing.limit.min(most);
     }
 
     fn start_sample(&mut self, now: Time) {
@@ -140,7 +149,7 @@ impl Connection {
 
     #[inline(never)]
     fn size_window(&mut self, env: &mut Env<'_>) {
-        let cap = env.config.receive_window;
+        let cap = self.right_sizing.most;
         let segment = u32::from(self.receive_segment_max);
         let sizing = &mut self.right_sizing;
         let (taken, space) = (sizing.taken, sizing.space);
@@ -170,12 +179,12 @@ impl Connection {
 
     /// Frames that a window of `bytes` needs beyond the first size, as frames were filled so far.
     fn frames_beyond_first(&self, bytes: u32, config: &TcpConfig) -> u32 {
-        let first = config.receive_window.min(config.receive_window_initial);
+        let first = self.right_sizing.most.min(config.receive_window_initial);
         bytes.saturating_sub(first).div_ceil(u32::from(self.receive_length_mean.max(1)))
     }
 
     fn grow_receive_window(&mut self, wanted: u32, env: &mut Env<'_>) {
-        let first = env.config.receive_window.min(env.config.receive_window_initial);
+        let first = self.right_sizing.most.min(env.config.receive_window_initial);
         let mean = u32::from(self.receive_length_mean.max(1));
         let missing = self.frames_beyond_first(wanted, env.config).saturating_sub(self.right_sizing.reserved);
         let granted = env.memory.reserve(missing);
@@ -194,7 +203,7 @@ impl Connection {
     /// Memory is scarce and this connection does not use its share: what was offered stays offered, but the edge moves no
     /// further until the rest is used up.
     fn shrink_receive_window(&mut self, wanted: u32, env: &mut Env<'_>) {
-        let first = env.config.receive_window.min(env.config.receive_window_initial);
+        let first = self.right_sizing.most.min(env.config.receive_window_initial);
         let offered = self.receive_edge.distance_from(self.receive_next);
         let limit = wanted.max(first).max(offered);
         if limit < self.right_sizing.limit {

@@ -162,6 +162,7 @@ pub fn open(host: &Host, initial: u32) -> OpenParameters {
         initial_sequence: SequenceNumber(initial),
         timestamp_offset: initial.wrapping_mul(31),
         maximum_segment: host.maximum_segment,
+        receive_window: host.config.receive_window,
     }
 }
 

@@ -19,6 +19,8 @@ pub struct TimeWait {
     timestamp_offset: u32,
     ports: (u16, u16),
     window: u16,
+    /// The same, in bytes.
+    window_bytes: u32,
     timestamps: bool,
     /// The peer's FIN has just arrived and is still to be acknowledged (not so when coming from CLOSING).
     pub acknowledgment_owed: bool,
@@ -50,6 +52,7 @@ impl TimeWait {
             ports: connection.ports(),
             window: (connection.receive_edge.distance_from(connection.receive_next) >> connection.receive_scale)
                 .min(65_535) as u16,
+            window_bytes: connection.receive_edge.distance_from(connection.receive_next),
             timestamps: connection.is.timestamps,
             acknowledgment_owed: connection.is.ack_now,
             deadline,
@@ -89,7 +92,8 @@ impl TimeWait {
         }
         let timestamps = segment.options.timestamps.filter(|_| self.timestamps);
         let old = timestamps.is_some_and(|timestamps| timestamp_before(timestamps.value, self.timestamp_recent));
-        if segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK) {
+        // A SYN with a FIN opens nothing, as in LISTEN.
+        if segment.flags.contains(Flags::SYN) && !segment.flags.intersects(Flags::ACK | Flags::FIN) {
             // RFC 6191 §2: a greater timestamp, or (without timestamps) a greater sequence number.
             let newer = match timestamps {
                 Some(timestamps) if timestamps.value != self.timestamp_recent => !old,
@@ -101,6 +105,12 @@ impl TimeWait {
             }
         }
         if segment.sequence_length() == 0 && segment.sequence == self.receive_next && !old {
+            return TimeWaitVerdict::Ignore;
+        }
+        // RFC 9293 §3.10.7.4: an unacceptable segment is answered first. Of the others, "if the ACK bit is off, drop the segment".
+        let is_acceptable = segment.sequence.is_within(self.receive_next, self.window_bytes) && !old;
+        if is_acceptable && !segment.flags.intersects(Flags::ACK | Flags::SYN) {
+            env.counters.acknowledgement_missing += 1;
             return TimeWaitVerdict::Ignore;
         }
         if segment.flags.contains(Flags::FIN) && segment.sequence + segment.sequence_length() == self.receive_next {
