@@ -31,7 +31,7 @@ use std::ops::RangeInclusive;
 use std::rc::Rc;
 
 /// Resets to one peer in a second, at least, for segments that belong to nothing.
-const RESETS_LEAST: u16 = 64;
+const RESETS_LEAST: u16 = 128;
 /// Frames received data may hold if neither the configuration nor the device says: three quarters of the usual plan.
 const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
 /// Ports tried before an active open gives up.
