@@ -158,10 +158,26 @@ def figures(arena, way):
     return bool(wrong)
 
 
+def keepers():
+    """A directory where `qanat status` looks for a user's keepers."""
+    place = f"/tmp/qanat-run-{ATTACKER}"
+    try:
+        os.mkdir(place, 0o700)
+        os.chown(place, ATTACKER, CONTROL_GROUP)
+    except FileExistsError:
+        pass
+    return place
+
+
+def keeper(number):
+    return f"{keepers()}/{os.stat('/proc/self/ns/net').st_ino}-{os.getpid()}-{number}"
+
+
 class Stranger:
-    """Something that listens where `qanat status` looks for net cores and keepers, and says `word` to each who asks."""
+    """Something that listens where `qanat status` looks for keepers, and says `word` to each who asks."""
 
     def __init__(self, user, name, word, endless=False):
+        self.name = name
         self.pid = os.fork()
         if self.pid:
             time.sleep(0.05)
@@ -172,7 +188,7 @@ class Stranger:
                 os.setgroups([])
                 os.setresgid(CONTROL_GROUP, CONTROL_GROUP, CONTROL_GROUP)
                 os.setresuid(user, user, user)
-            listener.bind("\0" + name)
+            listener.bind(name)
             listener.listen(8)
             while True:
                 endpoint, _ = listener.accept()
@@ -195,6 +211,7 @@ class Stranger:
     def end(self):
         os.kill(self.pid, 9)
         os.waitpid(self.pid, 0)
+        os.unlink(self.name)
 
 
 def program(name):
@@ -203,9 +220,9 @@ def program(name):
 
 @row("administration", "a terminal's commands from what calls itself a keeper")
 def keeper_says(arena, way):
-    """Anybody can listen under such a name, and root asks."""
+    """Everybody has a directory for them, and root asks."""
     word = "a program" if way == "control" else "\x1b]0;taken\x07\x9b2Jb"
-    stranger = Stranger(ATTACKER, f"qanat-keeper/10.77.0.99-{os.getpid()}", program(word))
+    stranger = Stranger(ATTACKER, keeper("0"), program(word))
     try:
         text = qanat(0, "status")[0].decode()
     finally:
@@ -221,13 +238,13 @@ def keeper_holds(arena, way):
     if way == "control":
         return lives(arena)
     strangers = [
-        Stranger(ATTACKER, f"qanat-keeper/10.77.0.99-{os.getpid()}-{number}", b" ", endless=True) for number in range(12)
+        Stranger(ATTACKER, keeper(number), b" ", endless=True) for number in range(12)
     ]
     try:
         if way == "off":
             # One who asks without an end in mind has none: a hundred pieces come, and no answer.
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asker:
-                asker.connect(f"\0qanat-keeper/10.77.0.99-{os.getpid()}-0")
+                asker.connect(keeper("0"))
                 asker.send(b"status")
                 return all(asker.recv(64) == b" " for _ in range(4))
         return qanat(0, "status", patience=20)[1] != 0
