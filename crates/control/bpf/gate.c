@@ -35,7 +35,8 @@ static __always_inline int matches(const struct filter *filter, const struct sea
     if (key->is_link_only == LINK_FREE)
         return 1;
     if (key->is_link_only)
-        return (!(filter->flags & FILTER_ASKED) || key->is_link_only == LINK_QUESTION) && within(search->peer, &filter->peer);
+        return (!(filter->flags & FILTER_ASKED) || key->is_link_only == LINK_QUESTION) && filter->type_first <= key->type &&
+               key->type <= filter->type_last && within(search->peer, &filter->peer);
     return filter->protocol_first <= key->protocol && key->protocol <= filter->protocol_last &&
            filter->local_first <= key->local_port && key->local_port <= filter->local_last &&
            filter->peer_first <= key->peer_port && key->peer_port <= filter->peer_last &&

@@ -1,12 +1,13 @@
 //! Whose an address is, and about whose flows a card may speak: the fence, run by the kernel on frames and grants.
 
+use super::cards::{Control, card};
 use super::frames::*;
 use super::gate::{
     ARP, ATTACKER, Attack, Fence, IP, IPV6, LOOPBACK, VICTIM, attack, filter, fragment, mapped, tcp_frame,
 };
 use qanat::control::daemon::rows::LinkScope;
 use qanat::control::daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, FilterRow, KERNEL};
-use qanat::control::filter::Filter;
+use qanat::control::filter::{Direction, Filter, Rate};
 use qanat_tests::e2e::scenario;
 
 /// Errors about flows that are not the card's: each quotes what it can't have received from whom it sends it to.
@@ -201,6 +202,54 @@ fn peers_are_those_of_the_rule_without_a_service_too() {
             fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
             let is_service = name == "what has a service";
             assert_eq!(fence.gate(&frame).1 == "no_filter", is_service, "{name}, unbound");
+        }
+    });
+}
+
+// Attack: identity and names: an address twice in an earlier daemon's notes, in two forms
+#[test]
+fn notes_that_give_an_address_twice_give_it_once() {
+    scenario(|| {
+        let mut control = Control::generous();
+        let (first, _queue) = card(&control, 2, &["udp"]);
+        let (second, _other) = card(&control, 3, &["udp"]);
+        control.crash();
+        let notes = control.socket.with_extension("state").join(format!("vnic-{}.json", second.status().vnic));
+        let text = std::fs::read_to_string(&notes).expect("what the daemon wrote");
+        let changed = text.replace("\"10.77.0.3\"", "\"::ffff:10.77.0.2\"");
+        assert_ne!(text, changed);
+        std::fs::write(&notes, changed).expect("written");
+        control.resume();
+        let names: Vec<String> = control.vnics().into_iter().map(|vnic| vnic.name).collect();
+        assert_eq!(names, ["card 2"], "who has the address keeps it");
+        assert!(first.set_rate(Direction::Transmit, Rate::UNLIMITED).is_ok());
+        assert!(second.set_rate(Direction::Transmit, Rate::UNLIMITED).is_err());
+        let (_third, _queue) = card(&control, 3, &["udp"]);
+    });
+}
+
+/// An Ethernet-level filter in a VLAN is no leave to ping whom the rule does not name.
+#[test]
+fn a_filter_of_another_type_lets_no_ping_pass() {
+    scenario(|| {
+        let mut fence = Fence::new();
+        let of = |types: Option<&str>, peer: &str| Filter {
+            vlan: "7".parse().expect("a VLAN"),
+            types: types.map(|text| text.parse().expect("a type")),
+            ..filter("any", peer)
+        };
+        let ping = |frame: Vec<u8>| tagged(&frame, 0x8100, 7);
+        let (near, far) = (Ipv4::own(1), Ipv4 { destination: [192, 0, 2, 9], ..Ipv4::own(1) });
+        for (filter, passes) in [
+            (of(Some("0x88b5"), "any"), [false, false]),
+            (of(None, "10.77.0.0/24"), [true, false]),
+            (of(None, "any"), [true, true]),
+        ] {
+            fence.row.filters[0] = fence.tables.write_filters(&[filter]).expect("room");
+            fence.row.generation += 1;
+            fence.set_flags(FLAG_ICMP | FLAG_SWITCH);
+            let found = [&near, &far].map(|to| !fence.gate(&ping(sent(IP, &to.with(&icmp(8))))).0);
+            assert_eq!(found, passes, "{filter}");
         }
     });
 }
