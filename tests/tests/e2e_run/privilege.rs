@@ -25,6 +25,7 @@ fn overwrite(directory: &Path, mode: &str, seed: u32) -> Outcome {
 const ENDS_WELL: &str = "the master ends well";
 
 /// A worker as nobody writes over the world, in many ways: its master, as root, goes on, and has errors for what was shared.
+// Attack: privilege: memory that a worker of fewer rights writes over under its master and its keeper
 #[test]
 fn a_worker_that_became_nobody_does_its_master_no_harm() {
     scenario(|| {
@@ -81,6 +82,7 @@ fn has_in_memory(process: Pid, wanted: &[u8]) -> bool {
 }
 
 /// What keeps the world has nothing of the program's memory, and no more rights than the least who share it.
+// Attack: privilege: what the keeper of a program has of its rights and its memory
 #[test]
 fn the_keeper_is_the_least_of_all_and_knows_no_secrets() {
     scenario(|| {
@@ -179,6 +181,7 @@ fn nginx_with_a_master_of_more_rights_works_as_ever() {
 }
 
 /// Who is the same user but may not look into the program (fewer capabilities here) does not come in by the keeper's door.
+// Attack: identity and names: a program's memory joined by one of its user's who may not look into it
 #[test]
 fn the_door_is_for_those_who_could_control_each_other() {
     scenario(|| {
@@ -205,6 +208,7 @@ fn the_door_is_for_those_who_could_control_each_other() {
 }
 
 /// Names that somebody else has taken keep nobody out, and let nobody else in: two programs of one user find each other.
+// Attack: identity and names: the names and directories of a user's keepers taken by another
 #[test]
 fn names_that_another_user_has_taken_keep_nobody_out() {
     scenario(|| {
