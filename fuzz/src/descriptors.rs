@@ -184,7 +184,7 @@ pub fn descriptors(data: &[u8]) {
                     under_way.push_back(Message { text, kinds });
                 }
                 // Nobody here is to close what makes wait: another does, who has it when this is gone.
-                fds.into_iter().for_each(|fd| porter.bury(fd.as_fd()).expect("buried"));
+                fds.into_iter().for_each(|fd| porter.bury(fd).expect("buried"));
                 is_kept_waiting |= !weapons.is_empty();
             }
             _ => take_one(&ours, &mut under_way, &mut porter, (number as u64 + 1, which), is_kept_waiting),
@@ -198,8 +198,8 @@ pub fn descriptors(data: &[u8]) {
         let _ = shutdown(&theirs, Shutdown::Write);
     }
     assert_eq!(part(ours.as_fd()), !has_rights, "a queue with descriptors is told from others");
-    porter.bury(ours.as_fd()).expect("buried");
-    drop((ours, theirs));
+    porter.bury(ours).expect("buried");
+    drop(theirs);
     assert_eq!(open_here() - weapons.len(), before, "all descriptors are gone");
     if !is_kept_waiting {
         PORTER.set(Some(porter));

@@ -71,10 +71,8 @@ pub(crate) fn receive(fd: RawFd) -> bool {
     if crate::away::is_away() {
         return is_internet(fd) && crate::away::line::arrived(fd);
     }
-    if crate::lock::shared().is_none() {
-        if !is_internet(fd) || !crate::attach::attach_to_run() {
-            return false;
-        }
+    if crate::lock::shared().is_none() && (!is_internet(fd) || !crate::attach::attach_to_run()) {
+        return false;
     }
     let Ok(guard) = lock() else { return false };
     let is_empty = guard.transit.parcels.is_empty();

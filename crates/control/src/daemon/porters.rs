@@ -269,13 +269,12 @@ impl Daemon {
     }
 
     fn bury(&mut self, fd: OwnedFd, user: u32) {
-        let buried = self.porter(user).is_ok_and(|its| {
-            let working = self.porters.working.get_mut(&its);
-            working.is_some_and(|working| working.porter.bury(fd.as_fd()).is_ok())
-        });
-        if !buried {
-            self.porters.parked.push((user, fd));
-        }
+        let porter = self.porter(user).ok().and_then(|its| self.porters.working.get(&its));
+        let left = match porter {
+            Some(working) => working.porter.bury(fd).err(),
+            None => Some(fd),
+        };
+        self.porters.parked.extend(left.map(|fd| (user, fd)));
     }
 
     /// Ends porters that are kept waiting or have nothing to do, and has closed what could not be closed before.
@@ -329,8 +328,12 @@ impl Daemon {
         }
         // One of its own for the last: those of users may be busy.
         let porter = self.porters.lodge.as_ref().and_then(|lodge| lodge.porter().ok());
-        left.retain(|fd| !porter.as_ref().is_some_and(|porter| porter.bury(fd.as_fd()).is_ok()));
         for fd in left {
+            let left = match &porter {
+                Some(porter) => porter.bury(fd).err(),
+                None => Some(fd),
+            };
+            let Some(fd) = left else { continue };
             // Kept open, over an exec too, rather than waited for.
             let _ = rustix::io::fcntl_setfd(&fd, rustix::io::FdFlags::empty());
             std::mem::forget(fd);

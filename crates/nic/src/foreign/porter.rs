@@ -143,9 +143,16 @@ impl Porter {
     /// Has it close `fd` when it comes to it, as the last to have it.
     ///
     /// # Errors
-    /// As [`receive`](Porter::receive); then nobody has it but the caller.
-    pub fn bury(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        self.order(BURY, 0, &[fd])
+    /// It can't be told: the descriptor is given back.
+    pub fn bury(&self, fd: OwnedFd) -> Result<(), OwnedFd> {
+        if self.order(BURY, 0, &[fd.as_fd()]).is_err() {
+            return Err(fd);
+        }
+        drop(fd);
+        // It keeps the descriptor until it is told something else, so that it isn't closed last here. If there is no room for
+        // this, what is told next serves as well.
+        let _ = self.order(DONE, 0, &[]);
+        Ok(())
     }
 
     /// What it has received next; `None`: nothing yet.

@@ -332,7 +332,7 @@ fn porter(line: RawFd) -> ! {
         libc::getpid()
     };
     let mut hello = Said { number: process as u64, what: HELLO, ..Said::default() };
-    let mut held = Held { places: [None; HELD_MAX] };
+    let (mut held, mut buried) = (Held { places: [None; HELD_MAX] }, -1);
     if give(LINE, hello.bytes(), &[], 0).is_err() {
         exit();
     }
@@ -343,11 +343,16 @@ fn porter(line: RawFd) -> ! {
             Err(_) | Ok((0, _)) => exit(),
             Ok(_) => {}
         }
+        // Whoever gave it has closed its own by now.
+        if buried >= 0 {
+            close(std::mem::replace(&mut buried, -1));
+        }
         let socket = rights[0];
         match order.what {
+            BURY => buried = socket,
             WANT_NOTHING | WANT_MEMORY | WANT_SOCKET => receive(order, socket, &mut held),
             DONE => held.release(order.number),
-            _ => close(socket),
+            _ => {}
         }
     }
 }
