@@ -303,8 +303,9 @@ impl Connection {
 
     /// Whether a segment acknowledges the SYN, or the FIN that followed it, too.
     fn acknowledges_syn(&self, segment: &SegmentIn<'_>) -> bool {
-        let first = self.initial_send + 1;
-        segment.acknowledgment.is_within(first, self.send_next.distance_from(first) + 1)
+        // Nothing, as long as the SYN itself has not left.
+        let sent = self.send_next.distance_from(self.initial_send);
+        segment.acknowledgment.is_within(self.initial_send + 1, sent)
     }
 
     fn establish_crossed(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
