@@ -105,6 +105,7 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     // What it closes itself, such as a process's line, may have the number of a socket in the program.
     crate::descriptor::use_none();
     crate::lock::be_silent();
+    crate::watchdog::let_in();
     crate::lowering::stand_aside();
     crate::process::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on the name is this process's, by which who comes to the door may know it.
@@ -164,6 +165,11 @@ impl Keeper {
         let mut looks = 0;
         let mut ended_at: Option<Time> = None;
         loop {
+            // Only then can somebody else have written what is followed here.
+            let is_watched_over = self.followed.is_some();
+            if is_watched_over {
+                crate::watchdog::arm();
+            }
             let mut guard = lock().ok()?;
             let now = guard.clock_now();
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
@@ -207,8 +213,14 @@ impl Keeper {
             let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
             fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
+            if is_watched_over {
+                crate::watchdog::disarm();
+            }
             if sleep(&mut fds, time, std::ptr::null()).is_err() {
                 continue;
+            }
+            if is_watched_over {
+                crate::watchdog::arm();
             }
             // Without what it hears by it would know of nothing, and never sleep.
             if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
@@ -292,6 +304,9 @@ impl Keeper {
         }
         crate::lock::forked();
         crate::start::rename(c"qanat-deputy");
+        // Without a keeper nobody sees to its world any more, and it may wait there for ever.
+        // SAFETY: takes no pointers.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         let keepers = [self.things.registry, self.things.successor];
         for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
             crate::descriptor::set_own(*fd);

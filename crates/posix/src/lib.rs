@@ -57,6 +57,7 @@ mod sysctl;
 mod target;
 mod transit;
 mod wait;
+mod watchdog;
 mod wire;
 mod word;
 mod world;

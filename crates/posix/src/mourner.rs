@@ -30,6 +30,8 @@ impl Mourner {
             }
         };
         if !said.is_ok_and(|(_, count)| count > 0) {
+            // The keeper may have ended for what it found there.
+            crate::watchdog::arm();
             lock::give_up();
             obituary::publish(successor);
         }

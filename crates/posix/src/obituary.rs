@@ -35,7 +35,9 @@ pub(crate) fn publish(successor: RawFd) {
         && let Ok(entropy) = qanat::entropy()
     {
         let clock = MonotonicClock::new();
-        let stack = Stack::new(world.config.clone(), entropy, &card, clock.now());
+        let mut stack = Stack::new(world.config.clone(), entropy, &card, clock.now());
+        // Many connections may be one peer's.
+        stack.lift_reset_limit();
         let mut teller = Teller { stack, card, clock, successor, told: Vec::new() };
         let end = clock.now() + PATIENCE;
         let mut all = world.sockets.peers.iter().peekable();

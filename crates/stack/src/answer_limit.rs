@@ -28,7 +28,7 @@ const PERIOD_SHIFT: u32 = 30;
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(crate) struct AnswerLimit {
     key: (u64, u64),
-    /// The smallest allowance. The largest is just below twice as much.
+    /// The smallest allowance. The largest is just below twice as much. 0: there is no limit.
     least: u16,
     period: u64,
     /// Answers of this period.
@@ -41,8 +41,16 @@ impl AnswerLimit {
         AnswerLimit { key, least, period: 0, used: vec![0; PLACES] }
     }
 
+    /// No limit: for a stack whose only work is to answer.
+    pub(crate) fn lift(&mut self) {
+        self.least = 0;
+    }
+
     /// Takes one answer from the allowance of `peer`; `false`: it is used up.
     pub(crate) fn allow(&mut self, now: Time, peer: IpAddr) -> bool {
+        if self.least == 0 {
+            return true;
+        }
         let period = now.as_nanos() >> PERIOD_SHIFT;
         if period != self.period {
             self.period = period;
@@ -52,7 +60,7 @@ impl AnswerLimit {
         (Peer::from(peer), period).hash(&mut hasher);
         let hash = hasher.finish();
         let Some(used) = self.used.get_mut(hash as usize % PLACES) else { return false };
-        let allowance = self.least + (hash >> 40) as u16 % self.least.max(1);
+        let allowance = self.least + (hash >> 40) as u16 % self.least;
         let is_allowed = *used < allowance;
         *used += u16::from(is_allowed);
         is_allowed
@@ -85,6 +93,13 @@ mod tests {
         sizes.sort_unstable();
         sizes.dedup();
         assert!(sizes.len() > 20, "an allowance that can be foreseen: {sizes:?}");
+    }
+
+    #[test]
+    fn a_limit_can_be_lifted() {
+        let mut limit = AnswerLimit::new(10, (1, 2));
+        limit.lift();
+        assert_eq!(draw(&mut limit, Time::ZERO, address(1), 1_000), 1_000);
     }
 
     #[test]

@@ -628,6 +628,12 @@ impl Stack {
         Ok(())
     }
 
+    /// Sends every reset that is due, however many to one peer. For a stack that only tells peers of the end of connections it
+    /// does not know; any other would let a flood of segments draw a flood of resets.
+    pub fn lift_reset_limit(&mut self) {
+        self.transport.resets.lift();
+    }
+
     /// Has a listener accept nothing (or, again, everything): SYNs and the ACKs that would complete handshakes are dropped, and
     /// counted as overflow, and their senders repeat them. For a service whose queue of connections is full.
     ///

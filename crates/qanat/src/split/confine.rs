@@ -65,6 +65,7 @@ pub fn confine_keeper() -> Result<(), String> {
 
 /// What keepers call as well. `clone` makes processes that are confined like their parent.
 const KEEPERS_CALLS: &[i64] = &[
+    libc::SYS_setitimer,
     libc::SYS_readv,
     libc::SYS_writev,
     libc::SYS_recvmmsg,
