@@ -214,8 +214,8 @@ def others_are_received(arena, way):
 
 @row("descriptors", "as many as the daemon can have", damages=True)
 def conserved(arena, way):
-    """Descriptors of all kinds, sent in all ways; how many the daemon is left with. It is the process that started this one."""
-    count = lambda: len(os.listdir(f"/proc/{os.getppid()}/fd"))
+    """Descriptors of all kinds, sent in all ways; how many the daemon is left with."""
+    count = lambda: len(os.listdir(f"/proc/{arena.root().daemon()}/fd"))
     session = Session(PATH, ATTACKER)
     if way == "control":
         answered = allowed(lambda: session.ask("status"))

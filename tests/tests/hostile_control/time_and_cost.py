@@ -209,9 +209,9 @@ def opened_twice(arena, way):
 
 @row("time and cost", "no descriptor left for the daemon")
 def no_descriptors(arena, way):
-    """It is in the process that started this one. Who is let in already is served; who knocks is let in later."""
+    """A client that is let in already is served; one that knocks is let in later."""
     victim = Session(PATH, VICTIM)
-    daemon = os.getppid()
+    daemon = arena.root().daemon()
     before = resource.prlimit(daemon, resource.RLIMIT_NOFILE)
     knocking = []
     try:
