@@ -117,6 +117,8 @@ def attack(peer, files, name, *arguments):
         try:
             socket.send_fds(peer, [b"x"], [weapon.fileno()])
         except OSError as error:
+            # It would be this process that waits.
+            weapon.end()
             refused(error)
         weapon.let_go()
         time.sleep(3600)
