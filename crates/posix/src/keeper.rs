@@ -165,11 +165,7 @@ impl Keeper {
         let mut looks = 0;
         let mut ended_at: Option<Time> = None;
         loop {
-            // Only then can somebody else have written what is followed here.
-            let is_watched_over = self.followed.is_some();
-            if is_watched_over {
-                crate::watchdog::arm();
-            }
+            self.is_to_come_to_an_end(true);
             let mut guard = lock().ok()?;
             let now = guard.clock_now();
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
@@ -213,15 +209,11 @@ impl Keeper {
             let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
             fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
-            if is_watched_over {
-                crate::watchdog::disarm();
-            }
+            self.is_to_come_to_an_end(false);
             if sleep(&mut fds, time, std::ptr::null()).is_err() {
                 continue;
             }
-            if is_watched_over {
-                crate::watchdog::arm();
-            }
+            self.is_to_come_to_an_end(true);
             // Without what it hears by it would know of nothing, and never sleep.
             if fds[..4].iter().any(|fd| fd.revents & libc::POLLNVAL != 0) {
                 return Some(());
@@ -247,14 +239,7 @@ impl Keeper {
             };
             let ended: Vec<bool> = fds[4..].iter().zip(&mut self.lives).map(has_ended).collect();
             if ended.contains(&true) {
-                let mut guard = lock().ok()?;
-                for (life, _) in self.lives.iter().zip(&ended).filter(|(_, ended)| **ended) {
-                    guard.process_ended(life.number);
-                }
-                guard.drive_now();
-                drop(guard);
-                let mut ended = ended.iter();
-                self.lives.retain(|_| ended.next() == Some(&false));
+                self.close_for(&ended)?;
                 looks = 0;
             }
             if fds[0].revents != 0 {
@@ -267,6 +252,29 @@ impl Keeper {
             }
             self.lives.extend(newcomer);
         }
+    }
+
+    /// From here on the kernel ends this process if it takes too long, or no more. Only in a world that has fallen can somebody
+    /// else have written what is followed here.
+    fn is_to_come_to_an_end(&self, soon: bool) {
+        match (self.followed.is_some(), soon) {
+            (false, _) => {}
+            (true, true) => crate::watchdog::arm(),
+            (true, false) => crate::watchdog::disarm(),
+        }
+    }
+
+    /// Closes what those processes have left open that have `ended`, one answer for each life. `None`: as `keep`.
+    fn close_for(&mut self, ended: &[bool]) -> Option<()> {
+        let mut guard = lock().ok()?;
+        for (life, _) in self.lives.iter().zip(ended).filter(|(_, ended)| **ended) {
+            guard.process_ended(life.number);
+        }
+        guard.drive_now();
+        drop(guard);
+        let mut ended = ended.iter();
+        self.lives.retain(|_| ended.next() == Some(&false));
+        Some(())
     }
 
     /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`, whose
