@@ -9,7 +9,7 @@ TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 p
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
 
-.PHONY: run build test test-unit test-system packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps clean help
+.PHONY: run build test test-unit test-system packetdrill lint fuzz posix-table bench bench-quick bench-breakdown bench-instructions soak deps test-deps bench-deps install uninstall clean help
 
 help: ## this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -19,6 +19,25 @@ run: build ## build, then serve the sample site at http://10.77.0.2/ until Ctrl-
 
 build: deps ## the release binary, target/release/qanat, and the library of `qanat run`
 	cargo build --release --package qanat-cli --package qanat-posix
+
+PREFIX := /usr/local
+LIBRARY := target/release/libqanat_posix.so
+MANUALS := $(wildcard docs/man/*.[18])
+
+install: ## what `make build` made, under PREFIX (/usr/local) below DESTDIR; an existing policy is kept
+	@test -x $(QANAT) -a -f $(LIBRARY) || { echo "there is nothing to install yet: make build (not as root)" >&2; exit 1; }
+	install -D -m 755 $(QANAT) $(DESTDIR)$(PREFIX)/bin/qanat
+	install -D -m 644 $(LIBRARY) $(DESTDIR)$(PREFIX)/lib/qanat/libqanat.so
+	for page in $(MANUALS); do \
+		install -D -m 644 $$page $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/} || exit 1; done
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system
+	sed 's|/usr/bin/qanat|$(PREFIX)/bin/qanat|' packaging/qanatd.service > $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
+	test -e $(DESTDIR)/etc/qanat/qanat.toml || install -D -m 644 packaging/qanat.toml $(DESTDIR)/etc/qanat/qanat.toml
+
+uninstall: ## takes away what `make install` put there; the policy in /etc/qanat stays
+	rm -f $(DESTDIR)$(PREFIX)/bin/qanat $(DESTDIR)$(PREFIX)/lib/systemd/system/qanatd.service
+	rm -rf $(DESTDIR)$(PREFIX)/lib/qanat
+	for page in $(MANUALS); do rm -f $(DESTDIR)$(PREFIX)/share/man/man$${page##*.}/$${page##*/}; done
 
 # Installs only what is missing; silent when all is there.
 deps:

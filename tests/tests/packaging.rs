@@ -230,6 +230,15 @@ fn the_example_policy_is_one() {
     std::fs::write(&path, &whole).expect("written");
     let meant = check(&path);
     assert!(meant.contains("net cores on processors [0, 1]"), "{meant}");
+    // Names that nobody has are told, all at once.
+    let unknown = directory.path().join("unknown.toml");
+    std::fs::write(
+        &unknown,
+        "[[rule]]\nname = \"x\"\nusers = [\"no-such-user\", \"root\"]\ngroups = [\"no-such-group\"]\n",
+    )
+    .expect("written");
+    let told = check(&unknown);
+    assert!(told.contains("the user \"no-such-user\"") && told.contains("the group \"no-such-group\""), "{told}");
     // All that qanatd(8) names is in it.
     let page = plain(&read("docs/man/qanatd.8"));
     let policy = page.split_once("POLICY").and_then(|(_, rest)| rest.split_once("PROTOCOL")).expect("a section").0;
@@ -238,6 +247,42 @@ fn the_example_policy_is_one() {
     for key in keys.split(|c: char| !(c.is_ascii_lowercase() || c == '_')).filter(|word| !word.is_empty()) {
         assert!(whole.contains(key), "{key} is not in packaging/qanat.toml");
     }
+}
+
+/// What the documents say to install is all that a user needs; nothing of it is left when it is taken away.
+#[test]
+fn what_is_installed_runs_programs_and_goes_again() {
+    scenario(|| {
+        let root = tempfile::tempdir().expect("a directory");
+        let make = |target: &str| {
+            let word = |name: &str, path: &std::path::Path| format!("{name}={}", path.display());
+            let library = qanat().with_file_name("libqanat_posix.so");
+            let words = [word("DESTDIR", root.path()), word("QANAT", &qanat()), word("LIBRARY", &library)];
+            Program::new("make")
+                .directory(workspace())
+                .arguments([target, "PREFIX=/opt/qanat"])
+                .arguments(words)
+                .succeeds();
+        };
+        make("install");
+        let policy = root.path().join("etc/qanat/qanat.toml");
+        std::fs::write(&policy, "# mine\n").expect("written");
+        make("install");
+        assert_eq!(std::fs::read_to_string(&policy).expect("the policy"), "# mine\n", "it is kept");
+        let place = root.path().join("opt/qanat");
+        let unit = std::fs::read_to_string(place.join("lib/systemd/system/qanatd.service")).expect("the unit");
+        assert!(unit.contains("ExecStart=/opt/qanat/bin/qanat up") && !unit.contains("/usr/bin/qanat"), "{unit}");
+        assert!(place.join("share/man/man8/qanatd.8").exists() && place.join("share/man/man1/qanat.1").exists());
+        // The library is found, by a program that nobody told where it is.
+        let run = Program::new(place.join("bin/qanat")).arguments(["run", "--", "python3", "-c"]);
+        let listens =
+            "import socket; s = socket.create_server(('10.77.0.2', 80)); print(open('/proc/self/maps').read())";
+        let outcome = run.arguments([listens]).environment("QANAT_SOCKET", root.path().join("control.sock")).succeeds();
+        assert!(outcome.text().contains("/opt/qanat/lib/qanat/libqanat.so"), "{}", outcome.text());
+        make("uninstall");
+        let left = Program::new("find").arguments([root.path()]).arguments(["-type", "f"]).succeeds().text();
+        assert_eq!(left.trim(), policy.display().to_string());
+    });
 }
 
 /// A manual page's text without its marks.

@@ -11,6 +11,8 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::split::ask_status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::iterator::Signals;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -90,7 +92,12 @@ fn tell(child: &Child, signal: Signal) {
 }
 
 /// Runs them until told to stop.
-pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &[PortRange]) -> Result<(), String> {
+pub fn run(
+    placement: &PlacementArguments,
+    attach: &AttachArguments,
+    services: &[PortRange],
+    mut hangups: Signals,
+) -> Result<(), String> {
     let stop = stop_signals()?;
     let is_own = placement.net.is_empty() && !has_daemon(attach);
     let mut arguments = own_arguments(is_own);
@@ -113,7 +120,7 @@ pub fn run(placement: &PlacementArguments, attach: &AttachArguments, services: &
         }
     }
     if outcome.is_ok() {
-        outcome = watch(&stop, &arguments, &mut cores);
+        outcome = watch(&stop, &mut hangups, &arguments, &mut cores, &mut own);
     }
     for core in &cores {
         tell(&core.child, Signal::INT);
@@ -136,12 +143,27 @@ impl Drop for OwnNetCores {
 }
 
 /// Until told to stop, or one of them says that it cannot go on.
-fn watch(stop: &std::os::unix::net::UnixStream, arguments: &[String], cores: &mut Vec<AppCore>) -> Result<(), String> {
+fn watch(
+    stop: &UnixStream,
+    hangups: &mut Signals,
+    arguments: &[String],
+    cores: &mut Vec<AppCore>,
+    own: &mut OwnNetCores,
+) -> Result<(), String> {
     loop {
         let mut fds = [PollFd::new(stop, PollFlags::IN)];
         let _ = poll(&mut fds, Some(&LOOK_INTERVAL));
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
             return Ok(());
+        }
+        if hangups.pending().next().is_some() {
+            cores.iter().for_each(|core| tell(&core.child, Signal::HUP));
+        }
+        // It starts its net core again when that dies. Nobody would start a new one under its name.
+        if let Some(status) = own.0.iter_mut().find_map(|child| child.try_wait().ok().flatten()) {
+            return Err(format!(
+                "what looks after a net core of this service ended ({status}): start the service again"
+            ));
         }
         for core in cores.iter_mut() {
             match core.child.try_wait() {

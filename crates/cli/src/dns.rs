@@ -13,6 +13,7 @@ use crate::attach::AttachArguments;
 use crate::live::{Printer, grouped};
 use crate::placement::PlacementArguments;
 use crate::report::stack_report;
+use crate::signals::{also_handle, hangups};
 use ask::{RefreshArguments, ReloadArguments, StatusArguments};
 use check::CheckArguments;
 use clap::{Args, Subcommand};
@@ -259,7 +260,7 @@ impl Prepared {
     }
 
     /// Figures for Prometheus, signals, and the control socket, which is there as long as what is given back.
-    fn watch(&mut self, control: &Control) -> Result<Option<Door>, String> {
+    fn watch(&mut self, signals: Signals, control: &Control) -> Result<Option<Door>, String> {
         if let Some(address) = self.file.metrics {
             let (zones, figures) = (self.zones.clone(), Arc::clone(&self.figures));
             metrics::serve(address, move || metrics_text(&zones, &figures))
@@ -279,7 +280,7 @@ impl Prepared {
                 None
             }
         };
-        handle_signals(control.clone(), self.zones.clone(), rules)?;
+        handle_signals(signals, control.clone(), self.zones.clone(), rules)?;
         Ok(door)
     }
 }
@@ -298,17 +299,19 @@ fn metrics_text(zones: &Zones, figures: &SharedFigures) -> String {
 }
 
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
+    // From the first: one that is told to reload while it starts is not ended by that.
+    let signals = hangups()?;
     let mut prepared = Prepared::new(arguments)?;
     if arguments.placement.app_cores > 1 {
-        return app_cores::run(&arguments.placement, &arguments.attach, &prepared.services);
+        return app_cores::run(&arguments.placement, &arguments.attach, &prepared.services, signals);
     }
     if arguments.placement.is_split() {
-        return split::serve(arguments, prepared);
+        return split::serve(arguments, prepared, signals);
     }
     let queues = u32::from(arguments.queues);
     let attachment = arguments.attach.open_queues(std::mem::take(&mut prepared.services), queues)?;
     let control = Control::new(queues)?;
-    let _door = prepared.watch(&control)?;
+    let _door = prepared.watch(signals, &control)?;
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
     let mut watch = AddressWatch::new(&attachment.addresses());
@@ -355,12 +358,12 @@ fn say(printer: &Printer, text: &str) {
 /// INT and TERM stop gracefully, a second time at once; HUP reads the configuration and the zones again, on this thread's
 /// sibling, so that a signal to stop need not wait for it.
 fn handle_signals(
+    mut signals: Signals,
     control: Control,
     zones: Zones,
     rules: impl Fn() -> Result<ZoneRules, String> + Send + 'static,
 ) -> Result<(), String> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
+    also_handle(&signals, &[SIGINT, SIGTERM, SIGUSR1])?;
     // One that waits is enough: it sees all that came before it.
     let (again, wanted) = std::sync::mpsc::sync_channel::<()>(1);
     std::thread::spawn(move || {

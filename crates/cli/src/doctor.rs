@@ -211,8 +211,9 @@ fn capabilities() -> Vec<Finding> {
 
 fn group() -> Finding {
     match Policy::default().socket_group() {
-        Some(_) => good("group qanat: there"),
-        None => bad(Grade::Note, "no group qanat: only root can ask the daemon", "groupadd --system qanat")
+        Ok(Some(_)) => good("group qanat: there"),
+        Err(why) => bad(Grade::Wrong, why, "look at /etc/nsswitch.conf and the services it names"),
+        Ok(None) => bad(Grade::Note, "no group qanat: only root can ask the daemon", "groupadd --system qanat")
             .fixed_by(&["groupadd", "--system", "qanat"]),
     }
 }

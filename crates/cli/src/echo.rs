@@ -7,6 +7,7 @@ use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
+use crate::signals::hangups;
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::breakdown;
@@ -257,7 +258,7 @@ impl Arguments {
 /// Runs the echo until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.placement.app_cores > 1 {
-        return app_cores::run(&arguments.placement, &arguments.attach, &arguments.services());
+        return app_cores::run(&arguments.placement, &arguments.attach, &arguments.services(), hangups()?);
     }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     stop_on_signals(stop.clone())?;

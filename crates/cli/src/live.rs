@@ -6,6 +6,7 @@ use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// What is printed.
 enum Line {
@@ -14,6 +15,20 @@ enum Line {
     /// Stays.
     Lasting(String),
 }
+
+/// What becomes of live lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shows {
+    /// Each replaces the one before: a person looks on.
+    Rewritten,
+    /// All are printed: a program reads them.
+    EachLine,
+    /// One in [`LOG_INTERVAL`] is printed: it goes to a file or a journal.
+    Seldom,
+}
+
+/// Between two lines of figures in a file or a journal.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Prints lines without blocking its caller, save for the last; what the reader is too slow for is skipped.
 pub struct Printer {
@@ -26,8 +41,12 @@ impl Printer {
     /// A printer to standard output.
     pub fn new(json: bool) -> Printer {
         let (lines, receiver) = sync_channel(16);
-        let rewrites = !json && io::stdout().is_terminal();
-        let thread = std::thread::spawn(move || print(&receiver, rewrites));
+        let shows = match (json, io::stdout().is_terminal()) {
+            (true, _) => Shows::EachLine,
+            (false, true) => Shows::Rewritten,
+            (false, false) => Shows::Seldom,
+        };
+        let thread = std::thread::spawn(move || print(&receiver, shows));
         Printer { lines: Some(lines), thread: Some(thread), json }
     }
 
@@ -84,16 +103,24 @@ impl Drop for Printer {
     }
 }
 
-fn print(lines: &Receiver<Line>, rewrites: bool) {
+fn print(lines: &Receiver<Line>, shows: Shows) {
     let mut out = io::stdout().lock();
     let mut live_shown = false;
+    let mut last_logged: Option<Instant> = None;
     for line in lines {
         let result = match line {
-            Line::Live(text) if rewrites => {
+            Line::Live(_) if shows == Shows::Seldom && last_logged.is_some_and(|at| at.elapsed() < LOG_INTERVAL) => {
+                continue;
+            }
+            Line::Live(text) if shows == Shows::Rewritten => {
                 live_shown = true;
                 write!(out, "\r\x1b[K{text}")
             }
-            Line::Live(text) | Line::Lasting(text) => {
+            Line::Live(text) => {
+                last_logged = Some(Instant::now());
+                writeln!(out, "{text}")
+            }
+            Line::Lasting(text) => {
                 let start = if std::mem::take(&mut live_shown) { "\n" } else { "" };
                 writeln!(out, "{start}{text}")
             }

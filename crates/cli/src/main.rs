@@ -31,6 +31,7 @@ mod rate;
 mod report;
 mod run;
 mod say;
+mod signals;
 mod status;
 mod support;
 mod top;

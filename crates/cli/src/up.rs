@@ -3,26 +3,31 @@
 use crate::net::start_directed;
 use crate::say::sayln;
 use clap::{Args, ValueEnum};
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::execve;
 use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE};
+use qanat::control::names::Names;
 use qanat::control::policy::{Policy, parse_processors};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use std::ffi::{CString, OsString};
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Where the policy is, if there is one.
 const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
 
 /// Start the control plane: the daemon that hands out virtual network cards
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "\
 Examples:
   sudo qanat up                          root and the group qanat may have cards in 10.77.0.0/24
@@ -55,6 +60,8 @@ pub struct Arguments {
     log_format: LogFormat,
 }
 
+const NO_RULE: &str = "the policy has no rule, so nobody may have a card, root neither";
+
 /// What lines of the log look like.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum LogFormat {
@@ -83,7 +90,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     outcome
 }
 
-fn serve(arguments: &Arguments) -> Result<(), String> {
+/// What the policy file and the command line say together.
+fn policy(arguments: &Arguments) -> Result<Policy, String> {
     let default = Some(Path::new(DEFAULT_CONFIG)).filter(|path| path.exists());
     let mut policy = match arguments.config.as_deref().or(default) {
         Some(path) => Policy::read(path)?,
@@ -98,14 +106,36 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     if let Some(processors) = &arguments.net_cores {
         policy.net.cores = parse_processors(processors)?;
     }
+    Ok(policy)
+}
+
+/// What the policy means, and what in it can't be meant.
+fn check(policy: &Policy) -> Result<(), String> {
+    for rule in &policy.rule {
+        sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
+    }
+    if !policy.net.cores.is_empty() {
+        sayln!("net cores on processors {:?}", policy.net.cores);
+    }
+    if policy.rule.is_empty() {
+        return Err(format!("{NO_RULE}: add a [[rule]]"));
+    }
+    Names::of(policy).unknown(policy).iter().for_each(|name| sayln!("warning: {name}"));
+    Ok(())
+}
+
+fn serve(arguments: &Arguments) -> Result<(), String> {
     if arguments.check {
-        for rule in &policy.rule {
-            sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
-        }
-        if !policy.net.cores.is_empty() {
-            sayln!("net cores on processors {:?}", policy.net.cores);
-        }
-        return Ok(());
+        return check(&policy(arguments)?);
+    }
+    // Before the policy is read: a change that is signalled from now on is not missed.
+    let failed = |error: &dyn std::fmt::Display| format!("signals: {error}");
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| failed(&error))?;
+    // The process that this one was before has left them blocked, too.
+    SigSet::from_iter(SIGNALS).thread_block().map_err(|error| failed(&error))?;
+    let policy = policy(arguments)?;
+    if policy.rule.is_empty() {
+        log(&Event { event: "policy", result: "failed", detail: NO_RULE.to_owned(), ..Event::default() });
     }
     if !rustix::process::geteuid().is_root() {
         return Err("the daemon needs root: run with sudo".to_owned());
@@ -118,7 +148,8 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
     let net = policy.net.clone();
-    let mut daemon = Daemon::start(policy, stop_descriptor()?.into(), log)?;
+    let (watchman, stop) = Watchman::start(signals, arguments.clone())?;
+    let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
     if arguments.until_unused {
@@ -136,30 +167,75 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     match namespace {
         None => Ok(()),
         Some(namespace) => {
-            let mut successor = Command::new(&program);
-            successor.args(std::env::args_os().skip(1)).env(HEIR, namespace.as_raw_fd().to_string());
-            // What a service manager handed over to this one is closed by then.
-            successor.env_remove("LISTEN_PID");
-            Err(format!("{}: {}", program.display(), successor.exec()))
+            watchman.end();
+            become_successor(&program, &namespace)
         }
     }
 }
 
-/// A descriptor that says what signals told: to end, or to start anew.
-fn stop_descriptor() -> Result<UnixStream, String> {
-    let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
-    let signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]);
-    let mut signals = signals.map_err(|error| format!("signals: {error}"))?;
-    std::thread::spawn(move || {
-        let signal = signals.forever().next();
-        let is_restart = signal == Some(SIGHUP);
-        IS_RESTART.store(is_restart, Ordering::Relaxed);
-        // The loop has ended already if nobody reads.
-        let _ = stopper.write_all(&[if is_restart { LEAVE } else { 0 }]);
-        // Kept open: closing would end the loop as well.
-        std::mem::forget(stopper);
+/// Becomes the program as it is on disk now, with the same arguments. Returns only if that fails.
+fn become_successor(program: &Path, namespace: &OwnedFd) -> Result<(), String> {
+    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", program.display());
+    let text = |text: OsString| CString::new(text.into_vec()).map_err(|error| failed(&error));
+    let heir = (OsString::from(HEIR), OsString::from(namespace.as_raw_fd().to_string()));
+    // What a service manager handed over to this one is closed by then.
+    let kept = std::env::vars_os().filter(|(name, _)| name != "LISTEN_PID" && name != HEIR);
+    let environment = kept.chain([heir]).map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        text(name)
     });
-    Ok(stop)
+    let environment: Vec<CString> = environment.collect::<Result<_, _>>()?;
+    let arguments: Vec<CString> = std::env::args_os().map(text).collect::<Result<_, _>>()?;
+    // Unlike `Command`, it leaves signals blocked, with those that have arrived.
+    let Err(error) = execve(&text(program.into())?, &arguments, &environment);
+    Err(failed(&error))
+}
+
+/// What ends the daemon or has it start anew.
+const SIGNALS: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// The thread that signals come to. All other threads block them, so a signal that arrives while this process becomes the next daemon
+/// waits for that one.
+struct Watchman {
+    handle: Handle,
+    /// Whether the daemon was told to end after it was told to start anew.
+    thread: JoinHandle<bool>,
+}
+
+impl Watchman {
+    /// Starts it. The descriptor says what signals told: to end, or to start anew. A policy that can't be read is refused, and the
+    /// daemon goes on with the one that it has.
+    fn start(mut signals: Signals, arguments: Arguments) -> Result<(Watchman, UnixStream), String> {
+        let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
+        let handle = signals.handle();
+        let thread = std::thread::spawn(move || {
+            let _ = SigSet::from_iter(SIGNALS).thread_unblock();
+            for signal in signals.forever() {
+                let is_restart = signal == SIGHUP;
+                if is_restart && let Err(why) = policy(&arguments) {
+                    let detail = format!("{why}; the policy stays as it was");
+                    log(&Event { event: "reload", result: "refused", detail, ..Event::default() });
+                    continue;
+                }
+                IS_RESTART.store(is_restart, Ordering::Relaxed);
+                // The loop has ended already if nobody reads.
+                let _ = stopper.write_all(&[if is_restart { LEAVE } else { 0 }]);
+                break;
+            }
+            // Until this thread is told to end.
+            signals.forever().filter(|signal| *signal != SIGHUP).count() > 0
+        });
+        Ok((Watchman { handle, thread }, stop))
+    }
+
+    /// Ends it. What arrives from now on is for the next daemon; so is an end that this one was told too late.
+    fn end(self) {
+        self.handle.close();
+        if self.thread.join().unwrap_or(false) {
+            let _ = kill_process(getpid(), rustix::process::Signal::TERM);
+        }
+    }
 }
 
 /// A line of the log, with the priority systemd reads when it is the reader.

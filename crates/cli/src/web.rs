@@ -6,6 +6,7 @@ use crate::attach::{AttachArguments, url};
 use crate::live::{Printer, grouped};
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
+use crate::signals::{also_handle, hangups};
 use clap::{Args, ValueEnum};
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
@@ -15,7 +16,7 @@ use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +28,28 @@ const TRANSMIT_FRAMES: u32 = 8_192;
 /// Connections the stack takes beyond the service's limit, for the service to reset at once: with the stack full, a
 /// client's handshake would succeed by cookie and nothing ever answer it.
 const REFUSALS: usize = 256;
+
+/// Memory for ready frames that is taken if none is named: at least, and at most.
+const FRAME_MEMORY_MIB: (u32, u32) = (4, 64);
+/// Bytes of a file in one frame, without headers.
+const FRAME_CONTENT_BYTES: u64 = 1_448;
+
+/// Adds how many frames the files below a directory take. It stops when there are enough for the most that is taken anyway.
+fn count_frames(directory: &Path, frames: &mut u64) {
+    let enough = u64::from(FRAME_MEMORY_MIB.1) << 20 >> 11;
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        if *frames >= enough {
+            return;
+        }
+        // Links are not followed here: they may lead in circles.
+        match entry.metadata() {
+            Ok(about) if about.is_dir() => count_frames(&entry.path(), frames),
+            Ok(about) if about.is_file() => *frames += 1 + about.len() / FRAME_CONTENT_BYTES,
+            _ => {}
+        }
+    }
+}
 
 /// Serve a directory over HTTP
 #[derive(Args)]
@@ -59,9 +82,9 @@ pub struct Arguments {
     /// Memory for content in MiB
     #[arg(long, value_name = "MIB", default_value_t = 256)]
     memory: usize,
-    /// Memory for ready frames in MiB (locked)
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
-    frame_memory: u32,
+    /// Memory for ready frames in MiB, locked (default: twice what the files need now, 4 to 64)
+    #[arg(long, value_name = "MIB")]
+    frame_memory: Option<u32>,
     /// Prepare all content at start instead of at first request
     #[arg(long)]
     preload: bool,
@@ -138,10 +161,23 @@ impl Arguments {
         config
     }
 
+    /// A small site is to start where there is little memory; files may be added while it is served.
+    fn frame_memory_mib(&self) -> u32 {
+        let directories = || std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root));
+        self.frame_memory.unwrap_or_else(|| {
+            let mut frames = 0;
+            for directory in directories() {
+                count_frames(directory, &mut frames);
+            }
+            let bytes = 2 * frames * u64::from(MemoryPlan::frame_size_for(1_500));
+            u32::try_from(bytes >> 20).unwrap_or(u32::MAX).clamp(FRAME_MEMORY_MIB.0, FRAME_MEMORY_MIB.1)
+        })
+    }
+
     fn memory_plan(&self, mtu: u32) -> MemoryPlan {
         let frame_size = MemoryPlan::frame_size_for(mtu);
         let prepared_frames = match self.copy {
-            Copy::Pre => (self.frame_memory << 20) / frame_size,
+            Copy::Pre => (self.frame_memory_mib() << 20) / frame_size,
             Copy::PerSend => 0,
         };
         MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames }
@@ -150,16 +186,18 @@ impl Arguments {
 
 /// Runs the server until it is told to stop.
 pub fn run(arguments: Arguments) -> Result<(), String> {
+    // From the first: one that is told to reload while it starts is not ended by that.
+    let signals = hangups()?;
     // What can be wrong with the content is said before anything is made.
     std::fs::read_dir(&arguments.directory).map_err(|error| {
         format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
     })?;
     let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
     if arguments.placement.app_cores > 1 {
-        return app_cores::run(&arguments.placement, &arguments.attach, &services);
+        return app_cores::run(&arguments.placement, &arguments.attach, &services, signals);
     }
     if arguments.placement.is_split() {
-        return run_split(&arguments, &services);
+        return run_split(&arguments, &services, signals);
     }
     let attachment = arguments.attach.open(services)?;
     let serves_six =
@@ -174,7 +212,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     let report = Arc::new(AtomicBool::new(false));
-    handle_signals(stop.clone(), service.handle(), Arc::clone(&report))?;
+    handle_signals(signals, stop.clone(), service.handle(), Arc::clone(&report))?;
 
     runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
@@ -203,7 +241,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
 }
 
 /// The stack on a net core: the service is the same, but that its content is copied at each sending.
-fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String> {
+fn run_split(arguments: &Arguments, services: &[PortRange], signals: Signals) -> Result<(), String> {
     let connections = arguments.connections + REFUSALS;
     let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("web", services, connections))?;
     let runtime = &mut placed.runtime;
@@ -212,7 +250,7 @@ fn run_split(arguments: &Arguments, services: &[PortRange]) -> Result<(), String
     let mut service = WebService::new(config).map_err(|error| error.to_string())?;
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    handle_signals(stop.clone(), service.handle(), Arc::default())?;
+    handle_signals(signals, stop.clone(), service.handle(), Arc::default())?;
     runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
@@ -241,9 +279,13 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interfac
 }
 
 /// INT and TERM stop gracefully, a second time at once; HUP reloads.
-fn handle_signals(stop: StopHandle, service: WebHandle, report: Arc<AtomicBool>) -> Result<(), String> {
-    let mut signals =
-        Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1]).map_err(|error| format!("handling signals: {error}"))?;
+fn handle_signals(
+    mut signals: Signals,
+    stop: StopHandle,
+    service: WebHandle,
+    report: Arc<AtomicBool>,
+) -> Result<(), String> {
+    also_handle(&signals, &[SIGINT, SIGTERM, SIGUSR1])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {

@@ -16,6 +16,7 @@ pub mod daemon;
 pub mod field;
 pub mod filter;
 pub mod name;
+pub mod names;
 pub mod net_core;
 pub mod policy;
 pub mod protocol;

@@ -31,7 +31,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Controls, separators of lines, marks of direction, and what takes no room (Unicode's categories Cc, Cf, Zl and Zp).
-fn is_unseen(letter: char) -> bool {
+pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'

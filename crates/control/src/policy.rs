@@ -15,10 +15,9 @@
 use crate::accounts::SUBORDINATE_USERS;
 use crate::address::Address;
 use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
+use crate::names::{self, Names};
 use crate::protocol::DEFAULT_SOCKET;
-use nix::unistd::{Gid, Group, Uid, User, getgrouplist};
 use serde::{Deserialize, Deserializer, Serialize};
-use std::ffi::CString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -43,19 +42,32 @@ pub struct Policy {
     pub net: NetPolicy,
     /// Which numbers accounts have for their namespaces (subuid(5)): what such a user has counts to the account.
     pub subordinate_users: PathBuf,
-    /// Who may have what.
+    /// Who may have what. A file without a rule gives nobody anything; the default policy, without a file, has one.
+    #[serde(default)]
     pub rule: Vec<Rule>,
 }
 
-/// What a rule gives a user.
+/// The rule that a policy has for a user.
 #[derive(Clone, Copy, Debug)]
 pub struct Grant<'a> {
     /// The rule.
     pub rule: &'a Rule,
+    /// Its place in the policy.
+    pub number: usize,
     /// It is for members of a group, and does not name the user.
     pub is_for_members: bool,
-    /// The user's number is an account's.
-    pub has_account: bool,
+}
+
+/// What somebody who connected may have, as it was judged then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// Nothing: no rule is for the user.
+    #[default]
+    NoRule,
+    /// What this rule allows: its place in the policy.
+    Rule(usize),
+    /// Nothing: this rule is for members of groups, and the user's number is no account's.
+    NoAccount(usize),
 }
 
 /// Net cores that the daemon starts, for services in the split placement.
@@ -297,38 +309,31 @@ impl Policy {
         self.rule.iter().flat_map(|rule| &rule.users).any(|name| name.parse() == Ok(user))
     }
 
-    /// The rule for a user; `None`: may have nothing.
-    pub fn rule_for(&self, user: u32, group: u32) -> Option<&Rule> {
-        self.grant(user, group).map(|grant| grant.rule)
-    }
-
-    /// The rule for a user, and as what the user has it; `None`: may have nothing.
-    pub fn grant(&self, user: u32, group: u32) -> Option<Grant<'_>> {
-        let account = User::from_uid(Uid::from_raw(user)).ok().flatten();
-        let mut groups = vec![group];
-        if let Some(account) = &account
-            && let Ok(name) = CString::new(account.name.as_str())
-        {
-            groups.extend(getgrouplist(&name, account.gid).unwrap_or_default().iter().map(|group| group.as_raw()));
-        }
-        let in_group = |name: &String| {
-            let known = Group::from_name(name).ok().flatten().map(|group| group.gid.as_raw());
-            known.or_else(|| name.parse().ok()).is_some_and(|number| groups.contains(&number))
-        };
-        let is_user = |name: &String| {
-            name == "*" || name.parse() == Ok(user) || account.as_ref().is_some_and(|account| account.name == *name)
-        };
-        let has_account = account.is_some();
-        self.rule.iter().find_map(|rule| {
+    /// The first rule for a user with these groups; `None`: may have nothing. Nobody is asked for names here: `names` has them.
+    pub fn grant(&self, names: &Names, user: u32, groups: &[u32]) -> Option<Grant<'_>> {
+        let is_user = |name: &String| name == "*" || names.user(name) == Some(user);
+        let in_group = |name: &String| names.group(name).is_some_and(|number| groups.contains(&number));
+        self.rule.iter().enumerate().find_map(|(number, rule)| {
             let is_named = rule.users.iter().any(is_user);
-            let grant = Grant { rule, is_for_members: !is_named, has_account };
+            let grant = Grant { rule, number, is_for_members: !is_named };
             (is_named || rule.groups.iter().any(in_group)).then_some(grant)
         })
     }
 
-    /// The number of the group that may connect.
-    pub fn socket_group(&self) -> Option<Gid> {
-        Group::from_name(&self.group).ok().flatten().map(|group| group.gid)
+    /// The rule by its place in the policy.
+    pub fn rule_of(&self, standing: Standing) -> Option<&Rule> {
+        match standing {
+            Standing::NoRule => None,
+            Standing::Rule(number) | Standing::NoAccount(number) => self.rule.get(number),
+        }
+    }
+
+    /// The number of the group that may connect; `None`: there is no such group.
+    ///
+    /// # Errors
+    /// The machine's name service has not answered for some seconds.
+    pub fn socket_group(&self) -> Result<Option<u32>, String> {
+        names::group_number(&self.group)
     }
 }
 
@@ -464,8 +469,9 @@ mod tests {
             "#,
         )
         .unwrap();
-        assert!(policy.rule_for(12_345, 12_345).is_none(), "nobody else may have anything");
-        let rule = policy.rule_for(65_534, 65_534).unwrap();
+        let names = Names::default();
+        assert!(policy.grant(&names, 12_345, &[12_345]).is_none(), "nobody else may have anything");
+        let rule = policy.grant(&names, 65_534, &[65_534]).unwrap().rule;
         assert!(rule.check_address("10.9.1.7".parse().unwrap()).is_ok());
         let refusal = rule.check_address("10.9.2.7".parse().unwrap()).unwrap_err();
         assert!(refusal.contains("rule \"web\"") && refusal.contains("10.9.1.0/24"), "{refusal}");
@@ -499,6 +505,11 @@ mod tests {
             let error = Policy::parse(text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");
         }
-        assert!(Policy::parse("").unwrap().rule_for(0, 0).is_some(), "root by default");
+        let names = Names::default();
+        assert!(Policy::default().grant(&names, 0, &[]).is_some(), "root by default");
+        assert!(
+            Policy::parse("").unwrap().grant(&names, 0, &[]).is_none(),
+            "a file without a rule gives nobody anything"
+        );
     }
 }

@@ -4,7 +4,7 @@ use qanat::control::address::Address;
 use qanat::control::client::{Session, VnicHandle};
 use qanat::control::protocol::{VnicStatus, VnicWish};
 use qanat::nic::{AfXdp, MemoryPlan, TransmitBuffer, TransmitOptions, Vnic};
-use qanat_tests::e2e::{Running, Unit};
+use qanat_tests::e2e::{Program, Running, Unit, qanat};
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,26 +16,33 @@ pub const PLAN: MemoryPlan =
 pub struct Control {
     pub socket: PathBuf,
     unit: Unit,
+    /// What the daemon finds at /etc/group.
+    groups: Option<PathBuf>,
     daemon: Option<Running>,
 }
 
 impl Control {
     /// A daemon with the rules given.
     pub fn start(rules: &str) -> Control {
-        Control::start_in(Unit::new(), rules)
+        Control::start_in(Unit::new(), None, "nogroup", rules)
     }
 
     /// A daemon without the unit's restrictions, as root starts it by hand.
     pub fn by_hand(rules: &str) -> Control {
-        Control::start_in(Unit::bare(), rules)
+        Control::start_in(Unit::bare(), None, "nogroup", rules)
     }
 
-    fn start_in(unit: Unit, rules: &str) -> Control {
+    /// As [`by_hand`](Control::by_hand), with another file at /etc/group.
+    pub fn with_groups(groups: PathBuf, rules: &str) -> Control {
+        Control::start_in(Unit::bare(), Some(groups), "65534", rules)
+    }
+
+    fn start_in(unit: Unit, groups: Option<PathBuf>, group: &str, rules: &str) -> Control {
         let socket = unit.directory().join("control.sock");
         // Others than root are to connect.
-        let policy = format!("socket = {socket:?}\ngroup = \"nogroup\"\n{rules}");
+        let policy = format!("socket = {socket:?}\ngroup = \"{group}\"\n{rules}");
         std::fs::write(unit.directory().join("policy"), policy).expect("a policy");
-        let mut control = Control { socket, unit, daemon: None };
+        let mut control = Control { socket, unit, groups, daemon: None };
         control.resume();
         control
     }
@@ -53,8 +60,15 @@ impl Control {
     /// As `resume`; what it says if it ends at once.
     pub fn try_resume(&mut self) -> Result<(), String> {
         let policy = self.unit.directory().join("policy");
-        let mut daemon =
-            self.unit.program().arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
+        let program = match &self.groups {
+            None => self.unit.program(),
+            Some(groups) => {
+                let bind = "mount --bind \"$1\" /etc/group && shift && exec \"$@\"";
+                let unshare = Program::new("unshare").arguments(["--mount", "--", "sh", "-c", bind, "sh"]);
+                unshare.arguments([groups.as_os_str(), qanat().as_os_str()])
+            }
+        };
+        let mut daemon = program.arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
         let start = Instant::now();
         while Session::connect(&self.socket).and_then(|session| session.limits()).is_err() {
             if !daemon.is_running() {

@@ -9,6 +9,7 @@ mod gate;
 mod hanging;
 mod identity;
 mod injectors;
+mod names;
 mod nic;
 mod output;
 mod policing;

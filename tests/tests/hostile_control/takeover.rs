@@ -360,3 +360,67 @@ fn a_queue_is_open_as_long_as_somebody_holds_it() {
         assert_eq!(open(&control), (1, length));
     });
 }
+
+/// A signal comes at any moment: while the daemon starts, while it becomes the next one, twice at once. None is lost or ends it by
+/// itself.
+#[test]
+fn signals_at_any_moment_reload_or_end() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (before, policy) = (links(), directory.path().join("policy"));
+        let socket = directory.path().join("control.sock");
+        std::fs::write(&policy, rule("")).expect("a policy");
+        let words = ["up".as_ref(), "--config".as_ref(), policy.as_os_str(), "--socket".as_ref(), socket.as_os_str()];
+        let daemon = Program::new(qanat()).arguments(words).start();
+        let listens = || Session::connect(&socket).and_then(|session| session.limits()).is_ok();
+        eventually("it listens", Duration::from_secs(20), listens);
+        let vnic = Session::connect(&socket).expect("a session").create_vnic(wish(2, &["udp/7"])).expect("a VNIC");
+        let tell = |name: &str| drop(Program::new("kill").arguments([name, &daemon.id().to_string()]).succeeds());
+        for gap_ms in [0, 0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 0, 0, 0, 40, 60, 80, 100, 120] {
+            tell("-HUP");
+            std::thread::sleep(Duration::from_millis(gap_ms));
+        }
+        // The last policy is the one that counts, whenever it was written.
+        std::fs::write(&policy, rule("").replace("vnics = 64", "vnics = 63")).expect("a policy");
+        tell("-HUP");
+        let allowed = || Session::connect(&socket).ok()?.limits().ok().map(|limits| limits.vnics[0]);
+        eventually("the new policy rules", Duration::from_secs(20), || allowed() == Some(63));
+        // A mistake is refused whole.
+        std::fs::write(&policy, rule("").replace("vnics = 64", "vnics = many")).expect("a policy");
+        tell("-HUP");
+        std::fs::write(&policy, rule("").replace("vnics = 64", "vnics = 62")).expect("a policy");
+        tell("-HUP");
+        eventually("it goes on", Duration::from_secs(20), || allowed().is_some());
+        std::fs::write(&policy, "[[rule]\n").expect("a policy");
+        tell("-HUP");
+        tell("-HUP");
+        assert_eq!(Session::connect(&socket).expect("a session").status().expect("a status").vnics.len(), 1);
+        // Told to start anew and at once to end, it ends.
+        std::fs::write(&policy, rule("")).expect("a policy");
+        tell("-HUP");
+        tell("-TERM");
+        let outcome = daemon.wait(Duration::from_secs(20));
+        assert_eq!(outcome.code, Some(0), "{}", outcome.stderr);
+        let refusals = outcome.stderr.lines().filter(|line| line.contains("event=reload result=refused"));
+        assert!(refusals.clone().count() >= 1, "{}", outcome.stderr);
+        assert!(
+            refusals.clone().any(|line| line.contains("line 1") && line.contains("stays as it was")),
+            "{}",
+            outcome.stderr
+        );
+        drop(vnic);
+        assert_eq!(links(), before, "nothing is left");
+    });
+}
+
+#[test]
+fn a_small_site_is_served_with_little_memory() {
+    scenario(|| {
+        let control = Control::start(&rule("memory_mib = 64"));
+        let server = run(&control.socket, &["web", &workspace().join("site").display().to_string()]).start();
+        eventually("it serves", Duration::from_secs(20), || page().contains("It flows."));
+        let held = control.session().limits().expect("the limits").memory_bytes[1];
+        assert!(held <= 48 << 20, "{held} bytes of frame memory");
+        kill_group(server);
+    });
+}

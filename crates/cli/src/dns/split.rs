@@ -7,9 +7,10 @@ use crate::placement::Request;
 use qanat::RuntimeOptions;
 use qanat_dns::service::DnsService;
 use qanat_dns::transfer::PORTS;
+use signal_hook::iterator::Signals;
 use std::sync::PoisonError;
 
-pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), String> {
+pub fn serve(arguments: &ServeArguments, mut prepared: Prepared, signals: Signals) -> Result<(), String> {
     if arguments.queues > 1 {
         return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());
     }
@@ -19,7 +20,7 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared) -> Result<(), S
     request.options.ephemeral_ports = Some(PORTS);
     let mut placed = arguments.placement.attach(&arguments.attach, &request)?;
     let control = Control::new(1)?;
-    let _door = prepared.watch(&control)?;
+    let _door = prepared.watch(signals, &control)?;
     let Prepared { file, zones, transfers, figures, .. } = prepared;
     let publisher = zones.publisher();
     let runtime = &mut placed.runtime;

@@ -8,7 +8,7 @@ use super::tables::{explain, programs_maps, say};
 use aya::EbpfLoader;
 use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramFd, Xdp};
-use qanat_nic::af_xdp::{INJECTION_BYTES, Injection};
+use qanat_nic::af_xdp::{INJECTION_BYTES, Injection, load_program};
 use qanat_nic::link::ask_program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -57,7 +57,7 @@ impl Charges {
         let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain(what, &error))?;
         let missing = || "the table of sockets has no program: rebuild".to_owned();
         let program: &mut Xdp = object.program_mut("holder").ok_or_else(missing)?.try_into().map_err(|_| missing())?;
-        program.load().map_err(|error| explain(what, &error))?;
+        load_program(program).map_err(|error| explain(what, &error))?;
         let holder = program.fd().and_then(|fd| fd.try_clone().map_err(Into::into));
         let holder = holder.map_err(|error| explain(what, &error))?;
         let held = object.take_map("held").ok_or_else(missing)?;

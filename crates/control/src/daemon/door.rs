@@ -72,7 +72,7 @@ impl Daemon {
         let user = credentials.uid.as_raw();
         let account = self.subordinates.owner_of(user).filter(|_| !self.policy.names(user));
         let (group, process) = (credentials.gid.as_raw(), credentials.pid.as_raw_nonzero().get());
-        let peer = Peer { user, group, process, account };
+        let peer = Peer { account, ..Peer::new(user, group, process) };
         let sessions = self.endpoints.values().filter(|endpoint| endpoint.role == Role::Session);
         let (mut all, mut own) = (0, 0);
         for session in sessions {
@@ -88,8 +88,9 @@ impl Daemon {
             self.retire(socket, peer.account(), false);
             return peer.account();
         }
-        if let Err(error) = self.watch(socket, Role::Session, peer, None) {
-            (self.log)(&Event::new("connect", "failed", error).by(peer));
+        match self.watch(socket, Role::Session, peer, None) {
+            Ok(token) => self.register(token, peer),
+            Err(error) => (self.log)(&Event::new("connect", "failed", error).by(peer)),
         }
         peer.account()
     }

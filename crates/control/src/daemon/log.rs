@@ -1,7 +1,7 @@
 //! What the daemon tells of itself: one line for each event, for people and machines alike.
 
 use super::Peer;
-use crate::name::printable;
+use crate::name::{is_unseen, printable};
 use serde_json::{Map, Value};
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -56,7 +56,18 @@ impl Event {
     pub fn json(&self) -> String {
         let fields: Map<String, Value> =
             self.fields().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Value::Object(fields).to_string()
+        // JSON's own escapes: a reader gets the same text, and a terminal obeys nothing.
+        let text = Value::Object(fields).to_string();
+        let mut line = String::with_capacity(text.len());
+        for letter in text.chars() {
+            match is_unseen(letter) {
+                false => line.push(letter),
+                true => letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                    let _ = write!(line, "\\u{unit:04x}");
+                }),
+            }
+        }
+        line
     }
 }
 
@@ -87,7 +98,7 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line() {
-        let peer = Peer { user: 1_000, group: 100, process: 7, account: None };
+        let peer = Peer::new(1_000, 100, 7);
         let event = Event::new("vnic-create", "refused", "no\n\"room\"").by(peer).of(3).under(Some("web servers"));
         let line = r#"event=vnic-create result=refused uid=1000 gid=100 pid=7 vnic=3 rule="web servers" detail="no\n\"room\"""#;
         assert_eq!(event.to_string(), line);
@@ -96,6 +107,10 @@ mod tests {
         assert_eq!(json["uid"], 1_000);
         let turned = Event::new("vnic-create", "refused", "of \u{202e}evil\u{2028}").to_string();
         assert_eq!(turned, r#"event=vnic-create result=refused detail="of \u{202e}evil\u{2028}""#);
+        let hidden = Event::new("vnic-create", "refused", "\u{9b}2J \u{202e}\u{e0001} é");
+        let json = hidden.json();
+        assert!(json.contains(r"\u009b2J \u202e\udb40\udc01 é"), "{json}");
+        assert_eq!(serde_json::from_str::<Value>(&json).unwrap()["detail"], hidden.detail);
         let plain = Event::new("daemon-start", "done", "/run/qanat/control.sock");
         assert_eq!(plain.to_string(), "event=daemon-start result=done detail=/run/qanat/control.sock");
     }

@@ -26,7 +26,7 @@ const FIGURES: [(&str, &str, &str); 3] = [
     ("qanat_vnic_frames_total", "counter", "Frames by what became of them."),
     ("qanat_vnic_bytes_total", "counter", "Bytes in them."),
 ];
-const ROOT: Peer = Peer { user: 0, group: 0, process: 0, account: None };
+const ROOT: Peer = Peer::new(0, 0, 0);
 
 fn head(name: &str, kind: &str, help: &str) -> String {
     format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")

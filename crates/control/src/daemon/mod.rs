@@ -18,6 +18,7 @@ mod nic;
 mod pages;
 mod porters;
 mod queues;
+mod registrar;
 pub mod rows;
 mod serve;
 mod state;
@@ -35,7 +36,8 @@ pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::accounts::Subordinates;
 use crate::filter::{Direction, Filter, Rate};
-use crate::policy::Policy;
+use crate::names::UnknownName;
+use crate::policy::{Policy, Standing};
 use crate::protocol::{Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, glance, mismatch, send, send_in};
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
@@ -45,6 +47,7 @@ use net_cores::NetCores;
 use porters::{Beside, Porters};
 use qanat_nic::foreign::{refuse_rights, skip};
 use qanat_nic::link::Namespace;
+use registrar::Registrar;
 use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
@@ -78,9 +81,16 @@ struct Peer {
     /// What it has counts to this account: the one that has the user's number for its namespaces. `None`: to the user.
     #[serde(default)]
     account: Option<u32>,
+    /// What it may have. Of sessions alone: a handle has the rule of its VNIC.
+    #[serde(skip)]
+    standing: Standing,
 }
 
 impl Peer {
+    const fn new(user: u32, group: u32, process: i32) -> Peer {
+        Peer { user, group, process, account: None, standing: Standing::NoRule }
+    }
+
     /// Whose limits its requests count to.
     fn account(&self) -> u32 {
         self.account.unwrap_or(self.user)
@@ -106,6 +116,8 @@ enum Role {
     Lease,
     /// A process that receives a user's descriptors.
     Porter,
+    /// The thread that looks names up.
+    Registrar,
 }
 
 struct Endpoint {
@@ -178,6 +190,9 @@ pub struct Daemon {
     uplink: Option<Uplink>,
     net_cores: NetCores,
     porters: Porters,
+    registrar: Registrar,
+    /// Names in the policy that nobody has: told already.
+    unknown_names: Vec<UnknownName>,
     shares: Shares,
     turn: u64,
     /// Listeners that are not listened to until then.
@@ -217,6 +232,7 @@ impl Daemon {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
         let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let subordinates = Subordinates::of(&policy.subordinate_users);
+        let registrar = Registrar::start(&policy)?;
         let mut daemon = Daemon {
             policy,
             subordinates,
@@ -239,6 +255,8 @@ impl Daemon {
             uplink: None,
             net_cores: NetCores::default(),
             porters,
+            registrar,
+            unknown_names: Vec::new(),
             shares: Shares::default(),
             turn: 0,
             paused: Vec::new(),
@@ -254,9 +272,10 @@ impl Daemon {
             unused_since: None,
             log,
         };
-        let nobody = Peer { user: u32::MAX, group: u32::MAX, process: 0, account: None };
+        let nobody = Peer::new(u32::MAX, u32::MAX, 0);
         daemon.watch(listener, Role::Listener, nobody, None)?;
         daemon.watch(stop, Role::Stop, nobody, None)?;
+        daemon.watch(daemon.registrar.bell()?, Role::Registrar, nobody, None)?;
         if let Some(metrics) = &daemon.metrics {
             metrics.set_nonblocking(true).map_err(|error| tables::say("metrics", error))?;
             let metrics = metrics.try_clone().map_err(|error| tables::say("metrics", error))?;
@@ -317,7 +336,8 @@ impl Daemon {
             // Orphans tell nobody when they are closed.
             let looks = !self.orphans.is_empty() || !self.orphans_dead.is_empty() || self.unused_since.is_some();
             let looks = looks || self.net_cores.is_one_missing() || self.has_guests() || self.porters.is_one_there();
-            let looks = looks || !self.paused.is_empty() || self.net_cores.is_one_dying();
+            let looks =
+                looks || !self.paused.is_empty() || self.net_cores.is_one_dying() || self.registrar.is_waited_for();
             let patience = looks.then(|| handles::LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -329,6 +349,7 @@ impl Daemon {
             self.look_after_net_cores();
             self.look_after_porters();
             self.look_after_doors();
+            self.look_after_unjudged();
             self.look_after_dying();
             self.look_for_use();
             self.record();
@@ -355,7 +376,10 @@ impl Daemon {
         let look = |event: &epoll::Event| {
             let token = event.data.u64();
             let endpoint = self.endpoints.get(&token)?;
-            let is_ours = matches!(endpoint.role, Role::Listener | Role::Metrics | Role::Stop | Role::NetCore(_));
+            let is_ours = matches!(
+                endpoint.role,
+                Role::Listener | Role::Metrics | Role::Stop | Role::NetCore(_) | Role::Registrar
+            );
             let rank = if endpoint.role == Role::Session { 2 } else { 1 };
             Some(Ready { user: (!is_ours).then_some(endpoint.peer.account()), rank, served: endpoint.served, token })
         };
@@ -454,6 +478,7 @@ impl Daemon {
                 self.close(token);
             }
             Role::Porter => self.attend_porter(token),
+            Role::Registrar => self.attend_registrar(),
             Role::Session | Role::Vnic(_) | Role::Filter(_) if endpoint.is_suspended => self.close(token),
             Role::Session | Role::Vnic(_) | Role::Filter(_) => self.hear(token, role, peer),
         }
@@ -532,7 +557,7 @@ impl Daemon {
     /// The rule a request is judged by: the VNIC's, or the user's.
     fn rule_name(&self, peer: Peer, vnic: Option<u32>) -> Option<String> {
         let of_vnic = vnic.and_then(|slot| self.vnics.get(&slot)).map(|vnic| vnic.rule.name.clone());
-        of_vnic.or_else(|| self.policy.rule_for(peer.user, peer.group).map(|rule| rule.name.clone()))
+        of_vnic.or_else(|| self.policy.rule_of(peer.standing).map(|rule| rule.name.clone()))
     }
 
     /// Ends a connection or takes back a handle, with what depends on it.
@@ -540,6 +565,7 @@ impl Daemon {
         let Some(endpoint) = self.endpoints.remove(&token) else { return };
         let _ = epoll::delete(&self.epoll, &endpoint.fd);
         self.net_cores.handle_closed(token);
+        self.registrar.forget(token);
         self.count_handle(endpoint.role, -1);
         if endpoint.takes_rights {
             self.retire(endpoint.fd, endpoint.peer.account(), endpoint.is_suspended);
@@ -675,9 +701,9 @@ fn give_to_group(path: &Path, group: rustix::process::Gid) -> rustix::io::Result
 /// Root and the group only; before anybody can connect, as nobody finds it yet.
 fn restrict(path: &Path, policy: &Policy) -> Result<(), String> {
     let name = path.display();
-    let mode = match policy.socket_group() {
+    let mode = match policy.socket_group()? {
         Some(group) => {
-            let group = rustix::process::Gid::from_raw(group.as_raw());
+            let group = rustix::process::Gid::from_raw(group);
             give_to_group(path, group).map_err(|error| format!("{name}: {error}"))?;
             0o660
         }

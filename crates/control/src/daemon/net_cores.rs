@@ -248,7 +248,7 @@ impl Daemon {
         let watched = ours.try_clone().map_err(|error| tables::say("start a net core", error))?;
         core.started = Instant::now();
         let child = starter(core.processor, its).map_err(|error| tables::say("start a net core", error))?;
-        let peer = Peer { user: 0, group: 0, process: i32::try_from(child.id()).unwrap_or(0), account: None };
+        let peer = Peer::new(0, 0, i32::try_from(child.id()).unwrap_or(0));
         core.running = Some((child, ours));
         let text = format!("processor {}", core.processor);
         self.watch(watched, Role::NetCore(index), peer, None)?;

@@ -150,7 +150,7 @@ impl Daemon {
         }
         let porter = self.porters.new_porter(user)?;
         let line = porter.as_fd().try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error))?;
-        let token = self.watch(line, Role::Porter, Peer { user, group: u32::MAX, process: 0, account: None }, None)?;
+        let token = self.watch(line, Role::Porter, Peer::new(user, u32::MAX, 0), None)?;
         let working = Working { user, porter, waiting: HashMap::new(), used: Instant::now(), is_killed: false };
         self.porters.working.insert(token, working);
         Ok(token)
@@ -299,7 +299,7 @@ impl Daemon {
             }
             let (user, waiting) = (working.user, std::mem::take(&mut working.waiting));
             self.porters.counts[2] += 1;
-            let peer = Peer { user, group: u32::MAX, process: 0, account: None };
+            let peer = Peer::new(user, u32::MAX, 0);
             (self.log)(&Event::new("porter", "failed", "a descriptor of this user's can't be closed").by(peer));
             self.give_up(waiting, "a descriptor it sent before keeps whoever closes it waiting");
         }

@@ -7,7 +7,7 @@ use super::vnic::{Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::name;
-use crate::policy::Rule;
+use crate::policy::{Rule, Standing};
 use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicWish};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
@@ -128,19 +128,24 @@ impl Daemon {
         vnic.map(|_| ()).ok_or_else(|| format!("user {} has no VNIC {slot}: see `qanat vnic list`", peer.user))
     }
 
+    /// The rule of who asks, as it was judged when it connected.
     pub(super) fn rule(&self, peer: Peer) -> Result<Rule, String> {
-        let (user, group) = (peer.user, peer.group);
-        let grant = self.policy.grant(user, group);
-        let grant = grant.ok_or_else(|| format!("no rule is for user {user} or one of its groups: add one"))?;
-        match grant.is_for_members && !grant.has_account && peer.account.is_none() {
+        let user = peer.user;
+        let rule = self.policy.rule_of(peer.standing).ok_or_else(|| {
+            format!(
+                "no rule is for user {user} or one of its groups: add one; who was added to a group is in it from the next \
+                 login on"
+            )
+        })?;
+        match peer.standing {
             // Of such numbers one user may have many; whose they are, nobody could tell.
-            true => Err(format!(
+            Standing::NoAccount(_) => Err(format!(
                 "rule \"{}\" is for members of groups, and user {user} is no account's and in no range of one's \
                  ({}): name the number among the rule's users",
-                grant.rule.name,
+                rule.name,
                 self.policy.subordinate_users.display()
             )),
-            false => Ok(grant.rule.clone()),
+            _ => Ok(rule.clone()),
         }
     }
 

@@ -11,6 +11,7 @@ use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuA
 use aya::programs::{ProgramFd, ProgramInfo, TestRun, TestRunOptions, Xdp, loaded_programs};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
+use qanat_nic::af_xdp::load_program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -148,7 +149,7 @@ impl Tables {
         let mut load = |name: &str| -> Result<ProgramFd, String> {
             let missing = || format!("the gate has no program {name}: rebuild");
             let program: &mut Xdp = object.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())?;
-            program.load().map_err(|error| explain("load the gate", &error))?;
+            load_program(program).map_err(|error| explain("load the gate", &error))?;
             program
                 .fd()
                 .and_then(|fd| fd.try_clone().map_err(Into::into))

@@ -21,6 +21,7 @@ pub use handed::{HandedCard, HandedQueue, MemoryFiles, hand_over};
 pub use inject::{HandedInjector, is_injectable};
 pub use injection::{INJECT, INJECTION_BYTES, INJECTION_OBJECT, INJECTION_ROWS_MAX, Injection, PreparedBatch};
 pub use moved::{Parted, Parting};
+pub use object::load_program;
 pub use program::{ADDRESSES_MAX, PortRange, QUEUES_MAX, Rule, SERVICES_MAX, Take, Verdicts};
 pub use queue::{AfXdp, open_pair};
 

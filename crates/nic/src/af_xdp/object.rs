@@ -1,5 +1,6 @@
 //! Programs of ours from their objects.
 
+use aya::programs::{ProgramError, Xdp};
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,4 +15,25 @@ pub(super) fn load(object: &[u8]) -> Result<Ebpf, EbpfError> {
         made
     };
     loader.get_or_insert_with(make).load(object)
+}
+
+/// A signal that arrives ends the verifier's work with `EAGAIN`. So many signals in a row are put up with.
+const INTERRUPTIONS_MAX: u32 = 64;
+
+/// Loads a program, whatever signals arrive meanwhile.
+///
+/// # Errors
+/// The verifier's refusal, or what the system says.
+pub fn load_program(program: &mut Xdp) -> Result<(), ProgramError> {
+    let mut interruptions = 0;
+    loop {
+        match program.load() {
+            Err(ProgramError::LoadError { io_error, .. })
+                if io_error.raw_os_error() == Some(libc::EAGAIN) && interruptions < INTERRUPTIONS_MAX =>
+            {
+                interruptions += 1;
+            }
+            loaded => return loaded,
+        }
+    }
 }
