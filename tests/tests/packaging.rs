@@ -253,7 +253,7 @@ fn the_example_policy_is_one() {
 #[test]
 fn what_is_installed_runs_programs_and_goes_again() {
     scenario(|| {
-        let root = tempfile::tempdir().expect("a directory");
+        let (root, state) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
         let make = |target: &str| {
             let word = |name: &str, path: &std::path::Path| format!("{name}={}", path.display());
             let library = qanat().with_file_name("libqanat_posix.so");
@@ -277,7 +277,8 @@ fn what_is_installed_runs_programs_and_goes_again() {
         let run = Program::new(place.join("bin/qanat")).arguments(["run", "--", "python3", "-c"]);
         let listens =
             "import socket; s = socket.create_server(('10.77.0.2', 80)); print(open('/proc/self/maps').read())";
-        let outcome = run.arguments([listens]).environment("QANAT_SOCKET", root.path().join("control.sock")).succeeds();
+        let outcome =
+            run.arguments([listens]).environment("QANAT_SOCKET", state.path().join("control.sock")).succeeds();
         assert!(outcome.text().contains("/opt/qanat/lib/qanat/libqanat.so"), "{}", outcome.text());
         make("uninstall");
         let left = Program::new("find").arguments([root.path()]).arguments(["-type", "f"]).succeeds().text();

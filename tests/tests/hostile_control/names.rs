@@ -34,8 +34,8 @@ fn a_name_service_that_hangs_keeps_back_only_who_needs_it() {
             control.session().status().expect("root is served");
         }
         let outcome = waiting.wait(Duration::from_secs(60));
-        assert_eq!(outcome.code, Some(1), "nobody waits for ever: {}", outcome.text());
-        assert!(outcome.text().contains("name service does not answer"), "{}", outcome.text());
+        assert_eq!(outcome.code, Some(1), "nobody waits for ever: {}", outcome.stderr);
+        assert!(outcome.stderr.contains("name service does not answer"), "{}", outcome.stderr);
         // The service answers at last, once.
         std::fs::write(&groups, "members:x:65534:\n").expect("the group");
         let outcome = limits(&control, &command, "nobody").succeeds();

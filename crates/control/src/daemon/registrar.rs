@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 /// Questions that wait for the thread at most. Each is asked once, whoever waits for its answer.
 const QUESTIONS_MAX: usize = 256;
-/// So long somebody waits to be judged.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// So long somebody waits to be judged: less than a client waits for its answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// An answer about an account is believed for so long.
 const ACCOUNT_AGE_MAX: Duration = Duration::from_secs(60);
 /// Accounts that are remembered at most.
