@@ -1,6 +1,7 @@
 //! `qanat bench run`: unmodified programs under `qanat run` and on the kernel's sockets, in turn, on the same veth, under the
 //! same client (Arrakis' evaluation, §4: memcached, haproxy; and what users run most).
 
+mod clients;
 pub mod profile;
 mod servers;
 
@@ -19,6 +20,7 @@ use crate::load::echo::EchoReport;
 use crate::load::figures::Latency;
 use crate::load::values::ValueReport;
 use crate::machine::CpuTimes;
+use clients::KernelClient;
 use servers::{Files, Program, Server, Sockets};
 use std::time::Duration;
 
@@ -34,11 +36,19 @@ const SATURATED_SHARE: f64 = 0.97;
 struct Case {
     name: &'static str,
     program: Program,
-    /// What `qanat load` is given, `{}` being the server's address.
-    load: &'static str,
+    load: Load,
     /// How much better it is to be; see [`Bar`].
     bar: Option<Bar>,
     is_quick: bool,
+}
+
+/// Who loads it.
+#[derive(Clone, Copy, Debug)]
+enum Load {
+    /// What `qanat load` is given, `{}` being the server's address.
+    Ours(&'static str),
+    /// A client on the kernel's sockets.
+    Kernel(KernelClient),
 }
 
 /// What a case is judged by.
@@ -53,10 +63,34 @@ enum Bar {
 }
 
 const fn case(name: &'static str, program: Program, load: &'static str, bar: Option<Bar>, is_quick: bool) -> Case {
-    Case { name, program, load, bar, is_quick }
+    Case { name, program, load: Load::Ours(load), bar, is_quick }
 }
 
-const CASES: [Case; 13] = [
+/// With a client on the kernel's sockets, and default offloads: as users have it.
+const fn ordinary(name: &'static str, program: Program, client: KernelClient, bar: f64) -> Case {
+    Case { name, program, load: Load::Kernel(client), bar: Some(Bar::Rate(bar)), is_quick: true }
+}
+
+const fn wrk(path: &'static str) -> KernelClient {
+    KernelClient::Wrk { connections: 64, path }
+}
+
+const CASES: [Case; 18] = [
+    ordinary("nginx, 1 KiB, wrk", Program::Nginx, wrk("/1k"), 1.6),
+    ordinary("haproxy before nginx on loopback, 1 KiB, wrk", Program::HaproxyLoopback, wrk("/1k"), 1.3),
+    ordinary("haproxy before nginx elsewhere, 1 KiB, wrk", Program::HaproxyProxy, wrk("/1k"), 1.5),
+    ordinary(
+        "memcached TCP, USR, pipeline 4, kernel client",
+        Program::Memcached,
+        KernelClient::Memcached { connections: 16, pipeline: 4 },
+        1.3,
+    ),
+    ordinary(
+        "redis, GET, 1 KiB, redis-benchmark",
+        Program::Redis,
+        KernelClient::RedisBenchmark { connections: 50, value_bytes: 1_024 },
+        1.3,
+    ),
     case("nginx, 1 KiB, keep-alive", Program::Nginx, "http http://{}/1k -c 64", Some(Bar::Rate(2.0)), true),
     case("nginx, 1 KiB, one connection", Program::Nginx, "http http://{}/1k -c 1", None, false),
     case("nginx, 1 KiB, connection per request", Program::Nginx, "http http://{}/1k -c 64 --close", None, false),
@@ -159,6 +193,10 @@ impl Measured {
         (self.count > 0.0).then(|| self.busy_s(SERVER_CPU) * 1e6 / self.count)
     }
 
+    fn both_us(&self) -> Option<f64> {
+        (self.count > 0.0).then(|| (self.busy_s(SERVER_CPU) + self.busy_s(CLIENT_CPU)) * 1e6 / self.count)
+    }
+
     fn is_server_busy(&self) -> bool {
         self.busy_s(SERVER_CPU) >= SATURATED_SHARE * self.duration_s
     }
@@ -229,6 +267,12 @@ fn wanted(options: &BenchOptions, is_fit: impl Fn(&Case) -> bool) -> Result<Vec<
 fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
     let mut environment = Environment::here();
     for case in cases {
+        if let Load::Kernel(client) = case.load
+            && let Some((path, package)) = client.needs()
+            && !std::path::Path::new(path).exists()
+        {
+            return Err(HarnessError::Missing(format!("{path} is not installed: apt-get install {package}")));
+        }
         let version = case.program.version()?;
         if !environment.peers.contains(&version) {
             environment.peers.push(version);
@@ -256,8 +300,18 @@ fn load<T>(
         80 => server.address.ip().to_string(),
         _ => server.address.to_string(),
     };
+    let words = match case.load {
+        Load::Ours(words) => words,
+        Load::Kernel(client) => {
+            let address = server.address;
+            return Ok(around(&mut || {
+                let measured = client.measure(topology, address, CLIENT_CPU, (warm_up, duration));
+                measured.map_err(|error| server.explain(error))
+            }));
+        }
+    };
     let mut arguments: Vec<String> = vec!["load".to_owned()];
-    arguments.extend(case.load.replace("{}", &target).split(' ').map(str::to_owned));
+    arguments.extend(words.replace("{}", &target).split(' ').map(str::to_owned));
     arguments.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]);
     arguments.extend(["--warm-up".to_owned(), format!("{}ms", warm_up.as_millis()), "--json".to_owned()]);
     arguments.extend(["--watch-process".to_owned(), server.id().to_string()]);
@@ -282,6 +336,7 @@ fn columns() -> Vec<Column> {
         Column::new("p99_us", "p99 µs", 1),
         Column::new("p99_ratio", "p99 ÷ kernel", 2),
         Column::new("native_ratio", "of native", 2),
+        Column::new("both_us", "µs/request, both cores", 2),
     ]
 }
 
@@ -338,6 +393,7 @@ fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnin
                 of(number, p99),
                 relative(of(number, p99), of(0, p99)),
                 relative(of(number, rate), native),
+                of(number, Measured::both_us),
             ],
             note,
         }
@@ -354,7 +410,10 @@ fn remarks() -> Vec<String> {
          refused ones.",
         "«native, split»: the echo as a service whose stack is in another process, both on the server's processor: what a \
          stack behind another process, instead of in the program, would cost at least.",
-        "haproxy's backend is an nginx on the kernel's sockets, on the client's processor.",
+        "haproxy's backend is an nginx on the kernel's sockets, on the client's processor: on loopback beside haproxy, or at the \
+         client's end of the link.",
+        "wrk, redis-benchmark and «kernel client» are clients on the kernel's sockets, with default offloads. All others are \
+         `qanat load`, whose TCP is ours.",
     ]
     .map(str::to_owned)
     .to_vec()

@@ -29,6 +29,8 @@ pub enum Program {
     Haproxy,
     /// One thread; the answer is that of an nginx on the client's side.
     HaproxyProxy,
+    /// The same, with the nginx beside it, on loopback.
+    HaproxyLoopback,
     /// Without saving.
     Redis,
     /// One thread, TCP and UDP.
@@ -44,7 +46,7 @@ impl Program {
     fn file(self) -> (&'static str, &'static str) {
         match self {
             Program::Nginx => ("nginx", "nginx-light"),
-            Program::Haproxy | Program::HaproxyProxy => ("haproxy", "haproxy"),
+            Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => ("haproxy", "haproxy"),
             Program::Redis => ("redis-server", "redis-server"),
             Program::Memcached => ("memcached", "memcached"),
             Program::UdpEcho | Program::UdpEchoBatch => ("qanat", "qanat"),
@@ -55,7 +57,7 @@ impl Program {
     pub fn threads(self) -> &'static [&'static str] {
         match self {
             Program::Nginx => &["nginx"],
-            Program::Haproxy | Program::HaproxyProxy => &["haproxy"],
+            Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => &["haproxy"],
             Program::Redis => &["redis-server", "bio_"],
             Program::Memcached => &["memcached", "mc-"],
             Program::UdpEcho | Program::UdpEchoBatch => &["qanat"],
@@ -64,7 +66,7 @@ impl Program {
 
     fn port(self) -> u16 {
         match self {
-            Program::Nginx | Program::Haproxy | Program::HaproxyProxy => WEB_PORT,
+            Program::Nginx | Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => WEB_PORT,
             Program::Redis => REDIS_PORT,
             Program::Memcached => MEMCACHED_PORT,
             Program::UdpEcho | Program::UdpEchoBatch => ECHO_PORT,
@@ -88,7 +90,7 @@ impl Program {
     /// It isn't installed: says how to get it.
     pub fn version(self) -> Result<String, HarnessError> {
         let flag = match self {
-            Program::Nginx | Program::Haproxy | Program::HaproxyProxy => "-v",
+            Program::Nginx | Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => "-v",
             Program::Redis | Program::Memcached => "--version",
             Program::UdpEcho | Program::UdpEchoBatch => return Ok("qanat echo --kernel epoll".to_owned()),
         };
@@ -139,15 +141,16 @@ impl Files {
     pub fn create() -> Result<Files, HarnessError> {
         let directory = Scratch::create("run")?;
         directory.write("1k", vec![b'q'; 1_024])?;
-        let backend = nginx_configuration(directory.path(), CLIENT_KERNEL, BACKEND_PORT, "backend");
-        directory.write("backend.conf", backend)?;
+        for (file, address) in [("backend.conf", CLIENT_KERNEL), ("backend-loopback.conf", Ipv4Addr::LOCALHOST)] {
+            directory.write(file, nginx_configuration(directory.path(), address, BACKEND_PORT, "backend"))?;
+        }
         for sockets in [Sockets::Kernel, Sockets::Own] {
             let (name, address) = (sockets.name().replace(' ', "-"), sockets.address());
             let nginx = nginx_configuration(directory.path(), address, WEB_PORT, &name);
             directory.write(&format!("nginx-{name}.conf"), nginx)?;
-            for proxies in [false, true] {
-                let file = format!("haproxy-{proxies}-{name}.cfg");
-                directory.write(&file, haproxy_configuration(directory.path(), address, proxies))?;
+            for backend in [None, Some(CLIENT_KERNEL), Some(Ipv4Addr::LOCALHOST)] {
+                let file = haproxy_file(backend, &name);
+                directory.write(&file, haproxy_configuration(directory.path(), address, backend))?;
             }
         }
         Ok(Files { directory })
@@ -173,10 +176,15 @@ fn nginx_configuration(directory: &Path, address: Ipv4Addr, port: u16, name: &st
     )
 }
 
-fn haproxy_configuration(directory: &Path, address: Ipv4Addr, proxies: bool) -> String {
-    let answer = match proxies {
-        true => format!("http-reuse always\n  server backend {CLIENT_KERNEL}:{BACKEND_PORT}"),
-        false => format!(
+fn haproxy_file(backend: Option<Ipv4Addr>, name: &str) -> String {
+    let backend = backend.map_or_else(|| "none".to_owned(), |address| address.to_string());
+    format!("haproxy-{backend}-{name}.cfg")
+}
+
+fn haproxy_configuration(directory: &Path, address: Ipv4Addr, backend: Option<Ipv4Addr>) -> String {
+    let answer = match backend {
+        Some(backend) => format!("http-reuse always\n  server backend {backend}:{BACKEND_PORT}"),
+        None => format!(
             "http-request return status 200 content-type application/octet-stream file {}/1k",
             directory.display()
         ),
@@ -209,16 +217,18 @@ impl Server {
         (cpu, backend_cpu): (usize, usize),
     ) -> Result<Server, HarnessError> {
         let backend = match program {
-            Program::HaproxyProxy => {
-                let configuration = files.path("backend.conf");
-                let spec = Spec::new("the backend", Program::Nginx.path()?, &["-c", &configuration, "-e", "stderr"])
-                    .placed(topology.client(), backend_cpu);
-                let mut running = start(&spec)?;
-                running.drain();
-                Some(running)
-            }
+            Program::HaproxyProxy => Some(("backend.conf", topology.client())),
+            Program::HaproxyLoopback => Some(("backend-loopback.conf", topology.server())),
             _ => None,
         };
+        let start_backend = |(file, namespace)| -> Result<Running, HarnessError> {
+            let configuration = files.path(file);
+            let spec = Spec::new("the backend", Program::Nginx.path()?, &["-c", &configuration, "-e", "stderr"]);
+            let mut running = start(&spec.placed(namespace, backend_cpu))?;
+            running.drain();
+            Ok(running)
+        };
+        let backend = backend.map(start_backend).transpose()?;
         let own = own.display().to_string();
         let prefixed = format!("{}/{PREFIX_LENGTH}", sockets.address());
         let mut command: Vec<String> = Vec::new();
@@ -266,8 +276,13 @@ fn arguments(
             configuration = files.path(&format!("nginx-{name}.conf"));
             vec!["-c", &configuration, "-e", "stderr"]
         }
-        Program::Haproxy | Program::HaproxyProxy => {
-            configuration = files.path(&format!("haproxy-{}-{name}.cfg", program == Program::HaproxyProxy));
+        Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => {
+            let backend = match program {
+                Program::HaproxyProxy => Some(CLIENT_KERNEL),
+                Program::HaproxyLoopback => Some(Ipv4Addr::LOCALHOST),
+                _ => None,
+            };
+            configuration = files.path(&haproxy_file(backend, &name));
             vec!["-f", &configuration, "-db"]
         }
         Program::Redis => vec!["--bind", &address, "--protected-mode", "no", "--save", ""],
@@ -309,7 +324,9 @@ mod tests {
     fn configurations_name_their_addresses() {
         let directory = Path::new("/nowhere");
         assert!(nginx_configuration(directory, SERVER_OWN, 80, "x").contains("listen 10.99.7.3:80 "));
-        assert!(haproxy_configuration(directory, SERVER_OWN, true).contains("server backend 10.99.7.1:8080"));
-        assert!(haproxy_configuration(directory, SERVER_KERNEL, false).contains("file /nowhere/1k"));
+        assert!(
+            haproxy_configuration(directory, SERVER_OWN, Some(CLIENT_KERNEL)).contains("server backend 10.99.7.1:8080")
+        );
+        assert!(haproxy_configuration(directory, SERVER_KERNEL, None).contains("file /nowhere/1k"));
     }
 }

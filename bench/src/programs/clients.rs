@@ -1,0 +1,347 @@
+//! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own for memcached, for which Debian
+//! has none that counts.
+
+use super::Measured;
+use crate::harness::HarnessError;
+use crate::harness::cpu;
+use crate::harness::process::{Spec, start};
+use crate::harness::topology::Topology;
+use crate::load::figures::{Latency, LatencyHistogram};
+use crate::machine::{CpuTimes, MachineSample};
+use rustix::event::epoll;
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+/// An ordinary client.
+#[derive(Clone, Copy, Debug)]
+pub enum KernelClient {
+    /// `wrk` with one thread and so many connections, for this path.
+    Wrk { connections: u32, path: &'static str },
+    /// `redis-benchmark` that reads one value of so many bytes.
+    RedisBenchmark { connections: u32, value_bytes: u32 },
+    /// memcached's text protocol, 99.8 % reads of 2-byte values under 20-byte keys (the USR load).
+    Memcached { connections: u32, pipeline: usize },
+}
+
+/// How long a client may take beyond its time.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Requests of redis-benchmark that tell how many there are in a second.
+const TRIAL_REQUESTS: u32 = 20_000;
+/// Keys of [`KernelClient::Memcached`].
+const KEYS: u32 = 10_000;
+/// Of so many requests one writes.
+const WRITES: u64 = 500;
+
+impl KernelClient {
+    /// The program that has to be installed, and Debian's package.
+    pub fn needs(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            KernelClient::Wrk { .. } => Some(("/usr/bin/wrk", "wrk")),
+            KernelClient::RedisBenchmark { .. } => Some(("/usr/bin/redis-benchmark", "redis-tools")),
+            KernelClient::Memcached { .. } => None,
+        }
+    }
+
+    /// Loads a server from the client's end of the link, on processor `cpu`.
+    ///
+    /// # Errors
+    /// The client can't be started, fails, or says nothing that can be read.
+    pub fn measure(
+        self,
+        topology: &Topology,
+        server: SocketAddr,
+        cpu: usize,
+        (warm_up, duration): (Duration, Duration),
+    ) -> Result<Measured, HarnessError> {
+        let (address, port) = (server.ip().to_string(), server.port().to_string());
+        let run = |program: &str, words: &[&str], patience: Duration| {
+            let spec = Spec::new(program, program, words).placed(topology.client(), cpu);
+            start(&spec)?.output(patience + PATIENCE)
+        };
+        let unreadable = |output: &str| HarnessError::Child(format!("the client printed no figures, but: {output:?}"));
+        match self {
+            KernelClient::Wrk { connections, path } => {
+                let (url, connections) = (format!("http://{server}{path}"), connections.to_string());
+                let wrk = |time: Duration| {
+                    // It takes whole seconds.
+                    let seconds = time.as_secs().max(1).to_string();
+                    run("/usr/bin/wrk", &["-t", "1", "-c", &connections, "-d", &seconds, "--latency", &url], time)
+                };
+                wrk(warm_up)?;
+                let before = MachineSample::take(None);
+                let output = wrk(duration)?;
+                let cpus = between(&before);
+                wrk_figures(&output).map(|figures| figures.with(cpus)).ok_or_else(|| unreadable(&output))
+            }
+            KernelClient::RedisBenchmark { connections, value_bytes } => {
+                let (connections, bytes) = (connections.to_string(), value_bytes.to_string());
+                let benchmark = |test: &str, count: u32| {
+                    let words = [
+                        "-h",
+                        &address,
+                        "-p",
+                        &port,
+                        "-c",
+                        &connections,
+                        "-d",
+                        &bytes,
+                        "-n",
+                        &count.to_string(),
+                        "-t",
+                        test,
+                        "--csv",
+                    ];
+                    run("/usr/bin/redis-benchmark", &words, duration)
+                };
+                benchmark("set", TRIAL_REQUESTS)?;
+                let trial = benchmark("get", TRIAL_REQUESTS)?;
+                let trial = redis_figures(&trial, TRIAL_REQUESTS).ok_or_else(|| unreadable(&trial))?;
+                let count = (trial.per_s * duration.as_secs_f64()) as u32 + 1;
+                let before = MachineSample::take(None);
+                let output = benchmark("get", count)?;
+                let cpus = between(&before);
+                redis_figures(&output, count).map(|figures| figures.with(cpus)).ok_or_else(|| unreadable(&output))
+            }
+            KernelClient::Memcached { connections, pipeline } => {
+                let work = move || {
+                    cpu::pin(cpu).map_err(std::io::Error::other)?;
+                    Values::connect(server, connections, pipeline)?.run(warm_up, duration)
+                };
+                let client = std::thread::scope(|scope| {
+                    // A thread of its own: it is pinned, and in the client's namespace.
+                    let namespace = topology.client().clone();
+                    scope.spawn(move || namespace.within(work)).join()
+                });
+                let failed = |error| HarnessError::system("load memcached", error);
+                client
+                    .unwrap_or_else(|_| Err(std::io::Error::other("the client panicked")))
+                    .map_err(failed)?
+                    .map_err(failed)
+            }
+        }
+    }
+}
+
+fn between(before: &MachineSample) -> Vec<CpuTimes> {
+    let after = MachineSample::take(None);
+    after.cpus.iter().zip(&before.cpus).map(|(after, before)| after.since(before)).collect()
+}
+
+impl Measured {
+    fn with(self, cpus: Vec<CpuTimes>) -> Measured {
+        Measured { cpus, ..self }
+    }
+}
+
+/// `1.25ms`, `310.00us` or `1.02s` in µs.
+fn time_us(text: &str) -> Option<f64> {
+    let units = [("us", 1.0), ("ms", 1e3), ("s", 1e6), ("m", 6e7)];
+    units.iter().find_map(|(unit, us)| Some(text.strip_suffix(unit)?.parse::<f64>().ok()? * us))
+}
+
+fn wrk_figures(output: &str) -> Option<Measured> {
+    let after = |start: &str| output.lines().find_map(|line| line.trim().strip_prefix(start)).map(str::trim);
+    let per_s: f64 = after("Requests/sec:")?.parse().ok()?;
+    let done = output.lines().find(|line| line.contains(" requests in "))?;
+    let mut words = done.split_ascii_whitespace();
+    let count: f64 = words.next()?.parse().ok()?;
+    // connect, read, write and time-out errors, and answers that aren't 2xx or 3xx.
+    let numbers =
+        |line: &str| line.split(|c: char| !c.is_ascii_digit()).filter_map(|word| word.parse::<u64>().ok()).sum::<u64>();
+    let bad = after("Socket errors:").map_or(0, numbers)
+        + after("Non-2xx or 3xx responses:").and_then(|count| count.parse().ok()).unwrap_or(0);
+    let latency = Latency { p50: time_us(after("50%")?)?, p99: time_us(after("99%")?)?, ..Latency::default() };
+    Some(Measured { per_s, count, duration_s: count / per_s, latency, bad, cpus: Vec::new() })
+}
+
+fn redis_figures(output: &str, requests: u32) -> Option<Measured> {
+    let line = output.lines().find(|line| line.starts_with("\"GET"))?;
+    let fields: Vec<f64> = line.split(',').filter_map(|field| field.trim_matches('"').parse().ok()).collect();
+    // rps, then average, least, p50, p95, p99 and most, in ms.
+    let [per_s, _, _, p50_ms, _, p99_ms, _] = fields.as_slice() else { return None };
+    let latency = Latency { p50: p50_ms * 1e3, p99: p99_ms * 1e3, ..Latency::default() };
+    let count = f64::from(requests);
+    // It ends by itself when the server answers with an error.
+    Some(Measured { per_s: *per_s, count, duration_s: count / per_s, latency, bad: 0, cpus: Vec::new() })
+}
+
+/// A connection of [`Values`].
+struct Connection {
+    stream: TcpStream,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    /// When each request on its way was sent, and what its answer has to be.
+    asked: VecDeque<(Instant, Vec<u8>)>,
+}
+
+/// Many connections in one thread.
+struct Values {
+    connections: Vec<Connection>,
+    epoll: std::os::fd::OwnedFd,
+    pipeline: usize,
+    /// Decides the keys: xorshift.
+    state: u64,
+    requests: u64,
+    answers: u64,
+    wrong: u64,
+    latency: LatencyHistogram,
+}
+
+fn key(number: u32) -> String {
+    format!("key-of-the-load-{:04}", number % KEYS)
+}
+
+fn value(number: u32) -> [u8; 2] {
+    [b'a' + (number % 26) as u8, b'a' + (number / 26 % 26) as u8]
+}
+
+fn store(number: u32) -> Vec<u8> {
+    let mut request = format!("set {} 0 0 2\r\n", key(number)).into_bytes();
+    request.extend(value(number));
+    request.extend(b"\r\n");
+    request
+}
+
+impl Values {
+    /// Connects, and stores every key.
+    fn connect(server: SocketAddr, connections: u32, pipeline: usize) -> std::io::Result<Values> {
+        let mut first = TcpStream::connect(server)?;
+        for number in 0..KEYS {
+            first.write_all(&store(number))?;
+            let mut answer = [0; 8];
+            first.read_exact(&mut answer)?;
+            if &answer != b"STORED\r\n" {
+                return Err(std::io::Error::other("a value was not stored"));
+            }
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let mut all = Vec::new();
+        for number in 0..connections {
+            let stream = TcpStream::connect(server)?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(number)), epoll::EventFlags::IN)?;
+            all.push(Connection { stream, input: Vec::new(), output: Vec::new(), asked: VecDeque::new() });
+        }
+        let (state, latency) = (0x9e37_79b9_7f4a_7c15, LatencyHistogram::new());
+        Ok(Values { connections: all, epoll, pipeline, state, requests: 0, answers: 0, wrong: 0, latency })
+    }
+
+    fn random(&mut self) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        self.state
+    }
+
+    /// Sends until `pipeline` requests are on their way.
+    fn ask(&mut self, index: usize) -> std::io::Result<()> {
+        while self.connections.get(index).is_some_and(|connection| connection.asked.len() < self.pipeline) {
+            let (number, is_write) = ((self.random() >> 33) as u32 % KEYS, self.requests % WRITES == WRITES - 1);
+            self.requests += 1;
+            let Some(connection) = self.connections.get_mut(index) else { break };
+            let mut answer = b"STORED\r\n".to_vec();
+            if is_write {
+                connection.output.extend(store(number));
+            } else {
+                connection.output.extend(format!("get {}\r\n", key(number)).as_bytes());
+                answer = format!("VALUE {} 0 2\r\n", key(number)).into_bytes();
+                answer.extend(value(number));
+                answer.extend(b"\r\nEND\r\n");
+            }
+            connection.asked.push_back((Instant::now(), answer));
+        }
+        let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
+        // So few bytes that the kernel always has room for them.
+        let bytes = std::mem::take(&mut connection.output);
+        connection.stream.write_all(&bytes)
+    }
+
+    /// Reads what is there, and compares it.
+    fn hear(&mut self, index: usize) -> std::io::Result<()> {
+        let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
+        let mut buffer = [0; 16_384];
+        match connection.stream.read(&mut buffer) {
+            Ok(0) => return Err(std::io::Error::other("memcached closed a connection")),
+            Ok(length) => connection.input.extend(buffer.get(..length).unwrap_or_default()),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let now = Instant::now();
+        let mut taken = 0;
+        while let Some((since, expected)) = connection.asked.front() {
+            let Some(answer) = connection.input.get(taken..taken + expected.len()) else { break };
+            self.wrong += u64::from(answer != expected.as_slice());
+            self.latency.record(now - *since);
+            self.answers += 1;
+            taken += expected.len();
+            connection.asked.pop_front();
+        }
+        connection.input.drain(..taken);
+        Ok(())
+    }
+
+    fn turn(&mut self) -> std::io::Result<()> {
+        let mut events = Vec::with_capacity(64);
+        let patience = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+        epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), Some(&patience))?;
+        if events.is_empty() {
+            return Err(std::io::Error::other("no answer for five seconds"));
+        }
+        for event in &events {
+            let index = event.data.u64() as usize;
+            self.hear(index)?;
+            self.ask(index)?;
+        }
+        Ok(())
+    }
+
+    fn run(mut self, warm_up: Duration, duration: Duration) -> std::io::Result<Measured> {
+        for index in 0..self.connections.len() {
+            self.ask(index)?;
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < warm_up {
+            self.turn()?;
+        }
+        self.latency.clear();
+        (self.answers, self.wrong) = (0, 0);
+        let (before, begun) = (MachineSample::take(None), Instant::now());
+        while begun.elapsed() < duration {
+            self.turn()?;
+        }
+        let (took, cpus) = (begun.elapsed().as_secs_f64(), between(&before));
+        let count = self.answers as f64;
+        let latency = self.latency.summary();
+        Ok(Measured { per_s: count / took, count, duration_s: took, latency, bad: self.wrong, cpus })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_clients_print_is_read() {
+        let wrk = "Running 1s test @ http://10.99.7.3:80/1k\n  Thread Stats   Avg      Stdev     Max   +/- Stdev\n  Latency Distribution\n\
+                   \x20    50%  310.00us\n     75%    1.10ms\n     90%    1.20ms\n     99%    1.25ms\n  \
+                   150000 requests in 1.00s, 180.00MB read\n  Socket errors: connect 0, read 2, write 0, timeout 1\n  \
+                   Non-2xx or 3xx responses: 4\nRequests/sec: 150000.50\nTransfer/sec:    180.00MB\n";
+        let figures = wrk_figures(wrk).unwrap();
+        assert_eq!((figures.per_s, figures.count, figures.bad), (150_000.5, 150_000.0, 7));
+        assert_eq!((figures.latency.p50, figures.latency.p99), (310.0, 1_250.0));
+        let redis = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+                     \"GET\",\"123456.79\",\"0.200\",\"0.080\",\"0.191\",\"0.303\",\"0.407\",\"1.207\"\n";
+        let figures = redis_figures(redis, 1_000).unwrap();
+        assert_eq!((figures.per_s, figures.latency.p50, figures.latency.p99), (123_456.79, 191.0, 407.0));
+        assert!(wrk_figures("unable to connect").is_none() && redis_figures("Could not connect", 1).is_none());
+    }
+
+    #[test]
+    fn values_belong_to_their_keys() {
+        assert_eq!((key(3).len(), key(3), key(KEYS + 3)), (20, key(3), key(3)));
+        assert_ne!(value(1), value(27));
+    }
+}
