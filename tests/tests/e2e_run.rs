@@ -21,6 +21,8 @@ mod privilege;
 mod programs;
 #[path = "e2e_run/waits.rs"]
 mod waits;
+#[path = "e2e_run/wishes.rs"]
+mod wishes;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const OURS: &str = "10.77.0.2";

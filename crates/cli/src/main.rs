@@ -1,6 +1,6 @@
 //! The `qanat` command: every service, the load generators and the benchmarks, one subcommand each.
 //!
-//! Exit codes: 0 done, 1 could not do it (the message names the place and the remedy), 2 wrong usage.
+//! Exit codes: 0 done, 1 could not do it (the message names the place and the remedy), 2 wrong usage; `qanat run` has more ([`run`]).
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -88,8 +88,21 @@ enum Command {
     Doctor(doctor::Arguments),
 }
 
+/// The command line, or the end: with what is wrong about it, and a tip.
+fn parsed() -> Cli {
+    Cli::try_parse().unwrap_or_else(|error| {
+        // Help goes to standard output, mistakes to standard error; neither has anywhere to go if that is closed.
+        let _ = error.print();
+        let words: Vec<_> = std::env::args_os().collect();
+        if let Some(tip) = run::tip(&words).filter(|_| error.use_stderr()) {
+            eprintln!("\n  tip: {tip}");
+        }
+        std::process::exit(error.exit_code())
+    })
+}
+
 fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let outcome = match parsed().command {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),
         Command::Delay(arguments) => delay::run(&arguments),
@@ -98,7 +111,7 @@ fn main() -> ExitCode {
         Command::Load(arguments) => load::run(arguments),
         Command::Net(arguments) => net::run(&arguments),
         Command::NetCore(arguments) => net_core::run(&arguments),
-        Command::Run(arguments) => run::run(&arguments),
+        Command::Run(arguments) => return run::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Up(arguments) => up::run(&arguments),
         Command::Down(arguments) => down::run(&arguments),

@@ -20,6 +20,8 @@ const GO_SECTION: &[u8] = b".go.buildinfo";
 pub enum Refusal {
     /// There is no such program.
     Missing(PathBuf, io::Error),
+    /// It may not be executed.
+    Denied(PathBuf),
     /// It is neither a program nor a script.
     Nothing(PathBuf),
     /// It loads no libraries.
@@ -36,6 +38,9 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Refusal::Missing(path, error) => write!(f, "{}: {error}", path.display()),
+            Refusal::Denied(path) => {
+                write!(f, "{}: permission denied; `chmod +x` makes a program of a file", path.display())
+            }
             Refusal::Nothing(path) => write!(f, "{}: neither a program nor a script", path.display()),
             Refusal::Static(path) => write!(
                 f,
@@ -62,7 +67,7 @@ impl fmt::Display for Refusal {
 /// The file that a command names: a path, or a name to be found in `PATH`.
 pub fn find(command: &OsStr) -> Result<PathBuf, Refusal> {
     let path = Path::new(command);
-    if path.components().count() > 1 {
+    if command.as_encoded_bytes().contains(&b'/') {
         return Ok(path.to_owned());
     }
     let is_program =
@@ -77,8 +82,17 @@ pub fn find(command: &OsStr) -> Result<PathBuf, Refusal> {
 pub fn check(path: &Path) -> Result<(), Refusal> {
     let mut path = path.to_owned();
     for _ in 0..SCRIPTS_MAX {
-        let missing = |error| Refusal::Missing(path.clone(), error);
-        let bytes = fs::read(&path).map_err(missing)?;
+        let is_denied = |error: &io::Error| error.kind() == io::ErrorKind::PermissionDenied;
+        let refused = |error: io::Error| match is_denied(&error) {
+            true => Refusal::Denied(path.clone()),
+            false => Refusal::Missing(path.clone(), error),
+        };
+        let metadata = fs::metadata(&path).map_err(refused)?;
+        // The kernel decides at last; root may do what nobody may, but for this.
+        if !metadata.is_file() || rustix::fs::access(&path, rustix::fs::Access::EXEC_OK).is_err() {
+            return Err(Refusal::Denied(path));
+        }
+        let bytes = fs::read(&path).map_err(refused)?;
         let Some(script) = bytes.strip_prefix(b"#!") else { return check_program(&path, &bytes) };
         let line = script.split(|byte| *byte == b'\n').next().unwrap_or_default();
         let line = String::from_utf8_lossy(line);

@@ -1,4 +1,9 @@
 //! `qanat run`: a program as it is, its sockets on a stack of its own.
+//!
+//! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
+//! program. From then on the exit code is the program's.
+
+mod wishes;
 
 use crate::attach::Prefixed;
 use crate::program;
@@ -13,7 +18,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 /// Names the library takes, installed or as it is built.
@@ -64,15 +69,71 @@ pub struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Becomes the program.
-pub fn run(arguments: &Arguments) -> Result<(), String> {
+/// The program has not begun.
+const NOT_BEGUN: u8 = 125;
+/// The program can't be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+const NOT_FOUND: u8 = 127;
+
+/// Why the program has not begun, and the exit code that says so.
+struct Failure {
+    code: u8,
+    reason: String,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure { code: NOT_BEGUN, reason }
+    }
+}
+
+impl From<program::Refusal> for Failure {
+    fn from(refusal: program::Refusal) -> Failure {
+        let code = match &refusal {
+            program::Refusal::Missing(..) => NOT_FOUND,
+            program::Refusal::Denied(..) | program::Refusal::Nothing(..) | program::Refusal::Foreign(..) => {
+                NOT_EXECUTABLE
+            }
+            // They could be executed, but not under this command.
+            program::Refusal::Static(..) | program::Refusal::Go(..) | program::Refusal::SetUser(..) => NOT_BEGUN,
+        };
+        Failure { code, reason: refusal.to_string() }
+    }
+}
+
+/// Becomes the program. Returns only if that can't be.
+pub fn run(arguments: &Arguments) -> ExitCode {
     if arguments.support {
         say!("{}", crate::support::markdown());
-        return Ok(());
+        return ExitCode::SUCCESS;
     }
-    let (name, rest) = arguments.command.split_first().ok_or("no program")?;
-    let path = program::find(name).map_err(|refusal| refusal.to_string())?;
-    program::check(&path).map_err(|refusal| refusal.to_string())?;
+    let Err(Failure { code, reason }) = become_program(arguments) else { return ExitCode::SUCCESS };
+    eprintln!("qanat: {reason}");
+    ExitCode::from(code)
+}
+
+/// What to type instead of `words`, a command line that this command does not understand: it names a program without `--` before it.
+pub fn tip(words: &[OsString]) -> Option<String> {
+    let (own, rest) = words.split_first().filter(|_| !words.iter().any(|word| word == "--"))?;
+    let (_, rest) = rest.split_first().filter(|(command, _)| *command == "run")?;
+    let takes_value = |word: &OsString| VALUED.iter().any(|name| word == name);
+    let mut at = 0;
+    while rest.get(at).is_some_and(|word| word.as_encoded_bytes().starts_with(b"-")) {
+        at += if takes_value(&rest[at]) { 2 } else { 1 };
+    }
+    let (options, program) = rest.split_at_checked(at).filter(|(_, program)| !program.is_empty())?;
+    let words = |part: &[OsString]| part.iter().map(|word| format!(" {}", word.display())).collect::<String>();
+    Some(format!("put `--` before the program: {} run{} --{}", own.display(), words(options), words(program)))
+}
+
+/// Options that the next word belongs to.
+const VALUED: [&str; 4] = ["--address", "--gateway", "--interface", "--mtu"];
+
+fn become_program(arguments: &Arguments) -> Result<(), Failure> {
+    let (name, rest) = arguments.command.split_first().ok_or_else(|| "no program".to_owned())?;
+    let path = program::find(name)?;
+    program::check(&path)?;
     let library = library()?;
     let interface = match arguments.interface.as_slice() {
         [] => None,
@@ -80,11 +141,13 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         _ => {
             return Err("a program has one card, so one --interface: it may have addresses of several networks there (--address, \
                         repeated); several interfaces are one as a bridge or a bond"
-                .to_owned());
+                .to_owned()
+                .into());
         }
     };
     let socket = default_socket();
     let session = interface.is_none().then(|| connect(&socket)).transpose()?;
+    wishes::check(&arguments.address, interface.map(String::as_str), session.as_ref(), arguments.mtu)?;
     let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
     let addresses = if named.is_empty() { ADDRESS.to_owned() } else { named.join(",") };
@@ -121,7 +184,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         command.env("QANAT_EXPLAIN", copy.as_raw_fd().to_string());
         std::mem::forget(copy);
     }
-    Err(format!("{}: {}", path.display(), command.exec()))
+    let error = command.exec();
+    let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    Err(Failure { code, reason: format!("{}: {error}", path.display()) })
 }
 
 /// A name that no other run has: what this one starts stays together by it.

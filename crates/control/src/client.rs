@@ -21,6 +21,11 @@ use std::time::{Duration, Instant};
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How the daemon begins to say that an address is another's, behind that address.
+pub const TAKEN: &str = " is taken";
+/// How it says, behind a rule's name, that a count would be more than that.
+const FULL: &str = " allows ";
+
 /// Why the daemon did not do it; the text has the remedy.
 #[derive(Debug)]
 pub enum ClientError {
@@ -56,6 +61,14 @@ impl fmt::Display for ClientError {
             ClientError::Unexpected => f.write_str("the control plane's answer makes no sense: restart it"),
             ClientError::Device(error) => error.fmt(f),
         }
+    }
+}
+
+impl ClientError {
+    /// Whether the same may be granted in a moment, when a program that has ended is known to have: an address that somebody has, or
+    /// a count that is full. What the policy refuses, it refuses again.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, ClientError::Refused(why) if why.contains(TAKEN) || why.contains(FULL))
     }
 }
 

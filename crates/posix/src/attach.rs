@@ -10,9 +10,7 @@ use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
 use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::address::Address;
-use qanat::control::client::{ClientError, Session};
-use qanat::control::filter::Service;
-use qanat::nic::af_xdp::PortRange;
+use qanat::control::client::{Session, TAKEN};
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
 use qanat::{AttachError, AttachOptions, Attachment, Config};
@@ -33,8 +31,6 @@ const EPHEMERAL_FIRST: u16 = 32_768;
 const SUCCESSION: Duration = Duration::from_secs(2);
 /// How long the daemon may take to hear that a card is free.
 const DAEMON_HEARS: Duration = Duration::from_secs(2);
-/// How the daemon begins to say that an address is another's, behind that address.
-const TAKEN: &str = " is taken";
 /// Addresses looked at by a program that may have any.
 const ADDRESSES_TRIED: usize = 64;
 /// A device has fewer mappings.
@@ -160,8 +156,17 @@ pub(crate) fn attach_to_run() -> bool {
     false
 }
 
+/// Whether there was a card, once it was asked for: what failed is not tried again with every socket.
+static TURN: Mutex<Option<bool>> = Mutex::new(None);
+
+/// Whether the program was to be at an address that its user has named, and could not have it. It serves nobody then, rather than
+/// everybody at the kernel's addresses.
+pub(crate) fn lacks_named_address() -> bool {
+    let is_named = wishes().is_some_and(|wishes| !wishes.any_address) && !crate::script::is_on();
+    is_named && *TURN.lock().unwrap_or_else(PoisonError::into_inner) == Some(false)
+}
+
 fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
-    static TURN: Mutex<Option<bool>> = Mutex::new(None);
     if crate::away::is_out() {
         return false;
     }
@@ -176,7 +181,6 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     if shared().is_some() {
         return true;
     }
-    // What failed is not tried again with every socket.
     if let Some(outcome) = *turn {
         return outcome;
     }
@@ -188,7 +192,12 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
             true
         }
         Err(reason) => {
-            warn(format_args!("no virtual card, so all sockets are the kernel's: {reason}"));
+            match wishes.any_address {
+                true => warn(format_args!("no virtual card, so all sockets are the kernel's: {reason}")),
+                false => warn(format_args!(
+                    "no virtual card, so nothing is served at all addresses (EADDRNOTAVAIL), and other sockets are the kernel's: {reason}"
+                )),
+            }
             false
         }
     }
@@ -365,28 +374,6 @@ fn session() -> Option<Arc<OwnedFd>> {
     is_socket.then(|| Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
 }
 
-/// Everything the daemon lets this user offer: which of it the program will, it doesn't say beforehand.
-fn services(options: &AttachOptions) -> Vec<PortRange> {
-    let Some(socket) = &options.control else { return Vec::new() };
-    let session = match options.session.as_ref().and_then(|session| session.try_clone().ok()) {
-        Some(session) => Ok(Session::over(session, socket)),
-        None => Session::connect(socket),
-    };
-    let limits = session.and_then(|session| session.limits());
-    let allowed: Vec<Service> =
-        limits.map(|limits| limits.services.iter().filter_map(|text| text.parse().ok()).collect()).unwrap_or_default();
-    let mut ranges = Vec::new();
-    for protocol in [qanat::PROTOCOL_TCP, qanat::PROTOCOL_UDP] {
-        let of_it = allowed.iter().filter(|s| (s.protocol_first..=s.protocol_last).contains(&protocol));
-        ranges.extend(of_it.map(|service| PortRange {
-            protocol,
-            first: service.ports.first,
-            last: service.ports.last,
-        }));
-    }
-    ranges
-}
-
 /// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
 /// room for whoever comes after. Or it has just ended, and the daemon is about to hear of it.
 fn open(options: &AttachOptions) -> Result<Attachment, String> {
@@ -394,11 +381,11 @@ fn open(options: &AttachOptions) -> Result<Attachment, String> {
     let mut patience = DAEMON_HEARS;
     loop {
         let outcome = Attachment::open(options);
-        let is_taken = match &outcome {
-            Err(AttachError::Control(ClientError::Refused(_))) => true,
+        let may_pass = match &outcome {
+            Err(AttachError::Control(error)) => error.may_pass(),
             outcome => outcome.is_err() && options.interface.is_some(),
         };
-        if !is_taken || start.elapsed() > patience {
+        if !may_pass || start.elapsed() > patience {
             return outcome.map_err(|error| error.to_string());
         }
         if keeper::succeed(options.address.0, SUCCESSION) {
@@ -434,7 +421,7 @@ fn make_here(
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
-    options.services = services(&options);
+    options.offer_everything();
     let mut reader = -1;
     install(|| -> Result<World, String> {
         let attachment = open(&options)?;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 /// Where to; as the launcher says in the environment.
 const VARIABLE: &str = "QANAT_EXPLAIN";
@@ -15,6 +15,8 @@ static TARGET: AtomicI32 = AtomicI32::new(-1);
 pub(crate) fn start() {
     let fd = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
     TARGET.store(fd.unwrap_or(-1), Ordering::Relaxed);
+    let (_, which) = file(2).unwrap_or_default();
+    AT_START.iter().zip(which).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
 }
 
 fn target() -> Option<RawFd> {
@@ -42,7 +44,43 @@ pub(crate) fn explain(words: fmt::Arguments<'_>) {
 
 /// Says what the user must know in any case, on standard error.
 pub(crate) fn warn(words: fmt::Arguments<'_>) {
+    if !is_for_words(2) {
+        return;
+    }
     let line = format!("qanat: {words}\n");
     // SAFETY: so many readable bytes.
     unsafe { crate::real::write(2, line.as_ptr().cast(), line.len()) };
+}
+
+/// Device and file of standard error as this program had it when it began.
+static AT_START: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
+
+/// What `fd` is: its kind, and device and file.
+fn file(fd: RawFd) -> Option<(libc::mode_t, [u64; 2])> {
+    let mut found = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: room for the answer.
+    if unsafe { libc::fstat(fd, found.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: plain numbers, zeroed at first.
+    let found = unsafe { found.assume_init() };
+    Some((found.st_mode & libc::S_IFMT, [found.st_dev, found.st_ino]))
+}
+
+/// Whether `fd` is for people, and takes a line at once. A program that has closed its standard error has something else under the
+/// number: a connection, or a file with data, where nobody may write but the program. Its log may be there, too.
+fn is_for_words(fd: RawFd) -> bool {
+    let Some((kind, which)) = file(fd) else { return false };
+    let is_first = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed)) == which;
+    // SAFETY: takes no pointers.
+    let appends = || unsafe { crate::real::fcntl64(fd, libc::F_GETFL, 0) & libc::O_APPEND != 0 };
+    let is_log = match kind {
+        libc::S_IFCHR | libc::S_IFIFO => true,
+        libc::S_IFREG => appends(),
+        _ => false,
+    };
+    let mut look = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // One that nobody reads would end the program by SIGPIPE, a full one would keep it waiting.
+    // SAFETY: one writable structure.
+    (is_first || is_log) && unsafe { crate::real::poll(&raw mut look, 1, 0) } == 1 && look.revents == libc::POLLOUT
 }

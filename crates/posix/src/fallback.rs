@@ -1,11 +1,13 @@
-//! Sockets that stay the kernel's, and why: said by `--explain`, counted, and the last of them kept for `qanat status`.
+//! Sockets that stay the kernel's, and why: the first of each kind is told on standard error, all of them by `--explain`; they are
+//! counted, and the last of them are kept for `qanat status`.
 
-use crate::explain::explain;
+use crate::explain::{explain, is_explaining, warn};
 use crate::lock::lock;
 use crate::process::number;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Those kept, of all processes.
@@ -17,6 +19,7 @@ pub(crate) enum Call {
     Bind,
     Connect,
     Listen,
+    Send,
 }
 
 /// Why a socket is the kernel's.
@@ -43,6 +46,7 @@ impl Call {
             Call::Bind => "bind",
             Call::Connect => "connect",
             Call::Listen => "listen",
+            Call::Send => "send",
         }
     }
 }
@@ -58,6 +62,17 @@ impl Why {
             Why::NoAddress => "the card has no address of this family (`--address` gives it one)",
             Why::Refused => "the stack has no room for it, or another has the port",
         }
+    }
+
+    /// Whether the user is told though nobody has asked: it is another way than the one `qanat run` is for. Loopback and the card's own
+    /// address always lead to the kernel, and that there is no card has been said.
+    fn is_told(self) -> bool {
+        !matches!(self, Why::Loopback | Why::Own | Why::NoCard)
+    }
+
+    /// A bit for each.
+    fn bit(self) -> u32 {
+        1 << self as u32
     }
 }
 
@@ -75,6 +90,8 @@ pub(crate) struct Fallback {
 #[derive(Default)]
 pub(crate) struct Fallbacks {
     pub(crate) count: u64,
+    /// The kinds that the user has been told of, a bit each.
+    told: u32,
     pub(crate) last: VecDeque<Fallback>,
 }
 
@@ -99,6 +116,7 @@ pub(crate) fn note(fd: RawFd, call: Call, address: SocketAddr, why: Why) {
         return;
     }
     explain(format_args!("fd {fd}: {} {address}: the kernel's: {}", call.text(), why.text()));
+    tell_once(call, address, why);
     let fallback = Fallback { process: number(), fd, call, address, why };
     if crate::lock::shared().is_some() {
         if let Ok(mut guard) = lock() {
@@ -112,10 +130,38 @@ pub(crate) fn note(fd: RawFd, call: Call, address: SocketAddr, why: Why) {
     }
 }
 
+/// The kinds that this process has told of, or found told.
+static TOLD: AtomicU32 = AtomicU32::new(0);
+
+/// Tells of the first of each kind, once in all processes that share a world.
+pub(crate) fn tell_once(call: Call, address: SocketAddr, why: Why) {
+    let bit = why.bit();
+    // It is looked at before it is written: each datagram that leaves by the kernel comes by here.
+    let is_told = || TOLD.load(Ordering::Relaxed) & bit != 0 || TOLD.fetch_or(bit, Ordering::Relaxed) & bit != 0;
+    if !why.is_told() || is_explaining() || crate::attach::wishes().is_none() || is_told() {
+        return;
+    }
+    if crate::lock::shared().is_some()
+        && let Ok(mut guard) = lock()
+    {
+        let others = guard.fallbacks.told;
+        guard.fallbacks.told = others | bit;
+        if others & bit != 0 {
+            return;
+        }
+    }
+    warn(format_args!(
+        "{} {address}: the kernel's socket, not the card's: {} (said once; `qanat run --explain` tells of each)",
+        call.text(),
+        why.text()
+    ));
+}
+
 /// There is a world now.
 pub(crate) fn begin() {
     let before = std::mem::take(&mut *BEFORE.lock().unwrap_or_else(PoisonError::into_inner));
     let Ok(mut guard) = lock() else { return };
+    guard.fallbacks.told |= TOLD.load(Ordering::Relaxed);
     for fallback in &before {
         guard.fallbacks.push(Fallback { process: number(), ..*fallback });
     }

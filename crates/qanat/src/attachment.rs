@@ -202,6 +202,30 @@ impl AttachOptions {
     }
 }
 
+impl AttachOptions {
+    /// Offers everything the daemon lets this user offer, for a program that does not say beforehand which of it that will be.
+    pub fn offer_everything(&mut self) {
+        let Some(socket) = &self.control else { return };
+        let session = match self.session.as_ref().and_then(|session| session.try_clone().ok()) {
+            Some(session) => Ok(Session::over(session, socket)),
+            None => Session::connect(socket),
+        };
+        let limits = session.and_then(|session| session.limits());
+        let allowed: Vec<Service> = limits
+            .map(|limits| limits.services.iter().filter_map(|text| text.parse().ok()).collect())
+            .unwrap_or_default();
+        self.services.clear();
+        for protocol in [PROTOCOL_TCP, PROTOCOL_UDP] {
+            let of_it = allowed.iter().filter(|s| (s.protocol_first..=s.protocol_last).contains(&protocol));
+            self.services.extend(of_it.map(|service| PortRange {
+                protocol,
+                first: service.ports.first,
+                last: service.ports.last,
+            }));
+        }
+    }
+}
+
 /// As the daemon is told addresses.
 fn canonical(addresses: Vec<(IpAddr, u8)>) -> Vec<(Address, u8)> {
     addresses.into_iter().map(|(address, length)| (address.into(), length)).collect()

@@ -4,7 +4,7 @@ use super::give_int;
 use super::open::{adopt, errno_of_command, kernel_name, kernel_option};
 use super::options;
 use crate::address;
-use crate::attach::{attach, is_on_link};
+use crate::attach::{attach, is_on_link, lacks_named_address};
 use crate::descriptor;
 use crate::explain::explain;
 use crate::fallback::{Call, Why, note};
@@ -126,14 +126,25 @@ fn bind_inet(
         }
         let port = kernel_name(fd).filter(|_| bound.is_ok()).map_or(wanted.port(), |name| name.port());
         // Perhaps a client's: the card is not asked for yet, and it becomes ours with the first datagram that is for us.
-        if wanted.port() == 0 && !has_world || !attach(None) {
+        if wanted.port() == 0 && !has_world {
             return bound;
+        }
+        if !attach(None) {
+            if bound.is_ok() {
+                note(fd, Call::Bind, wanted, Why::NoCard);
+            }
+            return if lacks_named_address() { Err(libc::EADDRNOTAVAIL) } else { bound };
         }
         let local = SocketAddr::new(ip, port);
         match bind_ours(fd, local, nature, bound.is_ok()) {
             Ok(()) => Ok(0),
             // The kernel's alone then.
-            Err(error) => bound.or(Err(error)),
+            Err(error) => {
+                if bound.is_ok() {
+                    note(fd, Call::Bind, local, Why::Refused);
+                }
+                bound.or(Err(error))
+            }
         }
     } else {
         let is_own = has_world && lock()?.is_own(ip);

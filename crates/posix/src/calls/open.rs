@@ -4,11 +4,11 @@ use super::bind::{Nature, bind_ours, free_port, nature};
 use super::fresh::{self, Note};
 use super::{give_int, options};
 use crate::address;
-use crate::attach::{attach, attach_to_send, is_on_link};
+use crate::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
 use crate::away::line::Operation;
 use crate::descriptor::{self, Entry};
 use crate::explain::explain;
-use crate::fallback::{Call, Why, note};
+use crate::fallback::{Call, Why, note, tell_once};
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Listener, Socket, Stream};
@@ -131,13 +131,13 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
     let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
         if let Some(local) = kernel_name(fd) {
-            note(fd, Call::Listen, local, Why::Bound);
+            note(fd, Call::Listen, local, if local.ip().is_loopback() { Why::Loopback } else { Why::Bound });
         }
         return Ok(0);
     };
     if !attach(None) {
         note(fd, Call::Listen, local, Why::NoCard);
-        return Ok(0);
+        return if lacks_named_address() { Err(libc::EADDRNOTAVAIL) } else { Ok(0) };
     }
     let mut guard = lock()?;
     let mut socket = Socket::new(nature.family, local, Kind::Bound);
@@ -656,6 +656,9 @@ pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, l
 /// A datagram socket that was the kernel's alone sends to where the VNIC leads: it is ours from now on too.
 pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     if !is_on_link(peer.ip()) || peer.port() == 0 {
+        if !peer.ip().is_loopback() {
+            tell_once(Call::Send, peer, Why::Elsewhere);
+        }
         return None;
     }
     let nature = nature(fd).filter(|nature| !nature.is_stream)?;
