@@ -12,10 +12,11 @@ use clap::Args;
 use qanat::control::client::{ClientError, Session, default_socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::ffi::OsString;
 use std::io::Read;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -25,9 +26,10 @@ use std::time::{Duration, Instant, SystemTime};
 const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/libqanat.so", "../lib/libqanat.so"];
 /// What a card gets if nobody says another.
 const ADDRESS: &str = "10.77.0.2/24";
-/// Where `--explain` writes: no number that programs and shells choose, and below the library's own, from 600 on, so that its
-/// processes don't hold it open.
-const EXPLAIN_FD_MIN: i32 = 500;
+/// Numbers of descriptors that the library inherits, and how many there are at most: none that programs and shells choose, and below
+/// the library's own, from 600 on, so that its processes don't hold them open.
+const INHERITED_MIN: RawFd = 500;
+const INHERITED_MAX: u64 = 50;
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -167,26 +169,38 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(session) = &session {
         // It keeps the daemon up until the program has its card.
-        let fd = session.as_fd();
-        fcntl_setfd(fd, FdFlags::empty()).map_err(|error| format!("the daemon's connection: {error}"))?;
-        command.env("QANAT_SOCKET", &socket).env("QANAT_SESSION", fd.as_raw_fd().to_string());
+        let fd = inherited(session.as_fd()).map_err(|error| format!("the daemon's connection: {error}"))?;
+        command.env("QANAT_SOCKET", &socket).env("QANAT_SESSION", fd.to_string());
     }
     if let Some(gateway) = arguments.gateway {
         command.env("QANAT_GATEWAY", gateway.to_string());
     }
     if arguments.explain {
         // Standard error may be closed or be a log by the time there is something to say.
-        let stderr = std::io::stderr();
-        // Out of the way of the numbers that programs and shells choose, if there are so many.
-        let copy = rustix::io::fcntl_dupfd_cloexec(&stderr, EXPLAIN_FD_MIN).or_else(|_| rustix::io::dup(&stderr));
-        let copy = copy.map_err(|error| format!("standard error: {error}"))?;
-        fcntl_setfd(&copy, FdFlags::empty()).map_err(|error| format!("standard error: {error}"))?;
-        command.env("QANAT_EXPLAIN", copy.as_raw_fd().to_string());
-        std::mem::forget(copy);
+        let fd = inherited(std::io::stderr().as_fd()).map_err(|error| format!("standard error: {error}"))?;
+        command.env("QANAT_EXPLAIN", fd.to_string());
     }
     let error = command.exec();
     let code = if error.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
     Err(Failure { code, reason: format!("{}: {error}", path.display()) })
+}
+
+/// A copy of `fd` for the program's library, out of the way of the numbers that programs and shells choose: what the program opens first
+/// has the number it would have without us. A limit below that is raised for the moment, if it may be.
+fn inherited(fd: BorrowedFd<'_>) -> rustix::io::Result<RawFd> {
+    let limit = getrlimit(Resource::Nofile);
+    let is_low = limit.current.is_some_and(|now| now <= INHERITED_MIN as u64 + INHERITED_MAX);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(INHERITED_MIN as u64 + INHERITED_MAX);
+    if is_low {
+        setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })?;
+    }
+    let copy = rustix::io::fcntl_dupfd_cloexec(fd, INHERITED_MIN).or_else(|_| rustix::io::dup(fd));
+    if is_low {
+        setrlimit(Resource::Nofile, limit)?;
+    }
+    let copy = copy?;
+    fcntl_setfd(&copy, FdFlags::empty())?;
+    Ok(copy.into_raw_fd())
 }
 
 /// A name that no other run has: what this one starts stays together by it.

@@ -97,8 +97,11 @@ fn head() -> Option<&'static Head> {
 /// Sets the addresses aside. Once, before the lock is taken first.
 ///
 /// # Errors
-/// What `mmap` says.
+/// What `mmap` says; `EFBIG`: the program may have no such file.
 pub(crate) fn reserve() -> Result<(), i32> {
+    if !crate::room::has_for_file(LENGTH) {
+        return Err(libc::EFBIG);
+    }
     let file = memory_file();
     let kind = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | kind;
@@ -215,6 +218,102 @@ pub(crate) fn mark(number: usize) -> u64 {
     (BASE.load(Ordering::Relaxed) + 1 + number) as u64
 }
 
+/// Addresses set aside for a process that began past the C library.
+const PRIVATE_LENGTH: usize = 64 << 20;
+
+/// Of such a process: its own memory, from here on.
+static PRIVATE: AtomicUsize = AtomicUsize::new(0);
+static PRIVATE_TAKEN: AtomicUsize = AtomicUsize::new(0);
+static PRIVATE_HEAP: Private = Private(UnsafeCell::new(Dlmalloc::new_with_allocator(PrivateReservation)));
+
+struct Private(UnsafeCell<Dlmalloc<PrivateReservation>>);
+
+// SAFETY: used only by a process of one thread, once it has said so.
+unsafe impl Sync for Private {}
+
+struct PrivateReservation;
+
+// SAFETY: gives memory of the mapping, once, and never takes it back.
+unsafe impl dlmalloc::Allocator for PrivateReservation {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        let at = PRIVATE_TAKEN.fetch_add(size, Ordering::Relaxed);
+        if at.saturating_add(size) > PRIVATE_LENGTH {
+            return (std::ptr::null_mut(), 0, 0);
+        }
+        (std::ptr::with_exposed_provenance_mut(PRIVATE.load(Ordering::Relaxed) + at), size, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        std::ptr::null_mut()
+    }
+
+    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
+        false
+    }
+
+    fn free(&self, _: *mut u8, _: usize) -> bool {
+        false
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        false
+    }
+
+    fn allocates_zeros(&self) -> bool {
+        true
+    }
+
+    fn page_size(&self) -> usize {
+        4_096
+    }
+}
+
+/// From here on this process, which has one thread, takes what it does not share from a heap of its own: a thread of the process it is a
+/// copy of may have been in the midst of the C library's.
+pub(crate) fn use_private_heap() {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping where nothing is.
+    let place = unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_LENGTH, protection, flags, -1, 0) };
+    if place != libc::MAP_FAILED {
+        PRIVATE.store(place.expose_provenance(), Ordering::Relaxed);
+    }
+}
+
+/// The heap of a process that began past the C library.
+#[inline]
+fn private_heap() -> Option<*mut Dlmalloc<PrivateReservation>> {
+    (PRIVATE.load(Ordering::Relaxed) != 0).then(|| PRIVATE_HEAP.0.get())
+}
+
+fn is_private(pointer: *mut u8) -> bool {
+    pointer.addr().wrapping_sub(PRIVATE.load(Ordering::Relaxed)) < PRIVATE_LENGTH
+}
+
+/// # Safety
+/// As `GlobalAlloc::alloc`.
+unsafe fn alloc_outside(layout: Layout) -> *mut u8 {
+    match private_heap() {
+        // SAFETY: one thread, so nobody else is in the heap.
+        Some(heap) => unsafe { (*heap).malloc(layout.size(), layout.align()) },
+        // SAFETY: as the caller says.
+        None => unsafe { System.alloc(layout) },
+    }
+}
+
+/// # Safety
+/// As `GlobalAlloc::dealloc`, for what is not of the arena.
+unsafe fn dealloc_outside(pointer: *mut u8, layout: Layout) {
+    match private_heap() {
+        // SAFETY: it came from this heap, where nobody else is.
+        Some(heap) if is_private(pointer) => unsafe { (*heap).free(pointer, layout.size(), layout.align()) },
+        // The program's, of which this is a copy: it stays.
+        Some(_) => {}
+        // SAFETY: it is the C library's, as it is no other's.
+        None => unsafe { System.dealloc(pointer, layout) },
+    }
+}
+
 fn is_ours(pointer: *mut u8) -> bool {
     let base = BASE.load(Ordering::Relaxed);
     base != 0 && pointer.addr().wrapping_sub(base) < LENGTH
@@ -230,14 +329,14 @@ unsafe impl GlobalAlloc for Routed {
             // SAFETY: the lock is held, so nobody else is in the heap.
             Some(head) if is_inside() => unsafe { (*head.heap.get()).malloc(layout.size(), layout.align()) },
             // SAFETY: as the caller says.
-            _ => unsafe { System.alloc(layout) },
+            _ => unsafe { alloc_outside(layout) },
         }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         if !is_ours(pointer) {
-            // SAFETY: it is the C library's, as it isn't ours.
-            return unsafe { System.dealloc(pointer, layout) };
+            // SAFETY: it isn't the arena's.
+            return unsafe { dealloc_outside(pointer, layout) };
         }
         // Without the lock it is lost rather than damaged by two at once.
         if let Some(head) = head()
@@ -256,7 +355,7 @@ unsafe impl GlobalAlloc for Routed {
             // SAFETY: the lock is held, and it came from this heap.
             return unsafe { (*head.heap.get()).realloc(pointer, layout.size(), layout.align(), size) };
         }
-        if !is_ours(pointer) && !is_inside() {
+        if !is_ours(pointer) && !is_inside() && private_heap().is_none() {
             // SAFETY: as the caller says.
             return unsafe { System.realloc(pointer, layout, size) };
         }

@@ -8,6 +8,7 @@ use crate::join::{self, Answer};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
+use crate::room::with_room;
 use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::address::Address;
 use qanat::control::client::{Session, TAKEN};
@@ -144,16 +145,19 @@ pub(crate) fn attach_to_send() -> bool {
 /// Has the world of another program of the same `qanat run`, if there is one; whether there is.
 pub(crate) fn attach_to_run() -> bool {
     let Some(wishes) = wishes() else { return false };
-    let Some((address, _)) = wishes.addresses.first().filter(|_| !crate::script::is_on()) else { return false };
-    if crate::away::is_out() {
+    if crate::away::is_out() || crate::script::is_on() {
         return false;
     }
-    let joined = join::ask(*address, Some(&wishes.run));
-    if matches!(joined, Ok(Answer::Joined)) {
+    let first = wishes.addresses.first().map(|(address, _)| *address);
+    let told = crate::runs::told();
+    let joined = told
+        .into_iter()
+        .chain(first.filter(|first| told != Some(*first)))
+        .find(|address| matches!(join::ask(*address, Some(&wishes.run), &wishes.run), Ok(Answer::Joined)));
+    if let Some(address) = joined {
         explain(format_args!("shares the virtual card of another program, with {address}"));
-        return true;
     }
-    false
+    joined.is_some()
 }
 
 /// Whether there was a card, once it was asked for: what failed is not tried again with every socket.
@@ -249,7 +253,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
     for address in others_too(first, wishes).take(if is_fixed { 1 } else { ADDRESSES_TRIED }) {
         let _turn = Turn::take(address);
         // Whoever names the address means it; else only what one command has started stays together.
-        let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()));
+        let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()), &wishes.run);
         let reason = match answer {
             Ok(Answer::Joined) => {
                 explain(format_args!("shares the virtual card of another program, with {address}"));
@@ -315,6 +319,10 @@ impl Turn {
 }
 
 fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
+    with_room(|| make_with_room(wishes, wanted, launchers))
+}
+
+fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
     let before = open_descriptors();
     crate::class::look_around();
     if crate::arena::place().is_none() {
@@ -330,6 +338,7 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>
     let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
     let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::page::file());
     guard.holdings.descriptors = of_world.copied().collect();
+    guard.lets_in_run(&wishes.run);
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
     let mut extents = [None; EXTENTS_MAX];

@@ -57,8 +57,7 @@ pub(crate) fn new_event() -> Result<RawFd, i32> {
 
 /// Moves a descriptor to a high number, if there is one.
 pub(crate) fn out_of_the_way(fd: RawFd) -> RawFd {
-    // SAFETY: takes no pointers.
-    let high = unsafe { crate::real::fcntl64(fd, libc::F_DUPFD_CLOEXEC, 700) };
+    let high = crate::room::copy_above(fd, crate::room::OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     if high < 0 {
         return fd;
     }

@@ -312,6 +312,6 @@ fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, i32> {
 /// A descriptor of this process's own, where no number of the program's is.
 pub(crate) fn keep(fd: OwnedFd) -> RawFd {
     let fd = crate::bells::out_of_the_way(fd.into_raw_fd());
-    descriptor::set(fd, Entry::Own);
+    descriptor::set_own(fd);
     fd
 }

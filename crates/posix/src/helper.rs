@@ -5,6 +5,7 @@
 //! a program that [joins](crate::join) has it: descriptors under the same numbers, memory at the same addresses.
 
 use crate::descriptor::{self, Entry};
+use crate::raw::{self, Call};
 use crate::real;
 use crate::{arena, away, class, keeper, lock, page};
 use libc::{Dl_info, c_char, c_int};
@@ -68,8 +69,9 @@ impl Image {
     pub(crate) fn execute(&self) {
         let own = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd);
         for fd in own.chain([self.ready]) {
+            // By their numbers, as what finds the C library's functions may have been in use when this process began.
             // SAFETY: takes no pointers.
-            unsafe { real::fcntl64(fd, libc::F_SETFD, 0) };
+            unsafe { raw::call(&Call::new(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, 0, 0, 0])) };
         }
         let pointers = |texts: &[CString]| -> [*const c_char; 64] {
             let mut all = [std::ptr::null(); 64];
@@ -77,8 +79,9 @@ impl Image {
             all
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
+        let places = [LINKER.as_ptr().addr(), arguments.as_ptr().addr(), environment.as_ptr().addr(), 0, 0];
         // SAFETY: strings, and arrays that end with a null pointer.
-        unsafe { real::execve(LINKER.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        unsafe { raw::call(&Call::new(libc::SYS_execve, places)) };
     }
 }
 

@@ -20,6 +20,7 @@ use crate::identity::identity;
 use crate::lock::{self, lock};
 use crate::process::{self, become_process, hand_line};
 use crate::real;
+use crate::room::{OUT_OF_THE_WAY, copy_above, with_room};
 use crate::wait::{readable, sleep};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -34,9 +35,12 @@ use std::time::Duration;
 
 /// Names the line's descriptor and the library it is for.
 pub(crate) const VARIABLE: &str = "QANAT_JOINS";
-/// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, if
-/// only that counts.
+/// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, and one of
+/// the two words.
 const JOIN: &str = "join";
+/// Only who is of that `qanat run` is let in, or whoever names the address.
+const OF_RUN: &str = "run";
+const BY_ADDRESS: &str = "address";
 /// What the keeper answers whom it does not let in, followed by its program's name.
 const REFUSAL: &[u8] = b"no ";
 /// What `qanat status` says.
@@ -50,7 +54,7 @@ const AT_ONCE: usize = 128;
 /// Own descriptors that can be handed on.
 const OWN_MAX: usize = 512;
 /// Numbers from here on are not own descriptors'.
-const BEYOND_OWN: libc::c_ulong = 1_000;
+const BEYOND_OWN: RawFd = 1_000;
 /// The keeper's first message: the arena's and the shared part's addresses, the process's number, the arena's descriptor, how many
 /// descriptors follow.
 const HEAD: usize = 28;
@@ -148,8 +152,7 @@ fn readable_page() -> Option<RawFd> {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", crate::page::file())).ok()?;
     // SAFETY: a string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) };
-    // SAFETY: takes no pointers.
-    let high = unsafe { real::fcntl64(fd, libc::F_DUPFD, 700) };
+    let high = copy_above(fd, OUT_OF_THE_WAY, libc::F_DUPFD);
     // SAFETY: made just now.
     unsafe { real::close(fd) };
     (high >= 0).then_some(high)
@@ -168,8 +171,9 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
                 crate::report::report(line);
                 return true;
             }
+            let run = if *number == NOBODY { let_in(&said) } else { None };
             let is_let_in = match *number {
-                NOBODY => lets_in(&said),
+                NOBODY => run.is_some(),
                 OBSERVER => false,
                 _ => true,
             };
@@ -186,6 +190,7 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
                 let Ok(mut guard) = lock() else { return true };
                 let table = descriptor::new_table();
                 *number = guard.processes.insert(table);
+                guard.lets_in_run(run.unwrap_or_default());
             }
             answer(line, *number).is_none()
         }
@@ -193,12 +198,17 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
     }
 }
 
-/// Whether who says this at the door may join.
-fn lets_in(said: &str) -> bool {
+/// Of which `qanat run` who says this at the door is; `None`: it may not join.
+fn let_in(said: &str) -> Option<&str> {
     let mut words = said.split(' ');
     let is_well = words.next() == Some(JOIN) && words.next() == Some(identity()) && !identity().is_empty();
-    let own = crate::attach::wishes().map(|wishes| wishes.run.as_str());
-    is_well && words.next().is_none_or(|run| Some(run) == own) && arena::place().is_some()
+    let (run, how) = (words.next()?, words.next()?);
+    let may = match how {
+        BY_ADDRESS => true,
+        OF_RUN => lock().is_ok_and(|guard| guard.has_run(run)),
+        _ => false,
+    };
+    (is_well && may && arena::place().is_some()).then_some(run)
 }
 
 fn answer(line: BorrowedFd<'_>, number: u32) -> Option<()> {
@@ -270,9 +280,9 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
     }
     process::set_first(words.next() == Some("1"));
     let inherited = in_case.map(crate::away::descriptors_in).unwrap_or_default();
-    // SAFETY: takes no pointers.
-    let to_look = unsafe { real::fcntl64(page, libc::F_DUPFD_CLOEXEC, 700) };
-    let joined = join(line, JOIN, if page < 0 { Trust::Settled } else { Trust::Page(page) }, &inherited);
+    let to_look = copy_above(page, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
+    let trust = if page < 0 { Trust::Settled } else { Trust::Page(page) };
+    let joined = with_room(|| join(line, JOIN, trust, &inherited));
     let fallen_to = crate::page::class_in(to_look);
     // SAFETY: ours, or none.
     unsafe { real::close(to_look) };
@@ -301,23 +311,21 @@ pub(crate) enum Answer {
     Nobody,
 }
 
-/// Asks the keeper of the program that has `address` to let this one in: if `run` is given, only as one of the same `qanat run`.
+/// Asks the keeper of the program that has `address` to let this one in, which is of `own` call of `qanat run`: if `run` is given, only if
+/// that has others there.
 ///
 /// # Errors
 /// It let this one in, but that can't have what it needs.
-pub(crate) fn ask(address: IpAddr, run: Option<&str>) -> Result<Answer, String> {
+pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, String> {
     let Some(line) = crate::keeper::line_to(address)? else { return Ok(Answer::Nobody) };
     // No own descriptor of another program has so high a number.
-    // SAFETY: takes no pointers.
-    let line = unsafe { real::fcntl64(line.as_raw_fd(), libc::F_DUPFD_CLOEXEC, BEYOND_OWN) };
+    let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {
         return Err("out of descriptors: raise `ulimit -n`".to_owned());
     }
-    let mut said = format!("{JOIN} {}", identity());
-    if let Some(run) = run {
-        said = format!("{said} {run}");
-    }
-    let answer = join(line, &said, Trust::Keeper, &[]);
+    let how = if run.is_some() { OF_RUN } else { BY_ADDRESS };
+    let said = format!("{JOIN} {} {own} {how}", identity());
+    let answer = with_room(|| join(line, &said, Trust::Keeper, &[]));
     if !matches!(answer, Ok(Answer::Joined)) {
         // SAFETY: ours.
         unsafe { real::close(line) };

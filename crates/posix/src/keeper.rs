@@ -1,16 +1,20 @@
-//! The keeper: a process forked from the program when it has its first socket. It closes what a process leaves open when it
+//! The keeper: a process that the program [begins](crate::offspring) when it has its first socket. It closes what a process leaves open when it
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
 use crate::class::Class;
 use crate::helper::{Image, Things};
 use crate::join;
-use crate::lock::{Guard, lock};
+use crate::lock::{Guard, lock, shared};
 use crate::meeting;
 use crate::mourner::Mourner;
-use crate::raw::Call;
+use crate::offspring;
+use crate::pump;
+use crate::raw::{self, Call};
 use crate::wait::{readable, sleep};
+use crate::world::WorldClock;
 use qanat::Time;
+use qanat::nic::Clock;
 use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, recvmsg};
 use std::io::IoSliceMut;
@@ -36,68 +40,42 @@ const LINGER: Duration = Duration::from_secs(60);
 /// What a message to the keeper begins with that is not the number of a process: of these there are never so many.
 pub(crate) const FOLLOW: u32 = u32::MAX - 2;
 pub(crate) const DEPUTY: u32 = u32::MAX - 3;
+pub(crate) const PUMP: u32 = u32::MAX - 4;
 
-/// Forks the keeper, which has those things to hear of processes by. Returns in the program only, when the keeper is there.
+/// Begins the keeper, which has those things to hear of processes by, and waits until it is there.
 ///
 /// # Errors
-/// What `fork` says; `ECHILD`: it ended at once.
+/// What `clone` says; `ECHILD`: it ended at once.
 pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), i32> {
     let image = Image::new(things);
-    // Twice, so that the program has no child it doesn't know of.
-    // SAFETY: the child does what a forked one may: it takes no lock another thread may have held.
-    match unsafe { crate::real::fork() } {
-        -1 => return Err(crate::real::errno()),
-        0 => {}
-        child => {
-            // SAFETY: the keeper's end, which it has.
-            unsafe { crate::real::close(things.ready) };
-            let mut status = 0;
-            // SAFETY: a child of ours.
-            unsafe { libc::waitpid(child, &raw mut status, 0) };
-            let forked = libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
-            if !forked {
-                return Err(libc::EAGAIN);
-            }
-            let mut byte = [0];
-            let said = loop {
-                match rustix::io::read(is_ready, &mut byte) {
-                    Err(Errno::INTR) => {}
-                    said => break said,
-                }
-            };
-            return if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) };
-        }
-    }
-    crate::lock::forked();
-    // SAFETY: as above; who isn't the keeper ends at once, without the program's handlers.
-    unsafe {
-        match crate::real::fork() {
-            0 => {}
-            -1 => libc::_exit(1),
-            _ => libc::_exit(0),
-        }
+    let begun = offspring::start(|| {
         // Out of reach of the terminal's Ctrl-C, and in the program's session: it is scheduled as part of it.
-        libc::setpgid(0, 0);
-        for signal in 1..32 {
-            libc::signal(signal, libc::SIG_IGN);
+        // SAFETY: none takes pointers but a constant. Its files and pipes are not to be held open.
+        unsafe {
+            libc::setpgid(0, 0);
+            raw::call(&Call::new(libc::SYS_close_range, [0, first_own as usize - 1, 0, 0, 0]));
+            libc::chdir(c"/".as_ptr());
         }
-        for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGABRT, libc::SIGFPE] {
-            libc::signal(signal, libc::SIG_DFL);
+        if let Some(image) = &image {
+            image.execute();
         }
-        let mut none = MaybeUninit::<libc::sigset_t>::uninit();
-        libc::sigemptyset(none.as_mut_ptr());
-        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
-        // Its files and pipes are not to be held open.
-        crate::real::close_range(0, first_own as u32 - 1, 0);
-        libc::chdir(c"/".as_ptr());
-    }
-    crate::lock::forked();
-    if let Some(image) = image {
-        image.execute();
-    }
-    // It can't be executed here: it goes on with a copy of the program's memory, and never becomes less than that program.
-    crate::start::rename(c"qanat-keeper");
-    run(things, false, &[])
+        // It can't be executed here: it goes on with a copy of the program's memory, and never becomes less than that program.
+        crate::start::rename(c"qanat-keeper");
+        let own = crate::descriptor::all().filter(|(_, entry)| *entry == crate::descriptor::Entry::Own);
+        let own: Vec<RawFd> = own.map(|(fd, _)| fd).collect();
+        run(things, false, &own)
+    });
+    // SAFETY: the keeper's end, which it has.
+    unsafe { crate::real::close(things.ready) };
+    begun?;
+    let mut byte = [0];
+    let said = loop {
+        match rustix::io::read(is_ready, &mut byte) {
+            Err(Errno::INTR) => {}
+            said => break said,
+        }
+    };
+    if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) }
 }
 
 /// Is the keeper. `is_fresh`: nothing of the program's memory is in it; `own`: the library's descriptors then.
@@ -156,6 +134,8 @@ enum Heard {
     Follow(Option<Class>, OwnedFd),
     /// A process wants its calls made for it.
     Deputy(u32, OwnedFd),
+    /// A connection is to be pumped.
+    Pump(pump::Order, OwnedFd),
 }
 
 impl Keeper {
@@ -191,13 +171,16 @@ impl Keeper {
             }
             looks = if is_watched || is_idle { looks + 1 } else { 0 };
             let rests = looks >= LOOKS;
-            let deadline = guard.stack.next_deadline().map(|deadline| deadline.since(now));
-            let awake = deadline.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE);
             let time = match (rests, is_watched) {
-                (false, _) => Some(awake),
+                // What the stack has to do next is for who drives it. Others' deadlines are near as long as they send.
+                (false, _) if drives => Some(awake(guard.stack.next_deadline().map(|deadline| deadline.since(now)))),
+                (false, _) => Some(awake(Some(PATIENCE.saturating_sub(now.since(Time::from_nanos(driven_at)))))),
                 (true, true) => Some(STANDSTILL),
                 (true, false) => None,
             };
+            // The program drives: whether it goes on is to be seen without the lock, which it needs.
+            let is_driven = !drives && !rests && !is_watched;
+            let clock = guard.clock;
             let doorbell = guard.doorbell;
             if rests {
                 guard.release_to_sleep();
@@ -210,7 +193,7 @@ impl Keeper {
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
             fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
             self.is_to_come_to_an_end(false);
-            if sleep(&mut fds, time, std::ptr::null()).is_err() {
+            if sleep_while(&mut fds, time, || is_driven.then(|| left_alone_in(clock)).flatten()).is_err() {
                 continue;
             }
             self.is_to_come_to_an_end(true);
@@ -247,6 +230,7 @@ impl Keeper {
                     Some(Heard::Life(life)) => self.lives.push(life),
                     Some(Heard::Follow(class, line)) => self.follow(class, &line),
                     Some(Heard::Deputy(number, line)) => self.deputize(number, &line),
+                    Some(Heard::Pump(order, end)) => self.pump(order, &end),
                     None => {}
                 }
             }
@@ -310,8 +294,49 @@ impl Keeper {
         if unsafe { crate::real::fork() } != 0 {
             return;
         }
+        // SAFETY: ends the process.
+        let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
+        let line = crate::deputy::keep(line);
+        self.begin_helper(c"qanat-deputy");
+        // SAFETY: kept open, and this process's.
+        crate::deputy::serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
+        // SAFETY: ends the process.
+        unsafe { libc::_exit(0) }
+    }
+
+    /// Forks a pump between a connection and `unix`. If it can't be, the connection ends there as it does when a pump ends.
+    fn pump(&mut self, order: pump::Order, unix: &OwnedFd) {
+        let Ok((read, write)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
+            return self.pump_failed(order);
+        };
+        // SAFETY: this process has one thread.
+        match unsafe { crate::real::fork() } {
+            -1 => self.pump_failed(order),
+            0 => {
+                drop(read);
+                // SAFETY: ends the process.
+                let Ok(unix) = unix.try_clone() else { unsafe { libc::_exit(1) } };
+                let (unix, lifeline) = (crate::deputy::keep(unix), crate::deputy::keep(write));
+                self.begin_helper(c"qanat-pump");
+                // SAFETY: kept open, and this process's.
+                pump::run(order, &unsafe { OwnedFd::from_raw_fd(unix) }, lifeline);
+                // SAFETY: ends the process.
+                unsafe { libc::_exit(0) }
+            }
+            _ => self.lives.push(Life { number: order.record, line: read }),
+        }
+    }
+
+    fn pump_failed(&self, order: pump::Order) {
+        if let Ok(mut guard) = lock() {
+            guard.process_ended(order.record);
+        }
+    }
+
+    /// This process, forked from the keeper, has the world's descriptors and those that it has noted as its own, and no others.
+    fn begin_helper(&self, name: &std::ffi::CStr) {
         crate::lock::forked();
-        crate::start::rename(c"qanat-deputy");
+        crate::start::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -319,9 +344,6 @@ impl Keeper {
         for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
             crate::descriptor::set_own(*fd);
         }
-        // SAFETY: ends the process.
-        let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
-        let line = crate::deputy::keep(line);
         let mut run = 0;
         let mut kept: Vec<RawFd> = crate::descriptor::all().map(|(fd, _)| fd).collect();
         kept.sort_unstable();
@@ -334,10 +356,33 @@ impl Keeper {
         }
         // SAFETY: as above.
         unsafe { crate::real::close_range(run as u32, u32::MAX, 0) };
-        // SAFETY: kept open, and this process's.
-        crate::deputy::serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
-        // SAFETY: ends the process.
-        unsafe { libc::_exit(0) }
+    }
+}
+
+/// How long it sleeps that may be needed before long.
+fn awake(time: Option<Duration>) -> Duration {
+    time.unwrap_or(PATIENCE).clamp(Duration::from_micros(100), PATIENCE)
+}
+
+/// When the stack will have been left alone for so long that the keeper drives it; `None`: it has been.
+fn left_alone_in(clock: WorldClock) -> Option<Duration> {
+    let driven_at = Time::from_nanos(shared()?.driven_at.load(Ordering::Relaxed));
+    let left = PATIENCE.saturating_sub(clock.now().since(driven_at));
+    (!left.is_zero()).then(|| awake(Some(left)))
+}
+
+/// Sleeps on `fds`, and again as long as nothing has come and `again` says how long.
+fn sleep_while(
+    fds: &mut [libc::pollfd],
+    mut time: Option<Duration>,
+    again: impl Fn() -> Option<Duration>,
+) -> Result<i32, i32> {
+    loop {
+        let slept = sleep(fds, time, std::ptr::null());
+        match again().filter(|_| slept == Ok(0)) {
+            Some(more) => time = Some(more),
+            None => return slept,
+        }
     }
 }
 
@@ -436,6 +481,7 @@ fn hear(registry: RawFd) -> Option<Heard> {
     Some(match u32::from_ne_bytes(number.try_into().ok()?) {
         FOLLOW => Heard::Follow(std::str::from_utf8(rest).ok().and_then(Class::read), line),
         DEPUTY => Heard::Deputy(u32::from_ne_bytes(rest.try_into().ok()?), line),
+        PUMP => Heard::Pump(pump::Order::read(rest)?, line),
         number => Heard::Life(Life { number, line }),
     })
 }

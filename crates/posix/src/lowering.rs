@@ -47,6 +47,11 @@ pub(crate) fn stand_aside() {
     IS_LIBRARYS.store(true, Ordering::Relaxed);
 }
 
+/// Whether this process is the library's own. Its filter of system calls may not know what the program is asked.
+pub(crate) fn is_librarys() -> bool {
+    IS_LIBRARYS.load(Ordering::Relaxed)
+}
+
 /// Makes `real`, which does what `call` does to this thread's rights to those of all of the process.
 pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, is_well: impl FnOnce(&T) -> bool) -> T {
     let has_world = shared().is_some() || away::is_away();

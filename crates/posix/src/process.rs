@@ -165,35 +165,45 @@ pub(crate) fn register(registry: RawFd, number: u32) -> Result<OwnedFd, i32> {
 
 /// Gives the keeper its end of what tells of the life of process `number`.
 pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(), i32> {
+    say_to_keeper(registry, &number.to_ne_bytes(), end)
+}
+
+/// Says something to the keeper, and gives it a descriptor.
+pub(crate) fn say_to_keeper(registry: RawFd, bytes: &[u8], end: &OwnedFd) -> Result<(), i32> {
     let descriptors = [std::os::fd::AsFd::as_fd(end)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
     beside.push(SendAncillaryMessage::ScmRights(&descriptors));
     // SAFETY: open as long as this process lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
-    let bytes = number.to_ne_bytes();
-    sendmsg(registry, &[IoSlice::new(&bytes)], &mut beside, SendFlags::NOSIGNAL)
+    sendmsg(registry, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL)
         .map(|_| ())
         .map_err(rustix::io::Errno::raw_os_error)
 }
 
-/// Forks the program.
-///
-/// # Safety
-/// As `fork`.
-pub(crate) unsafe fn fork() -> libc::pid_t {
-    crate::calls::fresh::forget_all();
-    let Ok(mut guard) = lock() else {
-        // SAFETY: as the caller says.
-        return unsafe { if crate::away::is_away() { crate::away::fork() } else { crate::real::fork() } };
-    };
-    let number = guard.clone_process();
-    let registry = guard.processes.registry;
-    drop(guard);
-    let lifeline = register(registry, number).map(|fd| out_of_the_way(fd.into_raw_fd())).unwrap_or(-1);
-    // SAFETY: as the caller says.
-    let process = unsafe { crate::real::fork() };
-    if process == 0 {
+/// What a process that is about to be forked from this one will be.
+pub(crate) struct Child {
+    number: u32,
+    lifeline: RawFd,
+}
+
+impl Child {
+    /// A record for it, which has all that this process has.
+    ///
+    /// # Errors
+    /// There is no world, or this process is out of it.
+    pub(crate) fn new() -> Result<Child, i32> {
+        let mut guard = lock()?;
+        let number = guard.clone_process();
+        let registry = guard.processes.registry;
+        drop(guard);
+        let lifeline = register(registry, number).map(|fd| out_of_the_way(fd.into_raw_fd())).unwrap_or(-1);
+        Ok(Child { number, lifeline })
+    }
+
+    /// Called in the child: it is that one from now on.
+    pub(crate) fn begin(&self) {
+        let Child { number, lifeline } = *self;
         crate::lock::forked();
         set_first(false);
         let parents = LIFELINE.load(Ordering::Relaxed);
@@ -209,11 +219,57 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
         descriptor::set(parents, Entry::Kernel);
         // SAFETY: a copy of the parent's, of no use here.
         unsafe { crate::real::close(parents) };
-        return process;
     }
-    // By closing the last one the keeper learns that there is no child, if there is none.
-    // SAFETY: ours.
-    unsafe { crate::real::close(lifeline) };
+
+    /// Called in the parent. By closing the last one the keeper learns that there is no child, if there is none.
+    pub(crate) fn leave(self) {
+        // SAFETY: ours.
+        unsafe { crate::real::close(self.lifeline) };
+    }
+}
+
+/// Forks the program.
+///
+/// # Safety
+/// As `fork`.
+pub(crate) unsafe fn fork() -> libc::pid_t {
+    // SAFETY: as the caller says.
+    unsafe { fork_by(|| crate::real::fork()) }
+}
+
+/// Forks the program, to execute another: nothing that it has registered for its forks is called, nor what makes the C library's memory
+/// usable in the child.
+///
+/// # Safety
+/// As `vfork`.
+pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
+    // SAFETY: as the caller says.
+    unsafe {
+        fork_by(|| {
+            let Some(fork) = crate::real::quiet_fork() else { return crate::real::fork() };
+            let process = fork();
+            if process == 0 {
+                crate::arena::use_private_heap();
+            }
+            process
+        })
+    }
+}
+
+/// # Safety
+/// As `fork`.
+unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
+    crate::calls::fresh::forget_all();
+    let Ok(child) = Child::new() else {
+        // SAFETY: as the caller says.
+        return unsafe { if crate::away::is_away() { crate::away::fork() } else { fork() } };
+    };
+    let process = fork();
+    if process == 0 {
+        child.begin();
+    } else {
+        child.leave();
+    }
     process
 }
 
@@ -228,6 +284,16 @@ impl Guard {
         for (word, cell) in words.iter().zip(table.iter()) {
             self.refer(decode(*word));
             cell.store(*word, Ordering::Relaxed);
+        }
+        self.processes.insert(table)
+    }
+
+    /// A record for a process that has `entry` alone, as its descriptor `fd`.
+    pub(crate) fn record_with(&mut self, fd: RawFd, entry: Entry) -> u32 {
+        let table = descriptor::new_table();
+        self.refer(entry);
+        if let Some(cell) = table.get(fd as usize) {
+            cell.store(descriptor::encode(entry), Ordering::Relaxed);
         }
         self.processes.insert(table)
     }

@@ -1,103 +1,103 @@
 //! A connection of ours for a program that is not: it gets one end of a pair of the kernel's Unix sockets, and a process that
-//! has the connection moves what comes at either to the other.
+//! has the connection moves what comes at either to the other. The keeper forks that process, so it has nothing of the program's but
+//! the connection, and is no child of anybody's there.
 
 use crate::descriptor::{self, Entry};
+use crate::keeper;
 use crate::lock::lock;
 use crate::process;
 use crate::real;
 use libc::{c_int, pollfd};
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Moved at a time.
 const PIECE: usize = 64 * 1024;
 /// How often it is asked whether a connection that others have too is this program's alone.
 const LOOK_MS: c_int = 10;
+/// The connection's descriptor in a pump.
+pub(crate) const CONNECTION: RawFd = 0;
 
-/// Gives a descriptor, closed by `exec`, that is as good as connection `number`, which `fd` is here. `takes`: it is the
-/// program's standard input or output, so what comes is meant for it; else nothing is taken as long as others have the
-/// connection, who may want it.
+/// What the keeper is to fork a pump for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Order {
+    /// The pump's record among processes.
+    pub(crate) record: u32,
+    /// The connection.
+    pub(crate) number: u32,
+    pub(crate) takes: bool,
+}
+
+impl Order {
+    const LENGTH: usize = 9;
+
+    fn bytes(self) -> [u8; Order::LENGTH] {
+        let mut bytes = [u8::from(self.takes); Order::LENGTH];
+        bytes[..4].copy_from_slice(&self.record.to_ne_bytes());
+        bytes[4..8].copy_from_slice(&self.number.to_ne_bytes());
+        bytes
+    }
+
+    /// As it comes to the keeper.
+    pub(crate) fn read(bytes: &[u8]) -> Option<Order> {
+        let bytes: [u8; Order::LENGTH] = bytes.try_into().ok()?;
+        let word = |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        Some(Order { record: word(0), number: word(4), takes: bytes[8] != 0 })
+    }
+}
+
+/// Gives a descriptor, closed by `exec`, that is as good as connection `number`. `takes`: it is the program's standard input or output,
+/// so what comes is meant for it; else nothing is taken as long as others have the connection, who may want it.
 ///
 /// # Errors
-/// Out of descriptors or processes.
-pub(crate) fn start(fd: c_int, number: u32, takes: bool) -> Result<RawFd, i32> {
+/// Out of descriptors, or there is no keeper.
+pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
     let mut ends = [-1; 2];
     // SAFETY: room for two.
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
         return Err(real::errno());
     }
     let [theirs, ours] = ends.map(crate::bells::out_of_the_way);
-    start_with(fd, number, takes, ours).map(|()| theirs).inspect_err(|_| {
+    // SAFETY: made just now.
+    let ours = unsafe { OwnedFd::from_raw_fd(ours) };
+    start_with(number, takes, &ours).map(|()| theirs).inspect_err(|_| {
         // SAFETY: made just now.
         unsafe { real::close(theirs) };
     })
 }
 
-/// As [`start`], with an end that there is already, and is closed here.
+/// As [`start`], with an end that there is already.
 ///
 /// # Errors
-/// Out of processes.
-pub(crate) fn start_with(fd: c_int, number: u32, takes: bool, ours: RawFd) -> Result<(), i32> {
-    // SAFETY: the child does what a forked one may.
-    match unsafe { process::fork() } {
-        0 => {
-            // Twice, so that the program has no child it doesn't know of.
-            // SAFETY: as above.
-            if unsafe { process::fork() } == 0 {
-                become_pump(fd, ours);
-                let pump = Pump { socket: fd, number, unix: ours, takes, out: Buffer::new(), back: Buffer::new() };
-                pump.run();
-            }
-            // SAFETY: ends the process without the program's handlers.
-            unsafe { libc::_exit(0) }
+/// There is no keeper.
+pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(), i32> {
+    let mut guard = lock()?;
+    let registry = guard.processes.registry;
+    let record = guard.record_with(CONNECTION, Entry::Socket(number));
+    drop(guard);
+    let order = Order { record, number, takes };
+    let text = [keeper::PUMP.to_ne_bytes().as_slice(), &order.bytes()].concat();
+    process::say_to_keeper(registry, &text, ours).inspect_err(|_| {
+        if let Ok(mut guard) = lock() {
+            guard.process_ended(record);
         }
-        child => {
-            let error = real::errno();
-            let mut status = 0;
-            // SAFETY: ours, of which the child has copies; a child of ours.
-            unsafe {
-                real::close(ours);
-                if child < 0 {
-                    return Err(error);
-                }
-                libc::waitpid(child, &raw mut status, 0);
-            }
-            Ok(())
-        }
-    }
+    })
 }
 
-/// Lets go of all that is the program's, but for the connection.
-fn become_pump(fd: c_int, unix: RawFd) {
-    // SAFETY: none takes pointers but constants and sets.
-    unsafe {
-        libc::setsid();
-        for signal in 1..32 {
-            let fatal = matches!(signal, libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGABRT | libc::SIGFPE);
-            libc::signal(signal, if fatal { libc::SIG_DFL } else { libc::SIG_IGN });
-        }
-        libc::prctl(libc::PR_SET_NAME, c"qanat-pump".as_ptr());
-        libc::chdir(c"/".as_ptr());
-    }
-    let last = descriptor::DESCRIPTORS_MAX as c_int;
-    let close_run = |first: c_int, end: c_int| {
-        if first < end {
-            // SAFETY: takes no pointers. Nobody else is in this process.
-            unsafe { real::close_range(first as u32, end as u32 - 1, 0) };
-        }
-    };
-    let mut run = 0;
-    for other in 0..last {
-        let entry = descriptor::get(other);
-        // The library's own stay open by themselves.
-        if other == fd || other == unix || entry == Entry::Own {
-            close_run(run, other);
-            run = other + 1;
-        } else if entry != Entry::Kernel {
-            // SAFETY: takes no pointers.
-            unsafe { libc::close(other) };
-        }
-    }
-    close_run(run, c_int::MAX);
+/// Pumps, in a process that the keeper has forked for it, whose descriptors are the world's and these.
+pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
+    // SAFETY: takes no pointers.
+    unsafe { libc::setsid() };
+    // Nobody asks the kernel anything of what stands in for the connection.
+    let Ok(stand_in) = crate::bells::new_event() else { return };
+    // SAFETY: takes no pointers.
+    unsafe { real::dup2(stand_in, CONNECTION) };
+    let Ok(guard) = lock() else { return };
+    let Some(Some(record)) = guard.processes.records.get(order.record as usize) else { return };
+    process::become_process(order.record, lifeline, record);
+    drop(guard);
+    descriptor::set(CONNECTION, Entry::Socket(order.number));
+    let (socket, number, unix, takes) = (CONNECTION, order.number, unix.as_raw_fd(), order.takes);
+    Pump { socket, number, unix, takes, out: Buffer::new(), back: Buffer::new() }.run();
 }
 
 /// Bytes on their way.

@@ -108,9 +108,23 @@ real! {
     prctl(option: c_int, second: c_ulong, third: c_ulong, fourth: c_ulong, fifth: c_ulong) -> c_int;
     clone(function: *mut c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: *mut c_void, local: *mut c_void, child: *mut c_void) -> c_int;
     fork() -> pid_t;
+    getifaddrs(list: *mut *mut libc::ifaddrs) -> c_int;
+    freeifaddrs(list: *mut libc::ifaddrs) -> ();
+    if_nametoindex(name: *const c_char) -> c_uint;
+    if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char;
+    if_nameindex() -> *mut libc::if_nameindex;
     daemon(no_chdir: c_int, no_close: c_int) -> c_int;
     vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
     fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
+}
+
+/// The C library's `fork` that calls nothing of the program's; `None`: it is too old to have one (before 2.34).
+pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
+    static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    // SAFETY: a NUL-terminated name.
+    let place = *FOUND.get_or_init(|| unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) }.expose_provenance());
+    // SAFETY: the C library's function of that name has this signature.
+    (place != 0).then(|| unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(place)) })
 }
 
 /// What the system call sets when it fails.

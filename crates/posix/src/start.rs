@@ -32,6 +32,7 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
         return;
     }
     crate::explain::start();
+    crate::runs::start();
     // SAFETY: as the C library hands them on.
     unsafe { note_arguments(count, arguments) };
     let is_ours = |name: &[u8]| name == PRELOAD || name.starts_with(OURS) && !is_for_one(name);

@@ -78,7 +78,17 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
         Supported,
         "`F_DUPFD`, `F_DUPFD_CLOEXEC`, `F_GETFL`, `F_SETFL`; others are passed through; `F_SETOWN` brings `SIGURG`, `O_ASYNC` no signals",
     ),
-    (&["ioctl"], Supported, "`FIONBIO`, `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; others are passed through"),
+    (
+        &["ioctl"],
+        Supported,
+        "`FIONBIO`, `FIONREAD`, `SIOCOUTQ`, `SIOCATMARK`; of interfaces `SIOCGIFCONF`, `SIOCGIFADDR` and their like; others are passed \
+         through",
+    ),
+    (
+        &["getifaddrs", "freeifaddrs", "if_nameindex", "if_nametoindex", "if_indextoname"],
+        Supported,
+        "the card is the interface `qanat-card`, also in lists of links, addresses and routes by netlink",
+    ),
     (&["getsockopt", "setsockopt"], Supported, "see the options"),
     (&["fork", "vfork", "daemon"], Supported, "the child has the same sockets"),
     (&["fdopen", "dprintf", "vdprintf", "__dprintf_chk", "__vdprintf_chk"], Supported, ""),
@@ -173,7 +183,7 @@ pub const FLAGS: &[(&str, Support, &str)] = &[
 /// Control messages, of datagrams unless said otherwise.
 pub const MESSAGES: &[(&str, Support, &str)] = &[
     ("received: `SCM_TIMESTAMP`, `SCM_TIMESTAMPNS`", Supported, "of streams too; the time it is read at"),
-    ("received: `IP_PKTINFO`, `IPV6_PKTINFO`", Supported, "with the interface number 0"),
+    ("received: `IP_PKTINFO`, `IPV6_PKTINFO`", Supported, "with the card's number among interfaces"),
     (
         "received: `IP_TTL`, `IP_TOS`, `IP_ORIGDSTADDR`, `IPV6_HOPLIMIT`, `IPV6_TCLASS`, `IPV6_ORIGDSTADDR`",
         Supported,

@@ -19,6 +19,10 @@ const TRIES: u32 = 200;
 /// Who sleeps looks so often whether there is still somebody who could wake it.
 const LOOK: Duration = Duration::from_millis(500);
 
+/// Looks whether a thread that was stopped has given it back, and how long they are apart.
+const STEPS: u32 = 1_000;
+const STEP_NS: i64 = 100_000;
+
 #[derive(Default)]
 pub(crate) struct Word(AtomicU32);
 
@@ -60,6 +64,25 @@ fn robust_list(local: &Local) -> *mut RobustList {
     }
     local.robust_list.set(list.expose_provenance());
     list
+}
+
+/// Where this thread's list is; 0: there is none.
+pub(crate) fn known_robust_list() -> usize {
+    crate::local::LOCAL.with(|local| robust_list(local).expose_provenance())
+}
+
+/// The kernel knows of the list of this thread, which is a process begun past the C library.
+pub(crate) fn register_robust_list(place: usize) {
+    if place == 0 {
+        return;
+    }
+    let list = std::ptr::with_exposed_provenance_mut::<RobustList>(place);
+    // SAFETY: the C library's, in this process's copy of its memory; an empty list points to itself.
+    unsafe {
+        (*list).first = list.cast();
+        (*list).pending = std::ptr::null_mut();
+        raw::call(&Call::new(libc::SYS_set_robust_list, [place, size_of::<RobustList>(), 0, 0, 0]));
+    }
 }
 
 /// The kernel's number of this thread.
@@ -138,12 +161,43 @@ impl Word {
                 continue;
             }
             let slept = futex(&self.0, libc::FUTEX_WAIT, marked as usize, &raw const time);
-            if slept == -(libc::ETIMEDOUT as isize) && !is_alive(owner) {
+            if slept != -(libc::ETIMEDOUT as isize) {
+                continue;
+            }
+            if is_stopped(owner) {
+                self.hurry(owner);
+            } else if !is_alive(owner) {
                 // Killed before the kernel knew of this word, as a thread of a process forked past the C library is.
                 let dead = marked | OWNER_DIED;
                 let _ = self.0.compare_exchange(marked, dead, Ordering::Relaxed, Ordering::Relaxed);
             }
         }
+    }
+
+    /// Whoever has it has been stopped by a signal. It goes on until it has given the lock back, and is stopped again: else all who share
+    /// the card would be stopped with it.
+    #[cold]
+    fn hurry(&self, owner: u32) {
+        // The library's own processes may send no signals once they are confined.
+        if crate::lowering::is_librarys() && crate::away::is_settled() {
+            return;
+        }
+        let send = |signal: i32| {
+            // SAFETY: takes no pointers.
+            unsafe { raw::call(&Call::new(libc::SYS_kill, [owner as usize, signal as usize, 0, 0, 0])) }
+        };
+        if send(libc::SIGCONT) != 0 {
+            return;
+        }
+        for _ in 0..STEPS {
+            if self.0.load(Ordering::Relaxed) & THREAD != owner {
+                break;
+            }
+            let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_NS };
+            // SAFETY: a readable time.
+            unsafe { raw::call(&Call::new(libc::SYS_nanosleep, [(&raw const step).addr(), 0, 0, 0, 0])) };
+        }
+        send(libc::SIGSTOP);
     }
 
     /// Gives it back.
@@ -159,6 +213,32 @@ impl Word {
     pub(crate) fn wake_all(&self) {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as usize, std::ptr::null());
     }
+}
+
+/// Whether a thread has been stopped by a signal, not by a debugger, as the kernel tells. Takes no memory: whoever waits for the lock may be
+/// the program's allocator.
+#[cold]
+fn is_stopped(thread: u32) -> bool {
+    let mut path = [0u8; 32];
+    let mut place = &mut path[..31];
+    if std::io::Write::write_fmt(&mut place, format_args!("/proc/{thread}/stat")).is_err() {
+        return false;
+    }
+    let mut text = [0u8; 128];
+    let call = |number: i64, arguments: [usize; 5]| {
+        // SAFETY: a string that ends with a zero, room for the answer, or a descriptor that was opened here.
+        unsafe { raw::call(&Call::new(number, arguments)) }
+    };
+    let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
+    let file = call(libc::SYS_open, [path.as_ptr().addr(), flags, 0, 0, 0]);
+    if file < 0 {
+        return false;
+    }
+    let count = call(libc::SYS_read, [file as usize, text.as_mut_ptr().addr(), text.len(), 0, 0]);
+    call(libc::SYS_close, [file as usize, 0, 0, 0, 0]);
+    let text = text.get(..usize::try_from(count).unwrap_or(0)).unwrap_or_default();
+    // The name before it may have any letters.
+    text.windows(4).any(|part| part == b") T ")
 }
 
 /// Whether there is a thread of that number.

@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) config: Config,
     /// What another process must have, too, to be one of the program's.
     pub(crate) holdings: Holdings,
+    /// The calls of `qanat run` that have programs here.
+    pub(crate) runs: Vec<String>,
     /// Sockets on their way between processes.
     pub(crate) transit: Transit,
     /// Sockets that stayed the kernel's.
@@ -164,6 +166,7 @@ impl World {
             addresses,
             config,
             holdings: Holdings::default(),
+            runs: Vec::new(),
             transit: Transit::default(),
             fallbacks: Fallbacks::default(),
             driven_at: Time::ZERO,

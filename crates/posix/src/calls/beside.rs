@@ -1,5 +1,6 @@
 //! Control messages: what is told beside what is received, and what is asked for beside what is sent.
 
+use super::interfaces::INDEX;
 use crate::lock::lock;
 use crate::socket::{Kind, Socket};
 use libc::{c_int, c_uint, cmsghdr, msghdr, timespec};
@@ -208,7 +209,7 @@ impl Control {
         if let (libc::AF_INET, IpAddr::V4(ip)) = (family, to.ip()) {
             let address = libc::in_addr { s_addr: ip.to_bits().to_be() };
             if asked.packet_info {
-                let info = libc::in_pktinfo { ipi_ifindex: 0, ipi_spec_dst: address, ipi_addr: address };
+                let info = libc::in_pktinfo { ipi_ifindex: INDEX as c_int, ipi_spec_dst: address, ipi_addr: address };
                 self.put(libc::IPPROTO_IP, libc::IP_PKTINFO, info);
             }
             if asked.hop_limit {
@@ -229,8 +230,7 @@ impl Control {
             IpAddr::V6(ip) => ip,
         };
         if asked.packet_info {
-            let info =
-                libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: six.octets() }, ipi6_ifindex: 0 as c_uint };
+            let info = libc::in6_pktinfo { ipi6_addr: libc::in6_addr { s6_addr: six.octets() }, ipi6_ifindex: INDEX };
             self.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, info);
         }
         if asked.hop_limit {

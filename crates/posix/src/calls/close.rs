@@ -1,5 +1,6 @@
 //! `close`, `shutdown`, and copies of descriptors.
 
+use super::interfaces::netlink;
 use super::{give_int, open};
 use crate::descriptor::{self, Entry};
 use crate::explain::{is_explaining, is_said_by};
@@ -168,6 +169,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
             super::epoll::closed(fd);
             super::bind::closed(fd);
             super::copies::closed(fd);
+            netlink::closed(fd);
         }
         Entry::Away => return super::away::close(fd),
         // Programs that close what they don't know of don't mean these.

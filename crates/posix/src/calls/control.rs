@@ -115,6 +115,10 @@ extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
 /// As `ioctl`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
+    // SAFETY: as the caller says.
+    if let Some(answer) = unsafe { super::interfaces::request::answer(fd, request, argument) } {
+        return give_int(answer);
+    }
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
         return unsafe { super::away::ioctl(fd, request, argument) };

@@ -10,6 +10,7 @@ use crate::join::{Offer, offer};
 use crate::lock::{lock, shared};
 use crate::process::is_first;
 use crate::real;
+use crate::runs;
 use crate::start::environment;
 use crate::target;
 use libc::{c_char, c_int};
@@ -113,8 +114,11 @@ unsafe fn execute(
         // SAFETY: as the caller says.
         return unsafe { execute_away(path, given, call) };
     }
-    let Some(offer) = prepare(path) else { return call(given) };
     // SAFETY: as the caller says.
+    let meeting = unsafe { runs::environment(given) };
+    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr());
+    let Some(offer) = prepare(path) else { return call(given) };
+    // SAFETY: as the caller says, or the array made here.
     let environment = unsafe { environment(given, &offer.variables()) };
     offer.hand_on(true);
     let status = call(environment.pointers.as_ptr());

@@ -143,6 +143,7 @@ extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     let fd = unsafe { real::socket(family, kind, protocol) };
     if fd >= 0 {
         made(fd, family, kind, protocol);
+        super::interfaces::netlink::made(fd, family, protocol);
     }
     fd
 }

@@ -20,7 +20,7 @@ pub(super) fn is_connection(number: u32) -> bool {
 
 /// A descriptor as good as connection `number`, which is `fd` here; `None`: it is none that can be pumped.
 pub(super) fn pumped(fd: c_int, number: u32, takes: bool, how: &str) -> Option<RawFd> {
-    let end = if is_connection(number) { pump::start(fd, number, takes).ok() } else { None };
+    let end = if is_connection(number) { pump::start(number, takes).ok() } else { None };
     match end {
         Some(_) => explain(format_args!("fd {fd}: {how}: a connection of ours, which a process pumps to the kernel's")),
         None => explain(format_args!("fd {fd}: {how}: not carried over")),

@@ -15,6 +15,7 @@ mod file;
 pub(crate) mod fresh;
 mod hand_over;
 mod information;
+mod interfaces;
 pub(crate) mod open;
 pub(crate) mod options;
 mod poll;

@@ -12,14 +12,15 @@ unsafe extern "C" fn fork() -> pid_t {
     unsafe { crate::process::fork() }
 }
 
-/// A child that borrows its parent's memory would change the parent's table of descriptors: it gets a copy.
+/// A child that borrows its parent's memory would change the parent's table of descriptors: it gets a copy. What the program has
+/// registered for its forks is not called, as by the C library's `vfork`.
 ///
 /// # Safety
 /// As `fork`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> pid_t {
     // SAFETY: as the caller says.
-    unsafe { crate::process::fork() }
+    unsafe { crate::process::fork_quietly() }
 }
 
 /// # Safety

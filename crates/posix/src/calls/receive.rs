@@ -2,6 +2,7 @@
 
 use super::beside::{Beside, tell};
 use super::give;
+use super::interfaces::netlink;
 use crate::address;
 use crate::descriptor;
 use crate::lock::{Guard, lock};
@@ -403,7 +404,7 @@ fn length_of(received: Received, flags: c_int) -> isize {
 unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { real::read(fd, buffer, count) },
+        None => unsafe { netlink::received(fd, buffer.cast(), count, real::read(fd, buffer, count), 0) },
         // As Linux says without looking.
         Some(_) if count == 0 => 0,
         // SAFETY: as the caller says.
@@ -464,7 +465,7 @@ pub(super) unsafe fn slice<'a>(vectors: *const iovec, count: usize) -> Option<&'
 unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { real::recv(fd, buffer, count, flags) },
+        None => unsafe { netlink::received(fd, buffer.cast(), count, real::recv(fd, buffer, count, flags), flags) },
         // SAFETY: as the caller says.
         Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|r| length_of(r, flags))),
     }
@@ -492,7 +493,9 @@ unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::recvfrom(fd, buffer, count, flags, peer, length) };
+        let received = unsafe { real::recvfrom(fd, buffer, count, flags, peer, length) };
+        // SAFETY: as above.
+        return unsafe { netlink::received(fd, buffer.cast(), count, received, flags) };
     };
     // SAFETY: as the caller says.
     give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|received| {
@@ -547,7 +550,8 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
             // SAFETY: as above.
             unsafe { super::hand_over::receive_rights(message) };
         }
-        return count;
+        // SAFETY: as above.
+        return unsafe { netlink::received_message(fd, message, count, flags) };
     };
     // SAFETY: as the caller says.
     give(unsafe { receive_message(fd, number, message, flags) })

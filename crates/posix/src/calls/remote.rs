@@ -9,7 +9,7 @@ use crate::real;
 use libc::{c_int, c_ulong, pollfd, sockaddr_storage, socklen_t};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
-use std::os::fd::{IntoRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 /// Waits for any of these, ours or the kernel's.
 ///
@@ -150,7 +150,7 @@ pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i3
     let number = descriptor::socket(fd).ok_or(libc::EBADF)?;
     let (new, peer, family) = open::accept_at_once(number)?;
     let connection = descriptor::socket(new).ok_or(libc::EBADF)?;
-    let started = pump::start_with(new, connection, true, end.into_raw_fd());
+    let started = pump::start_with(connection, true, &end);
     closing::close(new);
     started.map(|()| written(peer, family, room))
 }
@@ -166,5 +166,5 @@ pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), i32> {
     if !is_connection {
         return Err(libc::EOPNOTSUPP);
     }
-    pump::start_with(fd, number, false, end.into_raw_fd())
+    pump::start_with(number, false, &end)
 }

@@ -1,6 +1,7 @@
 //! `write` and `send` in all their forms.
 
 use super::beside::{Wanted, wanted};
+use super::interfaces::netlink;
 use super::open::{adopt_for_sending, errno_of_command};
 use super::receive::{check, slice, told_later};
 use super::{give, give_int};
@@ -543,7 +544,10 @@ fn one(buffer: *const c_void, count: size_t) -> [iovec; 1] {
 unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { real::write(fd, buffer, count) },
+        None => unsafe {
+            netlink::sends_part(fd, buffer, count);
+            real::write(fd, buffer, count)
+        },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
             send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || {
@@ -573,7 +577,10 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
 unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { real::send(fd, buffer, count, flags) },
+        None => unsafe {
+            netlink::sends_part(fd, buffer, count);
+            real::send(fd, buffer, count, flags)
+        },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
             send_ours(number, &one(buffer, count), flags, Destination::NONE, Wanted::default(), || {
@@ -609,7 +616,10 @@ unsafe extern "C" fn sendto(
     }
     let number = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?));
     // SAFETY: as the caller says.
-    let kernel = || unsafe { real::sendto(fd, buffer, count, flags, peer, length) };
+    let kernel = || unsafe {
+        netlink::sends_part(fd, buffer, count);
+        real::sendto(fd, buffer, count, flags, peer, length)
+    };
     match number {
         None => kernel(),
         // SAFETY: as the caller says.
@@ -643,6 +653,8 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         }
     }
     let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else {
+        // SAFETY: as the caller says.
+        unsafe { netlink::sends_message(fd, parts) };
         // SAFETY: as the caller says.
         return unsafe { super::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
     };

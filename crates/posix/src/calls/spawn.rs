@@ -9,6 +9,7 @@ use crate::explain::{explain, is_explaining};
 use crate::join::Offer;
 use crate::lock::shared;
 use crate::real;
+use crate::runs;
 use crate::start::environment;
 use crate::target;
 use libc::{c_char, c_int, mode_t, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
@@ -180,8 +181,11 @@ unsafe fn spawn(
     given: *const *mut c_char,
     call: impl FnOnce(*const *mut c_char) -> c_int,
 ) -> c_int {
-    let Some(offer) = prepare(path, actions) else { return call(given) };
     // SAFETY: as the caller says.
+    let meeting = unsafe { runs::environment(given.cast()) };
+    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr().cast());
+    let Some(offer) = prepare(path, actions) else { return call(given) };
+    // SAFETY: as the caller says, or the array made here.
     let environment = unsafe { environment(given.cast(), &[(crate::join::VARIABLE, offer.value(false))]) };
     let status = call(environment.pointers.as_ptr().cast());
     // The program has the line, if there is one.
