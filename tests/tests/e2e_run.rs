@@ -13,12 +13,18 @@ use std::time::Duration;
 mod addresses;
 #[path = "e2e_run/exec.rs"]
 mod exec;
+#[path = "e2e_run/interfaces.rs"]
+mod interfaces;
+#[path = "e2e_run/invisible.rs"]
+mod invisible;
 #[path = "e2e_run/killed.rs"]
 mod killed;
 #[path = "e2e_run/privilege.rs"]
 mod privilege;
 #[path = "e2e_run/programs.rs"]
 mod programs;
+#[path = "e2e_run/shared.rs"]
+mod shared;
 #[path = "e2e_run/waits.rs"]
 mod waits;
 #[path = "e2e_run/wishes.rs"]
@@ -326,7 +332,7 @@ fn an_ordinary_users_client_asks_the_kernels_server() {
             .arguments(["run", "--", "true"])
             .environment("QANAT_SOCKET", directory.path().join("nowhere"))
             .run();
-        assert!(strange.code == Some(1) && strange.stderr.contains("sudo qanat up"), "{}", strange.stderr);
+        assert!(strange.code == Some(125) && strange.stderr.contains("sudo qanat up"), "{}", strange.stderr);
         signal(&daemon, Signal::TERM);
         assert_eq!(daemon.wait(PATIENCE).code, Some(0));
     });
