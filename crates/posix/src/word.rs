@@ -164,7 +164,9 @@ impl Word {
             if slept != -(libc::ETIMEDOUT as isize) {
                 continue;
             }
-            if is_stopped(owner) {
+            // The library's own processes open no file and send no signal once they are confined.
+            let is_confined = crate::lowering::is_librarys() && crate::away::is_settled();
+            if !is_confined && is_stopped(owner) {
                 self.hurry(owner);
             } else if !is_alive(owner) {
                 // Killed before the kernel knew of this word, as a thread of a process forked past the C library is.
@@ -178,10 +180,6 @@ impl Word {
     /// the card would be stopped with it.
     #[cold]
     fn hurry(&self, owner: u32) {
-        // The library's own processes may send no signals once they are confined.
-        if crate::lowering::is_librarys() && crate::away::is_settled() {
-            return;
-        }
         let send = |signal: i32| {
             // SAFETY: takes no pointers.
             unsafe { raw::call(&Call::new(libc::SYS_kill, [owner as usize, signal as usize, 0, 0, 0])) }

@@ -1,6 +1,6 @@
 //! What a program shares with its workers when one of them gives up its rights: no process follows memory that a lesser one can write.
 
-use super::{OURS, PATIENCE, ask, ends, keeper_of, run, run_with, signal};
+use super::{OURS, PATIENCE, ask, ends, keeper_of, run, run_with, signal, sleeps};
 use qanat_tests::e2e::{NOBODY, Outcome, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{Read, Seek, SeekFrom};
@@ -168,7 +168,8 @@ fn nginx_with_a_master_of_more_rights_works_as_ever() {
         let keeper = keeper_of(&server);
         assert_eq!(status(keeper, "Uid"), user, "the keeper is what the workers are");
         assert!((0..200).all(|_| answers(80)));
-        // A worker that is killed has a successor, which shares the card.
+        // A worker that is killed has a successor, which shares the card. Killed in the middle of the stack's work it would take that along.
+        sleeps(first[0].as_raw_nonzero().get() as u32);
         kill_process(first[0], Signal::KILL).expect("a signal");
         eventually("there is another worker", PATIENCE, || {
             let now = children(master);

@@ -37,9 +37,12 @@ const OTHERS: &str = "import os, socket\n\
             if not said: break\n        \
             c.sendall(said)";
 
+/// Those that have not ended.
 fn children_of(process: u32) -> Vec<Pid> {
     let list = std::fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
-    list.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
+    let is_there =
+        |id: &&str| std::fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+    list.split_whitespace().filter(is_there).filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
 }
 
 /// Clients that keep the others busy until they are dropped.
