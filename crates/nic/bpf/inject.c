@@ -77,6 +77,9 @@ int inject(struct xdp_md *context) {
     struct batch *batch = bpf_map_lookup_elem(map, &first);
     if (!batch || batch->key[0] != key[0] || batch->key[1] != key[1])
         return XDP_DROP;
+    // Without a device, because it is gone or takes no frames now, nothing is consumed: the sender has another way.
+    if (!bpf_map_lookup_elem(&devices, &row))
+        return XDP_DROP;
     // Its sender may write to the batch meanwhile, or run it on another processor: each value is read once.
     __u32 at = *(volatile __u32 *)&batch->next;
     if (at >= *(volatile __u32 *)&batch->count)

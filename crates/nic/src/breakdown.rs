@@ -106,6 +106,11 @@ impl<V: Vnic> Vnic for Metered<V> {
         self.vnic.transmit_room()
     }
 
+    fn batch_room(&mut self) -> usize {
+        let _driver = span(Phase::DriverOut);
+        self.vnic.batch_room()
+    }
+
     #[inline]
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         let _driver = span(Phase::DriverOut);

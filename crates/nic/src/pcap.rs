@@ -128,6 +128,10 @@ impl<V: Vnic, C: Clock, W: Write> Vnic for Pcap<V, C, W> {
         self.inner.transmit_room()
     }
 
+    fn batch_room(&mut self) -> usize {
+        self.inner.batch_room()
+    }
+
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         // Recorded before the device gets it (afterwards it may be gone), so only if it will certainly take it.
         if self.inner.transmit_room() == 0 {

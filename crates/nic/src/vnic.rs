@@ -94,6 +94,8 @@ pub struct VnicStatistics {
     pub receive_ring_full: u64,
     /// Descriptors of received frames that can't be: of a queue another process had before, which might write them.
     pub receive_invalid: u64,
+    /// Of the frames accepted, those that went in batches without socket buffers.
+    pub transmit_injected: u64,
     /// Frames or descriptors the device refused as invalid.
     pub transmit_invalid: u64,
     /// Frames the device took but lost (for example `EBUSY` of a full veth peer).
@@ -117,6 +119,7 @@ impl VnicStatistics {
             ("device_receive_invalid", self.receive_invalid),
             ("device_transmit_frames", self.transmit_frames),
             ("device_transmit_bytes", self.transmit_bytes),
+            ("device_transmit_injected", self.transmit_injected),
             ("device_transmit_invalid", self.transmit_invalid),
             ("device_transmit_lost", self.transmit_lost),
             ("device_transmit_copied", self.transmit_copied),
@@ -140,6 +143,13 @@ pub trait Vnic {
 
     /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.
     fn transmit_room(&mut self) -> usize;
+
+    /// How many more frames are well queued before the next [`flush`](Vnic::flush): fewer than
+    /// [`transmit_room`](Vnic::transmit_room) where sending takes the sender's own time, and what it provokes must be received
+    /// meanwhile. 0: flush, and receive, before more.
+    fn batch_room(&mut self) -> usize {
+        self.transmit_room()
+    }
 
     /// Queues a frame for transmission; nothing may be sent before [`flush`](Vnic::flush).
     ///
@@ -232,6 +242,10 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn transmit_room(&mut self) -> usize {
         (**self).transmit_room()
+    }
+
+    fn batch_room(&mut self) -> usize {
+        (**self).batch_room()
     }
 
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {

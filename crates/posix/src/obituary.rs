@@ -110,5 +110,6 @@ impl Teller {
             let _ = self.stack.abort(now, connection);
         }
         self.turn();
+        self.stack.transmit_last(self.clock.now(), &mut self.card);
     }
 }

@@ -249,6 +249,7 @@ impl Runtime {
                 self.with_context(|context| service.stop(context));
             }
             if lifetime.is_over(now, service) {
+                self.stack.transmit_last(now, self.vnic.as_mut());
                 return Ok(());
             }
             if busy {

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// 2^20 ns ≈ 1.05 ms: finer than any protocol timer needs, coarse enough to share slots.
 pub(crate) const TICK_SHIFT: u32 = 20;
 
+/// Batches of [`Stack::transmit_last`]: of 32 frames each, the least that a device takes at once, a reset for every connection.
+const LAST_BATCHES_MAX: usize = 1_024;
+
 /// Why a command was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CommandError {
@@ -146,6 +149,18 @@ impl Stack {
         }
         self.output_connections(now, vnic);
         vnic.flush();
+    }
+
+    /// Sends everything that may be sent, in as many batches as it takes: for who does not come back. Events are lost. Bounded: a
+    /// device that takes nothing more is left.
+    pub fn transmit_last(&mut self, now: Time, vnic: &mut dyn Vnic) {
+        for _ in 0..LAST_BATCHES_MAX {
+            self.transmit(now, vnic);
+            self.events.clear();
+            if !self.has_output() {
+                return;
+            }
+        }
     }
 
     /// When [`transmit`](Stack::transmit) must be called at the latest; `None`: not before the next frame or command.

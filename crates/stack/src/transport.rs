@@ -385,11 +385,11 @@ impl Stack {
             let transport = &mut self.transport;
             transport.ready.extend(transport.unresolved.drain(..));
         }
-        // Each waiting connection gets one turn; what the device has no room for waits for the next poll.
+        // Each waiting connection gets one turn; what the device has no room for, or what is too much for one batch, waits for the
+        // next poll, before which there is a look at what has come.
         for _ in 0..self.transport.ready.len() {
-            let room = vnic.transmit_room();
+            let room = vnic.batch_room();
             if room == 0 {
-                self.network.counters.transmit_ring_full += 1;
                 return;
             }
             let Some(slot) = self.transport.ready.pop_front() else { return };

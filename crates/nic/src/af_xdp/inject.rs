@@ -9,10 +9,12 @@
 //! no other memory. The device's other end must run its receive processing as NAPI, which veth does with an XDP program or GRO
 //! there; [`Injector::is_ready`] looks from time to time whether it still does.
 
+use super::account::Account;
 use super::injection::Injection;
 use super::queue::LINK_HEADER_MAX;
 use crate::error::DeviceError;
 use crate::link::{Link, Namespace, Observer};
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
@@ -23,16 +25,19 @@ pub(super) const BATCH_FRAMES_MAX: usize = 256;
 /// Longest frame.
 pub(super) const FRAME_BYTES_MAX: usize = 1536;
 /// Shortest frame: an Ethernet header.
-const FRAME_BYTES_MIN: usize = 14;
+pub(super) const FRAME_BYTES_MIN: usize = 14;
 /// An odd number of cache lines: the first lines of all slots are in different sets of the cache.
 const SLOT_BYTES: usize = 1600;
 /// Frames between two looks whether the softirq must run; a quarter of veth's ring, so that it can't overflow.
 const RUN_FRAMES: u32 = 64;
-/// Calls between two looks at the device.
-const CALLS_PER_LOOK: u32 = 128;
+/// Between two looks at the device, and before another attempt when a call has sent nothing: a look takes some ten microseconds, and
+/// what is sent into a link that has just changed is lost until then.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// Between two looks whatever they are for: what was sent before the one has left by the other.
+const LOOK_INTERVAL_MIN: Duration = Duration::from_millis(20);
 /// A call that takes this long patches kernel code each time: see [`Injector::is_quick`].
 const CALL_TIME_MAX: Duration = Duration::from_millis(2);
-/// Runs of a batch in a row that send nothing: the row is no longer this sender's.
+/// Runs of a batch in a row that send nothing: the row is no longer this sender's, or not now.
 const FRUITLESS_RUNS_MAX: u32 = 2;
 
 const BPF_PROG_TEST_RUN: i64 = 10;
@@ -120,15 +125,38 @@ pub(super) struct Injector {
     attributes: Box<TestRun>,
     _template: Box<Template>,
     _context: Box<Context>,
-    /// Without it the device is known to take frames as long as it lives.
-    observer: Option<Observer>,
-    dropped_before: u64,
+    /// Without it, it is who made the row who looks after the device, and takes the device out of the row when it takes no frames.
+    watch: Option<Watch>,
     is_ready: bool,
-    calls_until_look: u32,
+    next_look: Instant,
     /// As they came.
     held: HandedInjector,
     /// Of a program of one's own: there it is attached.
     _keeper: Option<Namespace>,
+}
+
+/// What a sender knows of its device.
+struct Watch {
+    observer: Observer,
+    account: RefCell<Account>,
+    looked_at: Cell<Instant>,
+}
+
+impl Watch {
+    fn open(observer: Observer) -> Option<Watch> {
+        let account = Account::open(0, observer.look()?.departures);
+        Some(Watch { observer, account: account.into(), looked_at: Instant::now().into() })
+    }
+
+    /// Whether the device takes frames now. `sent`: frames that it has been given, either way.
+    fn look(&self, now: Instant, sent: u64) -> bool {
+        let Some(look) = self.observer.look() else { return false };
+        if now.saturating_duration_since(self.looked_at.get()) >= LOOK_INTERVAL_MIN {
+            self.looked_at.set(now);
+            self.account.borrow_mut().look(sent, look.departures);
+        }
+        look.takes_frames
+    }
 }
 
 /// `union bpf_attr` for `BPF_PROG_TEST_RUN`.
@@ -223,10 +251,9 @@ impl Injector {
             attributes,
             _template: template,
             _context: context,
-            dropped_before: observer.as_ref().map_or(0, Observer::transmit_dropped),
-            observer,
+            watch: observer.and_then(Watch::open),
             is_ready: false,
-            calls_until_look: 0,
+            next_look: Instant::now(),
             held: handed,
             _keeper: None,
         };
@@ -242,38 +269,31 @@ impl Injector {
         [program.as_fd(), batch.as_fd()]
     }
 
-    /// Whether the device takes frames this way now. Looks at it every [`CALLS_PER_LOOK`] calls: frames sent after it
-    /// stopped and before the look are lost.
+    /// Whether the device takes frames this way now, of which it has been given `sent` so far, either way. Frames that are sent
+    /// between a change of the link and the next look may be lost: the looks count them.
     #[inline]
-    pub(super) fn is_ready(&mut self) -> bool {
-        match self.calls_until_look.checked_sub(1) {
-            Some(left) => self.calls_until_look = left,
-            None => {
-                self.calls_until_look = CALLS_PER_LOOK;
-                self.is_ready = self.observer.as_ref().is_none_or(Observer::takes_frames);
-            }
+    pub(super) fn is_ready(&mut self, sent: impl FnOnce() -> u64) -> bool {
+        let now = Instant::now();
+        if now >= self.next_look {
+            self.next_look = now + LOOK_INTERVAL;
+            self.is_ready = self.watch.as_ref().is_none_or(|watch| watch.look(now, sent()));
         }
         self.is_ready
     }
 
-    /// Sends frames, at most [`BATCH_FRAMES_MAX`]. Returns how many are of a length that can't be sent. All their memory is free to
-    /// be used again then.
-    ///
-    /// # Errors
-    /// How many were not sent, when the program sends no more: the card is gone, or the system call fails.
+    /// Sends frames, at most [`BATCH_FRAMES_MAX`], each of a length from [`FRAME_BYTES_MIN`] to [`FRAME_BYTES_MAX`]. Returns how many:
+    /// of fewer the rest is to go another way, and so is all else until the next look. Their memory is free to be used again then.
     ///
     /// # Safety
     /// The frames are readable, and nobody writes to them meanwhile.
     #[inline]
-    pub(super) unsafe fn send(&mut self, frames: impl Iterator<Item = (*const u8, u32)>) -> Result<u64, u64> {
+    pub(super) unsafe fn send(&mut self, frames: impl Iterator<Item = (*const u8, u32)>) -> usize {
         let batch = self.batch.as_ptr();
-        let (mut count, mut refused) = (0, 0);
+        let mut count = 0;
         for (address, length) in frames.take(BATCH_FRAMES_MAX) {
-            let length = length as usize;
-            if !(FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&length) {
-                refused += 1;
-                continue;
-            }
+            // The driver takes no others from its user.
+            debug_assert!((FRAME_BYTES_MIN..=FRAME_BYTES_MAX).contains(&(length as usize)));
+            let length = (length as usize).min(FRAME_BYTES_MAX);
             // SAFETY: the mapping is writable and ours alone between calls; the index is within the arrays, and a slot has more bytes
             // than the longest frame. The source is the caller's frame.
             unsafe {
@@ -297,16 +317,20 @@ impl Injector {
             // A signal ends a call early.
             let goes_on = matches!(outcome, Ok(()) | Err(libc::EINTR));
             if start < count && (!goes_on || fruitless >= FRUITLESS_RUNS_MAX && outcome.is_ok()) {
-                return Err(refused + (count - start) as u64);
+                self.is_ready = false;
+                self.next_look = Instant::now() + LOOK_INTERVAL;
+                break;
             }
         }
-        Ok(refused)
+        start
     }
 
-    /// Frames the device dropped since this was opened, however they came: its other end's queue was full. `None`: this
-    /// process can't see the device.
-    pub(super) fn lost_count(&self) -> Option<u64> {
-        Some(self.observer.as_ref()?.transmit_dropped().saturating_sub(self.dropped_before))
+    /// Frames that were lost on their way to the other end, by either way, since this was opened. `None`: this process can't see the
+    /// device. `sent`: frames that it has been given so far.
+    pub(super) fn lost_count(&self, sent: u64) -> Option<u64> {
+        let watch = self.watch.as_ref()?;
+        watch.look(Instant::now(), sent);
+        Some(watch.account.borrow().lost())
     }
 
     fn run(&mut self, repeat: u32) -> Result<(), i32> {

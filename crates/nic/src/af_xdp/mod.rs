@@ -4,6 +4,7 @@
 //! thread that will use the queue and opened there into an [`AfXdp`], which is a [`Vnic`](crate::Vnic). The program stays
 //! attached as long as the interface or one of its queues is open, and never longer than the process lives.
 
+mod account;
 mod call;
 mod copies;
 mod handed;
@@ -11,6 +12,7 @@ mod inject;
 mod injection;
 mod moved;
 mod object;
+mod pace;
 mod program;
 mod queue;
 mod ring;

@@ -10,6 +10,7 @@
 
 use super::copies::Copies;
 use super::inject::{self, Injector};
+use super::pace::Pace;
 use super::ring::Producer;
 use super::socket::{BIND_WAIT, Socket, SocketConfig};
 use super::{QueueOpener, RingSizes};
@@ -55,6 +56,9 @@ pub struct AfXdp {
     pub(super) published: u32,
     /// Bytes of the frames queued since the last flush.
     queued_bytes: usize,
+    /// How much one flush sends, and what the last one had no time for.
+    pace: Pace,
+    unsent: u32,
     pub(super) injector: Option<Injector>,
     /// Bytes and frames queued of the packet not yet whole.
     packet_length: usize,
@@ -174,6 +178,8 @@ impl AfXdp {
             packet_end: published,
             published,
             queued_bytes: 0,
+            pace: Pace::new(),
+            unsent: 0,
             injector: None,
             packet_length: 0,
             packet_buffers: 0,
@@ -279,47 +285,94 @@ impl AfXdp {
         }
     }
 
-    /// Sends everything queued through the injector, if that is quicker and overtakes nothing; else leaves it to the
-    /// ring.
+    /// Sends everything queued through the injector, if that is quicker and overtakes nothing; else, and what it doesn't send, is left
+    /// to the ring.
     #[inline]
     fn inject(&mut self) {
         let Some(injector) = &mut self.injector else { return };
         let (ring, queued) = (&mut self.socket.transmit, self.packet_end.wrapping_sub(self.published) as usize);
-        if !inject::is_worthwhile(queued, self.queued_bytes) || ring.pending(self.published) > 0 || !injector.is_ready()
+        let accepted = self.statistics.transmit_frames;
+        if !inject::is_worthwhile(queued, self.queued_bytes)
+            || ring.pending(self.published) > 0
+            || !injector.is_ready(|| accepted.saturating_sub(queued as u64))
         {
             return;
         }
         let base = self.memory.region.base().as_ptr().cast_const();
-        let mut failed = false;
-        for start in (0..queued).step_by(inject::BATCH_FRAMES_MAX) {
-            let end = queued.min(start + inject::BATCH_FRAMES_MAX);
-            let frames = (start..end).map(|ahead| {
+        let timed = self.pace.start(queued as u32);
+        let mut sent = 0;
+        // Ends: a call that sends less than it was given is the last.
+        while sent < queued {
+            let end = queued.min(sent + inject::BATCH_FRAMES_MAX);
+            let frames = (sent..end).map(|ahead| {
                 let descriptor = ring.unpublished(self.published.wrapping_add(ahead as u32));
                 (base.wrapping_add(descriptor.addr as usize), descriptor.len)
             });
             self.statistics.transmit_doorbells += 1;
             // SAFETY: descriptors that `transmit` wrote, of frames of the region that are this queue's now.
-            match unsafe { injector.send(frames) } {
-                Ok(refused) => self.statistics.transmit_invalid += refused,
-                Err(lost) => {
-                    self.statistics.transmit_lost += lost;
-                    failed = true;
-                }
+            sent += unsafe { injector.send(frames) };
+            if sent < end {
+                break;
             }
         }
-        if failed {
-            // TCP finds out what was lost. The ring does without it from now on.
-            self.injector = None;
-        }
-        for ahead in 0..queued {
+        self.statistics.transmit_injected += sent as u64;
+        self.pace.end(timed, sent as u32);
+        for ahead in 0..sent {
             let address = ring.unpublished(self.published.wrapping_add(ahead as u32)).addr;
             let slot = self.in_flight.get_mut((address >> self.frame_shift) as usize);
             if slot.and_then(Option::take).is_some() {
                 self.in_flight_count -= 1;
             }
         }
-        ring.rewind(self.published);
-        self.packet_end = self.published;
+        ring.close_gap(self.published, sent as u32);
+        self.packet_end = ring.position();
+    }
+
+    /// Shows the kernel all whole packets.
+    #[inline]
+    fn publish(&mut self) {
+        self.queued_bytes = 0;
+        if self.packet_end != self.published {
+            self.socket.transmit.publish(self.packet_end);
+            self.published = self.packet_end;
+        }
+    }
+
+    /// Has the kernel send what it was shown; `is_bounded`: for as long as one flush may take, and the next one goes on.
+    #[inline]
+    fn kick(&mut self, is_bounded: bool) {
+        let mut pending = self.socket.transmit.pending(self.published);
+        let (before, start) = (pending, self.pace.start(pending));
+        let mut fruitless = 0;
+        self.unsent = 0;
+        // Ends: every turn sends something, or is counted as fruitless.
+        while pending > 0 && self.socket.transmit.needs_wakeup() && fruitless < FRUITLESS_KICKS_MAX {
+            // A full completion ring would stop the kernel.
+            self.reclaim();
+            self.statistics.transmit_doorbells += 1;
+            match self.socket.kick_transmit() {
+                // The frame it stopped at is gone (a full veth peer); the rest is still there.
+                libc::EBUSY => self.statistics.transmit_lost += 1,
+                libc::ENETDOWN | libc::ENXIO | libc::EBADF => break,
+                // 0, or EAGAIN, ENOBUFS: budget, completion ring or send buffer spent, descriptors kept.
+                _ => {}
+            }
+            let left = self.socket.transmit.pending(self.published);
+            fruitless = if left < pending { 0 } else { fruitless + 1 };
+            pending = left;
+            if is_bounded && pending > 0 && Pace::is_over(start) {
+                self.unsent = pending;
+                break;
+            }
+        }
+        self.pace.end(start, before.saturating_sub(pending));
+    }
+
+    /// Sends everything that is queued, however long it takes.
+    pub(super) fn finish(&mut self) {
+        self.publish();
+        self.kick(false);
+        self.reclaim();
     }
 
     /// Whether the kernel can send this frame from where it is.
@@ -363,7 +416,9 @@ impl AfXdp {
             Some(offload) => offload.start as usize + offload.offset as usize + 2 <= length && self.packet_buffers == 0,
             None => true,
         };
-        length > 0
+        // A packet has an Ethernet header at least.
+        total >= inject::FRAME_BYTES_MIN
+            && length > 0
             && length + self.socket.metadata_bytes as usize <= 1 << self.frame_shift
             && total <= self.capabilities.mtu as usize + LINK_HEADER_MAX as usize
             && buffers <= u32::from(self.capabilities.transmit_buffers_max)
@@ -482,6 +537,12 @@ impl Vnic for AfXdp {
         self.socket.transmit.free(1) as usize
     }
 
+    fn batch_room(&mut self) -> usize {
+        let queued = self.socket.transmit.position().wrapping_sub(self.published);
+        // What the last flush had no time for is sent first.
+        self.transmit_room().min(self.pace.room(queued.saturating_add(self.unsent)) as usize)
+    }
+
     fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
         if self.discarding {
             self.discarding = options.continues;
@@ -531,29 +592,8 @@ impl Vnic for AfXdp {
 
     fn flush(&mut self) {
         self.inject();
-        self.queued_bytes = 0;
-        if self.packet_end != self.published {
-            self.socket.transmit.publish(self.packet_end);
-            self.published = self.packet_end;
-        }
-        let mut pending = self.socket.transmit.pending(self.published);
-        let mut fruitless = 0;
-        // Ends: every turn sends something, or is counted as fruitless.
-        while pending > 0 && self.socket.transmit.needs_wakeup() && fruitless < FRUITLESS_KICKS_MAX {
-            // A full completion ring would stop the kernel.
-            self.reclaim();
-            self.statistics.transmit_doorbells += 1;
-            match self.socket.kick_transmit() {
-                // The frame it stopped at is gone (a full veth peer); the rest is still there.
-                libc::EBUSY => self.statistics.transmit_lost += 1,
-                libc::ENETDOWN | libc::ENXIO | libc::EBADF => break,
-                // 0, or EAGAIN, ENOBUFS: budget, completion ring or send buffer spent, descriptors kept.
-                _ => {}
-            }
-            let left = self.socket.transmit.pending(self.published);
-            fruitless = if left < pending { 0 } else { fruitless + 1 };
-            pending = left;
-        }
+        self.publish();
+        self.kick(true);
         self.reclaim();
     }
 
@@ -590,12 +630,10 @@ impl Vnic for AfXdp {
 
     fn statistics(&self) -> VnicStatistics {
         let kernel = self.socket.kernel_statistics();
-        // The device counts for all queues what either way lost; the first queue reports it.
-        let transmit_lost = match self.injector.as_ref().and_then(Injector::lost_count) {
-            Some(lost) if self.queue == 0 => lost,
-            Some(_) => 0,
-            None => self.statistics.transmit_lost,
-        };
+        let waiting = self.socket.transmit.pending(self.socket.transmit.position());
+        let sent = self.statistics.transmit_frames.saturating_sub(waiting.into());
+        let lost = self.injector.as_ref().and_then(|injector| injector.lost_count(sent));
+        let transmit_lost = lost.unwrap_or(self.statistics.transmit_lost);
         VnicStatistics {
             transmit_lost,
             // Copy mode counts each such drop under both names (`xsk_rcv`, `xp_alloc`); a zero-copy driver asks for

@@ -130,10 +130,15 @@ impl<T: Copy> Producer<T> {
         unsafe { self.raw.entry(position).read() }
     }
 
-    /// Takes back everything from `position`, which must not be published yet.
-    #[inline]
-    pub(super) fn rewind(&mut self, position: u32) {
-        self.position = position;
+    /// Takes back the first `gap` entries from `position` on, none of which is published yet; those behind them move up.
+    pub(super) fn close_gap(&mut self, position: u32, gap: u32) {
+        let kept = self.position.wrapping_sub(position).saturating_sub(gap);
+        for ahead in 0..kept {
+            let entry = self.unpublished(position.wrapping_add(gap).wrapping_add(ahead));
+            // SAFETY: as in `push`: the kernel has not been shown it.
+            unsafe { self.raw.entry(position.wrapping_add(ahead)).write(entry) };
+        }
+        self.position = position.wrapping_add(kept);
     }
 
     /// Next position to write.

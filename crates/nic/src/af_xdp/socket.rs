@@ -17,6 +17,9 @@ pub(super) const BIND_WAIT: Duration = Duration::from_secs(1);
 /// Frames in flight are charged to the send buffer.
 const SEND_BUFFER_BYTES: i32 = 64 << 20;
 
+/// Frames that one sendto takes: after so many whoever sends looks at the clock.
+const KICK_FRAMES_MAX: u32 = 256;
+
 const XDP_MAX_TX_SKB_BUDGET: i32 = 9;
 const XDP_UMEM_TX_METADATA_LEN: u32 = 1 << 2;
 
@@ -151,7 +154,8 @@ pub(super) fn prepare(config: &SocketConfig<'_>, region: &Region) -> Result<(Own
         set_option(fd.as_fd(), libc::SOL_XDP, option, &size).map_err(system)?;
     }
     // Without it (before 6.17) a sendto takes 32 frames; flush then calls more often.
-    let _ = set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &rings.transmit);
+    let budget = rings.transmit.min(KICK_FRAMES_MAX);
+    let _ = set_option(fd.as_fd(), libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &budget);
     // Without the privilege the default limit stays, and a full buffer makes flush try again.
     let _ = set_option(fd.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &SEND_BUFFER_BYTES);
     Ok((fd, metadata_bytes))

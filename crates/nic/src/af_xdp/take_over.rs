@@ -47,7 +47,7 @@ impl AfXdp {
         let shift = region.frame_size().trailing_zeros();
         let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, self.queue(), None);
         // Before their frames are others'.
-        queue.flush();
+        queue.finish();
         Ok(queue)
     }
 }

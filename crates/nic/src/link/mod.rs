@@ -8,7 +8,7 @@ mod program;
 
 pub use ethtool::{Feature, driver, keep_vlan_tags, set_feature};
 pub use namespace::{Namespace, in_namespace};
-pub(crate) use observer::Observer;
+pub(crate) use observer::{Departures, Observer};
 pub use program::{ask_program, clear_xdp, set_generic_xdp, set_xdp};
 
 use netlink::{Message, Refusal, find, request, text, u32_at};

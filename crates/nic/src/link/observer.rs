@@ -1,7 +1,7 @@
 //! [`Observer`]: looks at one interface again and again, from whatever namespace the thread is in.
 
 use super::interface_header;
-use super::netlink::{self, Message, find, u16_at};
+use super::netlink::{self, Message, find, u16_at, u32_at};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -14,9 +14,30 @@ const NETDEV_A_DEV_IFINDEX: u16 = 1;
 const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
 const NETDEV_XDP_ACT_NDO_XMIT: u64 = 4;
 
-/// `struct rtnl_link_stats64` has it as its eighth word.
+/// `struct rtnl_link_stats64` has these as its second and eighth word.
+const TRANSMITTED: usize = 8;
 const TRANSMIT_DROPPED: usize = 7 * 8;
 const IFLA_STATS64: u16 = 23;
+/// Set up, and its other end too.
+const UP: u32 = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
+
+/// What a device says of what was to leave it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Departures {
+    /// Packets sent; of a veth device: that arrived at its other end.
+    pub(crate) packets: u64,
+    /// Packets that it dropped, and counted.
+    pub(crate) dropped: u64,
+}
+
+/// How an interface is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Look {
+    /// Frames redirected to it arrive: both ends are up, and the other one takes them.
+    pub(crate) takes_frames: bool,
+    /// What it says of what was to leave it since it exists.
+    pub(crate) departures: Departures,
+}
 
 /// Sockets in the interface's namespace.
 #[derive(Debug)]
@@ -39,8 +60,20 @@ impl Observer {
         Ok(Observer { route: netlink::open(libc::NETLINK_ROUTE)?, generic: socket, family, index })
     }
 
-    /// Whether frames may be redirected to the interface now.
-    pub(crate) fn takes_frames(&self) -> bool {
+    /// How the interface is now; `None` if the kernel won't tell: it is gone.
+    pub(crate) fn look(&self) -> Option<Look> {
+        let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(self.index, 0, 0));
+        let answers = netlink::request_by(&self.route, message).ok()?;
+        let answer = answers.first()?;
+        // A veth device whose other end is down still says that it takes frames.
+        let is_up = u32_at(answer, 8)? & UP == UP;
+        let statistics = find(answer.get(16..)?, IFLA_STATS64)?;
+        let word = |offset: usize| statistics.get(offset..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+        let departures = Departures { packets: word(TRANSMITTED)?, dropped: word(TRANSMIT_DROPPED)? };
+        Some(Look { takes_frames: is_up && self.is_taken_there(), departures })
+    }
+
+    fn is_taken_there(&self) -> bool {
         let message = Message::new(self.family, libc::NLM_F_ACK, &[NETDEV_CMD_DEV_GET, 1, 0, 0]);
         let message = message.attribute(NETDEV_A_DEV_IFINDEX, &self.index.to_ne_bytes());
         let answers = netlink::request_by(&self.generic, message).unwrap_or_default();
@@ -48,14 +81,5 @@ impl Observer {
             answers.first().and_then(|answer| find(answer.get(GENERIC_HEADER..)?, NETDEV_A_DEV_XDP_FEATURES));
         let features = features.and_then(|value| value.first_chunk()).map_or(0, |word| u64::from_ne_bytes(*word));
         features & NETDEV_XDP_ACT_NDO_XMIT != 0
-    }
-
-    /// Frames for sending that the interface dropped since it exists; 0 if it won't tell.
-    pub(crate) fn transmit_dropped(&self) -> u64 {
-        let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(self.index, 0, 0));
-        let answers = netlink::request_by(&self.route, message).unwrap_or_default();
-        let statistics = answers.first().and_then(|answer| find(answer.get(16..)?, IFLA_STATS64));
-        let dropped = statistics.and_then(|bytes| bytes.get(TRANSMIT_DROPPED..)?.first_chunk());
-        dropped.map_or(0, |word| u64::from_ne_bytes(*word))
     }
 }

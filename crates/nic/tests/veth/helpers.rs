@@ -81,29 +81,42 @@ pub fn echo_once(nic: &mut impl Vnic, own: Ipv4Addr) {
         let continues = frame.continues();
         let mut options = TransmitOptions { continues, checksum: None };
         if first {
-            let bytes = frame.bytes_mut();
-            let (source, is_arp) = (bytes[6..12].to_vec(), bytes[12..14] == [8, 6]);
-            bytes[..6].copy_from_slice(&source);
-            bytes[6..12].copy_from_slice(&mac);
-            if is_arp {
-                answer_arp(bytes, mac, own);
-            } else {
-                for offset in 0..4 {
-                    bytes.swap(26 + offset, 30 + offset);
-                }
-                bytes.swap(34, 36);
-                bytes.swap(35, 37);
-                let offload = nic.capabilities().transmit_checksum;
-                // 0: UDP over IPv4 without a checksum.
-                let field = if offload { pseudo_header_sum(bytes) } else { 0 };
-                bytes[40..42].copy_from_slice(&field.to_be_bytes());
-                options.checksum = offload.then_some(ChecksumOffload { start: 34, offset: 6 });
-            }
+            options.checksum = turn_round(frame.bytes_mut(), mac, own, nic.capabilities().transmit_checksum);
         }
         first = !continues;
         nic.transmit(TransmitBuffer::Owned(frame), options).expect("room for a batch");
     }
     nic.flush();
+}
+
+/// Sends the answer to a packet of one frame, which was UDP or ARP; whether it was UDP.
+pub fn answer(nic: &mut impl Vnic, mut frame: Frame, own: Ipv4Addr) -> bool {
+    let is_udp = frame.bytes()[12..14] == [8, 0];
+    let (mac, offload) = (nic.capabilities().mac.0, nic.capabilities().transmit_checksum);
+    let checksum = turn_round(frame.bytes_mut(), mac, own, offload);
+    let sent = nic.transmit(TransmitBuffer::Owned(frame), TransmitOptions { continues: false, checksum });
+    // While our end is down nothing leaves, and the ring fills.
+    is_udp && sent.is_ok()
+}
+
+/// Makes a request its answer.
+fn turn_round(bytes: &mut [u8], mac: [u8; 6], own: Ipv4Addr, offload: bool) -> Option<ChecksumOffload> {
+    let (source, is_arp) = (bytes[6..12].to_vec(), bytes[12..14] == [8, 6]);
+    bytes[..6].copy_from_slice(&source);
+    bytes[6..12].copy_from_slice(&mac);
+    if is_arp {
+        answer_arp(bytes, mac, own);
+        return None;
+    }
+    for offset in 0..4 {
+        bytes.swap(26 + offset, 30 + offset);
+    }
+    bytes.swap(34, 36);
+    bytes.swap(35, 37);
+    // 0: UDP over IPv4 without a checksum.
+    let field = if offload { pseudo_header_sum(bytes) } else { 0 };
+    bytes[40..42].copy_from_slice(&field.to_be_bytes());
+    offload.then_some(ChecksumOffload { start: 34, offset: 6 })
 }
 
 fn answer_arp(bytes: &mut [u8], mac: [u8; 6], own: Ipv4Addr) {

@@ -3,6 +3,7 @@
 
 mod helpers;
 mod injection;
+mod link_changes;
 
 use helpers::{Peer, echo_once, frame_bytes, require_root};
 use qanat_nic::af_xdp::{AttachConfig, Interface, PortRange, Rule};

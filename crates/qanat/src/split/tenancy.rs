@@ -363,11 +363,7 @@ impl Tenancy {
         for connection in rest {
             _ = self.stack.abort(now, connection);
         }
-        // Bounded: each round sends what the device has room for; what is left after them is lost, as packets may be.
-        for _ in 0..64 {
-            while self.stack.next_event().is_some() {}
-            self.stack.transmit(now, vnic);
-        }
+        self.stack.transmit_last(now, vnic);
     }
 
     pub(super) fn status(&mut self, vnic: &dyn Vnic) -> Vec<ServiceStatus> {
