@@ -192,6 +192,11 @@ pub trait Vnic {
         None
     }
 
+    /// Whether the interface behind it has been deleted: nothing will come or go any more. A system call.
+    fn is_gone(&self) -> bool {
+        false
+    }
+
     /// Counters.
     fn statistics(&self) -> VnicStatistics;
 }
@@ -221,6 +226,10 @@ macro_rules! leave_to_inner {
 
         fn release_address(&mut self, address: ::std::net::IpAddr) {
             self.$inner.release_address(address);
+        }
+
+        fn is_gone(&self) -> bool {
+            self.$inner.is_gone()
         }
 
         fn statistics(&self) -> $crate::VnicStatistics {
@@ -282,6 +291,10 @@ impl<V: Vnic + ?Sized> Vnic for Box<V> {
 
     fn as_af_xdp(&self) -> Option<&AfXdp> {
         (**self).as_af_xdp()
+    }
+
+    fn is_gone(&self) -> bool {
+        (**self).is_gone()
     }
 
     fn statistics(&self) -> VnicStatistics {

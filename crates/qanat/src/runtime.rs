@@ -88,6 +88,8 @@ pub enum RuntimeError {
     Start(String),
     /// Waiting failed.
     Wait(io::Error),
+    /// The interface has been deleted.
+    InterfaceGone,
 }
 
 impl fmt::Display for RuntimeError {
@@ -95,6 +97,10 @@ impl fmt::Display for RuntimeError {
         match self {
             RuntimeError::Start(message) => f.write_str(message),
             RuntimeError::Wait(error) => write!(f, "waiting for events failed: {error}"),
+            RuntimeError::InterfaceGone => f.write_str(
+                "the network interface was deleted under the service, with all its connections: make it again, or look why its \
+                 daemon took it away (`qanat status`), and start the service again",
+            ),
         }
     }
 }
@@ -212,7 +218,7 @@ impl Runtime {
     /// every [`RuntimeOptions::observe_every`], on this thread: it must be quick.
     ///
     /// # Errors
-    /// The service's refusal to start, or a failing wait.
+    /// The service's refusal to start, a failing wait, or an interface that is deleted.
     pub fn run<S: Service>(
         &mut self,
         service: &mut S,
@@ -244,6 +250,9 @@ impl Runtime {
             let now = self.clock.now();
             if lifetime.is_observed(now) {
                 observe(service, self);
+                if self.vnic.is_gone() {
+                    return Err(RuntimeError::InterfaceGone);
+                }
             }
             if lifetime.stops(now, stop) {
                 self.with_context(|context| service.stop(context));

@@ -34,6 +34,10 @@ use std::rc::Rc;
 const RESETS_LEAST: u16 = 128;
 /// Frames received data may hold if neither the configuration nor the device says: three quarters of the usual plan.
 const RECEIVE_FRAMES_HELD_DEFAULT: u32 = 3_072;
+/// Frames of one connection before the next one's, which need not wait until all others have sent a window each.
+const TURN_FRAMES: usize = 48;
+/// Turns at least, so that few connections have large batches too.
+const TURNS_MIN: usize = 6;
 /// Ports tried before an active open gives up.
 const PORTS_TRIED_MAX: u32 = 8_192;
 /// Queues kept for new connections: about 320 bytes each.
@@ -385,10 +389,9 @@ impl Stack {
             let transport = &mut self.transport;
             transport.ready.extend(transport.unresolved.drain(..));
         }
-        // Each waiting connection gets one turn; what the device has no room for, or what is too much for one batch, waits for the
-        // next poll, before which there is a look at what has come.
-        for _ in 0..self.transport.ready.len() {
-            let room = vnic.batch_room();
+        // A turn for each. What there is no room for, or too much for one batch, waits for the next poll, after a look at what has come.
+        for _ in 0..self.transport.ready.len().max(TURNS_MIN) {
+            let room = vnic.batch_room().min(TURN_FRAMES);
             if room == 0 {
                 return;
             }

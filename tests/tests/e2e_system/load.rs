@@ -38,6 +38,37 @@ fn wrk_sees_no_error_and_everything_comes_back() {
     });
 }
 
+/// A client's receiving runs inside the server's sending, and its acknowledgements come meanwhile: none of them may be lost.
+#[test]
+fn many_large_answers_at_once_lose_no_acknowledgement() {
+    // Packets of the second length go by the ring, those of the first in batches without socket buffers.
+    for mtu in ["1500", "3000"] {
+        scenario(|| {
+            let pages = Pages::new().with("1m", Pages::pattern(1 << 20));
+            let mut server = Server::start(&[pages.argument(), "--mtu", mtu]);
+            let arguments = ["-t", "1", "-c", "64", "-d", "4s", "--timeout", "20s", &server.url("/1m")];
+            let text = Program::new("wrk").arguments(arguments).succeeds().text();
+            assert!(!text.contains("Socket errors") && !text.contains("Non-2xx"), "{text}");
+            server.figures_when("all connections closed", |figures| figures["usage"]["connections"] == 0);
+            let stopped = server.stop();
+            assert_eq!((stopped.code, stopped.leaks()), (Some(0), vec![]));
+            let count = |part: &str, name: &str| stopped.last[part][name].as_u64().expect(name);
+            let received = count("vnic", "device_receive_frames");
+            let lost = count("vnic", "device_receive_ring_full") + count("vnic", "device_receive_no_buffer");
+            let (sent, calls) = (count("vnic", "device_transmit_frames"), count("vnic", "device_transmit_doorbells"));
+            let injected = count("vnic", "device_transmit_injected");
+            println!(
+                "MTU {mtu}: {sent} frames, {injected} of them injected, {calls} calls, {received} received, {lost} lost"
+            );
+            assert!(sent > 10_000, "a load that shows nothing: {}", stopped.last);
+            assert!(lost * 1_000 < received, "{lost} of {received}: {}", stopped.last);
+            assert!(sent <= calls * 256, "batches are bounded: {}", stopped.last);
+            // A machine that gives a process no time for a fifth of a second can cause one, not one for every other connection.
+            assert!(count("stack", "timeouts") < 8, "{}", stopped.last);
+        });
+    }
+}
+
 #[test]
 fn a_million_requests_leak_nothing() {
     scenario(|| {

@@ -143,6 +143,26 @@ impl Injection {
         Ok(HandedInjector { program, batch: batch.map })
     }
 
+    /// Lets the sender of a row send by the device `index` of `namespace` again, or has it find another way meanwhile: it sends nothing
+    /// then, and keeps what it has.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn set_sending(&mut self, row: u32, device: Option<(u32, &Namespace)>) -> Result<(), DeviceError> {
+        let devices = self.devices.fd().as_fd();
+        match device {
+            Some((index, namespace)) => namespace
+                .within(|| call::set_device(devices, row, index))
+                .and_then(|done| done)
+                .map_err(|error| DeviceError::system(LOADING, error)),
+            None => {
+                // A row without a device is no error.
+                let _ = call::remove_element(devices, row);
+                Ok(())
+            }
+        }
+    }
+
     /// Takes a row back: its sender sends nothing from now on.
     pub fn revoke(&mut self, row: u32) {
         // A row that nobody has is no error.

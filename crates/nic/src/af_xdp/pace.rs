@@ -63,7 +63,8 @@ impl Pace {
         let measured = u32::try_from(time.as_nanos() / u128::from(frames)).unwrap_or(u32::MAX);
         // A flush that the scheduler interrupted says little about the next: it counts as one of twice the usual.
         let measured = measured.clamp(1, self.frame_ns.saturating_mul(2));
-        self.frame_ns = (self.frame_ns - (self.frame_ns >> WEIGHT_SHIFT) + (measured >> WEIGHT_SHIFT)).max(1 << WEIGHT_SHIFT);
+        self.frame_ns =
+            (self.frame_ns - (self.frame_ns >> WEIGHT_SHIFT) + (measured >> WEIGHT_SHIFT)).max(1 << WEIGHT_SHIFT);
         self.frames_max = frames_in(self.frame_ns);
     }
 }

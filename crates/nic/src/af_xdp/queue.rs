@@ -624,6 +624,10 @@ impl Vnic for AfXdp {
         }
     }
 
+    fn is_gone(&self) -> bool {
+        self.socket.is_unbound()
+    }
+
     fn as_af_xdp(&self) -> Option<&AfXdp> {
         Some(self)
     }

@@ -119,6 +119,16 @@ impl Socket {
         };
     }
 
+    /// Whether the kernel has taken the socket from its queue, as it does when the interface is deleted.
+    pub(super) fn is_unbound(&self) -> bool {
+        let nothing = std::ptr::null_mut();
+        // SAFETY: as in `kick_receive`.
+        let result = unsafe {
+            libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), std::ptr::null_mut())
+        };
+        result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
+    }
+
     /// The kernel's counters of this socket; zeros if it won't tell.
     pub(super) fn kernel_statistics(&self) -> libc::xdp_statistics {
         // SAFETY: an all-zero xdp_statistics is valid.

@@ -5,11 +5,13 @@ mod namespace;
 pub(crate) mod netlink;
 mod observer;
 mod program;
+mod watch;
 
 pub use ethtool::{Feature, driver, keep_vlan_tags, set_feature};
 pub use namespace::{Namespace, in_namespace};
 pub(crate) use observer::{Departures, Observer};
 pub use program::{ask_program, clear_xdp, set_generic_xdp, set_xdp};
+pub use watch::{LinkChanges, LinkWatch};
 
 use netlink::{Message, Refusal, find, request, text, u32_at};
 use qanat_wire::ethernet::MacAddress;
@@ -59,6 +61,12 @@ pub fn link(name: &str) -> io::Result<Link> {
 pub fn link_by_index(index: u32) -> io::Result<Link> {
     let header = interface_header(index, 0, 0);
     first_link(request(Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &header)).map_err(io::Error::from)?)
+}
+
+/// Whether frames that are redirected to an interface of the calling thread's namespace arrive: of a veth device, both ends are up,
+/// and the other one takes them.
+pub fn takes_frames(index: u32) -> bool {
+    Observer::open(index).ok().and_then(|observer| observer.look()).is_some_and(|look| look.takes_frames)
 }
 
 /// All interfaces of the calling thread's namespace.

@@ -53,7 +53,8 @@ impl Ends {
             let here = format!("/proc/{}/fd/", std::process::id());
             let path = |namespace: &Namespace| format!("{here}{}", namespace.as_fd().as_raw_fd());
             let words = words.replace("PEER", self.veth.host_name()).replace("OWN", &self.veth.device().name);
-            let words = words.replace("THERE", &path(&self.elsewhere)).replace("HERE", &path(self.veth.host_namespace()));
+            let words =
+                words.replace("THERE", &path(&self.elsewhere)).replace("HERE", &path(self.veth.host_namespace()));
             let mut words = words.split(' ');
             let output = namespace
                 .within(|| Command::new(words.next().unwrap_or_default()).args(words.by_ref()).output())
@@ -240,11 +241,7 @@ fn either_end_changes() {
             (
                 "the peer's namespace",
                 &["ip link set PEER netns THERE", "there: ip link set PEER up"],
-                &[
-                    "there: ip link set PEER netns HERE",
-                    "ip addr add 10.99.0.1/24 dev PEER",
-                    "ip link set PEER up",
-                ],
+                &["there: ip link set PEER netns HERE", "ip addr add 10.99.0.1/24 dev PEER", "ip link set PEER up"],
                 false,
             ),
             // A device forgets what a queue has counted that is not in use.
