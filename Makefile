@@ -2,9 +2,15 @@
 
 SUDO := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 BUILD_PACKAGES := clang libbpf-dev linux-libc-dev
+# What tests/tests/e2e_programs tries, and what asks it: some 50 MB.
+PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-proxy php8.2-cli gunicorn python3-gevent uwsgi-core \
+	uwsgi-plugin-python3 python3-waitress python3-tornado python3-twisted python3-uvloop python3-zmq ruby ruby-webrick puma libhttp-daemon-perl \
+	lua5.1 lua-copas erlang-base tcl mono-mcs socat openssl stunnel4 tinyproxy varnish nutcracker microsocks dante-server rinetd privoxy \
+	pgbouncer mosquitto mosquitto-clients beanstalkd ngircd icecast2 iperf sockperf qperf dnsmasq-base unbound tftpd-hpa tftp-hpa snmpd snmp \
+	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
-	netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2
+	netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 $(PROGRAMS)
 # Peers and tools of the tables: testpmd with its drivers for memif and AF_XDP, perf, name servers and Knot's load.
 BENCH_PACKAGES := dpdk-dev linux-perf knot knot-dnsutils nsd
 QANAT := target/release/qanat
@@ -54,7 +60,7 @@ lint: ## formatting, clippy, and the house rules
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := allocation arbitrary capture checksum dead_neighbour driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
-SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_run e2e_split e2e_system \
+SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system \
 	forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 
 # Test programs that need root are built as the user and run by this.
@@ -68,8 +74,9 @@ test-system: build test-deps ## segment scripts, end to end over veth with real 
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
 		cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
 
-posix-table: build ## the table of what `qanat run` supports, in docs/posix.md
+posix-table: build ## the tables of what `qanat run` supports, and of programs that were tried, in docs/posix.md
 	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support
+	QANAT_UPDATE=1 cargo test --package qanat-tests --test e2e_programs the_document_has_the_table
 
 fuzz: deps ## every fuzz target for a bounded time (SECONDS_EACH=5)
 	cargo test --workspace --quiet --test fuzz-bounded -- --seconds $(or $(SECONDS_EACH),5)
