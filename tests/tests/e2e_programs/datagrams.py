@@ -115,25 +115,27 @@ def knot(stage):
     server.ends(codes=(0,))
 
 
-@row("tftpd-hpa 5.2", "C", "UDP: a process for each file, connected", "1 MB got and put, 3 clients; blocks of 512 to 1,400 bytes")
+@row("tftpd-hpa 5.2", "C", "UDP: a process for each file, connected", "as root: 300 KB got and put, 3 clients; blocks of 512 and 1,400 bytes")
 def tftpd(stage):
     content = pattern(300_000)
     stage.file("boot/large", content)
     os.chmod(stage.path("boot"), 0o777)
-    server = stage.run("in.tftpd", "-L", "-c", "-u", "nobody", "-a", f"{OURS}:6900", "-s", "-p", stage.path("boot"))
-    got = stage.path("got")
+    # As root: with fewer rights each file's process would have left the card's memory, and with it datagram sockets.
+    server = stage.run("in.tftpd", "-L", "-c", "-u", "root", "-a", f"{OURS}:6900", "-p")
+    got, large = stage.path("got"), stage.path("boot/large")
 
     def get(name):
-        stage.client("tftp", "-m", "binary", OURS, 6900, "-c", "get", "large", name, codes=None)
+        stage.client("tftp", "-m", "binary", OURS, 6900, "-c", "get", large, name, codes=None)
         return os.path.exists(name) and open(name, "rb").read()
 
     eventually("tftpd answers", lambda: get(got) == content)
 
     def client(number):
         same(get(f"{got}.{number}"), content, "a file")
-        stage.client("curl", "-sS", "-m", 20, "--tftp-blksize", 1400, "-o", f"{got}.curl.{number}", f"tftp://{OURS}:6900/large")
+        url = f"tftp://{OURS}:6900/{large}"
+        stage.client("curl", "-sS", "-m", 20, "--tftp-blksize", 1400, "-o", f"{got}.curl.{number}", url)
         same(open(f"{got}.curl.{number}", "rb").read(), content, "a file in large blocks")
-        stage.client("tftp", "-m", "binary", OURS, 6900, "-c", "put", got, f"put.{number}")
+        stage.client("tftp", "-m", "binary", OURS, 6900, "-c", "put", got, stage.path(f"boot/put.{number}"))
         same(open(stage.path(f"boot/put.{number}"), "rb").read(), content, "a file that was put")
 
     at_once(client, 3)
@@ -168,9 +170,9 @@ def chronyd(stage):
     def ask(stamp):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams:
             datagrams.settimeout(1)
-            datagrams.connect((OURS, 1230))
-            datagrams.send(b"\x23" + bytes(39) + stamp)
             try:
+                datagrams.connect((OURS, 1230))
+                datagrams.send(b"\x23" + bytes(39) + stamp)
                 return datagrams.recv(100)
             except OSError:
                 return None

@@ -31,7 +31,8 @@ def table():
 def main(words):
     if not words:
         for program, _, _, _, function in ROWS:
-            print(f"{function.__module__}\t{program}")
+            if function:
+                print(f"{function.__module__}\t{program}")
     elif words == ["--table"]:
         print("\n".join(table()))
     else:

@@ -27,6 +27,11 @@ def row(program, language, style, tried):
     return lambda function: ROWS.append((program, language, style, tried, function)) or function
 
 
+def without(program, language, style, reason):
+    """Puts a program into the table that does not work, and why."""
+    ROWS.append((program, language, style, reason, None))
+
+
 def pattern(length):
     """Bytes that tell their offset: a byte out of place shows."""
     block = bytes((at ^ (at >> 8)) & 255 for at in range(65_536))
