@@ -1,6 +1,6 @@
 """A server at a port of ours that hands its listener, or its connections, to another process in one of the ways there are. Whoever has
 them says each line back."""
-import array, os, socket, subprocess, sys
+import ctypes, os, socket, subprocess, sys
 
 how, port = sys.argv[1], int(sys.argv[2])
 
@@ -48,6 +48,7 @@ if how == 'alone':
 elif how == 'fork':
     for _ in range(2):
         if os.fork() == 0:
+            ctypes.CDLL(None).prctl(1, 9)  # It ends with its parent.
             break
     accept(listener)
 elif how == 'exec':
