@@ -58,8 +58,9 @@ def git(stage):
 
 
 without(
-    "vsftpd 3.0", "C", "processes for each connection, which give up rights; SCM_RIGHTS",
-    "by hand: **does not work**: connections of its sessions are reset (its clients' side: lftp, below, has it on the kernel)",
+    "vsftpd 3.0", "C", "processes for each connection, made by `clone` with namespaces, which give up rights; SCM_RIGHTS",
+    "by hand: **does not work**: the library does not see sessions that `syscall(SYS_clone)` makes, so their connections are reset; with "
+    "`isolate=NO` they end for want of memory, as vsftpd limits each to 200 MB of addresses (`RLIMIT_AS`), and the library's memory has more",
 )
 
 
@@ -108,5 +109,5 @@ def nbdkit(stage):
 
 without(
     "Dovecot 2.3", "C", "prefork: a process to log in hands the connection on by SCM_RIGHTS, another user's; `epoll`",
-    "by hand: **does not work**: `imap-login` has a descriptor where the library's would go over `exec`, says so, and can't accept",
+    "by hand: **does not work**: over `exec`, its `imap-login` has a descriptor where one of the library's belongs, says so, and can't accept",
 )
