@@ -1,6 +1,7 @@
 //! A socket of ours: an open file description, as POSIX calls it, that descriptors of one or several processes refer to.
 
 use crate::bells::Bell;
+use crate::epoll::Place;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
 use qanat::stack::tcp::CookieKeys;
@@ -38,8 +39,8 @@ pub(crate) struct Socket {
     pub(crate) peer: Option<SocketAddr>,
     /// Where it is connected to as soon as something is sent (`TCP_FASTOPEN_CONNECT`); until then it is bound.
     pub(crate) deferred: Option<SocketAddr>,
-    /// Instances of `epoll` that look at it, and under which descriptor.
-    pub(crate) watchers: Vec<(u32, c_int)>,
+    /// Instances of `epoll` that look at it, and which of their interests it is.
+    pub(crate) watchers: Vec<(u32, Place)>,
     /// Threads that wait for it.
     pub(crate) waiters: Vec<Bell>,
     pub(crate) kind: Kind,

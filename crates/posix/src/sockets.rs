@@ -1,7 +1,7 @@
 //! All sockets of a program, and what the stack's events do to them.
 
 use crate::bells::Bell;
-use crate::epoll::Epoll;
+use crate::epoll::{Change, Epoll};
 use crate::peers::Peers;
 use crate::socket::{Kind, Socket, Stream, errno_of};
 use qanat::nic::Vnic;
@@ -168,12 +168,12 @@ impl Sockets {
     }
 
     /// Something changed: who looks at it is told.
-    pub(crate) fn notify(&mut self, number: u32) {
+    pub(crate) fn notify(&mut self, number: u32, change: Change) {
         let Some(socket) = self.slots.get(number as usize).and_then(Option::as_ref) else { return };
         self.to_ring.extend_from_slice(&socket.waiters);
-        for (epoll, fd) in &socket.watchers {
+        for (epoll, place) in socket.watchers.iter().rev() {
             if let Some(epoll) = self.epolls.get_mut(*epoll as usize).and_then(Option::as_mut)
-                && epoll.queue(*fd)
+                && epoll.queue(*place, change)
                 && (epoll.sleepers > 0 || epoll.is_nested)
                 && let Some(bell) = epoll.bell
             {
@@ -195,14 +195,14 @@ impl Sockets {
                 if let Some(listener) = stream.deferred_by.take() {
                     self.offer(listener, number, stack, now);
                 }
-                self.notify(number);
+                self.notify(number, Change::IN);
             }
             Event::Urgent { connection, ahead } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
                 if let Some(chunk) = socket.urgent(ahead as usize) {
                     stack.consume(now, connection, chunk);
                 }
-                self.notify(number);
+                self.notify(number, Change::IN);
             }
             Event::Acked { connection, bytes } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
@@ -212,7 +212,7 @@ impl Sockets {
                 // A blocking writer waits for any room; a closing one for none to be missing.
                 let waits = !socket.waiters.is_empty();
                 if !was_writable || waits {
-                    self.notify(number);
+                    self.notify(number, Change::OUT);
                 }
             }
             Event::Accepted { connection, listener, peer } => self.accepted(connection, listener, peer, stack, now),
@@ -221,7 +221,7 @@ impl Sockets {
                 if let Kind::Stream(stream) = &mut socket.kind {
                     stream.is_connecting = false;
                 }
-                self.notify(number);
+                self.notify(number, Change::ANY);
             }
             Event::PeerClosed { connection } => {
                 let Some((number, socket)) = self.stream(connection) else { return };
@@ -233,7 +233,7 @@ impl Sockets {
                 if let Some(listener) = deferred_by {
                     self.offer(listener, number, stack, now);
                 }
-                self.notify(number);
+                self.notify(number, Change::ANY);
             }
             Event::Closed { connection, why } => {
                 self.peers.remove(connection);
@@ -258,7 +258,7 @@ impl Sockets {
                         }
                     }
                 }
-                self.notify(number);
+                self.notify(number, Change::ANY);
             }
             Event::Datagram { socket, peer, chunk } => self.received(socket, peer, chunk),
             Event::AddressConflict { .. } | Event::Timer { .. } => {}
@@ -275,7 +275,7 @@ impl Sockets {
             return;
         }
         if datagram.push(peer, chunk, owner.options.receive_room) {
-            self.notify(number);
+            self.notify(number, Change::IN);
         } else {
             self.datagrams_dropped += 1;
         }
@@ -298,7 +298,7 @@ impl Sockets {
             {
                 datagram.errors.push_back(error.clone());
             }
-            self.notify(number);
+            self.notify(number, Change::ANY);
         }
     }
 
@@ -384,7 +384,7 @@ impl Sockets {
             if !waits.has_room(0) {
                 self.hold_if_full(listener, stack);
             }
-            self.notify(listener);
+            self.notify(listener, Change::IN);
         } else if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.remove(child)
             && let Some(connection) = stream.connection
         {
@@ -416,7 +416,7 @@ impl Sockets {
         let unsent = stream.connection.filter(|_| stream.unsent_mark > 0).and_then(|id| stack.unsent(id)).unwrap_or(0);
         let is_told = stream.count_unsent(unsent);
         if is_told || !waiters.is_empty() && stream.is_below_mark() {
-            self.notify(number);
+            self.notify(number, Change::OUT);
         }
         unsent > 0
     }

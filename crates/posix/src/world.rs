@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) fallbacks: Fallbacks,
     /// When the stack was driven last.
     driven_at: Time,
+    /// Frames were received then, so there may be more.
+    may_have_more: bool,
     /// Since when frames wait to leave together with those the program is about to send.
     held_since: Option<Time>,
     /// How often something was sent since then.
@@ -170,6 +172,7 @@ impl World {
             transit: Transit::default(),
             fallbacks: Fallbacks::default(),
             driven_at: Time::ZERO,
+            may_have_more: false,
             held_since: None,
             held: 0,
             sent_at: None,
@@ -197,6 +200,7 @@ impl World {
         };
         breakdown::turn_ends(received > 0);
         self.driven_at = now;
+        self.may_have_more = received > 0;
         self.learn(now);
         self.ring();
         now
@@ -249,6 +253,11 @@ impl World {
     /// Whether the program knows of something else to attend to, and the stack was driven just now.
     pub(crate) fn has_more(&self) -> bool {
         self.told > 1 && self.is_driven(self.clock.now())
+    }
+
+    /// Whether frames may wait that the device has told of already.
+    pub(crate) fn may_have_more(&self) -> bool {
+        self.may_have_more
     }
 
     /// Whether the stack was driven just now.

@@ -6,6 +6,7 @@
 //! socket-cases peer    --control PATH                                       the other end: bare kernel sockets
 //! socket-cases subject --control PATH --address V4,V6 --peer V4,V6 …        the cases, one line of JSON each
 //! socket-cases drive   … [--expected FILE [--update]] [-- PREFIX…]          a subject, started again after a hang or crash
+//! socket-cases epolls  --address V4 [--from SEED] [--seeds COUNT]           `epoll` by random sequences of calls
 //! ```
 //!
 //! The subject tells the peer what to do over a Unix socket, which is the kernel's whatever is preloaded and is found by
@@ -16,6 +17,7 @@ mod address;
 mod case;
 mod cases;
 mod drive;
+mod epolls;
 mod names;
 mod pattern;
 mod peer;
@@ -30,7 +32,8 @@ use std::process::ExitCode;
 const USAGE: &str = "usage: socket-cases peer --control PATH
        socket-cases subject|drive --control PATH --address V4,V6 --peer V4,V6
                     [--filter WORD] [--from CASE] [--limit SECONDS] [--list]
-                    [--part I/N] [--hanging FILE] [--expected FILE [--update]] [--times N] [-- PREFIX...]";
+                    [--part I/N] [--hanging FILE] [--expected FILE [--update]] [--times N] [-- PREFIX...]
+       socket-cases epolls --address V4 [--from SEED] [--seeds COUNT]";
 
 /// The command line.
 #[derive(Debug, Default)]
@@ -101,6 +104,9 @@ impl Options {
 fn run() -> Result<ExitCode, String> {
     let mut words = std::env::args().skip(1);
     let role = words.next().ok_or(USAGE)?;
+    if role == "epolls" {
+        return epolls::run(&words.collect::<Vec<_>>()).map(|()| ExitCode::SUCCESS);
+    }
     let options = parse(&mut words).map_err(|error| format!("{error}\n{USAGE}"))?;
     if options.list {
         cases::all().iter().for_each(|entry| println!("{}", entry.name));

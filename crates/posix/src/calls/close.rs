@@ -3,6 +3,7 @@
 use super::interfaces::netlink;
 use super::{give_int, open};
 use crate::descriptor::{self, Entry};
+use crate::epoll::Change;
 use crate::explain::{is_explaining, is_said_by};
 use crate::lock::{Guard, lock};
 use crate::real;
@@ -26,11 +27,7 @@ impl Guard {
             self.drive_now();
         }
         let Some(socket) = self.sockets.remove(number) else { return };
-        for (epoll, fd) in &socket.watchers {
-            if let Some(epoll) = self.sockets.epolls.get_mut(*epoll as usize).and_then(Option::as_mut) {
-                epoll.interests.remove(fd);
-            }
-        }
+        self.sockets.unwatch_all(&socket);
         // Rung when the number is gone in the kernel too, or they find it there still.
         self.sockets.to_ring.extend_from_slice(&socket.waiters);
         let now = self.clock_now();
@@ -88,9 +85,9 @@ impl Guard {
             return;
         }
         let Some(epoll) = self.sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return };
-        for (fd, interest) in epoll.interests {
-            if let Some(socket) = self.sockets.get_mut(interest.socket) {
-                socket.watchers.retain(|watcher| *watcher != (number, fd));
+        for (socket, place) in epoll.all() {
+            if let Some(socket) = self.sockets.get_mut(socket) {
+                socket.watchers.retain(|watcher| *watcher != (number, place));
             }
         }
         if let Some(bell) = epoll.bell {
@@ -269,7 +266,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
                 if let Some(socket) = world.sockets.get_mut(number) {
                     (socket.kind, socket.error) = (Kind::Bound, libc::ECONNRESET);
                 }
-                guard.sockets.notify(number);
+                guard.sockets.notify(number, Change::ANY);
                 guard.ring();
                 return Ok(0);
             }
@@ -288,7 +285,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             datagram.write_shut |= writes;
         }
     }
-    guard.sockets.notify(number);
+    guard.sockets.notify(number, Change::ANY);
     guard.ring();
     Ok(0)
 }

@@ -8,7 +8,6 @@ use crate::epoll::Epoll;
 use crate::lead::Thread;
 use crate::lock::{Guard, lock};
 use crate::real;
-use crate::socket::Socket;
 use crate::wait::{Spin, sleep_time, timespec_of};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
@@ -81,7 +80,11 @@ pub(super) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
             unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
         }
         // It was one, and has room.
-        let _ = instance(guard, epoll).map(|instance| watch(guard, instance, fd, number, event));
+        let bell = instance(guard, epoll)
+            .and_then(|instance| guard.sockets.control(instance, libc::EPOLL_CTL_ADD, (number, fd), Some(event)));
+        if let Ok(Some(bell)) = bell {
+            guard.bells.ring(bell);
+        }
     }
 }
 
@@ -98,7 +101,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     };
     // Armed by who leads, as it goes to sleep.
     if guard.doorbell >= 0 {
-        add(guard.doorbell, device_mark(), libc::EPOLLONESHOT)?;
+        add(guard.doorbell, device_mark(), libc::EPOLLET)?;
     }
     let bell = guard.bells.take();
     if let Some(bell) = bell {
@@ -125,24 +128,6 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
         guard.bells.ring(bell);
     }
     Ok(number)
-}
-
-fn watch(guard: &mut Guard, instance: u32, fd: c_int, number: u32, event: epoll_event) {
-    let ready = guard.sockets.get(number).map_or(0, |socket| socket.readiness() as u16 as u32);
-    let is_ready = ready & (event.events | crate::epoll::ALWAYS) != 0;
-    if let Some(epoll) = guard.sockets.epolls.get_mut(instance as usize).and_then(Option::as_mut) {
-        epoll.set(fd, number, event);
-        // Whoever sleeps there has something now.
-        let rings = is_ready && epoll.queue(fd) && epoll.sleepers > 0;
-        if let Some(bell) = epoll.bell.filter(|_| rings) {
-            guard.bells.ring(bell);
-        }
-    }
-    if let Some(socket) = guard.sockets.get_mut(number)
-        && !socket.watchers.contains(&(instance, fd))
-    {
-        socket.watchers.push((instance, fd));
-    }
 }
 
 /// # Safety
@@ -172,25 +157,14 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
 
 fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, i32> {
     let mut guard = lock()?;
+    // Another thread may have closed it meanwhile, and the socket's number may be another's: that one is not asked for.
+    if descriptor::get(fd) != Entry::Socket(number) {
+        return Err(libc::EBADF);
+    }
     let is_dual = guard.sockets.get(number).ok_or(libc::EBADF)?.is_dual;
     let instance = instance(&mut guard, epoll)?;
-    let slot = guard.sockets.epolls.get_mut(instance as usize).and_then(Option::as_mut);
-    let known = slot.ok_or(libc::EBADF)?;
-    let is_watching = known.is_watching(fd);
-    match operation {
-        libc::EPOLL_CTL_ADD if is_watching => return Err(libc::EEXIST),
-        libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL if !is_watching => return Err(libc::ENOENT),
-        libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD => {
-            let event = event.ok_or(libc::EFAULT)?;
-            watch(&mut guard, instance, fd, number, event);
-        }
-        libc::EPOLL_CTL_DEL => {
-            known.interests.remove(&fd);
-            if let Some(socket) = guard.sockets.get_mut(number) {
-                socket.watchers.retain(|watcher| *watcher != (instance, fd));
-            }
-        }
-        _ => return Err(libc::EINVAL),
+    if let Some(bell) = guard.sockets.control(instance, operation, (number, fd), event)? {
+        guard.bells.ring(bell);
     }
     if is_dual {
         let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
@@ -267,10 +241,10 @@ unsafe fn wait_kernel(
     let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
     let (kept, own) = without_own(out);
     // It has got a socket of ours while this thread slept.
-    if let Entry::Epoll(number) = descriptor::get(epoll)
+    if own.device
         && let Ok(mut guard) = lock()
     {
-        told(&mut guard, number, own);
+        guard.drive_now();
     }
     if kept > 0 || !own.any() {
         return kept as c_int;
@@ -301,9 +275,7 @@ fn nest(fd: c_int) {
         NESTED.fetch_add(1, Ordering::Relaxed);
         // Who sleeps on the other instance is woken by every packet: it takes no part in who leads.
         epoll.is_armed = true;
-        let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: device_mark() };
-        // SAFETY: a valid event.
-        unsafe { real::epoll_ctl(fd, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
+        change_device(fd, doorbell, libc::EPOLLIN);
     }
 }
 
@@ -385,17 +357,12 @@ unsafe extern "C" fn epoll_pwait2(
 
 /// Tells what of ours is ready.
 fn collect(guard: &mut Guard, number: u32, out: &mut [epoll_event]) -> usize {
-    let sockets = &mut guard.sockets;
-    let Some(mut epoll) = sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return 0 };
-    let mut behind = 0;
-    let count = epoll.collect(out, |number| {
-        let socket = sockets.get(number);
-        behind += socket.map_or(0, Socket::datagrams_behind);
-        socket
-    });
-    epoll.waits = epoll.waits.wrapping_add(1);
-    sockets.epolls[number as usize] = Some(epoll);
+    let (count, behind) = guard.sockets.tell(number, out);
     guard.told = (count + behind) as u32;
+    let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell_of_others());
+    if let Some(bell) = bell.filter(|_| count > 0) {
+        guard.bells.ring(bell);
+    }
     count
 }
 
@@ -445,10 +412,12 @@ fn wait(
     let handlers = handlers_called();
     let mut spin = Spin::new();
     let mut deadline: Option<Time> = None;
+    // The device has told of frames, which it does once, whoever was to be woken by it.
+    let mut has_arrived = false;
     loop {
         // What is ready already is told first: the stack has its turn again soon enough.
         let mut now = guard.clock_now();
-        let mut count = if guard.is_driven(now) { collect(&mut guard, number, out) } else { 0 };
+        let mut count = if !has_arrived && guard.is_driven(now) { collect(&mut guard, number, out) } else { 0 };
         if count == 0 {
             now = guard.look_now();
             count = collect(&mut guard, number, out);
@@ -458,8 +427,7 @@ fn wait(
                 guard.leave(now);
             }
         }
-        let slot = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut);
-        let instance = slot.ok_or(libc::EBADF)?;
+        let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
         if count > 0 {
             // The kernel's have their turn too, but not a system call each time.
             let is_turn = instance.waits % KERNEL_EVERY == 0 || instance.kernels_had_some;
@@ -473,7 +441,9 @@ fn wait(
                 more = kernels;
                 let mut guard = lock()?;
                 kernels_had(&mut guard, number, kernels);
-                told(&mut guard, number, own);
+                if own.device {
+                    guard.drive_now();
+                }
             }
             return Ok((count + more) as i32);
         }
@@ -481,13 +451,14 @@ fn wait(
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
         let bell = instance.bell;
         let mut time = Some(Duration::ZERO);
+        let mut leads = false;
         if !is_over && handlers_called() != handlers {
             guard.leaves(thread, now);
             return Err(libc::EINTR);
         }
         if !is_over {
-            let leads = guard.leads(thread, now);
-            if spin.goes_on(now) && leads {
+            leads = guard.leads(thread, now);
+            if leads && (spin.goes_on(now) || guard.may_have_more()) {
                 drop(guard);
                 std::hint::spin_loop();
                 guard = lock()?;
@@ -497,6 +468,7 @@ fn wait(
             if leads {
                 arm(&mut guard, epoll, number);
             } else {
+                disarm(&mut guard, epoll, number);
                 guard.follow(thread, bell);
             }
         }
@@ -508,6 +480,9 @@ fn wait(
         guard = lock()?;
         guard.follows_no_more(thread);
         sleepers(&mut guard, number, false);
+        if leads && let Some(instance) = guard.sockets.epoll_mut(number) {
+            instance.leaders = instance.leaders.saturating_sub(1);
+        }
         spin.slept(guard.clock_now().since(now));
         let (kernels, own) = asked.unwrap_or_default();
         if own.bell
@@ -515,7 +490,7 @@ fn wait(
         {
             crate::bells::silence(guard.bells.descriptor(bell));
         }
-        told(&mut guard, number, own);
+        has_arrived = own.device;
         if kernels == 0 && asked.is_ok() && !is_over {
             continue;
         }
@@ -530,24 +505,32 @@ fn wait(
     }
 }
 
-/// The kernel's instance has told of the library's own: of the device it does once, so it is to be armed again.
-fn told(guard: &mut Guard, number: u32, own: Own) {
-    if own.device
-        && let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut)
-    {
-        instance.is_armed = instance.is_nested;
+/// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has who leads,
+/// so that a program with one of them asks the kernel for it once. The device tells of each arrival once: who goes to sleep has found
+/// nothing that has arrived.
+fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
+    let doorbell = guard.doorbell;
+    let Some(instance) = guard.sockets.epoll_mut(number) else { return };
+    instance.leaders += 1;
+    if doorbell >= 0 && !std::mem::replace(&mut instance.is_armed, true) {
+        change_device(epoll, doorbell, libc::EPOLLIN | libc::EPOLLET);
     }
 }
 
-/// Has the next packet wake who sleeps in the instance, unless it does so already.
-fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
+/// A thread that follows goes to sleep in the instance: packets are to wake who leads, who isn't there.
+fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
     let doorbell = guard.doorbell;
-    let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) else { return };
-    if doorbell >= 0 && !std::mem::replace(&mut instance.is_armed, true) {
-        let mut event = epoll_event { events: (libc::EPOLLIN | libc::EPOLLONESHOT) as u32, u64: device_mark() };
-        // SAFETY: a valid event.
-        unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
+    let Some(instance) = guard.sockets.epoll_mut(number) else { return };
+    if instance.is_armed && instance.leaders == 0 && !instance.is_nested {
+        instance.is_armed = false;
+        change_device(epoll, doorbell, libc::EPOLLET);
     }
+}
+
+fn change_device(epoll: c_int, doorbell: c_int, events: c_int) {
+    let mut event = epoll_event { events: events as u32, u64: device_mark() };
+    // SAFETY: a valid event.
+    unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
 }
 
 /// A thread begins, or ends, to sleep on an instance from without: by `poll`.

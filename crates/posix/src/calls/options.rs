@@ -6,6 +6,7 @@ use super::give_int;
 use super::open::{kernel_option, kernel_structure};
 use crate::descriptor;
 use crate::explain::explain;
+use crate::epoll::Change;
 use crate::lock::{Guard, lock};
 use crate::real;
 use crate::socket::{Kind, Options, Socket};
@@ -412,7 +413,7 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
         }
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             world.sockets.watch_unsent(number, stack);
-            world.sockets.notify(number);
+            world.sockets.notify(number, Change::OUT);
             Ok(())
         }
         (libc::SOL_SOCKET, libc::SO_RCVBUF) => stack.limit_receive_window(now, connection, options.receive_window()),
