@@ -11,6 +11,8 @@ use std::time::Duration;
 
 #[path = "e2e_run/addresses.rs"]
 mod addresses;
+#[path = "e2e_run/apache.rs"]
+mod apache;
 #[path = "e2e_run/exec.rs"]
 mod exec;
 #[path = "e2e_run/interfaces.rs"]

@@ -18,8 +18,7 @@ const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What may be asked for beside `EPOLLEXCLUSIVE`.
-const BESIDE_EXCLUSIVE: u32 =
-    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | ALWAYS | EDGE | EXCLUSIVE;
+const BESIDE_EXCLUSIVE: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | ALWAYS | EDGE | EXCLUSIVE;
 /// The events among the flags.
 const EVENTS: u32 = 0xffff;
 

@@ -2,6 +2,7 @@
 //! which are Linux's, but for those that `known` names.
 #![forbid(unsafe_code)]
 
+mod epolls;
 mod known;
 
 use known::{How, Known};

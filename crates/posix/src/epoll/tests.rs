@@ -194,8 +194,8 @@ impl Pair {
                 done(format!("read {slot}"))
             }
             (10..=15, _, _) => {
-                let operation =
-                    [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_DEL][random.below(4)];
+                let operation = [libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_ADD, libc::EPOLL_CTL_MOD, libc::EPOLL_CTL_DEL]
+                    [random.below(4)];
                 let mut events = 0;
                 for (flag, times) in [
                     (libc::EPOLLIN, 2),

@@ -164,8 +164,7 @@ impl Run<'_> {
             return;
         };
         let instance = random.below(INSTANCES);
-        let events = EPOLLIN
-            | random.flags(&[(EPOLLOUT, 4), (EPOLLRDHUP, 4), (EPOLLET, 3), (EPOLLONESHOT, 3)]);
+        let events = EPOLLIN | random.flags(&[(EPOLLOUT, 4), (EPOLLRDHUP, 4), (EPOLLET, 3), (EPOLLONESHOT, 3)]);
         match random.below(16) {
             0 => {
                 if let Some(slot) = place.take() {
@@ -251,7 +250,9 @@ impl Run<'_> {
             let Some(number) = told.first().filter(|_| random.once_in(2)) else { continue };
             for place in self.slots.iter().cycle().skip(at).take(SLOTS) {
                 let mut place = locked(place);
-                let Some(slot) = place.as_mut().filter(|slot| slot.interests[instance] == Some(*number)) else { continue };
+                let Some(slot) = place.as_mut().filter(|slot| slot.interests[instance] == Some(*number)) else {
+                    continue;
+                };
                 self.delete(slot, instance);
                 if random.once_in(2) {
                     slot.drain();
@@ -288,8 +289,7 @@ fn wakes(door: &Door, seed: u64) -> Result<(), String> {
     let epoll = sys::epoll_create(libc::EPOLL_CLOEXEC).fd();
     let (end, ends) = sys::pipe(libc::O_CLOEXEC);
     sys::epoll_ctl(epoll, EPOLL_CTL_ADD, end, EPOLLIN, u64::MAX);
-    let pairs: Vec<(Fd, Fd)> =
-        (0..3).map(|_| if random.once_in(3) { kernels_pair() } else { door.pass() }).collect();
+    let pairs: Vec<(Fd, Fd)> = (0..3).map(|_| if random.once_in(3) { kernels_pair() } else { door.pass() }).collect();
     let kind = [0, EPOLLET, EPOLLONESHOT][random.below(3)];
     for (at, (near, _)) in (0..).zip(&pairs) {
         sys::epoll_ctl(epoll, EPOLL_CTL_ADD, *near, EPOLLIN | kind, at);
@@ -319,7 +319,8 @@ fn wakes(door: &Door, seed: u64) -> Result<(), String> {
         }
         // Readable for good: it ends both.
         sys::write(ends, b"x");
-        waiters.into_iter().all(|waiter| waiter.join().is_ok_and(|count| count == 1)) && read.load(Ordering::SeqCst) == sent
+        waiters.into_iter().all(|waiter| waiter.join().is_ok_and(|count| count == 1))
+            && read.load(Ordering::SeqCst) == sent
     });
     pairs.iter().flat_map(|(near, far)| [*near, *far]).chain([epoll, end, ends]).for_each(|fd| _ = sys::close(fd));
     if all_woken { Ok(()) } else { Err(format!("seed {seed}: a thread that slept was not woken")) }

@@ -125,8 +125,7 @@ impl Run<'_> {
     }
 
     fn step(&mut self) {
-        let (at, other, which) =
-            (self.random.below(SLOTS), self.random.below(SLOTS), self.random.below(INSTANCES));
+        let (at, other, which) = (self.random.below(SLOTS), self.random.below(SLOTS), self.random.below(INSTANCES));
         let epoll = self.instances[which];
         match (self.random.below(20), self.slots[at], self.slots[other]) {
             (0..=1, None, _) => self.open(at),
