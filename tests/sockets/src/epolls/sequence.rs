@@ -154,7 +154,7 @@ pub(super) fn run(door: &Door, seed: u64) -> String {
         numbers,
         files: Vec::new(),
         instances: [(); INSTANCES].map(|()| sys::epoll_create(libc::EPOLL_CLOEXEC).fd()),
-        is_mixed: seed % 3 == 0,
+        is_mixed: seed.is_multiple_of(3),
         said: Vec::new(),
     };
     for _ in 0..STEPS {
