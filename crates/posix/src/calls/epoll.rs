@@ -399,6 +399,45 @@ fn kernels_had(guard: &mut Guard, number: u32, events: usize) {
     }
 }
 
+/// Goes back to the program with `count` events of ours, and what the kernel's instance has if that has its turn: it does not each
+/// time, as it is a system call.
+fn go_with(mut guard: Guard, (epoll, number): (c_int, u32), out: &mut [epoll_event], count: usize) -> Result<i32, i32> {
+    let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
+    let is_turn = instance.waits.is_multiple_of(KERNEL_EVERY) || instance.kernels_had_some;
+    drop(guard);
+    if !is_turn || count == out.len() {
+        return Ok(count as i32);
+    }
+    let asked = ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null());
+    let (kernels, own) = asked.unwrap_or_default();
+    let mut guard = lock()?;
+    kernels_had(&mut guard, number, kernels);
+    if own.device {
+        guard.drive_now();
+    }
+    Ok((count + kernels) as i32)
+}
+
+/// A thread goes to sleep in the instance, as who leads or as one that follows.
+fn lie_down(guard: &mut Guard, (epoll, number): (c_int, u32), thread: Thread, leads: bool) {
+    if leads {
+        arm(guard, epoll, number);
+    } else {
+        disarm(guard, epoll, number);
+        let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell);
+        guard.follow(thread, bell);
+    }
+}
+
+/// It is awake.
+fn get_up(guard: &mut Guard, number: u32, thread: Thread, led: bool) {
+    guard.follows_no_more(thread);
+    sleepers(guard, number, false);
+    if let Some(instance) = guard.sockets.epoll_mut(number) {
+        instance.leaders = instance.leaders.saturating_sub(u32::from(led));
+    }
+}
+
 fn wait(
     epoll: c_int,
     number: u32,
@@ -429,23 +468,9 @@ fn wait(
         }
         let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
         if count > 0 {
-            // The kernel's have their turn too, but not a system call each time.
-            let is_turn = instance.waits % KERNEL_EVERY == 0 || instance.kernels_had_some;
             spin.succeeded();
             guard.leaves(thread, now);
-            drop(guard);
-            let mut more = 0;
-            if is_turn && count < out.len() {
-                let asked = ask_kernel(epoll, &mut out[count..], Some(Duration::ZERO), std::ptr::null());
-                let (kernels, own) = asked.unwrap_or_default();
-                more = kernels;
-                let mut guard = lock()?;
-                kernels_had(&mut guard, number, kernels);
-                if own.device {
-                    guard.drive_now();
-                }
-            }
-            return Ok((count + more) as i32);
+            return go_with(guard, (epoll, number), out, count);
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
@@ -465,12 +490,7 @@ fn wait(
                 continue;
             }
             time = sleep_time(&mut guard, now, deadline, (bell, leads));
-            if leads {
-                arm(&mut guard, epoll, number);
-            } else {
-                disarm(&mut guard, epoll, number);
-                guard.follow(thread, bell);
-            }
+            lie_down(&mut guard, (epoll, number), thread, leads);
         }
         sleepers(&mut guard, number, true);
         drop(guard);
@@ -478,11 +498,7 @@ fn wait(
         let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
-        guard.follows_no_more(thread);
-        sleepers(&mut guard, number, false);
-        if leads && let Some(instance) = guard.sockets.epoll_mut(number) {
-            instance.leaders = instance.leaders.saturating_sub(1);
-        }
+        get_up(&mut guard, number, thread, leads);
         spin.slept(guard.clock_now().since(now));
         let (kernels, own) = asked.unwrap_or_default();
         if own.bell
