@@ -331,6 +331,7 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
         Entry::Kernel => {
+            super::epoll::closed(onto);
             super::bind::closed(onto);
             super::copies::closed(onto);
             Ok(())

@@ -1,7 +1,7 @@
 //! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a bell to be woken by; ours has ours.
 
 use super::give_int;
-use super::open::kernel_option;
+use super::open::{kernel_option, kernel_structure};
 use super::signals::handlers_called;
 use crate::descriptor::{self, Entry};
 use crate::epoll::Epoll;
@@ -35,9 +35,19 @@ fn bell_mark() -> u64 {
 }
 
 /// Sockets that are the kernel's so far, with the instances they were put in: those move with them if they become ours.
-static WATCHED: Mutex<Option<HashMap<c_int, Places>>> = Mutex::new(None);
-/// Instances, and what a socket was put there with.
-type Places = Vec<(c_int, epoll_event)>;
+static WATCHED: Mutex<Option<HashMap<c_int, Watched>>> = Mutex::new(None);
+
+#[derive(Default)]
+struct Watched {
+    /// Which socket (`SO_COOKIE`): its number may have been closed past us, and be another's.
+    cookie: Option<u64>,
+    /// Instances, and what it was put there with.
+    places: Vec<(c_int, epoll_event)>,
+}
+
+fn cookie(fd: c_int) -> Option<u64> {
+    kernel_structure(fd, libc::SOL_SOCKET, libc::SO_COOKIE)
+}
 
 /// A descriptor of the kernel's is closed.
 pub(super) fn closed(fd: c_int) {
@@ -54,7 +64,7 @@ fn remember(epoll: c_int, operation: c_int, fd: c_int, event: epoll_event) {
     }
     let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
     if operation != libc::EPOLL_CTL_ADD {
-        let Some(places) = watched.as_mut().and_then(|watched| watched.get_mut(&fd)) else { return };
+        let Some(Watched { places, .. }) = watched.as_mut().and_then(|watched| watched.get_mut(&fd)) else { return };
         places.retain(|(other, _)| *other != epoll);
         if operation == libc::EPOLL_CTL_MOD {
             places.push((epoll, event));
@@ -63,7 +73,12 @@ fn remember(epoll: c_int, operation: c_int, fd: c_int, event: epoll_event) {
     }
     let family = kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
     if matches!(family, Some(libc::AF_INET | libc::AF_INET6)) {
-        watched.get_or_insert_default().entry(fd).or_default().push((epoll, event));
+        let watched = watched.get_or_insert_default().entry(fd).or_default();
+        let cookie = cookie(fd);
+        if watched.cookie != cookie {
+            *watched = Watched { cookie, places: Vec::new() };
+        }
+        watched.places.push((epoll, event));
     }
 }
 
@@ -71,7 +86,8 @@ fn remember(epoll: c_int, operation: c_int, fd: c_int, event: epoll_event) {
 pub(super) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
     let places = {
         let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-        watched.as_mut().and_then(|watched| watched.remove(&fd)).unwrap_or_default()
+        let watched = watched.as_mut().and_then(|watched| watched.remove(&fd));
+        watched.filter(|watched| watched.cookie == cookie(fd)).map(|watched| watched.places).unwrap_or_default()
     };
     let is_dual = guard.sockets.get(number).is_some_and(|socket| socket.is_dual);
     for (epoll, mut event) in places {
@@ -499,6 +515,10 @@ fn wait(
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
         get_up(&mut guard, number, thread, leads);
+        if descriptor::get(epoll) != Entry::Epoll(number) {
+            // Another thread has closed it, and its number may be another instance's.
+            return Err(libc::EBADF);
+        }
         spin.slept(guard.clock_now().since(now));
         let (kernels, own) = asked.unwrap_or_default();
         if own.bell

@@ -77,6 +77,36 @@ fn control(suite: &mut Suite) {
         sys::epoll_ctl(epoll, EPOLL_CTL_ADD, other, EPOLLIN, 0);
         t.see("mod_into", sys::epoll_ctl(epoll, EPOLL_CTL_MOD, other, EPOLLIN | EPOLLEXCLUSIVE, 0));
     });
+    suite.add(BOTH, "exclusive_rules_of_a_connection", |t| {
+        let (epoll, fd, _peer) = watched(t, EPOLLIN);
+        let control = |operation, events| sys::epoll_ctl(epoll, operation, fd, events, 0);
+        t.see("mod_into", control(EPOLL_CTL_MOD, EPOLLIN | EPOLLEXCLUSIVE));
+        t.see("del", control(EPOLL_CTL_DEL, 0));
+        t.see("with_oneshot", control(EPOLL_CTL_ADD, EPOLLEXCLUSIVE | EPOLLONESHOT | EPOLLIN));
+        t.see("with_rdhup", control(EPOLL_CTL_ADD, EPOLLEXCLUSIVE | EPOLLRDHUP | EPOLLIN));
+        t.see("plain", control(EPOLL_CTL_ADD, EPOLLEXCLUSIVE | EPOLLIN));
+        t.see("mod", control(EPOLL_CTL_MOD, EPOLLIN));
+    });
+    suite.add(BOTH, "added_again_at_once", |t| {
+        let (epoll, fd, peer) = watched(t, EPOLLIN);
+        peer.say("x");
+        ready(fd, POLLIN);
+        sys::epoll_ctl(epoll, EPOLL_CTL_DEL, fd, 0, 0);
+        sys::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, EPOLLIN, 8);
+        t.see("wait", told(epoll, 0));
+    });
+    suite.add(BOTH, "number_taken_over", |t| {
+        let (_, port) = t.peer_listens();
+        let (fd, other) = (t.tcp_nonblocking(), t.tcp_nonblocking());
+        let epoll = set();
+        t.see("add", sys::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLOUT, 1));
+        t.see("dup2", sys::dup2(other, fd).done());
+        sys::connect(fd, &t.there(port));
+        until(|| now(fd, libc::POLLOUT) == "OUT");
+        t.see("wait", told(epoll, 0));
+        t.see("add_again", sys::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, EPOLLOUT, 2));
+        t.see("wait", told(epoll, LONG_MS));
+    });
     suite.add(BOTH, "data_is_kept", |t| {
         let (epoll, fd, peer) = watched(t, EPOLLIN);
         peer.say("x");
