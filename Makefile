@@ -7,7 +7,7 @@ PROGRAMS := mini-httpd webfs busybox h2o nghttp2-server nghttp2-client nghttp2-p
 	uwsgi-plugin-python3 python3-waitress python3-tornado python3-twisted python3-uvloop python3-zmq ruby ruby-webrick puma libhttp-daemon-perl \
 	lua5.1 lua-copas erlang-base tcl mono-mcs socat openssl stunnel4 tinyproxy varnish nutcracker microsocks dante-server rinetd privoxy \
 	pgbouncer mosquitto mosquitto-clients beanstalkd ngircd icecast2 iperf sockperf qperf dnsmasq-base unbound tftpd-hpa tftp-hpa snmpd snmp \
-	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd
+	chrony coturn rsync git vsftpd lftp openssh-server openssh-client nbdkit libnbd-bin aria2 apache2-utils netcat-openbsd liburing-dev
 TEST_PACKAGES := iproute2 ethtool curl wrk nginx-light chromium brotli python3 procps iputils-ping \
 	bind9-dnsutils bind9-utils dnsperf knot knot-dnssecutils knot-dnsutils ldnsutils nsd redis-server memcached haproxy lighttpd postgresql iperf3 \
 	apache2-bin netpipe-tcp bind9 ncat nodejs openjdk-17-jdk-headless wget gdb strace systemd libseccomp2 $(PROGRAMS)

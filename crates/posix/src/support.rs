@@ -122,6 +122,11 @@ pub const CALLS: &[(&[&str], Support, &str)] = &[
         "`close`, `sendmmsg`, `recvmmsg`, and those that give up rights; `io_uring_setup` is refused (`ENOSYS`), so that libuv goes by `epoll`; others are passed through",
     ),
     (
+        &["io_uring_queue_init", "io_uring_queue_init_params"],
+        Supported,
+        "refused (`ENOSYS`), so that programs with liburing go by `epoll` or say why not",
+    ),
+    (
         &[
             "setuid",
             "setgid",

@@ -114,3 +114,29 @@ fn main() {{
     server = stage.serve("./server", port=7000)
     echoes(7000)
     server.ends()
+
+@row("liburing 2.3", "C", "`io_uring`", "refused with the reason (`ENOSYS`, and `--explain`): its operations are the kernel's, which knows of no socket of ours")
+def liburing(stage):
+    program = f"""
+#include <liburing.h>
+#include <arpa/inet.h>
+#include <string.h>
+#include <stdio.h>
+int main(void) {{
+    struct sockaddr_in address = {{ .sin_family = AF_INET, .sin_port = htons(7000) }};
+    inet_pton(AF_INET, "{OURS}", &address.sin_addr);
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (void *)&address, sizeof address) || listen(listener, 64)) return 1;
+    struct io_uring ring;
+    int problem = io_uring_queue_init(8, &ring, 0);
+    printf("%s\\n", problem ? strerror(-problem) : "there is a ring");
+    return 0;
+}}
+"""
+    stage.file("ring.c", program)
+    stage.client("clang", "-o", "ring", "ring.c", "-luring")
+    asked = stage.run("./ring")
+    asked.waits((0,))
+    if not stage.is_bare:
+        assert asked.output() == b"Function not implemented\n", asked.said()
+        assert "io_uring_setup: refused" in asked.said(), asked.said()

@@ -116,3 +116,17 @@ unsafe extern "C" fn syscall() {
         refuse_io_uring = sym refuse_io_uring,
     )
 }
+
+/// liburing's way to its rings, for which it makes system calls itself: a program that asks is refused here as it is by [`syscall`],
+/// rather than by each operation on a socket of ours.
+#[unsafe(no_mangle)]
+extern "C" fn io_uring_queue_init() -> i32 {
+    refuse_io_uring();
+    // Its functions give the error itself.
+    -libc::ENOSYS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn io_uring_queue_init_params() -> i32 {
+    io_uring_queue_init()
+}
