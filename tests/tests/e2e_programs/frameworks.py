@@ -52,7 +52,7 @@ def gunicorn_gevent(stage):
 
 @row("uWSGI 2.0", "C, Python", "prefork: a master, three processes, `epoll`", BOTH)
 def uwsgi(stage):
-    words = ["--plugin", PYTHON, "--http-socket", f"{OURS}:8000", "--master", "--processes", 3, "--wsgi-file", "page.py", "--die-on-term"]
+    words = ["--plugin", "python3", "--http-socket", f"{OURS}:8000", "--master", "--processes", 3, "--wsgi-file", "page.py", "--die-on-term"]
     stage.site()
     stage.file("page.py", WSGI)
     server = stage.serve("uwsgi", *words, port=8000)
