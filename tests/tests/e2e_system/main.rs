@@ -7,5 +7,6 @@ mod curl;
 mod ethernet;
 mod hostile;
 mod lifecycle;
+mod links;
 mod load;
 mod statistics;

@@ -9,6 +9,7 @@ use aya::EbpfLoader;
 use aya::maps::{Map, MapData, XskMap};
 use aya::programs::{ProgramFd, Xdp};
 use qanat_nic::af_xdp::{INJECTION_BYTES, Injection, load_program};
+use qanat_nic::link::Namespace;
 use qanat_nic::link::ask_program;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -145,6 +146,23 @@ impl Charges {
         {
             self.injectors.revoke(row);
         }
+    }
+
+    /// Whether a queue has an injector.
+    pub(super) fn injects(&self, number: u64) -> bool {
+        self.injecting_row(number).is_some()
+    }
+
+    /// Has the injector of a queue, if it has one, send by this device of `ends`, or not at all.
+    pub(super) fn set_sending(&mut self, number: u64, index: Option<u32>, ends: &Namespace) {
+        if let Some(row) = self.injecting_row(number) {
+            self.injectors.set_sending(row, index, ends);
+        }
+    }
+
+    fn injecting_row(&self, number: u64) -> Option<u32> {
+        let charge = self.entries.values().find(|charge| charge.number == number)?;
+        self.injecting.contains(&charge.row).then_some(charge.row)
     }
 
     /// Whether somebody holds the socket of this charge.

@@ -54,6 +54,14 @@ impl Injectors {
         self.injection.as_mut()?.hand_over(row, batch, index, ends).ok()
     }
 
+    /// Has a row's sender send by this device of `ends`, or (`None`) find another way until it is told otherwise.
+    pub(super) fn set_sending(&mut self, row: u32, index: Option<u32>, ends: &Namespace) {
+        if let Some(injection) = &mut self.injection {
+            // Without its device the row sends nothing, and its sender finds another way.
+            let _ = injection.set_sending(row, index.map(|index| (index, ends)));
+        }
+    }
+
     /// Takes it back.
     pub(super) fn revoke(&mut self, row: u32) {
         if let Some(injection) = &mut self.injection {

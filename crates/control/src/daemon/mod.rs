@@ -10,6 +10,7 @@ mod guests;
 mod handles;
 mod injectors;
 mod keepers;
+mod links;
 mod log;
 mod metrics;
 mod moves;
@@ -46,7 +47,7 @@ use keepers::Keepers;
 use net_cores::NetCores;
 use porters::{Beside, Porters};
 use qanat_nic::foreign::{refuse_rights, skip};
-use qanat_nic::link::Namespace;
+use qanat_nic::link::{LinkWatch, Namespace};
 use registrar::Registrar;
 use rustix::event::epoll;
 use rustix::fs::{Mode, chmod, chown};
@@ -110,6 +111,8 @@ enum Role {
     Vnic(u32),
     /// A filter's handle.
     Filter(u64),
+    /// Interfaces have changed.
+    Links,
     /// A net core of ours.
     NetCore(usize),
     /// The memory of a service on one.
@@ -179,6 +182,7 @@ pub struct Daemon {
     /// Between two looks: longer where there are many sockets to be looked at.
     look_interval: Duration,
     next_filter: u64,
+    link_watch: LinkWatch,
     /// Of the VNICs' ends: nothing is in it but them.
     ends: Namespace,
     epoll: OwnedFd,
@@ -229,6 +233,8 @@ impl Daemon {
             }
             None => None,
         };
+        // Before the cards are looked at.
+        let link_watch = LinkWatch::open().map_err(|error| tables::say("watch the interfaces", error))?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
         let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let subordinates = Subordinates::of(&policy.subordinate_users);
@@ -245,6 +251,7 @@ impl Daemon {
             orphans: Vec::new(),
             last_look: Instant::now(),
             next_filter: 0,
+            link_watch,
             ends: ground.ends,
             epoll,
             endpoints: HashMap::new(),
@@ -281,6 +288,9 @@ impl Daemon {
             let metrics = metrics.try_clone().map_err(|error| tables::say("metrics", error))?;
             daemon.watch(metrics.into(), Role::Metrics, nobody, None)?;
         }
+        let links =
+            rustix::io::dup(daemon.link_watch.as_fd()).map_err(|error| tables::say("watch the interfaces", error))?;
+        daemon.watch(links, Role::Links, nobody, None)?;
         if !ground.remark.is_empty() {
             log(&Event::new("take-back", "failed", ground.remark));
         }
@@ -378,7 +388,7 @@ impl Daemon {
             let endpoint = self.endpoints.get(&token)?;
             let is_ours = matches!(
                 endpoint.role,
-                Role::Listener | Role::Metrics | Role::Stop | Role::NetCore(_) | Role::Registrar
+                Role::Listener | Role::Metrics | Role::Stop | Role::Links | Role::NetCore(_) | Role::Registrar
             );
             let rank = if endpoint.role == Role::Session { 2 } else { 1 };
             Some(Ready { user: (!is_ours).then_some(endpoint.peer.account()), rank, served: endpoint.served, token })
@@ -470,6 +480,7 @@ impl Daemon {
             }
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(token),
+            Role::Links => self.follow_links(),
             Role::Process => self.process_ended(token),
             Role::NetCore(index) => self.attend_net_core(token, index),
             // Nothing is ever said there: the other end is closed.

@@ -72,6 +72,11 @@ impl LinkState {
     pub(super) fn is(&self, link: &Link) -> bool {
         (self.index, self.mac) == (link.index, link.mac.0)
     }
+
+    /// As [`is`](LinkState::is), for the kernel's end, whose Ethernet address anybody who administers this machine may change.
+    pub(super) fn is_host(&self, link: &Link) -> bool {
+        self.index == link.index && (self.mac == link.mac.0 || self.name == link.name)
+    }
 }
 
 /// A VNIC.

@@ -203,7 +203,7 @@ impl Daemon {
         let find = || link::link_by_index(end_index);
         let end = if is_nics { find() } else { self.ends.within(find).and_then(|found| found) };
         let end = end.map_err(|error| say("find its device", error))?;
-        if slot >= tables::VNICS_MAX || !state.host.is(&host) || !state.end.is(&end) {
+        if slot >= tables::VNICS_MAX || !state.host.is_host(&host) || !state.end.is(&end) {
             return Err("its device is another's".to_owned());
         }
         if is_nics {
@@ -272,7 +272,7 @@ pub fn is_left_program(program: u32) -> bool {
 }
 
 fn host_of(vnic: &VnicState) -> Option<Link> {
-    link::link_by_index(vnic.host.index).ok().filter(|link| vnic.host.is(link))
+    link::link_by_index(vnic.host.index).ok().filter(|link| vnic.host.is_host(link))
 }
 
 /// What an ended daemon that listened at `socket` has left, for the next to take back; `None`: nothing at all. Makes sense

@@ -76,6 +76,22 @@ impl Uplink {
         Ok(Some(Uplink { link, addresses, prefixes, gateways }))
     }
 
+    /// It has changed: cards that go by its Ethernet address go by the one it has now.
+    ///
+    /// # Errors
+    /// It is gone, or the table can't be written.
+    pub(super) fn follow(&mut self, tables: &mut Tables) -> Result<(), String> {
+        let name = &self.link.name;
+        let now = link::link_by_index(self.link.index).map_err(|error| {
+            format!("uplink {name} is gone ({error}): cards on its wire are cut off until the daemon is reloaded")
+        })?;
+        if now.mac != self.link.mac {
+            tables.set_uplink(now.index, now.mac.0)?;
+            self.link.mac = now.mac;
+        }
+        Ok(())
+    }
+
     /// Next hops, as a card is told them.
     pub(super) fn gateways(&self) -> Vec<IpAddr> {
         self.gateways.iter().map(|gateway| gateway.ip()).collect()

@@ -52,7 +52,7 @@ pub(super) struct Vnic {
     pub(super) host: Link,
     pub(super) end: Link,
     pub(super) gateways: Vec<IpAddr>,
-    row: VnicRow,
+    pub(super) row: VnicRow,
     /// Its own filters, transmit and receive.
     pub(super) filters: [Vec<Steered>; 2],
     /// Those assigned by handle.
@@ -239,7 +239,11 @@ impl Vnic {
         let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, sockets, .. } =
             state;
         // What is in the table is what holds: the file may be one change behind.
+        // And the kernel's end may have another Ethernet address by now.
         let mut row = VnicRow { filters: tables.ranges(slot)?, ..state.row };
+        if !matches!(wish.provider, Provider::Queue { .. }) {
+            row.host_mac = host.mac.0;
+        }
         row.generation = row.generation.wrapping_add(1);
         enter(tables, slot, &wish, &host, &end)?;
         let (handles, host, end) = (0, Link { name: state.host.name, ..host }, end);

@@ -1,0 +1,93 @@
+//! Links that change under the cards: the kernel's ends are anybody's who may administer this namespace.
+
+use super::tables::{Tables, say};
+use super::vnic::Vnic;
+use super::{Daemon, Event};
+use qanat_nic::link::{self, LinkChanges};
+use qanat_wire::ethernet::MacAddress;
+
+impl Daemon {
+    /// Interfaces have changed: what the fence and the senders must know of them is told.
+    pub(super) fn follow_links(&mut self) {
+        let LinkChanges { indexes, are_more } = self.link_watch.changes();
+        let has_changed = |index: u32| are_more || indexes.contains(&index);
+        let changed: Vec<u32> = self
+            .vnics
+            .values()
+            .filter(|vnic| !vnic.is_nics() && has_changed(vnic.host.index))
+            .map(|vnic| vnic.slot)
+            .collect();
+        changed.into_iter().for_each(|slot| self.follow_link(slot));
+        if let Some(uplink) = &mut self.uplink
+            && has_changed(uplink.link.index)
+            && let Err(why) = uplink.follow(&mut self.tables)
+        {
+            (self.log)(&Event::new("uplink-change", "failed", why));
+        }
+    }
+
+    /// Looks at the kernel's end of a card.
+    pub(super) fn follow_link(&mut self, slot: u32) {
+        let Some(vnic) = self.vnics.get_mut(&slot) else { return };
+        let Ok(host) = link::link_by_index(vnic.host.index) else {
+            let end = vnic.end.index;
+            let is_there = self.ends.within(|| link::link_by_index(end)).is_ok_and(|found| found.is_ok());
+            return match is_there {
+                // With the one end the other is gone.
+                false => self.delete_vnic(slot, "its interface was deleted"),
+                true => self.note_moved(slot),
+            };
+        };
+        if host.mac != vnic.host.mac {
+            let said = match vnic.set_host_mac(&mut self.tables, host.mac) {
+                Ok(()) => Event::new("link-change", "done", format!("{} is {} now", host.name, host.mac)),
+                Err(why) => Event::new("link-change", "failed", why),
+            };
+            (self.log)(&said.of(slot));
+            self.dirty.insert(slot);
+        }
+        if host.xdp_program.is_none() {
+            let attached = link::set_xdp(host.index, self.tables.gate());
+            let said = match attached.map_err(|error| say("attach the gate", error)) {
+                Ok(()) => Event::new("fence-change", "done", format!("{} was without the gate", host.name)),
+                Err(why) => Event::new("fence-change", "failed", format!("{} is without the gate: {why}", host.name)),
+            };
+            (self.log)(&said.of(slot));
+        }
+        self.choose_way(slot);
+    }
+
+    /// Senders of a card that send without socket buffers do so while that arrives at the other end.
+    fn choose_way(&mut self, slot: u32) {
+        let Some(vnic) = self.vnics.get(&slot) else { return };
+        let injecting: Vec<u64> = vnic.charges().filter(|number| self.charges.injects(*number)).collect();
+        if injecting.is_empty() {
+            return;
+        }
+        let end = vnic.end.index;
+        let arrives = self.ends.within(|| link::takes_frames(end)).unwrap_or(false);
+        for number in injecting {
+            self.charges.set_sending(number, arrives.then_some(end), &self.ends);
+        }
+    }
+
+    fn note_moved(&mut self, slot: u32) {
+        self.choose_way(slot);
+        let Some(vnic) = self.vnics.get(&slot) else { return };
+        let detail = format!(
+            "{} was moved to another network namespace; what it carries there is nobody's affair here: move it back, or delete the \
+             card",
+            vnic.host.name
+        );
+        (self.log)(&Event::new("link-change", "failed", detail).of(slot));
+    }
+}
+
+impl Vnic {
+    /// The kernel's end has another Ethernet address: what the card sends there passes.
+    fn set_host_mac(&mut self, tables: &mut Tables, mac: MacAddress) -> Result<(), String> {
+        self.row.host_mac = mac.0;
+        self.host.mac = mac;
+        tables.set_vnic(self.slot, &self.row)
+    }
+}

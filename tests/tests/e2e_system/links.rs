@@ -1,0 +1,89 @@
+//! The kernel's end of a daemon's card changes, and interfaces are deleted under services.
+
+use qanat_tests::e2e::{Client, Pages, Program, Running, eventually, links, qanat, scenario};
+use std::time::Duration;
+
+/// Where the daemon's card is reached.
+const CARD: &str = "10.77.0.2:80";
+/// For whatever must happen sooner or later.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn daemon(pages: &Pages) -> Running {
+    let socket = pages.file("control.sock");
+    let policy = format!(
+        "socket = \"{}\"\n[[rule]]\nusers = [\"root\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any\"]\n",
+        socket.display()
+    );
+    pages.write("policy.toml", policy);
+    let policy = pages.file("policy.toml");
+    let daemon = Program::new(qanat()).arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
+    eventually("the daemon listens", PATIENCE, || {
+        let status = Program::new(qanat()).arguments(["status", "--json"]).environment("QANAT_SOCKET", &socket).run();
+        status.code == Some(0)
+    });
+    daemon
+}
+
+fn web(pages: &Pages, more: &[&str]) -> Running {
+    let program = Program::new(qanat()).arguments(["web", "--json", pages.argument()]).arguments(more);
+    program.environment("QANAT_SOCKET", pages.file("control.sock")).start()
+}
+
+fn ip(words: &str) {
+    Program::new("ip").arguments(words.split(' ')).succeeds();
+}
+
+fn is_answered(address: &str) -> bool {
+    let address = address.parse().expect("an address");
+    Client::connect(address).and_then(|mut client| client.get("/index.html")).is_ok_and(|got| got.body == b"here")
+}
+
+#[test]
+fn a_card_is_reached_whatever_the_kernels_end_is_called() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "here");
+        let mut first = daemon(&pages);
+        let server = web(&pages, &[]);
+        eventually("an answer", PATIENCE, || is_answered(CARD));
+        for number in 1..=3 {
+            ip(&format!("link set qanat0 address 02:00:00:00:77:0{number}"));
+            eventually("an answer by the new Ethernet address", PATIENCE, || is_answered(CARD));
+        }
+        // With nobody there to see it, and with the address that the next daemon finds.
+        first.kill();
+        ip("link set qanat0 address 02:00:00:00:77:09");
+        let second = daemon(&pages);
+        eventually("an answer, the daemon restarted", PATIENCE, || is_answered(CARD));
+        // The fence is put back where somebody took it away.
+        let has_program = || {
+            let all = links();
+            all.iter().any(|link| link["ifname"] == "qanat0" && link["xdp"].is_object())
+        };
+        assert!(has_program(), "{:?}", links());
+        ip("link set qanat0 xdp off");
+        eventually("the gate is back", PATIENCE, has_program);
+        eventually("an answer behind the gate", PATIENCE, || is_answered(CARD));
+        drop((server, second));
+    });
+}
+
+#[test]
+fn a_service_ends_with_its_interface() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "here");
+        let mut first = daemon(&pages);
+        let services = [web(&pages, &[]), web(&pages, &["--direct", "--address", "10.78.1.2/24"])];
+        for address in [CARD, "10.78.1.2:80"] {
+            eventually("an answer", PATIENCE, || is_answered(address));
+        }
+        ip("link delete qanat0");
+        ip("link delete qanat1");
+        for service in services {
+            let outcome = service.wait(PATIENCE);
+            assert_eq!(outcome.code, Some(1), "{outcome:?}");
+            let told = outcome.stderr.lines().filter(|line| line.contains("interface was deleted")).count();
+            assert_eq!(told, 1, "{outcome:?}");
+        }
+        assert!(first.is_running());
+    });
+}
