@@ -59,8 +59,8 @@ def git(stage):
 
 without(
     "vsftpd 3.0", "C", "processes for each connection, made by `clone` with namespaces, which give up rights; SCM_RIGHTS",
-    "by hand: **does not work**: the library does not see sessions that `syscall(SYS_clone)` makes, so their connections are reset; with "
-    "`isolate=NO` they end for want of memory, as vsftpd limits each to 200 MB of addresses (`RLIMIT_AS`), and the library's memory has more",
+    "by hand: **does not work**: its sessions' connections are reset, probably as the library does not see processes that "
+    "`syscall(SYS_clone)` makes; with `isolate=NO` sessions end with `500 OOPS: mmap`, probably by the limit on memory that vsftpd sets itself",
 )
 
 
