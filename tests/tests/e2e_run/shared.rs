@@ -118,7 +118,13 @@ fn is_killed(process: Pid) {
 
 fn ends_with_its_children(program: Running) {
     children_of(program.id()).into_iter().for_each(is_killed);
-    // One that waited for them has ended by itself.
+    // One that waited for them ends by itself; another sleeps, as before it was looked at for a while.
+    let mut looks = 0;
+    eventually("it ends, or sleeps", PATIENCE, || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.id())).unwrap_or_default();
+        looks = if stat.contains(") S ") { looks + 1 } else { 0 };
+        looks > 5 || stat.is_empty() || stat.contains(") Z ")
+    });
     let _ = Pid::from_raw(program.id() as i32).map(|id| kill_process(id, Signal::KILL));
     program.wait(PATIENCE);
 }
