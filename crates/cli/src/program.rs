@@ -137,6 +137,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("program");
         fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         (directory, path)
     }
 
@@ -151,6 +152,9 @@ mod tests {
             check(&path).unwrap_err()
         };
         assert!(matches!(refused(b"hello"), Refusal::Nothing(_)));
+        let (_directory, plain) = written(b"#!/bin/sh\n");
+        fs::set_permissions(&plain, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(check(&plain), Err(Refusal::Denied(_))));
         assert!(matches!(refused(b"#!/no/such/interpreter\n"), Refusal::Missing(..)));
         assert!(matches!(refused(b"\x7fELF"), Refusal::Foreign(_)));
         let (_directory, script) = written(b"#!/usr/bin/env -S A=1 sh\necho\n");
