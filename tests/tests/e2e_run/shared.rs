@@ -34,10 +34,12 @@ const OTHERS: &str = "import ctypes, os, socket\n\
             break\n\
     while True:\n    \
         c = l.accept()[0]\n    \
-        while True:\n        \
-            said = c.recv(100)\n        \
-            if not said: break\n        \
-            c.sendall(said)";
+        try:\n        \
+            while True:\n            \
+                said = c.recv(100)\n            \
+                if not said: break\n            \
+                c.sendall(said)\n    \
+        except OSError: pass  # Its client was killed.";
 
 /// Those that have not ended.
 fn children_of(process: u32) -> Vec<Pid> {
