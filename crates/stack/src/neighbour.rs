@@ -277,6 +277,14 @@ impl Neighbours {
         }
     }
 
+    /// As [`doubt`](Neighbours::doubt), of whoever is not remembered by anybody.
+    pub(crate) fn doubt_address(&mut self, now: Time, address: IpAddr) {
+        if let Some(&slot) = self.by_address.get(&address) {
+            let hint = NeighbourHint { slot, generation: self.entries.generation(slot) };
+            self.doubt(now, address, hint);
+        }
+    }
+
     /// Keeps a frame until its neighbour answers; gives back what had to go for it (the frame itself if the entry is
     /// gone).
     pub(crate) fn wait(&mut self, hint: NeighbourHint, pending: Pending) -> Option<Pending> {
@@ -390,6 +398,23 @@ mod tests {
         assert_eq!(known(&mut table, Time::from_millis(11), address(1)), Some(MAC));
         table.learn(Time::from_millis(3_000), address(1), FORGED, false, true);
         assert_eq!(known(&mut table, Time::from_millis(3_001), address(1)), Some(FORGED), "a replaced card is learnt");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_asked_again() {
+        let mut table = Neighbours::new(4, (1, 2));
+        table.learn(Time::ZERO, address(1), MAC, false, true);
+        let asks = |table: &mut Neighbours, now| {
+            matches!(table.resolve(now, address(1), NeighbourHint::NONE), Resolution::Known { refresh: true, .. })
+        };
+        let later = Time::ZERO + LOCK + LOCK;
+        assert!(!asks(&mut table, later));
+        table.doubt_address(Time::ZERO + LOCK, address(1));
+        assert!(!asks(&mut table, later), "it has been confirmed just now");
+        table.doubt_address(later, address(2));
+        assert!(!asks(&mut table, later), "another was doubted");
+        table.doubt_address(later, address(1));
+        assert!(asks(&mut table, later) && !asks(&mut table, later), "it is asked once at a time");
     }
 
     #[test]

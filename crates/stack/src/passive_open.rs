@@ -271,8 +271,15 @@ impl Stack {
     pub(crate) fn half_open_timer(&mut self, now: Time, slot: u32, generation: u32) {
         let Some(half) = self.transport.half_open.get_mut(slot as usize, generation) else { return };
         half.timer = None;
+        let remote = half.key.remote_address();
         match half.state.on_timer(&mut env!(self, now)) {
-            HalfOpenTimer::Repeat => self.repeat_syn_ack(now, slot),
+            HalfOpenTimer::Repeat => {
+                // The next hop may have another Ethernet address by now.
+                if let Some(next_hop) = self.network.routes.next_hop(remote) {
+                    self.network.neighbours.doubt_address(now, next_hop);
+                }
+                self.repeat_syn_ack(now, slot);
+            }
             HalfOpenTimer::GiveUp => self.remove_half_open(slot),
         }
     }

@@ -11,7 +11,7 @@ use qanat_nic::foreign::peer_groups;
 use rustix::event::epoll;
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;
-use std::fs::metadata;
+use std::fs::{Metadata, metadata};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
@@ -48,9 +48,9 @@ enum Reply {
 type Stamp = [(u64, u64, i64, i64); FILES.len()];
 
 fn stamp() -> Stamp {
-    FILES.map(|path| {
-        metadata(path).map_or((0, 0, 0, 0), |file| (file.ino(), file.size(), file.mtime(), file.mtime_nsec()))
-    })
+    // What is no file, or can't be looked at, doesn't tell when it changes.
+    let file = |path| metadata(path).ok().filter(Metadata::is_file);
+    FILES.map(|path| file(path).map_or((0, 0, 0, 0), |file| (file.ino(), file.size(), file.mtime(), file.mtime_nsec())))
 }
 
 struct Waiting {
