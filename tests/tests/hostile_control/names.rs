@@ -27,7 +27,7 @@ fn a_name_service_that_hangs_keeps_back_only_who_needs_it() {
         let command = qanat_for_anybody(directory.path());
         let groups = hanging_groups(directory.path());
         let rules = "[[rule]]\nname = \"ours\"\nusers = [\"root\"]\n[[rule]]\nname = \"by name\"\ngroups = [\"members\"]\nvnics = 7\n";
-        let control = Control::with_groups(groups.clone(), rules);
+        let control = Control::with_groups(groups, rules);
         let waiting = limits(&control, &command, "nobody").start();
         // While somebody waits for a name, the daemon serves.
         for _ in 0..100 {
@@ -36,10 +36,6 @@ fn a_name_service_that_hangs_keeps_back_only_who_needs_it() {
         let outcome = waiting.wait(Duration::from_secs(60));
         assert_eq!(outcome.code, Some(1), "nobody waits for ever: {}", outcome.stderr);
         assert!(outcome.stderr.contains("name service does not answer"), "{}", outcome.stderr);
-        // The service answers at last, once.
-        std::fs::write(&groups, "members:x:65534:\n").expect("the group");
-        let outcome = limits(&control, &command, "nobody").succeeds();
-        assert!(outcome.text().contains('7'), "the rule is found: {}", outcome.text());
     });
 }
 
