@@ -250,11 +250,13 @@ fn iperf3_counts_what_it_sent_both_ways() {
         let server = serve(directory.path(), &["iperf3", "-s", "-B", OURS], 5201);
         for words in [&["-P", "4"][..], &["-R", "-P", "4"], &["-u", "-b", "100M"], &["-u", "-b", "100M", "-R"]] {
             let mut said = serde_json::Value::Null;
-            // The server may still be at the end of the test before.
-            eventually("iperf3 is not busy", PATIENCE, || {
+            // The server may still be at the end of the test before; and the datagram that begins a test of datagrams may be lost.
+            eventually("iperf3 makes its test", PATIENCE, || {
                 let outcome = Program::new("iperf3").arguments(["-J", "-t", "1", "-c", OURS]).arguments(words).run();
                 said = serde_json::from_str(&outcome.text()).expect("JSON");
-                !said["error"].as_str().is_some_and(|error| error.contains("busy"))
+                let error = said["error"].as_str();
+                error.into_iter().for_each(|error| eprintln!("iperf3 {words:?}: {error}"));
+                error.is_none()
             });
             let end = &said["end"];
             let count = |name: &str| end[name]["bytes"].as_f64().unwrap_or(0.0);
@@ -263,7 +265,7 @@ fn iperf3_counts_what_it_sent_both_ways() {
                 true => end["sum"]["packets"].as_f64() > end["sum"]["lost_packets"].as_f64(),
                 false => count("sum_received") > 0.0 && count("sum_received") <= count("sum_sent"),
             };
-            assert!(said["error"].is_null() && arrived, "{words:?}: {end}");
+            assert!(arrived, "{words:?}: {end}");
         }
         ends(server, Signal::TERM, directory.path());
     });
