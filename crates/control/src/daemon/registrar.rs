@@ -112,16 +112,12 @@ impl Registrar {
         // Root has what rules give `root`, `*` and 0 whatever the name service says.
         let nobody = Names::default();
         let now = stamp();
+        // Names that come from elsewhere may have changed: they are looked up again, and nobody waits for it.
+        if self.names.as_ref().is_some_and(|(known, since, _)| *known == now && since.elapsed() > NAMES_AGE_MAX) {
+            self.ask(Question::Names(now));
+        }
         let names = match &self.names {
-            Some((known, since, names)) if *known == now => {
-                if since.elapsed() > NAMES_AGE_MAX && !self.asked.contains(&Question::Names(now)) {
-                    let question = Question::Names(now);
-                    if self.questions.try_send(question).is_ok() {
-                        self.asked.push(question);
-                    }
-                }
-                names
-            }
+            Some((known, _, names)) if *known == now => names,
             _ if peer.user == 0 => &nobody,
             _ => return Err(Question::Names(now)),
         };
