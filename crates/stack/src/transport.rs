@@ -9,7 +9,7 @@ use crate::neighbour::NeighbourHint;
 use crate::passive_open::{HalfOpenSlot, Listener};
 use crate::path_mtus::PathMtus;
 use crate::payload::Source;
-use crate::peer::{Keyed, PeerCounts};
+use crate::peer::PeerCounts;
 use crate::permutation::Numbers;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::secret::Secret;
@@ -85,7 +85,7 @@ pub(crate) struct Transport {
     pub(crate) connections: Slab<Slot>,
     pub(crate) half_open: Slab<HalfOpenSlot>,
     /// Of these, each peer's.
-    pub(crate) half_open_of: PeerCounts<Keyed>,
+    pub(crate) half_open_of: PeerCounts,
     pub(crate) time_wait: Slab<TimeWaitSlot>,
     pub(crate) listeners: Slab<Listener>,
     /// Connections with something to send.

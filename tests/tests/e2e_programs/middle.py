@@ -6,7 +6,7 @@ import socket
 import ssl
 import struct
 
-from stage import (CLIENTS, FILES, KERNELS, OURS, PATIENCE, PYTHON, ROUNDS, at_once, connect, echoes, exactly, gets, pattern, row,
+from stage import (CLIENTS, FILES, KERNELS, OURS, PATIENCE, PYTHON, ROUNDS, at_once, connect, echoes, eventually, exactly, gets, pattern, row,
                    same)
 
 ECHO = f"""
@@ -58,9 +58,16 @@ def stunnel(stage):
     server = stage.serve("stunnel4", stage.file("stunnel.conf", config), port=7000)
     context = trusting(cert)
 
+    def secured():
+        # A reload closes the listener: who waits in it is reset, here as on the kernel.
+        try:
+            return context.wrap_socket(connect(7000), server_hostname=OURS)
+        except ConnectionError:
+            return None
+
     def client(number):
         content = pattern(300_000)
-        with context.wrap_socket(connect(7000), server_hostname=OURS) as stream:
+        with eventually("stunnel has a listener", secured) as stream:
             for turn in range(ROUNDS):
                 message = content[:1 + turn * 3_001 + number]
                 stream.sendall(message)

@@ -47,7 +47,9 @@ fn load(port: u16) {
 fn serves(directory: &Path, at: &Path, server: Running, port: u16) {
     eventually("Apache listens", PATIENCE, || is_answered(port));
     load(port);
-    let said = ends(server, Signal::TERM, directory);
+    // A graceful stop. By SIGTERM Apache's children close the sockets of workers that may have ended: on the kernel's sockets, too,
+    // one stop in a hundred ends by a segmentation fault there (`close_worker_sockets` of 2.4.71).
+    let said = ends(server, Signal::WINCH, directory);
     let errors = std::fs::read_to_string(at.join("errors")).expect("its log");
     assert!(!errors.contains("unexpected state") && !errors.contains("exit signal"), "{errors}");
     assert!(said.contains("ours"), "{said}");

@@ -343,7 +343,8 @@ impl WebService {
             return;
         }
         let share = self.config.limits.connections_per_peer;
-        if share > 0 && self.connections.open_of(peer) >= share {
+        // Nobody has more than there are.
+        if share > 0 && self.connections.open() >= share && self.connections.open_of(peer) >= share {
             self.figures.connections_refused += 1;
             self.figures.connections_refused_peer += 1;
             let _ = context.refuse(id);
