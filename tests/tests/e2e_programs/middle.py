@@ -6,8 +6,8 @@ import socket
 import ssl
 import struct
 
-from stage import (CLIENTS, FILES, KERNELS, OURS, PATIENCE, PYTHON, ROUNDS, at_once, connect, echoes, eventually, exactly, gets, pattern, row,
-                   same)
+from stage import (CLIENTS, FILES, KERNELS, OURS, PATIENCE, PYTHON, ROUNDS, at_once, connect, echoes, eventually, exactly, gets,
+                   pattern, row, same)
 
 ECHO = f"""
 import socket, threading
