@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, default_socket};
+use qanat::nic::DeviceError;
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
 use qanat::{AttachError, AttachOptions, Attachment, DuplicateAddressDetection, RouterAdvertisements, SpinPolicy};
@@ -200,6 +201,13 @@ impl AttachArguments {
             }
             outcome => outcome.map_err(|error| error.to_string()),
         }
+    }
+
+    /// As [`open_queues`](AttachArguments::open_queues), by asking the daemon, whether or not one is there.
+    pub fn open_daemons(&self, services: Vec<PortRange>, queues: u32) -> Result<Attachment, AttachError> {
+        let invalid = |reason: String| AttachError::Device(DeviceError::Invalid { reason });
+        let options = self.options(services, queues).map_err(invalid)?;
+        Attachment::open(&AttachOptions { control: Some(default_socket()), ..options })
     }
 
     /// Whether a daemon's net core could have the card: nothing is asked for that only this process can do.

@@ -10,6 +10,7 @@ mod zones;
 use crate::addresses::AddressWatch;
 use crate::app_cores;
 use crate::attach::AttachArguments;
+use crate::card::{self, Card, Failure};
 use crate::live::{Printer, grouped};
 use crate::placement::PlacementArguments;
 use crate::report::stack_report;
@@ -229,8 +230,6 @@ const ONE_QUEUE: &str = "a zone that has a primary needs one queue: what the pri
 struct Prepared {
     file: FileConfig,
     zones: Zones,
-    /// The first instance's.
-    transfers: Option<Transfers>,
     /// What it needs of an address.
     services: Vec<PortRange>,
     figures: SharedFigures,
@@ -252,11 +251,8 @@ impl Prepared {
         if zones.can_fetch() {
             services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
         }
-        let arrived = zones.clone();
-        let transfers = Transfers::new(zones.control().clone(), zones.versions().clone(), zones.publisher())?
-            .with_arrival(Arc::new(move |apex| arrived.arrived(apex)));
         let figures = SharedFigures::default();
-        Ok(Prepared { file, zones, transfers: Some(transfers), services, figures, arguments: arguments.clone() })
+        Ok(Prepared { file, zones, services, figures, arguments: arguments.clone() })
     }
 
     /// Figures for Prometheus, signals, and the control socket, which is there as long as what is given back.
@@ -285,6 +281,13 @@ impl Prepared {
     }
 }
 
+/// What the first instance fetches and sends; each time that there is a new one.
+fn transfers(zones: &Zones) -> Result<Transfers, String> {
+    let arrived = zones.clone();
+    let transfers = Transfers::new(zones.control().clone(), zones.versions().clone(), zones.publisher())?;
+    Ok(transfers.with_arrival(Arc::new(move |apex| arrived.arrived(apex))))
+}
+
 /// The figures as Prometheus reads them.
 fn metrics_text(zones: &Zones, figures: &SharedFigures) -> String {
     let (figures, transfers) = *figures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,15 +312,40 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         return split::serve(arguments, prepared, signals);
     }
     let queues = u32::from(arguments.queues);
-    let attachment = arguments.attach.open_queues(std::mem::take(&mut prepared.services), queues)?;
+    let services = std::mem::take(&mut prepared.services);
     let control = Control::new(queues)?;
-    let _door = prepared.watch(signals, &control)?;
+    let (mut signals, mut door) = (Some(signals), None);
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
+    let outcome = card::serve(&arguments.attach, services, queues, &|| control.is_stopped(), |card| {
+        if let Some(signals) = signals.take() {
+            door = prepared.watch(signals, &control)?;
+        }
+        control.begin()?;
+        let messages = serve_on(card, &prepared, &control, &printer, &mut meter)?;
+        messages.iter().for_each(|text| say(&printer, text));
+        Ok(())
+    });
+    drop(door);
+    if signals.is_none() {
+        finish(&printer, &control.done());
+    }
+    outcome
+}
+
+/// On one card, until the server is to stop or the card is gone; messages of the end are given back.
+fn serve_on(
+    card: &Card,
+    prepared: &Prepared,
+    control: &Control,
+    printer: &Printer,
+    meter: &mut Meter,
+) -> Result<Vec<String>, Failure> {
+    let Prepared { file, zones, figures, arguments, .. } = prepared;
+    let attachment = &card.attachment;
     let mut watch = AddressWatch::new(&attachment.addresses());
-    let Prepared { file, zones, transfers, figures, .. } = prepared;
     let plan = Plan {
-        attachment: &attachment,
+        card,
         publisher: zones.publisher(),
         config: &file.dns,
         batch: arguments.batch.into(),
@@ -326,25 +354,26 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
         control: control.clone(),
     };
     let place = (attachment.addresses(), attachment.interface(), attachment.driver());
-    let ready = || announce(&printer, file.dns.port, &zones.publisher().latest(), place);
-    let outcome = plan.run(transfers, ready, |look| {
+    let ready = || {
+        if !card.tell_return() {
+            announce(printer, file.dns.port, &zones.publisher().latest(), place);
+        }
+    };
+    plan.run(Some(transfers(zones)?), ready, |look| {
         let now = sum(&look.done);
         *figures.lock().unwrap_or_else(PoisonError::into_inner) = (now.dns, now.transfers);
-        meter.show(&printer, &now.dns, &look.done);
-        look.messages.iter().for_each(|text| say(&printer, text));
-        watch.show(&printer, look.runtime);
+        meter.show(printer, &now.dns, &look.done);
+        look.messages.iter().for_each(|text| say(printer, text));
+        watch.show(printer, look.runtime);
         if look.report {
             // By a thread of its own: standard error may block, the data path must not; and what the zones' state is may have
             // to be waited for.
-            let head = if queues > 1 { "queue 0:\n" } else { "" };
-            let report = head.to_owned() + &stack_report(look.runtime, Some(&attachment));
-            let (zones, figures) = (zones.clone(), Arc::clone(&figures));
+            let head = if arguments.queues > 1 { "queue 0:\n" } else { "" };
+            let report = head.to_owned() + &stack_report(look.runtime, Some(attachment));
+            let (zones, figures) = (zones.clone(), Arc::clone(figures));
             std::thread::spawn(move || eprint!("{}{report}", metrics_text(&zones, &figures)));
         }
-    });
-    outcome.iter().flatten().for_each(|text| say(&printer, text));
-    finish(&printer, &control.done());
-    outcome.map(drop)
+    })
 }
 
 /// Something about transfers.

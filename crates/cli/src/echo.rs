@@ -3,6 +3,7 @@
 use crate::addresses::AddressWatch;
 use crate::app_cores;
 use crate::attach::AttachArguments;
+use crate::card::{self, Card, Failure};
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
 use crate::placement::{PlacementArguments, Request};
@@ -18,6 +19,7 @@ use qanat_echo::kernel::{self, KernelMode};
 use qanat_echo::{EchoConfig, EchoService, Figures, LinkChoice, OpenLink, RawEcho, own_mac};
 use signal_hook::consts::SIGUSR1;
 use signal_hook::flag;
+use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -94,6 +96,8 @@ enum Kernel {
 struct Show {
     printer: Printer,
     before: Figures,
+    /// By devices that are gone.
+    ended: Figures,
     at: Instant,
 }
 
@@ -115,7 +119,22 @@ impl Show {
         }
     }
 
+    /// One device's part is over.
+    fn ends(&mut self, figures: &Figures) {
+        self.ended = Figures { connections: 0, ..self.with_ended(figures) };
+    }
+
+    fn with_ended(&self, figures: &Figures) -> Figures {
+        Figures {
+            echoed: figures.echoed + self.ended.echoed,
+            bytes: figures.bytes + self.ended.bytes,
+            dropped: figures.dropped + self.ended.dropped,
+            connections: figures.connections,
+        }
+    }
+
     fn figures(&mut self, figures: &Figures) {
+        let figures = &self.with_ended(figures);
         let elapsed_s = self.at.elapsed().as_secs_f64();
         if elapsed_s < SHOW_INTERVAL.as_secs_f64() {
             return;
@@ -141,7 +160,8 @@ impl Show {
         self.at = Instant::now();
     }
 
-    fn finish(&self, figures: &Figures) {
+    fn finish(&self) {
+        let figures = &self.ended;
         if self.printer.is_json() {
             let mut line = serde_json::json!({ "event": "stopped", "echo": figures });
             if let Some(counted) = breakdown::report() {
@@ -167,8 +187,8 @@ impl Show {
 /// How packets come.
 #[derive(Clone, Copy)]
 enum Way<'a> {
-    /// To be told of, with the address, when they can.
-    Veth(&'a str),
+    /// By a card, which is told of when they can.
+    Veth(&'a Card),
     /// Its peers come and go, and are told of.
     Memif(&'a MemifLink),
 }
@@ -206,7 +226,7 @@ impl Arguments {
         MemoryPlan { frame_size, receive_frames: 4_096, transmit_frames: 4_096, prepared_frames: 0 }
     }
 
-    /// Echoes over one device until told to stop, or its link is gone. What it did is added to `total`.
+    /// Echoes over one device until told to stop, or its link or card is gone.
     fn serve<V: Vnic + 'static>(
         &self,
         vnic: V,
@@ -214,19 +234,16 @@ impl Arguments {
         way: Way<'_>,
         stop: &StopHandle,
         show: &mut Show,
-    ) -> Result<Figures, String> {
+    ) -> Result<(), Failure> {
         // Costs nothing, and does nothing, unless built to count cycles.
         let vnic = breakdown::metered(vnic);
         let announce = |show: &Show| match way {
-            Way::Veth(place) => show.announce(self.what(), place, "veth"),
-            Way::Memif(_) => {}
+            Way::Veth(card) if !card.tell_return() => show.announce(self.what(), &self.place(card), "veth"),
+            Way::Veth(_) | Way::Memif(_) => {}
         };
         if self.raw {
             announce(show);
-            let mut echo = RawEcho::new(vnic);
-            let outcome =
-                echo.run(stop, self.attach.spin.into(), &|_| way.is_up(), &mut |figures| show.figures(figures));
-            return outcome.map(|()| echo.figures()).map_err(|error| format!("waiting for packets: {error}"));
+            return self.serve_raw(vnic, way, stop, show);
         }
         let mut service = EchoService::new(self.config());
         let given: Vec<IpAddr> = config.addresses.iter().map(|(address, _)| *address).collect();
@@ -237,7 +254,10 @@ impl Arguments {
         let options =
             RuntimeOptions { spin: self.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
         let mut watch = AddressWatch::new(&given);
-        runtime.start(&mut service).map_err(|error| error.to_string())?;
+        if let Way::Veth(card) = way {
+            card.watch(&mut runtime)?;
+        }
+        runtime.start(&mut service)?;
         announce(show);
         let outcome = runtime.run(&mut service, &session, options, &mut |service, runtime| {
             watch.show(&show.printer, runtime);
@@ -251,7 +271,35 @@ impl Arguments {
                 session.request();
             }
         });
-        outcome.map(|()| service.figures()).map_err(|error| error.to_string())
+        show.ends(&service.figures());
+        Ok(outcome?)
+    }
+
+    /// In the driver.
+    fn serve_raw<V: Vnic>(&self, vnic: V, way: Way<'_>, stop: &StopHandle, show: &mut Show) -> Result<(), Failure> {
+        let mut echo = RawEcho::new(vnic);
+        let looked_at = Cell::new(Instant::now());
+        let lost = Cell::new(None);
+        let goes_on = |vnic: &V| {
+            if looked_at.get().elapsed() >= LOOK_INTERVAL {
+                looked_at.set(Instant::now());
+                lost.set(match way {
+                    Way::Veth(card) if card.is_lost(vnic) => Some(card),
+                    _ => None,
+                });
+            }
+            way.is_up() && lost.get().is_none()
+        };
+        let outcome = echo.run(stop, self.attach.spin.into(), &goes_on, &mut |figures| show.figures(figures));
+        show.ends(&echo.figures());
+        outcome.map_err(|error| Failure::Other(format!("waiting for packets: {error}")))?;
+        lost.get().map_or(Ok(()), |card| Err(card.failure()))
+    }
+
+    /// Where it is reached.
+    fn place(&self, card: &Card) -> String {
+        let address = card.attachment.addresses().first().map_or_else(String::new, |address| address.to_string());
+        format!("{address}:{}", self.port)
     }
 }
 
@@ -264,8 +312,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     stop_on_signals(stop.clone())?;
     flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
     let printer = Printer::new(arguments.json);
-    let mut show = Show { printer, before: Figures::default(), at: Instant::now() };
-    let figures = if arguments.placement.is_split() {
+    let mut show = Show { printer, before: Figures::default(), ended: Figures::default(), at: Instant::now() };
+    if arguments.placement.is_split() {
         run_split(arguments, &stop, &mut show)?
     } else if let Some(mode) = arguments.kernel {
         run_kernel(arguments, mode, &stop, &mut show)?
@@ -289,12 +337,12 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                     .to_owned());
             }
         }
-    };
-    show.finish(&figures);
+    }
+    show.finish();
     Ok(())
 }
 
-fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
     let mode = match (mode, arguments.batch) {
         (Kernel::Epoll, false) => KernelMode::Single,
         (Kernel::Epoll, true) => KernelMode::Batch,
@@ -303,23 +351,25 @@ fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut
     };
     let polls = arguments.attach.spin == crate::attach::Spin::Always;
     let local = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), arguments.port);
-    let shared = std::cell::RefCell::new(show);
+    let shared = std::cell::RefCell::new(&mut *show);
     let mut ready = |address: SocketAddr| shared.borrow().announce("UDP", &address.to_string(), "kernel sockets");
     let mut observe = |figures: &Figures| shared.borrow_mut().figures(figures);
-    kernel::run(local, mode, polls, stop, &mut ready, &mut observe).map_err(|error| format!("port {local}: {error}"))
+    let figures = kernel::run(local, mode, polls, stop, &mut ready, &mut observe);
+    show.ends(&figures.map_err(|error| format!("port {local}: {error}"))?);
+    Ok(())
 }
 
-fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
-    let range = |protocol| PortRange { protocol, first: arguments.port, last: arguments.port };
-    let attachment = arguments.attach.open(vec![range(PROTOCOL_UDP), range(PROTOCOL_TCP)])?;
-    let vnic = attachment.open_queue(0, arguments.memory()).map_err(|error| error.to_string())?;
-    let address = attachment.addresses().first().map_or_else(String::new, |address| address.to_string());
-    let place = format!("{address}:{}", arguments.port);
-    arguments.serve(vnic, attachment.config().clone(), Way::Veth(&place), stop, show)
+fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
+    let services = arguments.services().to_vec();
+    card::serve(&arguments.attach, services, 1, &|| stop.is_requested(), |card| {
+        let attachment = &card.attachment;
+        let vnic = attachment.open_queue(0, arguments.memory()).map_err(|error| error.to_string())?;
+        arguments.serve(vnic, attachment.config().clone(), Way::Veth(card), stop, show)
+    })
 }
 
 /// The stack on a net core: the service is the same.
-fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
     if arguments.raw || arguments.kernel.is_some() || arguments.link != LinkChoice::Veth {
         return Err("the split placement is for the stack over veth: without --raw, --kernel and --link".to_owned());
     }
@@ -333,12 +383,12 @@ fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Resul
         RuntimeOptions { spin: arguments.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
     let outcome = placed.runtime.run(&mut service, stop, options, &mut |service, _| show.figures(&service.figures()));
     drop(placed);
-    outcome.map(|()| service.figures()).map_err(|error| error.to_string())
+    show.ends(&service.figures());
+    outcome.map_err(|error| error.to_string())
 }
 
-fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &mut Show) -> Result<Figures, String> {
+fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
     let own = arguments.attach.address;
-    let mut total = Figures::default();
     show.announce(arguments.what(), &format!("{}:{}", own.address, arguments.port), "memif");
     while !stop.is_requested() {
         let Some(device) = link.next(LOOK_INTERVAL, &mut |text| show.say(&text))? else { continue };
@@ -346,10 +396,7 @@ fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &m
         show.say(&format!("memif: {} is connected", fate.peer()));
         let vnic = device.open().map_err(|error| error.to_string())?;
         let config = Config::new(own.address, own.length);
-        let figures = arguments.serve(vnic, config, Way::Memif(&fate), stop, show)?;
-        total.echoed += figures.echoed;
-        total.bytes += figures.bytes;
-        total.dropped += figures.dropped;
+        arguments.serve(vnic, config, Way::Memif(&fate), stop, show).map_err(Failure::text)?;
         if let Some(reason) = fate.reason() {
             show.say(&format!("memif: {reason}"));
         }
@@ -357,5 +404,5 @@ fn run_memif(arguments: &Arguments, link: &OpenLink, stop: &StopHandle, show: &m
             break;
         }
     }
-    Ok(total)
+    Ok(())
 }

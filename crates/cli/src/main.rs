@@ -7,6 +7,7 @@ mod addresses;
 mod app_cores;
 mod attach;
 mod bench;
+mod card;
 mod control;
 mod delay;
 mod dns;

@@ -3,6 +3,7 @@
 use crate::addresses::AddressWatch;
 use crate::app_cores;
 use crate::attach::{AttachArguments, url};
+use crate::card::{self, Card, Failure};
 use crate::live::{Printer, grouped};
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
@@ -17,8 +18,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 const DOORBELL_TOKEN: u64 = 1;
@@ -199,45 +200,84 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     if arguments.placement.is_split() {
         return run_split(&arguments, &services, signals);
     }
-    let attachment = arguments.attach.open(services)?;
-    let serves_six =
-        attachment.addresses().iter().any(IpAddr::is_ipv6) || attachment.config().autoconfiguration.is_some();
-    let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
-    let plan = arguments.memory_plan(attachment.mtu());
-    let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
-    let mut config = attachment.config().clone();
-    config.connections_max = arguments.connections + REFUSALS;
-    let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
-    let mut runtime = Runtime::new(Box::new(vnic), config, seed);
-    runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    let report = Arc::new(AtomicBool::new(false));
-    handle_signals(signals, stop.clone(), service.handle(), Arc::clone(&report))?;
+    let mut server = Linked {
+        arguments: &arguments,
+        signals: Some(signals),
+        stop: stop.clone(),
+        service: Arc::default(),
+        report: Arc::default(),
+        printer: Printer::new(arguments.json),
+        meter: Meter::new(),
+        place: None,
+    };
+    let outcome = card::serve(&arguments.attach, services, 1, &|| stop.is_requested(), |card| server.serve(card));
+    if let Some((figures, place)) = server.place.take() {
+        server.meter.finish(&server.printer, &figures, || place);
+    }
+    outcome
+}
 
-    runtime.start(&mut service).map_err(|error| error.to_string())?;
-    let printer = Printer::new(arguments.json);
-    let urls: Vec<String> = attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
-    announce(&printer, &arguments, &urls, (attachment.interface(), attachment.driver()));
-    let mut meter = Meter::new();
-    let mut watch = AddressWatch::new(&attachment.addresses());
-    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
-        meter.show(&printer, &service.figures(), || linked_figures(runtime));
-        watch.show(&printer, runtime);
-        if report.swap(false, Ordering::Acquire) {
-            // By a thread of its own: standard error may block, the data path must not.
-            let text = stack_report(runtime, Some(&attachment));
-            std::thread::spawn(move || eprint!("{text}"));
+/// The server in one process with its stack: a service and a runtime for each card.
+struct Linked<'a> {
+    arguments: &'a Arguments,
+    /// Until the first service is there.
+    signals: Option<Signals>,
+    stop: StopHandle,
+    /// The service that runs now.
+    service: Arc<Mutex<Option<WebHandle>>>,
+    report: Arc<AtomicBool>,
+    printer: Printer,
+    meter: Meter,
+    /// What the last service and its card came to.
+    place: Option<(Figures, PlaceFigures)>,
+}
+
+impl Linked<'_> {
+    /// On one card, until told to stop or the card is gone.
+    fn serve(&mut self, card: &Card) -> Result<(), Failure> {
+        let (arguments, attachment) = (self.arguments, &card.attachment);
+        let serves_six =
+            attachment.addresses().iter().any(IpAddr::is_ipv6) || attachment.config().autoconfiguration.is_some();
+        let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
+        let plan = arguments.memory_plan(attachment.mtu());
+        let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
+        let mut config = attachment.config().clone();
+        config.connections_max = arguments.connections + REFUSALS;
+        let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
+        let mut runtime = Runtime::new(Box::new(vnic), config, seed);
+        runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
+        card.watch(&mut runtime)?;
+        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
+        if let Some(signals) = self.signals.take() {
+            handle_signals(signals, self.stop.clone(), Arc::clone(&self.service), Arc::clone(&self.report))?;
         }
-    });
-    let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
-    let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
-    meter.finish(&printer, &service.figures(), || {
+        runtime.start(&mut service)?;
+        if !card.tell_return() {
+            let urls: Vec<String> =
+                attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
+            announce(&self.printer, arguments, &urls, (attachment.interface(), attachment.driver()));
+        }
+        let before = self.place.take().map(|(figures, _)| figures).unwrap_or_default();
+        let (meter, printer, report) = (&mut self.meter, &self.printer, &self.report);
+        let mut watch = AddressWatch::new(&attachment.addresses());
+        let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
+        let outcome = runtime.run(&mut service, &self.stop, options, &mut |service, runtime| {
+            meter.show(printer, &service.figures().after(&before), || linked_figures(runtime));
+            watch.show(printer, runtime);
+            if report.swap(false, Ordering::Acquire) {
+                // By a thread of its own: standard error may block, the data path must not.
+                let text = stack_report(runtime, Some(attachment));
+                std::thread::spawn(move || eprint!("{text}"));
+            }
+        });
+        let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
+        let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
         let mut place = linked_figures(&runtime);
         place.push(("stack", counters.into()));
-        place
-    });
-    outcome.map_err(|error| error.to_string())
+        self.place = Some((service.figures().after(&before), place));
+        Ok(outcome?)
+    }
 }
 
 /// The stack on a net core: the service is the same, but that its content is copied at each sending.
@@ -250,7 +290,7 @@ fn run_split(arguments: &Arguments, services: &[PortRange], signals: Signals) ->
     let mut service = WebService::new(config).map_err(|error| error.to_string())?;
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    handle_signals(signals, stop.clone(), service.handle(), Arc::default())?;
+    handle_signals(signals, stop.clone(), Arc::new(Mutex::new(Some(service.handle()))), Arc::default())?;
     runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
@@ -282,14 +322,14 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interfac
 fn handle_signals(
     mut signals: Signals,
     stop: StopHandle,
-    service: WebHandle,
+    service: Arc<Mutex<Option<WebHandle>>>,
     report: Arc<AtomicBool>,
 ) -> Result<(), String> {
     also_handle(&signals, &[SIGINT, SIGTERM, SIGUSR1])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
-                service.reload();
+                service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
             } else if signal == SIGUSR1 {
                 report.store(true, Ordering::Release);
             } else if stop.is_requested() {

@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What the daemon says of a handle that it knows nothing of: what it was of is gone.
+pub const FORGOTTEN: &str = "that descriptor is no handle of an earlier daemon's whose object is still there";
 /// How the daemon begins to say that an address is another's, behind that address.
 pub const TAKEN: &str = " is taken";
 /// How it says, behind a rule's name, that a count would be more than that.
@@ -70,6 +72,11 @@ impl ClientError {
     pub fn may_pass(&self) -> bool {
         matches!(self, ClientError::Refused(why) if why.contains(TAKEN) || why.contains(FULL))
     }
+
+    /// Whether the daemon knows nothing of a handle that was to be exchanged.
+    pub fn is_forgotten(&self) -> bool {
+        matches!(self, ClientError::Refused(why) if why == FORGOTTEN)
+    }
 }
 
 impl std::error::Error for ClientError {}
@@ -99,6 +106,7 @@ fn ask(
     let mut buffer = vec![0; ANSWER_BYTES_MAX];
     match receive(socket, &mut buffer)? {
         (Answer::Refused(why), _) => Err(ClientError::Refused(why)),
+        (Answer::Ended(_), _) => Err(Fault::Closed.into()),
         answer => Ok(answer),
     }
 }
@@ -394,6 +402,11 @@ impl VnicHandle {
             }
             outcome => outcome,
         }
+    }
+
+    /// Where its daemon listens, and the next one will.
+    pub(crate) fn daemon(&self) -> &Path {
+        &self.path
     }
 
     /// Gives the VNIC up for everybody who has the handle, in whatever process.

@@ -11,6 +11,7 @@
 
 pub mod accounts;
 pub mod address;
+pub mod card_watch;
 pub mod client;
 pub mod daemon;
 pub mod field;

@@ -333,6 +333,33 @@ pub enum Answer {
         /// Where the next begins; `None`: this was the last.
         next: Option<Place>,
     },
+    /// Unasked, on a VNIC's handle: the last word before the daemon closes it.
+    Ended(VnicEnd),
+}
+
+/// Why the daemon ended a VNIC. A daemon that crashes, or that leaves its cards to the next one, says nothing: the cards go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum VnicEnd {
+    /// The daemon ends, with every card.
+    DaemonEnds,
+    /// Somebody who may do so deleted it.
+    Deleted,
+    /// Its interface was deleted.
+    InterfaceDeleted,
+    /// Nobody holds it any more.
+    Unheld,
+}
+
+impl std::fmt::Display for VnicEnd {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            VnicEnd::DaemonEnds => "the daemon ends",
+            VnicEnd::Deleted => "asked to",
+            VnicEnd::InterfaceDeleted => "its interface was deleted",
+            VnicEnd::Unheld => "nobody holds it",
+        })
+    }
 }
 
 /// A queue's socket: ring sizes.

@@ -4,6 +4,7 @@ use crate::lifetime::Lifetime;
 use crate::service::{Context, Service};
 use crate::spin::{Spin, SpinPolicy};
 use crate::wait_set::{Doorbell, WaitSet};
+use qanat_control::card_watch::CardWatch;
 use qanat_nic::breakdown::{self, Phase};
 use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
 use qanat_stack::{Chunk, Config, Handler, Stack, UdpSocketId};
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 /// Tokens of the runtime's own doorbells; a service's are below.
 pub(crate) const STOP_TOKEN: u64 = u64::MAX;
+const CARD_TOKEN: u64 = u64::MAX - 1;
 /// Doorbells are looked at once in so many turns while traffic keeps the runtime from sleeping.
 const WATCH_INTERVAL_TURNS: u32 = 256;
 
@@ -90,6 +92,8 @@ pub enum RuntimeError {
     Wait(io::Error),
     /// The interface has been deleted.
     InterfaceGone,
+    /// The daemon's card is no more, whose [`CardWatch`] knows why, or is about to.
+    CardGone,
 }
 
 impl fmt::Display for RuntimeError {
@@ -100,6 +104,9 @@ impl fmt::Display for RuntimeError {
             RuntimeError::InterfaceGone => f.write_str(
                 "the network interface was deleted under the service, with all its connections: make it again, or look why its \
                  daemon took it away (`qanat status`), and start the service again",
+            ),
+            RuntimeError::CardGone => f.write_str(
+                "the daemon's card is gone, with all its connections: look why in the daemon's log, and start the service again",
             ),
         }
     }
@@ -136,6 +143,8 @@ pub struct Runtime {
     waits: WaitSet,
     watch_turns: u32,
     has_started: bool,
+    /// Of a daemon's card.
+    card: Option<Arc<CardWatch>>,
 }
 
 impl Runtime {
@@ -143,7 +152,7 @@ impl Runtime {
     pub fn new(vnic: Box<dyn Vnic>, config: Config, entropy: [u8; 32]) -> Runtime {
         let clock = MonotonicClock::new();
         let stack = Stack::new(config, entropy, vnic.as_ref(), clock.now());
-        Runtime { stack, vnic, clock, waits: WaitSet::new(), watch_turns: 0, has_started: false }
+        Runtime { stack, vnic, clock, waits: WaitSet::new(), watch_turns: 0, has_started: false, card: None }
     }
 
     /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
@@ -152,6 +161,16 @@ impl Runtime {
     /// Out of descriptors.
     pub fn watch(&mut self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
         self.waits.add(fd, token)
+    }
+
+    /// Ends [`run`](Runtime::run) when the card that is watched does.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn watch_card(&mut self, card: &Arc<CardWatch>) -> io::Result<()> {
+        self.waits.add(card.bell(), CARD_TOKEN)?;
+        self.card = Some(Arc::clone(card));
+        Ok(())
     }
 
     /// The stack, for its statistics.
@@ -218,7 +237,7 @@ impl Runtime {
     /// every [`RuntimeOptions::observe_every`], on this thread: it must be quick.
     ///
     /// # Errors
-    /// The service's refusal to start, a failing wait, or an interface that is deleted.
+    /// The service's refusal to start, a failing wait, or an interface or a card that is gone.
     pub fn run<S: Service>(
         &mut self,
         service: &mut S,
@@ -251,7 +270,8 @@ impl Runtime {
             if lifetime.is_observed(now) {
                 observe(service, self);
                 if self.vnic.is_gone() {
-                    return Err(RuntimeError::InterfaceGone);
+                    let is_daemons = self.card.is_some();
+                    return Err(if is_daemons { RuntimeError::CardGone } else { RuntimeError::InterfaceGone });
                 }
             }
             if lifetime.stops(now, stop) {
@@ -299,6 +319,9 @@ impl Runtime {
         let bell = if timeout == Some(Duration::ZERO) { None } else { self.vnic.doorbell() };
         self.waits.wait(bell, timeout, |token| rang.push(token)).map_err(RuntimeError::Wait)?;
         for token in rang {
+            if token == CARD_TOKEN {
+                return Err(RuntimeError::CardGone);
+            }
             if !stop.takes(token) {
                 self.with_context(|context| service.doorbell(token, context));
             }

@@ -76,6 +76,44 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// Goes on counting where a service that has ended stopped.
+    #[must_use]
+    pub fn after(mut self, ended: &Figures) -> Figures {
+        let pairs = [
+            (&mut self.requests, ended.requests),
+            (&mut self.not_modified, ended.not_modified),
+            (&mut self.partial, ended.partial),
+            (&mut self.fast_path, ended.fast_path),
+            (&mut self.bytes_sent, ended.bytes_sent),
+            (&mut self.bytes_acknowledged, ended.bytes_acknowledged),
+            (&mut self.connections_accepted, ended.connections_accepted),
+            (&mut self.connections_refused, ended.connections_refused),
+            (&mut self.connections_refused_peer, ended.connections_refused_peer),
+            (&mut self.connections_broken, ended.connections_broken),
+            (&mut self.commands_refused, ended.commands_refused),
+            (&mut self.parse_errors, ended.parse_errors),
+            (&mut self.timeouts_head, ended.timeouts_head),
+            (&mut self.timeouts_idle, ended.timeouts_idle),
+            (&mut self.timeouts_send, ended.timeouts_send),
+            (&mut self.timeouts_rate, ended.timeouts_rate),
+            (&mut self.windows_taken_back, ended.windows_taken_back),
+            (&mut self.window_share_waits, ended.window_share_waits),
+            (&mut self.pipeline_waits, ended.pipeline_waits),
+            (&mut self.evictions, ended.evictions),
+            (&mut self.reloads, ended.reloads),
+            (&mut self.lookups, ended.lookups),
+            (&mut self.ready_hits, ended.ready_hits),
+            (&mut self.ready_misses, ended.ready_misses),
+            (&mut self.windows_read, ended.windows_read),
+            (&mut self.stream_errors, ended.stream_errors),
+            (&mut self.log_lines, ended.log_lines),
+            (&mut self.log_drops, ended.log_drops),
+        ];
+        let counts = pairs.into_iter().chain(self.responses.iter_mut().zip(ended.responses));
+        counts.for_each(|(count, before)| *count += before);
+        self
+    }
+
     pub(crate) fn count_response(&mut self, status: u16) {
         self.requests += 1;
         if let Some(class) = self.responses.get_mut((status / 100).saturating_sub(1) as usize) {

@@ -6,12 +6,18 @@ use std::time::Duration;
 /// Where the daemon's card is reached.
 const CARD: &str = "10.77.0.2:80";
 /// For whatever must happen sooner or later.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 fn daemon(pages: &Pages) -> Running {
+    daemon_for(pages, "10.77.0.0/24")
+}
+
+/// A daemon whose one rule, «rooms», allows these addresses.
+pub(super) fn daemon_for(pages: &Pages, addresses: &str) -> Running {
     let socket = pages.file("control.sock");
     let policy = format!(
-        "socket = \"{}\"\n[[rule]]\nusers = [\"root\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any\"]\n",
+        "socket = \"{}\"\n[[rule]]\nname = \"rooms\"\nusers = [\"root\"]\naddresses = [\"{addresses}\"]\nservices = \
+         [\"any\"]\n",
         socket.display()
     );
     pages.write("policy.toml", policy);
@@ -33,7 +39,7 @@ fn ip(words: &str) {
     Program::new("ip").arguments(words.split(' ')).succeeds();
 }
 
-fn is_answered(address: &str) -> bool {
+pub(super) fn is_answered(address: &str) -> bool {
     let address = address.parse().expect("an address");
     Client::connect(address).and_then(|mut client| client.get("/index.html")).is_ok_and(|got| got.body == b"here")
 }

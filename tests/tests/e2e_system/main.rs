@@ -9,4 +9,5 @@ mod hostile;
 mod lifecycle;
 mod links;
 mod load;
+mod returns;
 mod statistics;

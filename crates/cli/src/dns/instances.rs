@@ -1,14 +1,15 @@
 //! The instances of one server, each on a thread, with a stack and a queue of the card of its own. All answer from the same
 //! catalogs and secrets; the first is the calling thread's, and speaks for all.
 
+use crate::card::{Card, Failure};
 use crate::report::stack_report;
 use qanat::nic::MemoryPlan;
-use qanat::{Attachment, DuplicateAddressDetection, Runtime, RuntimeOptions, StopHandle, entropy};
+use qanat::{DuplicateAddressDetection, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_dns::service::{CatalogPublisher, DnsConfig, DnsService, Figures};
 use qanat_dns::transfer::{PORTS, TransferFigures, Transfers};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{Scope, ScopedJoinHandle};
 
 pub const DOORBELL_TOKEN: u64 = 1;
@@ -36,7 +37,7 @@ impl Done {
 
 /// What the instances of a server are made from.
 pub struct Plan<'a> {
-    pub attachment: &'a Attachment,
+    pub card: &'a Card,
     pub publisher: &'a CatalogPublisher,
     pub config: &'a DnsConfig,
     /// Frames taken from the device at once.
@@ -50,32 +51,71 @@ pub struct Plan<'a> {
 /// What other threads have to do with the instances.
 #[derive(Clone)]
 pub struct Control {
-    stops: Arc<[StopHandle]>,
+    /// Of the instances on the card that there is now.
+    stops: Arc<Mutex<Vec<StopHandle>>>,
+    /// The server is to stop.
+    stopped: Arc<AtomicBool>,
     reports: Arc<AtomicU32>,
-    done: Arc<[Mutex<Done>]>,
+    done: Arc<[Mutex<Count>]>,
+}
+
+/// What a queue's instances have done.
+#[derive(Clone, Copy, Default)]
+struct Count {
+    /// Those whose card is gone.
+    ended: Done,
+    /// All.
+    all: Done,
 }
 
 impl Control {
     /// Of so many instances.
     pub fn new(queues: u32) -> Result<Control, String> {
-        let stops: Result<Vec<StopHandle>, _> = (0..queues).map(|_| StopHandle::new()).collect();
-        Ok(Control {
-            stops: stops.map_err(|error| format!("doorbell: {error}"))?.into(),
-            reports: Arc::default(),
-            done: (0..queues).map(|_| Mutex::default()).collect(),
-        })
+        let done: Arc<[Mutex<Count>]> = (0..queues).map(|_| Mutex::default()).collect();
+        let control = Control { stops: Arc::default(), stopped: Arc::default(), reports: Arc::default(), done };
+        control.begin()?;
+        Ok(control)
     }
 
-    /// Asks all to stop; false: they were asked before.
+    /// Instances begin, in place of those whose card is gone.
+    pub fn begin(&self) -> Result<(), String> {
+        let stops: Result<Vec<StopHandle>, _> = self.done.iter().map(|_| StopHandle::new()).collect();
+        *self.stops() = stops.map_err(|error| format!("doorbell: {error}"))?;
+        for done in self.done.iter() {
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.all.dns.connections_open = 0;
+            done.ended = done.all;
+        }
+        if self.is_stopped() {
+            self.end();
+        }
+        Ok(())
+    }
+
+    fn stops(&self) -> MutexGuard<'_, Vec<StopHandle>> {
+        self.stops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the server to stop; false: it was asked before.
     pub fn stop(&self) -> bool {
-        let first = !self.stops.iter().any(StopHandle::is_requested);
-        self.stops.iter().for_each(StopHandle::request);
+        let first = !self.stopped.swap(true, Ordering::AcqRel);
+        self.end();
         first
     }
 
-    /// Of the first instance.
-    pub fn first(&self) -> Result<&StopHandle, String> {
-        self.stops.first().ok_or_else(|| "no queue".to_owned())
+    /// Whether the server was asked to stop.
+    pub fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends the instances that there are.
+    fn end(&self) {
+        self.stops().iter().for_each(StopHandle::request);
+    }
+
+    /// An instance's.
+    pub fn of(&self, queue: usize) -> Result<StopHandle, String> {
+        self.stops().get(queue).cloned().ok_or_else(|| format!("there is no queue {queue}"))
     }
 
     /// Asks all for a report on standard error.
@@ -85,12 +125,13 @@ impl Control {
 
     /// Of each instance.
     pub fn done(&self) -> Vec<Done> {
-        self.done.iter().map(|done| *done.lock().unwrap_or_else(PoisonError::into_inner)).collect()
+        self.done.iter().map(|done| done.lock().unwrap_or_else(PoisonError::into_inner).all).collect()
     }
 
     pub fn put(&self, queue: usize, now: Done) {
         if let Some(done) = self.done.get(queue) {
-            *done.lock().unwrap_or_else(PoisonError::into_inner) = now;
+            let mut done = done.lock().unwrap_or_else(PoisonError::into_inner);
+            done.all = sum(&[done.ended, now]);
         }
     }
 }
@@ -100,7 +141,7 @@ struct EndsAll<'a>(&'a Control);
 
 impl Drop for EndsAll<'_> {
     fn drop(&mut self) {
-        self.0.stop();
+        self.0.end();
     }
 }
 
@@ -127,7 +168,7 @@ pub struct Look<'a> {
 
 impl Plan<'_> {
     fn queues(&self) -> usize {
-        self.control.stops.len()
+        self.control.done.len()
     }
 
     /// Starts the further instances, calls `ready`, and runs until all have stopped; messages of the end are given back.
@@ -137,7 +178,7 @@ impl Plan<'_> {
         transfers: Option<Transfers>,
         ready: impl FnOnce(),
         mut look: impl FnMut(&Look<'_>),
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<Vec<String>, Failure> {
         let siblings: Vec<Option<Transfers>> =
             (1..self.queues()).map(|_| transfers.as_ref().map(Transfers::sibling)).collect();
         let plan = self;
@@ -145,17 +186,18 @@ impl Plan<'_> {
         std::thread::scope(|scope| {
             let _ends_all = EndsAll(&plan.control);
             let further = Further::start(plan, siblings, &messages, scope);
-            let outcome = further.and_then(|further| {
+            let outcome = further.map_err(Failure::Other).and_then(|further| {
                 let first = Instance::open(plan, 0, transfers).and_then(|first| {
                     further.wait_until_open()?;
                     ready();
                     first.run(plan, &incoming, &mut look)
                 });
-                plan.control.stop();
+                plan.control.end();
                 // An instance's own error tells more than that another stopped because of it.
                 let others = further.join();
                 match first {
-                    Err(error) if error != SEE_OTHERS => Err(error),
+                    Err(Failure::Other(text)) if text == SEE_OTHERS => others.and(Err(Failure::Other(text))),
+                    Err(failure) => Err(failure),
                     first => others.and(first),
                 }
             });
@@ -168,7 +210,7 @@ impl Plan<'_> {
 }
 
 struct Further<'scope> {
-    threads: Vec<ScopedJoinHandle<'scope, Result<(), String>>>,
+    threads: Vec<ScopedJoinHandle<'scope, Result<(), Failure>>>,
     opened: Receiver<()>,
 }
 
@@ -203,11 +245,14 @@ impl<'scope> Further<'scope> {
         if opened == self.threads.len() { Ok(()) } else { Err(SEE_OTHERS.to_owned()) }
     }
 
-    fn join(self) -> Result<(), String> {
+    fn join(self) -> Result<(), Failure> {
         let mut outcome = Ok(());
         for (queue, thread) in (1..).zip(self.threads) {
-            let ended = thread.join().unwrap_or_else(|_| Err("its thread died".to_owned()));
-            outcome = outcome.and(ended.map_err(|error| format!("queue {queue}: {error}")));
+            let ended = thread.join().unwrap_or_else(|_| Err("its thread died".to_owned().into()));
+            outcome = outcome.and(ended.map_err(|failure| match failure {
+                Failure::CardGone => failure,
+                Failure::Other(text) => Failure::Other(format!("queue {queue}: {text}")),
+            }));
         }
         outcome
     }
@@ -221,8 +266,8 @@ struct Instance {
 
 impl Instance {
     /// On the thread that runs it.
-    fn open(plan: &Plan<'_>, queue: usize, transfers: Option<Transfers>) -> Result<Instance, String> {
-        let attachment = plan.attachment;
+    fn open(plan: &Plan<'_>, queue: usize, transfers: Option<Transfers>) -> Result<Instance, Failure> {
+        let attachment = &plan.card.attachment;
         let memory = MemoryPlan {
             frame_size: MemoryPlan::frame_size_for(attachment.mtu()),
             receive_frames: RECEIVE_FRAMES,
@@ -249,7 +294,8 @@ impl Instance {
         if let Some(transfers) = transfers {
             service = service.with_transfers(transfers);
         }
-        runtime.start(&mut service).map_err(|error| error.to_string())?;
+        plan.card.watch(&mut runtime)?;
+        runtime.start(&mut service)?;
         Ok(Instance { queue, runtime, service })
     }
 
@@ -259,10 +305,10 @@ impl Instance {
         plan: &Plan<'_>,
         incoming: &Receiver<String>,
         look: &mut dyn FnMut(&Look<'_>),
-    ) -> Result<Vec<String>, String> {
-        let stop = plan.control.first()?;
+    ) -> Result<Vec<String>, Failure> {
+        let stop = plan.control.of(self.queue)?;
         let mut reports = plan.control.reports.load(Ordering::Acquire);
-        let outcome = self.runtime.run(&mut self.service, stop, plan.options, &mut |service, runtime| {
+        let outcome = self.runtime.run(&mut self.service, &stop, plan.options, &mut |service, runtime| {
             plan.control.put(self.queue, Done::of(service));
             let messages = service.transfers().take_log().chain(incoming.try_iter().take(MESSAGES_MAX)).collect();
             let wanted = plan.control.reports.load(Ordering::Acquire);
@@ -270,16 +316,16 @@ impl Instance {
             look(&Look { runtime, done: plan.control.done(), messages, report });
         });
         plan.control.put(self.queue, Done::of(&mut self.service));
-        outcome.map_err(|error| error.to_string())?;
+        outcome?;
         Ok(self.service.transfers().take_log().collect())
     }
 
     /// Of the others.
-    fn run_further(mut self, plan: &Plan<'_>, messages: &SyncSender<String>) -> Result<(), String> {
-        let stop = plan.control.stops.get(self.queue).ok_or("there is no such queue")?;
+    fn run_further(mut self, plan: &Plan<'_>, messages: &SyncSender<String>) -> Result<(), Failure> {
+        let stop = plan.control.of(self.queue)?;
         let mut reports = plan.control.reports.load(Ordering::Acquire);
         let queue = self.queue;
-        let outcome = self.runtime.run(&mut self.service, stop, plan.options, &mut |service, runtime| {
+        let outcome = self.runtime.run(&mut self.service, &stop, plan.options, &mut |service, runtime| {
             plan.control.put(queue, Done::of(service));
             // Too many: the first instance does not get to tell them, and they are no more than news.
             service.transfers().take_log().for_each(|text| drop(messages.try_send(text)));
@@ -292,6 +338,6 @@ impl Instance {
         });
         plan.control.put(queue, Done::of(&mut self.service));
         self.service.transfers().take_log().for_each(|text| drop(messages.try_send(text)));
-        outcome.map_err(|error| error.to_string())
+        Ok(outcome?)
     }
 }

@@ -1,7 +1,7 @@
 //! `qanat dns` on a net core: the service is the same, of one queue.
 
 use super::instances::{Control, DOORBELL_TOKEN, Done, REFUSALS, sum};
-use super::{Meter, Prepared, ServeArguments, announce, finish, random, say};
+use super::{Meter, Prepared, ServeArguments, announce, finish, random, say, transfers};
 use crate::live::Printer;
 use crate::placement::Request;
 use qanat::RuntimeOptions;
@@ -21,22 +21,20 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared, signals: Signal
     let mut placed = arguments.placement.attach(&arguments.attach, &request)?;
     let control = Control::new(1)?;
     let _door = prepared.watch(signals, &control)?;
-    let Prepared { file, zones, transfers, figures, .. } = prepared;
+    let Prepared { file, zones, figures, .. } = prepared;
     let publisher = zones.publisher();
     let runtime = &mut placed.runtime;
     let reader = publisher.reader().map_err(|error| format!("doorbell: {error}"))?;
     runtime.watch(reader.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for zones: {error}"))?;
-    let mut service = DnsService::new(file.dns.clone(), reader, random()?)?;
-    if let Some(transfers) = transfers {
-        service = service.with_transfers(transfers);
-    }
+    let service = DnsService::new(file.dns.clone(), reader, random()?)?;
+    let mut service = service.with_transfers(transfers(&zones)?);
     runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
     let place = (runtime.addresses(), runtime.interface(), runtime.driver());
     announce(&printer, file.dns.port, &publisher.latest(), place);
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-    let outcome = runtime.run(&mut service, control.first()?, options, &mut |service, _| {
+    let outcome = runtime.run(&mut service, &control.of(0)?, options, &mut |service, _| {
         control.put(0, Done::of(service));
         let done = control.done();
         let now = sum(&done);

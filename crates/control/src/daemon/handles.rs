@@ -8,7 +8,8 @@
 use super::fairness::TURN;
 use super::state::{HandleState, Identity};
 use super::{Daemon, Endpoint, Peer, Role, tables};
-use crate::protocol::Answer;
+use crate::client::FORGOTTEN;
+use crate::protocol::{Answer, VnicEnd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -94,7 +95,7 @@ impl Daemon {
                 let Some(vnic) = self.vnics.get_mut(&slot) else { return };
                 vnic.handles = vnic.handles.saturating_add_signed(change);
                 if vnic.handles == 0 && !vnic.wish.persistent {
-                    self.delete_vnic(slot, "its last handle is closed");
+                    self.delete_vnic(slot, VnicEnd::Unheld);
                 }
             }
             Role::Filter(number) => {
@@ -130,7 +131,7 @@ impl Daemon {
         let wanted = handle.ok_or("send the old handle, and nothing else, along")?;
         let orphan = self.orphans.iter().find(|orphan| orphan.handle.identity == wanted).copied();
         let Some(Orphan { role, handle }) = orphan else {
-            return Err("that descriptor is no handle of an earlier daemon's whose object is still there".to_owned());
+            return Err(FORGOTTEN.to_owned());
         };
         // The rights are the handle's, not those of who shows it.
         let given = self.make_handle(role, handle.peer)?;

@@ -3,6 +3,7 @@
 use super::tables::{Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, Event};
+use crate::protocol::VnicEnd;
 use qanat_nic::link::{self, LinkChanges};
 use qanat_wire::ethernet::MacAddress;
 
@@ -34,7 +35,7 @@ impl Daemon {
             let is_there = self.ends.within(|| link::link_by_index(end)).is_ok_and(|found| found.is_ok());
             return match is_there {
                 // With the one end the other is gone.
-                false => self.delete_vnic(slot, "its interface was deleted"),
+                false => self.delete_vnic(slot, VnicEnd::InterfaceDeleted),
                 true => self.note_moved(slot),
             };
         };

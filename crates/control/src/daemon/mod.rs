@@ -39,7 +39,9 @@ use crate::accounts::Subordinates;
 use crate::filter::{Direction, Filter, Rate};
 use crate::names::UnknownName;
 use crate::policy::{Policy, Standing};
-use crate::protocol::{Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, glance, mismatch, send, send_in};
+use crate::protocol::{
+    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, VnicEnd, glance, mismatch, send, send_in,
+};
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
 use handles::Orphan;
@@ -369,7 +371,7 @@ impl Daemon {
         if ending == Ending::Down {
             let slots: Vec<u32> = self.vnics.keys().copied().collect();
             for slot in slots {
-                self.delete_vnic(slot, "the daemon ends");
+                self.delete_vnic(slot, VnicEnd::DaemonEnds);
             }
             self.uplink.iter().for_each(Uplink::release);
             self.state.clear();
@@ -600,7 +602,7 @@ impl Daemon {
         self.close(token);
     }
 
-    fn delete_vnic(&mut self, slot: u32, why: &str) {
+    fn delete_vnic(&mut self, slot: u32, why: VnicEnd) {
         let Some(vnic) = self.vnics.remove(&slot) else { return };
         let event = Event::new("vnic-end", "done", format!("{}: {why}", vnic.wish.name)).of(slot);
         (self.log)(&Event { who: Some((vnic.user, u32::MAX, vnic.process)), ..event.under(Some(&vnic.rule.name)) });
@@ -618,6 +620,10 @@ impl Daemon {
         // Revoked: whoever still has a handle finds it closed.
         let stale: Vec<u64> = self.endpoints.iter().filter_map(stale).collect();
         for token in stale {
+            if let Some(endpoint) = self.endpoints.get(&token) {
+                // Nobody waits for who does not read: the end of the handle says that the card is gone, too.
+                let _ = send(endpoint.fd.as_fd(), Answer::Ended(why), &[]);
+            }
             self.close(token);
         }
         self.orphans.retain(|orphan| orphan.role != Role::Vnic(slot));

@@ -8,7 +8,7 @@ use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::name;
 use crate::policy::{Rule, Standing};
-use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicWish};
+use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicEnd, VnicWish};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 
@@ -53,7 +53,7 @@ impl Daemon {
             }
             (Role::Session, Request::DeleteVnic { vnic }) => {
                 self.owned(peer, vnic)?;
-                self.delete_vnic(vnic, "asked to");
+                self.delete_vnic(vnic, VnicEnd::Deleted);
                 Ok((Answer::Done, Vec::new()))
             }
             (Role::Session, Request::Status) => Ok((Answer::Status(self.whole_status(peer)?), Vec::new())),
@@ -198,7 +198,7 @@ impl Daemon {
         }
         let given = self.give_vnic(peer, slot);
         if given.is_err() {
-            self.delete_vnic(slot, "no handle could be made");
+            self.delete_vnic(slot, VnicEnd::Unheld);
         }
         given
     }

@@ -13,6 +13,7 @@ use super::state::{Kept, StateDirectory, VnicState, digest};
 use super::tables::{self, OWN_QUEUE, Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, FilterObject, Owner, Role, store};
+use crate::protocol::VnicEnd;
 use qanat_nic::link::{self, Link, Namespace};
 use std::collections::BTreeSet;
 use std::io;
@@ -189,7 +190,7 @@ impl Daemon {
         numbers.into_iter().for_each(|number| self.delete_filter(number));
         let unheld = |vnic: &&Vnic| vnic.handles == 0 && !vnic.wish.persistent;
         let slots: Vec<u32> = self.vnics.values().filter(unheld).map(|vnic| vnic.slot).collect();
-        slots.into_iter().for_each(|slot| self.delete_vnic(slot, "nobody holds it"));
+        slots.into_iter().for_each(|slot| self.delete_vnic(slot, VnicEnd::Unheld));
         self.record();
         self.vnics.len()
     }
