@@ -1,5 +1,5 @@
-//! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own for memcached, for which Debian
-//! has none that counts.
+//! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own. It is for memcached, for which
+//! Debian has none that counts, and for Redis, whose own client takes more of a processor than the server does.
 
 use super::Measured;
 use crate::harness::HarnessError;
@@ -21,15 +21,24 @@ pub enum KernelClient {
     Wrk { connections: u32, path: &'static str },
     /// `redis-benchmark` that reads one value of so many bytes.
     RedisBenchmark { connections: u32, value_bytes: u32 },
-    /// memcached's text protocol, 99.8 % reads of 2-byte values under 20-byte keys (the USR load).
-    Memcached { connections: u32, pipeline: usize },
+    /// 99.8 % reads under 20-byte keys (the USR load, if values have 2 bytes).
+    Values { protocol: Protocol, connections: u32, pipeline: usize, value_bytes: usize },
+}
+
+/// What [`KernelClient::Values`] speaks.
+#[derive(Clone, Copy, Debug)]
+pub enum Protocol {
+    /// memcached's text protocol.
+    Memcached,
+    /// RESP, of Redis.
+    Redis,
 }
 
 /// How long a client may take beyond its time.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Requests of redis-benchmark that tell how many there are in a second.
 const TRIAL_REQUESTS: u32 = 20_000;
-/// Keys of [`KernelClient::Memcached`].
+/// Keys of [`KernelClient::Values`].
 const KEYS: u32 = 10_000;
 /// Of so many requests one writes.
 const WRITES: u64 = 500;
@@ -40,7 +49,7 @@ impl KernelClient {
         match self {
             KernelClient::Wrk { .. } => Some(("/usr/bin/wrk", "wrk")),
             KernelClient::RedisBenchmark { .. } => Some(("/usr/bin/redis-benchmark", "redis-tools")),
-            KernelClient::Memcached { .. } => None,
+            KernelClient::Values { .. } => None,
         }
     }
 
@@ -104,17 +113,17 @@ impl KernelClient {
                 let cpus = between(&before);
                 redis_figures(&output, count).map(|figures| figures.with(cpus)).ok_or_else(|| unreadable(&output))
             }
-            KernelClient::Memcached { connections, pipeline } => {
+            KernelClient::Values { protocol, connections, pipeline, value_bytes } => {
                 let work = move || {
                     cpu::pin(cpu).map_err(std::io::Error::other)?;
-                    Values::connect(server, connections, pipeline)?.run(warm_up, duration)
+                    Values::connect(server, (protocol, value_bytes), connections, pipeline)?.run(warm_up, duration)
                 };
                 let client = std::thread::scope(|scope| {
                     // A thread of its own: it is pinned, and in the client's namespace.
                     let namespace = topology.client().clone();
                     scope.spawn(move || namespace.within(work)).join()
                 });
-                let failed = |error| HarnessError::system("load memcached", error);
+                let failed = |error| HarnessError::system("load a store of values", error);
                 client
                     .unwrap_or_else(|_| Err(std::io::Error::other("the client panicked")))
                     .map_err(failed)?
@@ -180,6 +189,8 @@ struct Connection {
 struct Values {
     connections: Vec<Connection>,
     epoll: std::os::fd::OwnedFd,
+    protocol: Protocol,
+    value_bytes: usize,
     pipeline: usize,
     /// Decides the keys: xorshift.
     state: u64,
@@ -193,26 +204,50 @@ fn key(number: u32) -> String {
     format!("key-of-the-load-{:04}", number % KEYS)
 }
 
-fn value(number: u32) -> [u8; 2] {
-    [b'a' + (number % 26) as u8, b'a' + (number / 26 % 26) as u8]
+/// No two values whose numbers are near are alike.
+fn value(number: u32, bytes: usize) -> Vec<u8> {
+    [b'a' + (number % 26) as u8, b'a' + (number / 26 % 26) as u8].into_iter().cycle().take(bytes).collect()
 }
 
-fn store(number: u32) -> Vec<u8> {
-    let mut request = format!("set {} 0 0 2\r\n", key(number)).into_bytes();
-    request.extend(value(number));
-    request.extend(b"\r\n");
-    request
+impl Protocol {
+    /// A request that stores, and its answer.
+    fn store(self, number: u32, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+        let (key, value) = (key(number), value(number, bytes));
+        let (start, answer) = match self {
+            Protocol::Memcached => (format!("set {key} 0 0 {bytes}\r\n"), &b"STORED\r\n"[..]),
+            Protocol::Redis => (format!("*3\r\n$3\r\nSET\r\n$20\r\n{key}\r\n${bytes}\r\n"), &b"+OK\r\n"[..]),
+        };
+        ([start.as_bytes(), &value, b"\r\n"].concat(), answer.to_vec())
+    }
+
+    /// A request that reads, and its answer.
+    fn read(self, number: u32, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+        let (key, value) = (key(number), value(number, bytes));
+        let (request, start, end) = match self {
+            Protocol::Memcached => {
+                (format!("get {key}\r\n"), format!("VALUE {key} 0 {bytes}\r\n"), &b"\r\nEND\r\n"[..])
+            }
+            Protocol::Redis => (format!("*2\r\n$3\r\nGET\r\n$20\r\n{key}\r\n"), format!("${bytes}\r\n"), &b"\r\n"[..]),
+        };
+        (request.into_bytes(), [start.as_bytes(), &value, end].concat())
+    }
 }
 
 impl Values {
     /// Connects, and stores every key.
-    fn connect(server: SocketAddr, connections: u32, pipeline: usize) -> std::io::Result<Values> {
+    fn connect(
+        server: SocketAddr,
+        (protocol, value_bytes): (Protocol, usize),
+        connections: u32,
+        pipeline: usize,
+    ) -> std::io::Result<Values> {
         let mut first = TcpStream::connect(server)?;
         for number in 0..KEYS {
-            first.write_all(&store(number))?;
-            let mut answer = [0; 8];
+            let (request, expected) = protocol.store(number, value_bytes);
+            first.write_all(&request)?;
+            let mut answer = vec![0; expected.len()];
             first.read_exact(&mut answer)?;
-            if &answer != b"STORED\r\n" {
+            if answer != expected {
                 return Err(std::io::Error::other("a value was not stored"));
             }
         }
@@ -226,7 +261,19 @@ impl Values {
             all.push(Connection { stream, input: Vec::new(), output: Vec::new(), asked: VecDeque::new() });
         }
         let (state, latency) = (0x9e37_79b9_7f4a_7c15, LatencyHistogram::new());
-        Ok(Values { connections: all, epoll, pipeline, state, requests: 0, answers: 0, wrong: 0, latency })
+        let connections = all;
+        Ok(Values {
+            connections,
+            epoll,
+            protocol,
+            value_bytes,
+            pipeline,
+            state,
+            requests: 0,
+            answers: 0,
+            wrong: 0,
+            latency,
+        })
     }
 
     fn random(&mut self) -> u64 {
@@ -242,15 +289,9 @@ impl Values {
             let (number, is_write) = ((self.random() >> 33) as u32 % KEYS, self.requests % WRITES == WRITES - 1);
             self.requests += 1;
             let Some(connection) = self.connections.get_mut(index) else { break };
-            let mut answer = b"STORED\r\n".to_vec();
-            if is_write {
-                connection.output.extend(store(number));
-            } else {
-                connection.output.extend(format!("get {}\r\n", key(number)).as_bytes());
-                answer = format!("VALUE {} 0 2\r\n", key(number)).into_bytes();
-                answer.extend(value(number));
-                answer.extend(b"\r\nEND\r\n");
-            }
+            let make = if is_write { Protocol::store } else { Protocol::read };
+            let (request, answer) = make(self.protocol, number, self.value_bytes);
+            connection.output.extend(request);
             connection.asked.push_back((Instant::now(), answer));
         }
         let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
@@ -264,7 +305,7 @@ impl Values {
         let Some(connection) = self.connections.get_mut(index) else { return Ok(()) };
         let mut buffer = [0; 16_384];
         match connection.stream.read(&mut buffer) {
-            Ok(0) => return Err(std::io::Error::other("memcached closed a connection")),
+            Ok(0) => return Err(std::io::Error::other("the server closed a connection")),
             Ok(length) => connection.input.extend(buffer.get(..length).unwrap_or_default()),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
             Err(error) => return Err(error),
@@ -342,6 +383,24 @@ mod tests {
     #[test]
     fn values_belong_to_their_keys() {
         assert_eq!((key(3).len(), key(3), key(KEYS + 3)), (20, key(3), key(3)));
-        assert_ne!(value(1), value(27));
+        assert_ne!(value(1, 2), value(27, 2));
+        assert_eq!(value(27, 3), b"bbb");
+    }
+
+    #[test]
+    fn requests_and_answers_are_what_each_server_says() {
+        let text = |(request, answer): (Vec<u8>, Vec<u8>)| {
+            (String::from_utf8(request).unwrap(), String::from_utf8(answer).unwrap())
+        };
+        let wanted = |request: &str, answer: &str| (request.to_owned(), answer.to_owned());
+        let key = "key-of-the-load-0001";
+        let stored = wanted(&format!("set {key} 0 0 2\r\nba\r\n"), "STORED\r\n");
+        assert_eq!(text(Protocol::Memcached.store(1, 2)), stored);
+        let read = wanted(&format!("get {key}\r\n"), &format!("VALUE {key} 0 2\r\nba\r\nEND\r\n"));
+        assert_eq!(text(Protocol::Memcached.read(1, 2)), read);
+        let stored = wanted(&format!("*3\r\n$3\r\nSET\r\n$20\r\n{key}\r\n$3\r\nbab\r\n"), "+OK\r\n");
+        assert_eq!(text(Protocol::Redis.store(1, 3)), stored);
+        let read = wanted(&format!("*2\r\n$3\r\nGET\r\n$20\r\n{key}\r\n"), "$3\r\nbab\r\n");
+        assert_eq!(text(Protocol::Redis.read(1, 3)), read);
     }
 }

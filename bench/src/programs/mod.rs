@@ -20,7 +20,7 @@ use crate::load::echo::EchoReport;
 use crate::load::figures::Latency;
 use crate::load::values::ValueReport;
 use crate::machine::CpuTimes;
-use clients::KernelClient;
+use clients::{KernelClient, Protocol};
 use servers::{Files, Program, Server, Sockets};
 use std::time::Duration;
 
@@ -75,20 +75,26 @@ const fn wrk(path: &'static str) -> KernelClient {
     KernelClient::Wrk { connections: 64, path }
 }
 
-const CASES: [Case; 18] = [
+const CASES: [Case; 19] = [
     ordinary("nginx, 1 KiB, wrk", Program::Nginx, wrk("/1k"), 1.6),
     ordinary("haproxy before nginx on loopback, 1 KiB, wrk", Program::HaproxyLoopback, wrk("/1k"), 1.3),
     ordinary("haproxy before nginx elsewhere, 1 KiB, wrk", Program::HaproxyProxy, wrk("/1k"), 1.5),
     ordinary(
         "memcached TCP, USR, pipeline 4, kernel client",
         Program::Memcached,
-        KernelClient::Memcached { connections: 16, pipeline: 4 },
+        KernelClient::Values { protocol: Protocol::Memcached, connections: 16, pipeline: 4, value_bytes: 2 },
         1.3,
     ),
     ordinary(
         "redis, GET, 1 KiB, redis-benchmark",
         Program::Redis,
         KernelClient::RedisBenchmark { connections: 50, value_bytes: 1_024 },
+        1.3,
+    ),
+    ordinary(
+        "redis, GET, 1 KiB, kernel client",
+        Program::Redis,
+        KernelClient::Values { protocol: Protocol::Redis, connections: 50, pipeline: 1, value_bytes: 1_024 },
         1.3,
     ),
     case("nginx, 1 KiB, keep-alive", Program::Nginx, "http http://{}/1k -c 64", Some(Bar::Rate(2.0)), true),
