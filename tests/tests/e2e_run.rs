@@ -15,6 +15,8 @@ mod addresses;
 mod apache;
 #[path = "e2e_run/exec.rs"]
 mod exec;
+#[path = "e2e_run/gone.rs"]
+mod gone;
 #[path = "e2e_run/interfaces.rs"]
 mod interfaces;
 #[path = "e2e_run/invisible.rs"]

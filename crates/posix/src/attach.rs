@@ -9,6 +9,7 @@ use crate::keeper;
 use crate::lock::{install, lock, shared};
 use crate::process::{Processes, become_process, register};
 use crate::room::with_room;
+use crate::summons::Summons;
 use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::address::Address;
 use qanat::control::client::{Session, TAKEN};
@@ -353,7 +354,11 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     let (is_ready, ready) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
     let ready = out_of_the_way(ready.into_raw_fd());
-    keeper::start(&Things { registry, bell, successor, ready }, &is_ready, FIRST_OWN).map_err(say)?;
+    let summons = Summons::for_this();
+    summons.all().into_iter().for_each(|fd| _ = descriptor::set(fd, Entry::Own));
+    let started = keeper::start(&Things { registry, bell, successor, ready, summons }, &is_ready, FIRST_OWN);
+    summons.drop_here();
+    started.map_err(say)?;
     for keepers in [registry, successor] {
         descriptor::set(keepers, Entry::Kernel);
         // SAFETY: ours, and the keeper's, who has it too.

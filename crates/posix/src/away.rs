@@ -134,6 +134,13 @@ fn out(class: Option<Class>) {
     page::let_go(Instead::IsOut);
 }
 
+/// The device's memory is gone from here: mapped, it would keep the device.
+pub(crate) fn let_go_of_device() {
+    for place in &known().places {
+        arena::cover(place.address, place.length);
+    }
+}
+
 /// Leaves the world, which goes on without it, for good: its descriptors are the kernel's, and nothing by which the shared memory
 /// could be had again stays open.
 pub(crate) fn leave_for_good() {

@@ -44,12 +44,22 @@ pub(crate) fn explain(words: fmt::Arguments<'_>) {
 
 /// Says what the user must know in any case, on standard error.
 pub(crate) fn warn(words: fmt::Arguments<'_>) {
-    if !is_for_words(2) {
-        return;
+    if is_for_words(2) {
+        say_on(2, words);
     }
+}
+
+/// Says a line there.
+pub(crate) fn say_on(fd: RawFd, words: fmt::Arguments<'_>) {
     let line = format!("qanat: {words}\n");
     // SAFETY: so many readable bytes.
-    unsafe { crate::real::write(2, line.as_ptr().cast(), line.len()) };
+    unsafe { crate::real::write(fd, line.as_ptr().cast(), line.len()) };
+}
+
+/// What the file that is open as `fd` is known by, in whichever process; never 0.
+pub(crate) fn key(fd: RawFd) -> Option<u64> {
+    let (_, [device, number]) = file(fd)?;
+    Some((device.rotate_left(32) ^ number) | 1 << 63)
 }
 
 /// Device and file of standard error as this program had it when it began.
@@ -69,7 +79,7 @@ fn file(fd: RawFd) -> Option<(libc::mode_t, [u64; 2])> {
 
 /// Whether `fd` is for people, and takes a line at once. A program that has closed its standard error has something else under the
 /// number: a connection, or a file with data, where nobody may write but the program. Its log may be there, too.
-fn is_for_words(fd: RawFd) -> bool {
+pub(crate) fn is_for_words(fd: RawFd) -> bool {
     let Some((kind, which)) = file(fd) else { return false };
     let is_first = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed)) == which;
     // SAFETY: takes no pointers.

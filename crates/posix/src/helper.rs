@@ -7,6 +7,7 @@
 use crate::descriptor::{self, Entry};
 use crate::raw::{self, Call};
 use crate::real;
+use crate::summons::Summons;
 use crate::{arena, away, class, keeper, lock, page};
 use libc::{Dl_info, c_char, c_int};
 use std::ffi::{CStr, CString};
@@ -27,6 +28,8 @@ pub(crate) struct Things {
     pub(crate) successor: RawFd,
     /// What tells the program that the keeper is there.
     pub(crate) ready: RawFd,
+    /// By which the program is ended when its card is gone.
+    pub(crate) summons: Summons,
 }
 
 /// Where this library was loaded from.
@@ -55,8 +58,9 @@ impl Image {
         let shared = std::ptr::from_ref(lock::shared()?).addr();
         let own: Vec<String> =
             descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd.to_string()).collect();
-        let Things { registry, bell, successor, ready } = *things;
-        let words = [registry, bell, successor, ready, file, page::file()].map(|fd| fd.to_string()).join(" ");
+        let Things { registry, bell, successor, ready, summons: Summons { to_end, to_die } } = *things;
+        let words =
+            [registry, bell, successor, ready, to_end, to_die, file, page::file()].map(|fd| fd.to_string()).join(" ");
         let name = crate::start::program().replace(['=', ';', '\0'], "_");
         let value = format!("{VARIABLE}={words} {base} {shared};{};{name}", own.join(" "));
         let kept = crate::start::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
@@ -123,24 +127,38 @@ extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {
 /// Takes over what `text` tells of.
 fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let mut parts = text.splitn(3, ';');
-    let numbers: Option<Vec<usize>> = parts.next()?.split(' ').map(|word| word.parse().ok()).collect();
+    let numbers: Option<Vec<i64>> = parts.next()?.split(' ').map(|word| word.parse().ok()).collect();
     let own: Vec<RawFd> = parts.next()?.split(' ').filter_map(|word| word.parse().ok()).collect();
     PROGRAM.store(Box::into_raw(Box::new(parts.next()?.to_owned())), Ordering::Release);
     let numbers = numbers?;
-    let [registry, bell, successor, ready, file, page, base, shared] = numbers.as_slice() else { return None };
-    let fd = |number: &usize| RawFd::try_from(*number).ok();
-    let things = Things { registry: fd(registry)?, bell: fd(bell)?, successor: fd(successor)?, ready: fd(ready)? };
+    let [registry, bell, successor, ready, to_end, to_die, file, page, base, shared] = numbers.as_slice() else {
+        return None;
+    };
+    let fd = |number: &i64| RawFd::try_from(*number).ok();
+    let place = |number: &i64| usize::try_from(*number).ok();
+    let (base, shared) = (place(base)?, place(shared)?);
+    let things = Things {
+        registry: fd(registry)?,
+        bell: fd(bell)?,
+        successor: fd(successor)?,
+        ready: fd(ready)?,
+        summons: Summons { to_end: fd(to_end)?, to_die: fd(to_die)? },
+    };
     for fd in &own {
         // SAFETY: takes no pointers.
         unsafe { real::fcntl64(*fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     class::look_around();
-    arena::adopt(fd(file)?, fd(file)?, *base).ok()?;
+    arena::adopt(fd(file)?, fd(file)?, base).ok()?;
     page::adopt(fd(page)?).ok()?;
-    lock::adopt(*shared);
+    lock::adopt(shared);
     let guard = lock::lock().ok()?;
     guard.holdings.places.iter().try_for_each(|place| place.map().ok())?;
+    let mut extents = [None; crate::attach::EXTENTS_MAX];
+    // Not in the arena: they are read when the lock is given back.
+    extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     drop(guard);
-    away::remember(*shared, Vec::new());
+    let places = extents.into_iter().flatten().collect();
+    away::remember(shared, places);
     Some((things, own))
 }

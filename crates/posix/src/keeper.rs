@@ -5,12 +5,13 @@
 use crate::class::Class;
 use crate::helper::{Image, Things};
 use crate::join;
-use crate::lock::{Guard, lock, shared};
+use crate::lock::{End, Guard, lock, shared};
 use crate::meeting;
 use crate::mourner::Mourner;
 use crate::offspring;
 use crate::pump;
 use crate::raw::{self, Call};
+use crate::summons::Summons;
 use crate::wait::{readable, sleep};
 use crate::world::WorldClock;
 use qanat::Time;
@@ -36,6 +37,8 @@ const PATIENCE_AT_DOOR: Duration = Duration::from_secs(2);
 const LIVES_MAX: usize = 4_096;
 /// How long connections may take to end after the program has.
 const LINGER: Duration = Duration::from_secs(60);
+/// How often it looks whether the card is there.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// What a message to the keeper begins with that is not the number of a process: of these there are never so many.
 pub(crate) const FOLLOW: u32 = u32::MAX - 2;
@@ -89,7 +92,7 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     // From here on the name is this process's, by which who comes to the door may know it.
     // SAFETY: takes no pointers.
     unsafe { crate::real::listen(things.successor, AT_DOOR) };
-    let mourner = Mourner::start(things.successor);
+    let mourner = Mourner::start(things.successor, things.summons);
     // SAFETY: a readable byte, and a descriptor for this alone.
     unsafe {
         crate::real::write(things.ready, b"!".as_ptr().cast(), 1);
@@ -97,11 +100,15 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     }
     let mut keeper =
         Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, followed: None, lives: Vec::new() };
-    if keeper.keep().is_none() {
+    let is_over = keeper.keep().is_none();
+    if is_over {
         crate::obituary::publish(things.successor);
     }
     if let Some(mourner) = keeper.mourner.take() {
         mourner.dismiss();
+    }
+    if is_over {
+        crate::ending::end_all(things.summons);
     }
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
@@ -139,15 +146,24 @@ enum Heard {
 }
 
 impl Keeper {
-    /// `None`: somebody was killed in the middle of the stack's work, and there is nothing to be kept.
+    /// `None`: somebody was killed in the middle of the stack's work, or the card is gone, and there is nothing to be kept.
     fn keep(&mut self) -> Option<()> {
         let Things { registry, bell: keeper_bell, successor, .. } = self.things;
         let mut looks = 0;
         let mut ended_at: Option<Time> = None;
+        let mut looked_at = Time::ZERO;
         loop {
             self.is_to_come_to_an_end(true);
             let mut guard = lock().ok()?;
             let now = guard.clock_now();
+            if now.since(looked_at) >= LOOK {
+                looked_at = now;
+                if guard.vnic.look().is_gone() {
+                    drop(guard);
+                    crate::lock::give_up(End::Deleted);
+                    return None;
+                }
+            }
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
             let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
             if stands_still(&guard, now, Time::from_nanos(driven_at)) {
@@ -176,7 +192,7 @@ impl Keeper {
                 (false, _) if drives => Some(awake(guard.stack.next_deadline().map(|deadline| deadline.since(now)))),
                 (false, _) => Some(awake(Some(PATIENCE.saturating_sub(now.since(Time::from_nanos(driven_at)))))),
                 (true, true) => Some(STANDSTILL),
-                (true, false) => None,
+                (true, false) => Some(LOOK),
             };
             // The program drives: whether it goes on is to be seen without the lock, which it needs.
             let is_driven = !drives && !rests && !is_watched;
@@ -278,7 +294,7 @@ impl Keeper {
         let has_followed = become_like(&class);
         crate::page::let_go(crate::page::Instead::Belongs);
         crate::away::settle();
-        self.mourner = Mourner::start(self.things.successor);
+        self.mourner = Mourner::start(self.things.successor, self.things.summons);
         if has_followed {
             self.followed = Some(class);
             let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -340,7 +356,8 @@ impl Keeper {
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        let keepers = [self.things.registry, self.things.successor];
+        let Things { registry, successor, summons: Summons { to_end, to_die }, .. } = self.things;
+        let keepers = [registry, successor, to_end, to_die];
         for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
             crate::descriptor::set_own(*fd);
         }

@@ -6,10 +6,12 @@ use crate::calls::signals::lock_given_back;
 use crate::explain::warn;
 use crate::local::{LOCAL, Local};
 use crate::page::has_fallen;
+use crate::roll::Roll;
 use crate::word::{Taken, Word};
 use crate::world::World;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -21,8 +23,42 @@ pub(crate) struct Shared {
     pub(crate) keeper_is_asleep: AtomicU32,
     /// When the stack was driven last, nanoseconds of the world's clock.
     pub(crate) driven_at: AtomicU64,
+    /// Why nobody goes on with this world: an [`End`], or 0.
+    end: AtomicU32,
+    /// Who has the card.
+    pub(crate) roll: Roll,
+    /// Where it has been said that the card is gone.
+    pub(crate) told: Told,
+}
+
+/// Why a world is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
     /// Somebody died in the middle of a change, or the keeper did.
-    is_broken: AtomicU32,
+    Killed = 1,
+    /// The card's interface is gone.
+    Deleted = 2,
+}
+
+/// Where something has been said that is said once in each place.
+pub(crate) struct Told([AtomicU64; TOLD_MAX]);
+
+/// Places known; beyond them it is said again.
+const TOLD_MAX: usize = 16;
+
+impl Told {
+    /// Whether it has not been said yet on the file that is open as `fd`; now it has.
+    pub(crate) fn is_first_on(&self, fd: RawFd) -> bool {
+        let Some(key) = crate::explain::key(fd) else { return true };
+        for place in &self.0 {
+            match place.compare_exchange(0, key, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(known) if known == key => return false,
+                Err(_) => {}
+            }
+        }
+        true
+    }
 }
 
 static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
@@ -46,12 +82,30 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             world: UnsafeCell::new(world),
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
-            is_broken: AtomicU32::new(0),
+            end: AtomicU32::new(0),
+            roll: Roll::new(),
+            told: Told([const { AtomicU64::new(0) }; TOLD_MAX]),
         });
         SHARED.store(Box::into_raw(shared), Ordering::Release);
     });
     set_inside(false);
     outcome
+}
+
+impl Shared {
+    fn is_over(&self) -> bool {
+        self.end.load(Ordering::Relaxed) != 0
+    }
+
+    /// The first reason is the one.
+    fn ends(&self, end: End) {
+        let _ = self.end.compare_exchange(0, end as u32, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Why it is over; to be asked when it is.
+    pub(crate) fn end(&self) -> End {
+        if self.end.load(Ordering::Relaxed) == End::Deleted as u32 { End::Deleted } else { End::Killed }
+    }
 }
 
 /// What another process has made, at the same address.
@@ -71,16 +125,16 @@ pub(crate) fn is_held() -> bool {
 
 /// What is left of a world that somebody was killed in the middle of changing: only what never changes is to be looked at.
 pub(crate) fn remains() -> Option<&'static World> {
-    let shared = shared().filter(|shared| !has_fallen() && shared.is_broken.load(Ordering::Relaxed) != 0)?;
+    let shared = shared().filter(|shared| !has_fallen() && shared.is_over())?;
     // SAFETY: nobody has the lock any more, as everybody finds it broken.
     Some(unsafe { &*shared.world.get() })
 }
 
 /// Nobody goes on with this world.
-pub(crate) fn give_up() {
+pub(crate) fn give_up(end: End) {
     // Without the lock it is given up already.
     if let Ok(guard) = lock() {
-        guard.shared.is_broken.store(1, Ordering::Relaxed);
+        guard.shared.ends(end);
     }
 }
 
@@ -99,11 +153,11 @@ pub(crate) fn be_silent() {
 /// Says so once, and lets nobody hurry.
 #[cold]
 fn tell_broken(local: &Local) {
-    if !IS_TOLD.swap(true, Ordering::Relaxed) {
-        warn(format_args!(
-            "one of those who share this virtual card was killed in the middle of the stack's work, or its qanat-keeper was: \
-             the card is gone, and its sockets with it (ENETDOWN); start this program anew"
-        ));
+    if !IS_TOLD.swap(true, Ordering::Relaxed)
+        && let Some(shared) = shared()
+        && shared.told.is_first_on(2)
+    {
+        warn(format_args!("{}", crate::ending::words(shared.end())));
     }
     let calls = local.broken_calls.get().saturating_add(1);
     local.broken_calls.set(calls);
@@ -168,10 +222,10 @@ fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
     }
     match shared.word.take(local, has_fallen) {
         Taken::Well => {}
-        Taken::FromTheDead => shared.is_broken.store(1, Ordering::Relaxed),
+        Taken::FromTheDead => shared.ends(End::Killed),
         Taken::NotOurs => return Err(OUT),
     }
-    if shared.is_broken.load(Ordering::Relaxed) != 0 {
+    if shared.is_over() {
         shared.word.give_back(local);
         return Err(libc::ENETDOWN);
     }

@@ -2,7 +2,9 @@
 //! to close what processes leave open, so the world ends, as it does when somebody is killed in the middle of the stack's work
 //! ([`obituary`]): its peers are reset, and the program has `ENETDOWN`.
 
-use crate::{lock, obituary, start};
+use crate::lock::End;
+use crate::summons::Summons;
+use crate::{ending, lock, obituary, start};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::{OwnedFd, RawFd};
@@ -11,8 +13,9 @@ use std::os::fd::{OwnedFd, RawFd};
 pub(crate) struct Mourner(OwnedFd);
 
 impl Mourner {
-    /// Forks it from the keeper. `None`: the machine has no room for it, and the keeper does without. `successor`: as the keeper's.
-    pub(crate) fn start(successor: RawFd) -> Option<Mourner> {
+    /// Forks it from the keeper. `None`: the machine has no room for it, and the keeper does without. `successor` and `summons`: as the
+    /// keeper's.
+    pub(crate) fn start(successor: RawFd, summons: Summons) -> Option<Mourner> {
         let (keepers, line) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
         // SAFETY: the keeper has one thread.
@@ -32,8 +35,9 @@ impl Mourner {
         if !said.is_ok_and(|(_, count)| count > 0) {
             // The keeper may have ended for what it found there.
             crate::watchdog::arm();
-            lock::give_up();
+            lock::give_up(End::Killed);
             obituary::publish(successor);
+            ending::end_all(summons);
         }
         // SAFETY: ends the process without the program's handlers.
         unsafe { libc::_exit(0) }

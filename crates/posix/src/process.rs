@@ -84,13 +84,13 @@ pub(crate) fn child_of_away(number: u32, lifeline: RawFd) {
 
 /// This process is the one whose record this is, again.
 pub(crate) fn is_own(record: &Record) {
-    record.id.store(std::process::id() as i32, Ordering::Relaxed);
+    note_id(number(), record, std::process::id() as i32);
     descriptor::use_table(&record.table);
 }
 
 /// This process makes the calls of process `number`, the kernel's `id`.
 pub(crate) fn stand_in_for(number: u32, record: &Record, id: libc::pid_t) {
-    record.id.store(id, Ordering::Relaxed);
+    note_id(number, record, id);
     NUMBER.store(number, Ordering::Relaxed);
     descriptor::use_table(&record.table);
     descriptor::read_table(&record.table);
@@ -151,8 +151,16 @@ impl Processes {
 pub(crate) fn become_process(number: u32, lifeline: RawFd, record: &Record) {
     NUMBER.store(number, Ordering::Relaxed);
     LIFELINE.store(lifeline, Ordering::Relaxed);
-    record.id.store(std::process::id() as i32, Ordering::Relaxed);
+    note_id(number, record, std::process::id() as i32);
     descriptor::use_table(&record.table);
+}
+
+/// The process with this record is the kernel's `id`.
+fn note_id(number: u32, record: &Record, id: libc::pid_t) {
+    record.id.store(id, Ordering::Relaxed);
+    if let Some(shared) = crate::lock::shared() {
+        shared.roll.note(number, id);
+    }
 }
 
 /// A pipe whose read end goes to the keeper with the number of the process that will hold the write end.
@@ -318,6 +326,7 @@ impl Guard {
     /// A process has ended: what it had is closed.
     pub(crate) fn process_ended(&mut self, number: u32) {
         let Some(record) = self.processes.records.get_mut(number as usize).and_then(Option::take) else { return };
+        self.shared().roll.strike(number);
         self.lead.process_ended(number);
         for bell in record.bells {
             self.bells.give_back(bell);

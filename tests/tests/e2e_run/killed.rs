@@ -1,6 +1,6 @@
 //! A program killed in the very middle of the stack's work: whoever shares the stack can't go on with it, and nobody waits in vain.
 
-use super::{OURS, PATIENCE, ask, keeper_of, run, run_with, signal, sleeps};
+use super::{OURS, PATIENCE, ask, keeper_of, run, run_with, sleeps};
 use qanat_tests::e2e::{Program, eventually, scenario};
 use rustix::io::Errno;
 use rustix::process::{Signal, kill_process};
@@ -46,7 +46,7 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
              time.sleep(1000)"
         );
         let named = ["--address", "10.77.0.2/24"];
-        let mut sharer = run_with(directory.path(), &named, &["python3", "-c", &sharer]).start();
+        let sharer = run_with(directory.path(), &named, &["python3", "-c", &sharer]).start();
         let mut shared = None;
         eventually("the sharer listens", PATIENCE, || {
             shared = TcpStream::connect((OURS, 7001)).ok();
@@ -70,13 +70,12 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
         let waits: Vec<_> = idle.into_iter().map(|stream| std::thread::spawn(|| is_reset(stream))).collect();
         let reset = waits.into_iter().map(|wait| wait.join().expect("a reader")).filter(|reset| *reset);
         assert_eq!(reset.count(), count, "each peer is told");
-        // The address is a new program's at once, though the sharer has not gone.
+        // The address is a new program's at once.
         let next =
             "import socket\ns = socket.create_server(('10.77.0.2', 7000))\nwhile True: s.accept()[0].sendall(b'again')";
         let _next = run(directory.path(), &["python3", "-c", next]).start();
         eventually("the next one answers", PATIENCE, || ask(7000, "", 5).as_deref() == Some("again"));
-        assert!(sharer.is_running(), "it is not taken down");
-        signal(&sharer, Signal::TERM);
+        // The sharer has lost its card, too, and ends.
         let said = sharer.wait(PATIENCE);
         assert_eq!(said.text().trim().parse().ok(), Some(Errno::NETDOWN.raw_os_error()), "{}", said.stderr);
         assert!(said.stderr.contains("was killed in the middle of the stack's work"), "{}", said.stderr);

@@ -49,7 +49,7 @@ pub fn confine() -> Result<Confinement, String> {
 
 /// Gives up all that a process does not need which keeps a stack that less privileged ones share with it, and makes calls for others on
 /// sockets it is given: it opens nothing by name, makes no connection, executes nothing, looks into no process, and of signals sends
-/// only that of urgent data, which nobody heeds who has not asked for it. For good.
+/// only that of urgent data, which nobody heeds who has not asked for it, and what a socket sends whose owner has said so. For good.
 ///
 /// # Errors
 /// What could not be given up; the process is not to go on then.
@@ -167,6 +167,10 @@ const CALLS: &[i64] = &[
     libc::SYS_poll,
 ];
 
+/// Linux' numbers of what says which signal a socket sends, and to whom.
+const F_SETSIG: u64 = 10;
+const F_SETOWN_EX: u64 = 15;
+
 /// `bpf` commands on descriptors: look up, update and delete in a map; run a program.
 const BPF_COMMANDS: [u64; 4] = [1, 2, 3, 10];
 
@@ -183,9 +187,13 @@ fn filter(more: &[i64], prctl: &[i32]) -> Result<BpfProgram, seccompiler::Backen
     rules.insert(libc::SYS_prctl, prctl?);
     let fcntl = [libc::F_ADD_SEALS, libc::F_GET_SEALS, libc::F_DUPFD_CLOEXEC, libc::F_GETFL, libc::F_GETFD];
     let fcntl: Result<Vec<_>, _> = fcntl.iter().map(|command| one(is(1, *command as u64)?)).collect();
-    // Who may do anything with `fcntl` has no rules for it.
-    rules.entry(libc::SYS_fcntl).or_insert(fcntl?);
+    rules.insert(libc::SYS_fcntl, fcntl?);
     if !more.is_empty() {
+        // With these two a keeper could send any signal by the sockets that are for ending its program, and to others.
+        let is_not = |value| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value);
+        let no_signals =
+            SeccompRule::new(vec![is_not(F_SETSIG)?, is_not(libc::F_SETOWN as u64)?, is_not(F_SETOWN_EX)?])?;
+        rules.insert(libc::SYS_fcntl, vec![no_signals]);
         // Urgent data is told of by a signal; 0 asks whether there is such a process.
         let signals = [0, libc::SIGURG as u64];
         for call in [libc::SYS_kill, libc::SYS_tkill] {
