@@ -156,14 +156,7 @@ impl Keeper {
             self.is_to_come_to_an_end(true);
             let mut guard = lock().ok()?;
             let now = guard.clock_now();
-            if now.since(looked_at) >= LOOK {
-                looked_at = now;
-                if guard.vnic.look().is_gone() {
-                    drop(guard);
-                    crate::lock::give_up(End::Deleted);
-                    return None;
-                }
-            }
+            guard = with_card(guard, now, &mut looked_at)?;
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
             let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
             if stands_still(&guard, now, Time::from_nanos(driven_at)) {
@@ -374,6 +367,20 @@ impl Keeper {
         // SAFETY: as above.
         unsafe { crate::real::close_range(run as u32, u32::MAX, 0) };
     }
+}
+
+/// Goes on if the card is there, which it looks for every [`LOOK`]. `None`: it is gone, and the world is over.
+fn with_card(guard: Guard, now: Time, looked_at: &mut Time) -> Option<Guard> {
+    if now.since(*looked_at) < LOOK {
+        return Some(guard);
+    }
+    *looked_at = now;
+    if !guard.vnic.look().is_gone() {
+        return Some(guard);
+    }
+    drop(guard);
+    crate::lock::give_up(End::Deleted);
+    None
 }
 
 /// How long it sleeps that may be needed before long.
