@@ -4,16 +4,15 @@
 use crate::attach::AttachArguments;
 use qanat::control::card_watch::{CardEnd, CardWatch, Standing};
 use qanat::control::client::ClientError;
-use qanat::control::protocol::VnicEnd;
+use qanat::control::protocol::Fault;
 use qanat::nic::Vnic;
 use qanat::nic::af_xdp::PortRange;
+use qanat::split::{PATIENCE, SplitRuntime};
 use qanat::{AttachError, Attachment, Runtime, RuntimeError};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long a service waits for the daemon that comes next, and for a card of it (docs/integration.md says so).
-pub const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a daemon that has taken a card away may take to say why.
 const WORD_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two attempts, at first and at most: a service has its card within a second of the daemon's start.
@@ -168,7 +167,7 @@ impl Wish<'_> {
             if Instant::now() >= attempt_at {
                 match self.attempt(lost) {
                     Ok(attachment) => return Card::of(attachment, Some(lost_at)).map(Some),
-                    Err(error) if !self.may_pass(&error) => return Err(no_other(&error)),
+                    Err(error) if !may_pass(self.attach, &error) => return Err(no_other(&error)),
                     Err(error) => last = Some(error),
                 }
                 attempt_at = Instant::now() + pause;
@@ -192,32 +191,59 @@ impl Wish<'_> {
             }
         }
     }
+}
 
-    /// Whether the next attempt may go better.
-    fn may_pass(&self, error: &AttachError) -> bool {
-        match error {
-            // A card that an administrator makes again has its number a moment later.
-            AttachError::Control(ClientError::Refused(_)) if self.attach.vnic.is_some() => true,
-            AttachError::Control(error @ ClientError::Refused(_)) => error.may_pass(),
-            AttachError::Control(ClientError::Fault(qanat::control::protocol::Fault::Version(_))) => false,
-            _ => true,
+/// Whether the next attempt to have a card of the daemon's may go better.
+pub fn may_pass(attach: &AttachArguments, error: &AttachError) -> bool {
+    match error {
+        // A card that an administrator makes again has its number a moment later.
+        AttachError::Control(ClientError::Refused(_)) if attach.vnic.is_some() => true,
+        AttachError::Control(error @ ClientError::Refused(_)) => error.may_pass(),
+        AttachError::Control(ClientError::Fault(Fault::Version(_))) => false,
+        _ => true,
+    }
+}
+
+/// Tells of a split service's net cores that are gone, and are there again.
+pub struct NetCoreWatch {
+    lost: u64,
+    /// Since when some are missing.
+    missing_since: Option<Instant>,
+}
+
+impl NetCoreWatch {
+    pub fn new() -> NetCoreWatch {
+        NetCoreWatch { lost: 0, missing_since: None }
+    }
+
+    /// Tells what is new since the last call.
+    pub fn show(&mut self, runtime: &SplitRuntime) {
+        let lost = runtime.figures().net_cores_lost;
+        let (there, all) = (runtime.net_cores(), runtime.net_cores_wanted());
+        if lost > self.lost && self.missing_since.is_none() {
+            self.missing_since = Some(Instant::now());
+            eprintln!(
+                "qanat: a net core of {} is gone, with the connections there; waiting for the next, at most {} s",
+                names(&runtime.addresses()),
+                PATIENCE.as_secs()
+            );
+        }
+        self.lost = lost;
+        if let Some(since) = self.missing_since.filter(|_| there == all) {
+            eprintln!(
+                "qanat: {} has a net core again, after {:.1} s",
+                names(&runtime.addresses()),
+                since.elapsed().as_secs_f64()
+            );
+            self.missing_since = None;
         }
     }
 }
 
 /// What the end of a card says to a service that is to end with it; `None`: another daemon may give it another.
-fn is_final(standing: Standing) -> Option<String> {
+fn is_final(standing: Standing) -> Option<&'static str> {
     let Standing::Ended(CardEnd::Told(end)) = standing else { return None };
-    match end {
-        VnicEnd::DaemonEnds => None,
-        VnicEnd::Deleted => Some(
-            "somebody deleted it (`qanat vnic delete`), so the service ends; start it again if it is to go on"
-                .to_owned(),
-        ),
-        VnicEnd::InterfaceDeleted | VnicEnd::Unheld => {
-            Some(format!("{end}; the daemon's log tells more; start the service again if it is to go on"))
-        }
-    }
+    end.to_holder()
 }
 
 fn no_other(error: &AttachError) -> String {

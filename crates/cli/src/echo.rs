@@ -3,7 +3,7 @@
 use crate::addresses::AddressWatch;
 use crate::app_cores;
 use crate::attach::AttachArguments;
-use crate::card::{self, Card, Failure};
+use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
 use crate::load::stop_on_signals;
 use crate::placement::{PlacementArguments, Request};
@@ -381,7 +381,12 @@ fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Resul
     show.announce(arguments.what(), &format!("{address}:{}", arguments.port), "a net core's veth");
     let options =
         RuntimeOptions { spin: arguments.attach.spin.into(), observe_every: LOOK_INTERVAL, grace: Duration::ZERO };
-    let outcome = placed.runtime.run(&mut service, stop, options, &mut |service, _| show.figures(&service.figures()));
+    let mut watch = NetCoreWatch::new();
+    let outcome = placed.runtime.run(&mut service, stop, options, &mut |service, runtime| {
+        watch.show(runtime);
+        show.figures(&service.figures());
+    });
+    watch.show(&placed.runtime);
     drop(placed);
     show.ends(&service.figures());
     outcome.map_err(|error| error.to_string())

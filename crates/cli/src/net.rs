@@ -1,12 +1,13 @@
 //! `qanat net`: a net core, the process that runs other processes' network stacks.
 
 use crate::attach::{AttachArguments, Prefixed};
+use crate::card::may_pass;
 use crate::say::sayln;
 use clap::{Args, ValueEnum};
 use qanat::control::policy::NetPolicy;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
-use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, confine};
+use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, PATIENCE, confine};
 use qanat::{Attachment, Config};
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -29,7 +30,12 @@ pub const SOCKET_NAME: &str = "qanat-net";
 /// How often a net core that waits for a memif peer looks whether it is to end.
 const MEMIF_INTERVAL: Duration = Duration::from_millis(100);
 /// Exit code of a net core whose link is gone: the next one waits for another peer.
-const LINK_GONE: i32 = 75;
+pub const LINK_GONE: i32 = 75;
+/// Exit code of a net core that was to have a card of the next daemon's, which refuses: there is to be no other.
+pub const REFUSED: i32 = 77;
+/// How long a net core waits for the next daemon before it says that it has none: those who start it wait longer.
+const AGAIN_PATIENCE: Duration = Duration::from_secs(8);
+const AGAIN_INTERVAL: Duration = Duration::from_millis(100);
 /// A net core that dies sooner than this after its start is not started again at once.
 const SHORT_LIFE: Duration = Duration::from_millis(500);
 
@@ -78,6 +84,9 @@ pub struct Arguments {
     /// Not confined: to debug, and to compare with
     #[arg(long, hide = true)]
     unconfined: bool,
+    /// One before has lost the daemon's card: the next daemon is to give another
+    #[arg(long, hide = true)]
+    again: bool,
     /// End with whoever started this
     #[arg(long, hide = true)]
     with_parent: bool,
@@ -197,16 +206,36 @@ fn supervise(arguments: &Arguments) -> Result<(), String> {
     let listener = listen_at(&path)?;
     let stop = stop_signals()?;
     let passed: Vec<String> = std::env::args().skip(2).collect();
+    // Since when it has been without a link: the next daemon, or peer, is waited for.
+    let mut gone_since: Option<Instant> = None;
     let outcome = loop {
         let started = Instant::now();
-        let mut child = match start(&listener, &passed) {
+        let again = gone_since.filter(|_| arguments.link == LinkChoice::Veth).map(|_| "--again");
+        let mut child = match start(&listener, &passed, again) {
             Ok(child) => child,
             Err(error) => break Err(format!("starting the net core: {error}")),
         };
         match watch(&mut child, &stop) {
             Ended::Told => break Ok(()),
             Ended::Failed(code) => break Err(format!("the net core ended with {code}")),
-            Ended::Died(how) => {
+            Ended::LinkGone if arguments.link == LinkChoice::Veth => {
+                let is_new = started.elapsed() > AGAIN_PATIENCE + SHORT_LIFE * 4 || gone_since.is_none();
+                let since = gone_since.filter(|_| !is_new).unwrap_or_else(Instant::now);
+                gone_since = Some(since);
+                if is_new {
+                    eprintln!(
+                        "qanat: the card is gone: its daemon has ended; waiting for the daemon, at most {} s",
+                        PATIENCE.as_secs()
+                    );
+                } else if since.elapsed() > PATIENCE {
+                    break Err(format!(
+                        "no daemon has come for {} s: start one (`sudo qanat up`), then this again",
+                        PATIENCE.as_secs()
+                    ));
+                }
+            }
+            ended @ (Ended::Died(_) | Ended::LinkGone) => {
+                let how = if let Ended::Died(how) = ended { how } else { "its link's peer has left".to_owned() };
                 eprintln!("qanat: the net core died ({how}): started again");
                 std::thread::sleep(SHORT_LIFE.saturating_sub(started.elapsed()).min(SHORT_LIFE));
             }
@@ -216,9 +245,9 @@ fn supervise(arguments: &Arguments) -> Result<(), String> {
     outcome
 }
 
-fn start(listener: &OwnedFd, passed: &[String]) -> std::io::Result<Child> {
+fn start(listener: &OwnedFd, passed: &[String], again: Option<&str>) -> std::io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
-    command.arg("net").args(["--inherit", "listener"]).args(passed);
+    command.arg("net").args(["--inherit", "listener"]).args(passed).args(again);
     command.stdin(Stdio::from(listener.try_clone()?)).spawn()
 }
 
@@ -230,6 +259,8 @@ enum Ended {
     Failed(String),
     /// By a signal.
     Died(String),
+    /// Its link is gone.
+    LinkGone,
 }
 
 fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
@@ -248,7 +279,7 @@ fn watch(child: &mut Child, stop: &UnixStream) -> Ended {
             Ok(None) => {}
             Ok(Some(status)) if status.success() => return Ended::Told,
             Ok(Some(status)) if status.code() == Some(LINK_GONE) => {
-                return Ended::Died("its link's peer has left".to_owned());
+                return Ended::LinkGone;
             }
             Ok(Some(status)) if status.code().is_some() => return Ended::Failed(status.to_string()),
             Ok(Some(status)) => return Ended::Died(status.to_string()),
@@ -338,6 +369,11 @@ fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     }
     match core.run(stop.as_fd()) {
         Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => std::process::exit(LINK_GONE),
+        // Its service has been told why, and says so.
+        Err(error) if error.kind() == std::io::ErrorKind::Other && inherit == Inherit::Service => {
+            std::process::exit(REFUSED)
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::Other => Err(format!("the card is gone: {error}")),
         outcome => outcome.map_err(|error| format!("waiting: {error}")),
     }
 }
@@ -385,14 +421,35 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
         attach.address = address;
     }
     let services = arguments.service.iter().map(|service| service.0).collect();
-    let attachment = attach.open(services)?;
+    let attachment = if arguments.again { open_again(&attach, services)? } else { attach.open(services)? };
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let receive_frames = arguments.frames.next_multiple_of(2);
     let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
     let (vnic, files) = attachment.open_lendable_queue(0, plan).map_err(|error| error.to_string())?;
     let config = attachment.config().clone();
     let card = Card::new(Box::new(vnic), &files, plan, config, attachment.interface(), attachment.driver());
-    Ok((attachment, card.map_err(|error| format!("sealing received frames: {error}"))?))
+    let mut card = card.map_err(|error| format!("sealing received frames: {error}"))?;
+    if let Some(vnic) = attachment.vnic() {
+        let handle = vnic.as_fd().try_clone_to_owned();
+        card = card.held_by(handle.map_err(|error| format!("watch the card: {error}; raise `ulimit -n`"))?);
+    }
+    Ok((attachment, card))
+}
+
+/// A card of the daemon that comes next; without one the net core ends, and is started again.
+fn open_again(attach: &AttachArguments, services: Vec<PortRange>) -> Result<Attachment, String> {
+    let begun = Instant::now();
+    loop {
+        match attach.open_daemons(services.clone(), 1) {
+            Ok(attachment) => return Ok(attachment),
+            Err(error) if !may_pass(attach, &error) => {
+                eprintln!("qanat: the card is gone, and there is no other: {error}");
+                std::process::exit(REFUSED)
+            }
+            Err(_) if begun.elapsed() > AGAIN_PATIENCE => std::process::exit(LINK_GONE),
+            Err(_) => std::thread::sleep(AGAIN_INTERVAL),
+        }
+    }
 }
 
 fn announce(arguments: &Arguments, attachments: &[Attachment]) {

@@ -1,20 +1,21 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
-use crate::net::Accept;
+use crate::net::{self, Accept};
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session, default_socket};
 use qanat::control::net_core::StackWish;
 use qanat::nic::af_xdp::PortRange;
-use qanat::split::{Connector, SplitOptions, SplitRuntime};
+use qanat::split::{Connector, Refusal, SplitOptions, SplitRuntime};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,16 +68,27 @@ pub struct PlacementArguments {
 #[derive(Clone, Default)]
 pub struct OwnNetCore {
     child: Arc<Mutex<Option<Child>>>,
+    /// One before has lost a card of the daemon's, whose successor is to give the next.
+    had_daemons_card: Arc<AtomicBool>,
 }
 
 impl OwnNetCore {
     /// Starts one, in place of a dead one; a socket to it.
     fn start(&self, arguments: &[String]) -> io::Result<OwnedFd> {
-        self.wait();
+        match self.wait().and_then(|status| status.code()) {
+            Some(net::LINK_GONE) => self.had_daemons_card.store(true, Ordering::Relaxed),
+            Some(net::REFUSED) => {
+                let why = "the next daemon refuses its card: the net core has said why, on standard error";
+                return Err(io::Error::other(Refusal(why.to_owned())));
+            }
+            _ => {}
+        }
         let flags = SocketFlags::CLOEXEC;
         let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg("net").args(arguments).stdin(Stdio::from(its)).stdout(Stdio::null());
+        command.arg("net").args(arguments);
+        command.args(self.had_daemons_card.load(Ordering::Relaxed).then_some("--again"));
+        command.stdin(Stdio::from(its)).stdout(Stdio::null());
         // A terminal's Ctrl-C is for the service, which finishes what is under way by the net core.
         command.process_group(0);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(command.spawn()?);
@@ -84,17 +96,17 @@ impl OwnNetCore {
     }
 
     /// Its process has ended, or is made to.
-    fn wait(&self) {
-        let Some(mut child) = self.child.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    fn wait(&self) -> Option<ExitStatus> {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let deadline = Instant::now() + FAREWELL;
         while Instant::now() < deadline {
-            if !matches!(child.try_wait(), Ok(None)) {
-                return;
+            match child.try_wait() {
+                Ok(None) => std::thread::sleep(Duration::from_millis(1)),
+                ended => return ended.ok().flatten(),
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
         let _ = child.kill();
-        let _ = child.wait();
+        child.wait().ok()
     }
 }
 
@@ -109,7 +121,7 @@ struct Farewell(Vec<OwnNetCore>);
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        self.0.iter().for_each(OwnNetCore::wait);
+        self.0.iter().for_each(|own| _ = own.wait());
     }
 }
 
@@ -245,7 +257,12 @@ fn daemons_net_core(
         Ok(None) | Err(_) => return Ok(None),
     };
     // The next time it is another net core, or the same one started again, with a new card.
-    let again = move || ask().map_err(io::Error::other)?.ok_or_else(|| io::ErrorKind::NotFound.into());
+    let again = move || match ask() {
+        Ok(Some(socket)) => Ok(socket),
+        Ok(None) => Err(io::Error::other("the daemon has no net cores any more ([net] cores of its policy)")),
+        Err(error) if error.is_forbidden() => Err(io::Error::other(Refusal(error.to_string()))),
+        Err(error) => Err(io::Error::other(error)),
+    };
     Ok(Some(Box::new(move || first.take().map_or_else(&again, Ok))))
 }
 

@@ -3,7 +3,7 @@
 use crate::addresses::AddressWatch;
 use crate::app_cores;
 use crate::attach::{AttachArguments, url};
-use crate::card::{self, Card, Failure};
+use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
@@ -296,10 +296,13 @@ fn run_split(arguments: &Arguments, services: &[PortRange], signals: Signals) ->
     let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
     announce(&printer, arguments, &urls, (runtime.interface(), runtime.driver()));
     let mut meter = Meter::new();
+    let mut watch = NetCoreWatch::new();
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
+        watch.show(runtime);
         meter.show(&printer, &service.figures(), || split_figures(runtime));
     });
+    watch.show(runtime);
     meter.finish(&printer, &service.figures(), || split_figures(runtime));
     drop(placed);
     outcome.map_err(|error| error.to_string())

@@ -169,8 +169,14 @@ fn reclaim(daemon: &Path, handle: BorrowedFd<'_>) -> Result<OwnedFd, ClientError
     Session::connect(daemon)?.reclaim(handle)
 }
 
+/// Whether the daemon has closed its end of a handle.
+pub fn has_hung_up(handle: &OwnedFd) -> bool {
+    let mut looked = [PollFd::new(handle, PollFlags::RDHUP)];
+    matches!(poll(&mut looked, Some(&Timespec::default())), Ok(1..))
+}
+
 /// What a daemon said before it closed a handle. Reading never waits: the other end is closed.
-fn last_word(handle: &OwnedFd) -> Option<VnicEnd> {
+pub fn last_word(handle: &OwnedFd) -> Option<VnicEnd> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
     loop {
         match receive::<Answer>(handle.as_fd(), &mut buffer) {

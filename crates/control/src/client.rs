@@ -25,6 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub const FORGOTTEN: &str = "that descriptor is no handle of an earlier daemon's whose object is still there";
 /// How the daemon begins to say that an address is another's, behind that address.
 pub const TAKEN: &str = " is taken";
+/// How it says, behind a rule's name, that this does not allow something.
+pub const FORBIDDEN: &str = " does not allow ";
+/// How it begins to say that a user may have nothing.
+pub const NO_RULE: &str = "no rule is for ";
 /// How it says, behind a rule's name, that a count would be more than that.
 const FULL: &str = " allows ";
 
@@ -71,6 +75,11 @@ impl ClientError {
     /// a count that is full. What the policy refuses, it refuses again.
     pub fn may_pass(&self) -> bool {
         matches!(self, ClientError::Refused(why) if why.contains(TAKEN) || why.contains(FULL))
+    }
+
+    /// Whether the policy refuses it: the next time it does so, too.
+    pub fn is_forbidden(&self) -> bool {
+        matches!(self, ClientError::Refused(why) if why.contains(FORBIDDEN) || why.starts_with(NO_RULE))
     }
 
     /// Whether the daemon knows nothing of a handle that was to be exchanged.

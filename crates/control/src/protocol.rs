@@ -351,6 +351,24 @@ pub enum VnicEnd {
     Unheld,
 }
 
+impl VnicEnd {
+    /// What it says to a service that is to end with its card; `None`: another daemon may give it another card.
+    pub fn to_holder(self) -> Option<&'static str> {
+        match self {
+            VnicEnd::DaemonEnds => None,
+            VnicEnd::Deleted => {
+                Some("somebody deleted it (`qanat vnic delete`), so the service ends; start it again if it is to go on")
+            }
+            VnicEnd::InterfaceDeleted => Some(
+                "its interface was deleted; the daemon's log tells more; start the service again if it is to go on",
+            ),
+            VnicEnd::Unheld => {
+                Some("its daemon took it for held by nobody; look at the daemon's log, and start the service again")
+            }
+        }
+    }
+}
+
 impl std::fmt::Display for VnicEnd {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -94,12 +94,14 @@ pub enum RuntimeError {
     InterfaceGone,
     /// The daemon's card is no more, whose [`CardWatch`] knows why, or is about to.
     CardGone,
+    /// There is no net core any more, and no other: why, and the remedy.
+    NetCoreGone(String),
 }
 
 impl fmt::Display for RuntimeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RuntimeError::Start(message) => f.write_str(message),
+            RuntimeError::Start(message) | RuntimeError::NetCoreGone(message) => f.write_str(message),
             RuntimeError::Wait(error) => write!(f, "waiting for events failed: {error}"),
             RuntimeError::InterfaceGone => f.write_str(
                 "the network interface was deleted under the service, with all its connections: make it again, or look why its \

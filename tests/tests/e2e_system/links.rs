@@ -14,9 +14,14 @@ fn daemon(pages: &Pages) -> Running {
 
 /// A daemon whose one rule, «rooms», allows these addresses.
 pub(super) fn daemon_for(pages: &Pages, addresses: &str) -> Running {
+    daemon_with(pages, addresses, "")
+}
+
+/// As [`daemon_for`], with more in its policy.
+pub(super) fn daemon_with(pages: &Pages, addresses: &str, more: &str) -> Running {
     let socket = pages.file("control.sock");
     let policy = format!(
-        "socket = \"{}\"\n[[rule]]\nname = \"rooms\"\nusers = [\"root\"]\naddresses = [\"{addresses}\"]\nservices = \
+        "socket = \"{}\"\n{more}\n[[rule]]\nname = \"rooms\"\nusers = [\"root\"]\naddresses = [\"{addresses}\"]\nservices = \
          [\"any\"]\n",
         socket.display()
     );

@@ -1,6 +1,6 @@
 //! Services whose daemon ends and comes back.
 
-use super::links::{PATIENCE, daemon_for, is_answered};
+use super::links::{PATIENCE, daemon_for, daemon_with, is_answered};
 use qanat_tests::e2e::{Outcome, Pages, Program, Running, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -170,4 +170,94 @@ fn a_service_that_the_next_daemon_refuses_says_so_and_ends() {
         }
         drop(second);
     });
+}
+
+/// Services on net cores: the daemon's, or each with one of its own, by what the policy says.
+const NET_CORES: [(&str, &str); 2] = [("the daemon's", "[net]\ncores = \"0\"\nframes = 1024"), ("their own", "")];
+
+fn split_services(pages: &Pages) -> Vec<(&'static str, Running)> {
+    let zone = format!("example.test={}", pages.file("example.zone").display());
+    let [web, dns, echo] = [WEB, DNS, ECHO].map(|address| format!("{address}/24"));
+    let start = |words: &[&str]| command(pages, words).arguments(["--placement", "split"]).start();
+    vec![
+        ("web", start(&["web", pages.argument(), "--address", &web])),
+        ("dns", start(&["dns", "--zone", &zone, "--address", &dns])),
+        ("echo", start(&["echo", "--address", &echo])),
+    ]
+}
+
+fn all_split_serve(when: &str) {
+    eventually(&format!("web answers {when}"), PATIENCE, || is_answered(&format!("{WEB}:80")));
+    eventually(&format!("dns answers {when}"), PATIENCE, is_resolved);
+    eventually(&format!("echo answers {when}"), PATIENCE, || echoes(ECHO));
+}
+
+#[test]
+fn a_split_service_gets_its_address_back_from_the_daemon_that_comes() {
+    for (whose, net) in NET_CORES {
+        scenario(|| {
+            let pages = pages();
+            let mut daemon = daemon_with(&pages, ALL, net);
+            let services = split_services(&pages);
+            all_split_serve("at first");
+            for round in 1..=2 {
+                down(&pages, daemon);
+                daemon = daemon_with(&pages, ALL, net);
+                all_split_serve(&format!("after restart {round}, net cores are {whose}"));
+            }
+            daemon.kill();
+            daemon = daemon_with(&pages, ALL, net);
+            all_split_serve(&format!("after the daemon was killed, net cores are {whose}"));
+            for (name, service) in services {
+                let outcome = end(service);
+                assert_eq!(outcome.code, Some(0), "{whose} {name}: {outcome:?}");
+                let told = [lines(&outcome, "a net core of"), lines(&outcome, "has a net core again")];
+                // What comes and goes between two looks is told once.
+                assert!(told[0] >= 1 && told[0] == told[1], "{whose} {name}: {outcome:?}");
+            }
+            drop(daemon);
+        });
+    }
+}
+
+#[test]
+fn who_deletes_a_card_on_a_net_core_ends_its_service() {
+    for (whose, net) in NET_CORES {
+        scenario(|| {
+            let pages = pages();
+            let daemon = daemon_with(&pages, ALL, net);
+            let services = split_services(&pages);
+            all_split_serve("at first");
+            for card in cards(&pages) {
+                command(&pages, &["vnic", "delete", &card["vnic"].to_string()]).succeeds();
+            }
+            for (name, service) in services {
+                let outcome = service.wait(PATIENCE);
+                assert_eq!(outcome.code, Some(1), "{whose} {name}: {outcome:?}");
+                assert_eq!(lines(&outcome, "somebody deleted it"), 1, "{whose} {name}: {outcome:?}");
+            }
+            drop(daemon);
+        });
+    }
+}
+
+#[test]
+fn a_split_service_that_the_next_daemon_refuses_says_so_and_ends() {
+    for (whose, net) in NET_CORES {
+        scenario(|| {
+            let pages = pages();
+            let first = daemon_with(&pages, ALL, net);
+            let services = split_services(&pages);
+            all_split_serve("at first");
+            down(&pages, first);
+            let second = daemon_with(&pages, "10.88.0.0/24", net);
+            for (name, service) in services {
+                let outcome = service.wait(PATIENCE);
+                assert_eq!(outcome.code, Some(1), "{whose} {name}: {outcome:?}");
+                let told = lines(&outcome, "there is no other: the control plane refuses: rule \"rooms\"");
+                assert_eq!(told, 1, "{whose} {name}: {outcome:?}");
+            }
+            drop(second);
+        });
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::instances::{Control, DOORBELL_TOKEN, Done, REFUSALS, sum};
 use super::{Meter, Prepared, ServeArguments, announce, finish, random, say, transfers};
+use crate::card::NetCoreWatch;
 use crate::live::Printer;
 use crate::placement::Request;
 use qanat::RuntimeOptions;
@@ -34,7 +35,9 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared, signals: Signal
     let place = (runtime.addresses(), runtime.interface(), runtime.driver());
     announce(&printer, file.dns.port, &publisher.latest(), place);
     let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-    let outcome = runtime.run(&mut service, &control.of(0)?, options, &mut |service, _| {
+    let mut watch = NetCoreWatch::new();
+    let outcome = runtime.run(&mut service, &control.of(0)?, options, &mut |service, runtime| {
+        watch.show(runtime);
         control.put(0, Done::of(service));
         let done = control.done();
         let now = sum(&done);
@@ -42,6 +45,7 @@ pub fn serve(arguments: &ServeArguments, mut prepared: Prepared, signals: Signal
         meter.show(&printer, &now.dns, &done);
         service.transfers().take_log().for_each(|text| say(&printer, &text));
     });
+    watch.show(runtime);
     control.put(0, Done::of(&mut service));
     service.transfers().take_log().for_each(|text| say(&printer, &text));
     finish(&printer, &control.done());

@@ -87,6 +87,8 @@ pub(super) enum Reply {
     Refused(String),
     /// How things are.
     Status(NetCoreStatus),
+    /// Later: the card is no more, and the service is to end with it. Why, and the remedy.
+    Ended(String),
 }
 
 /// What the service gets.

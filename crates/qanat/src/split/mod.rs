@@ -16,6 +16,7 @@
 
 mod accept;
 mod bell;
+mod card_end;
 mod code;
 mod commands;
 mod confine;
@@ -51,4 +52,5 @@ pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_l
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
 pub use remote::RemoteFigures;
 pub(crate) use remotes::Remotes;
-pub use runtime::{Connector, SplitError, SplitOptions, SplitRuntime};
+pub use runtime::{Connector, PATIENCE, SplitError, SplitOptions, SplitRuntime};
+pub use seek::Refusal;

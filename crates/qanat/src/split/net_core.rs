@@ -2,6 +2,7 @@
 
 use super::accept::AcceptPolicy;
 use super::bell;
+use super::card_end::Holder;
 use super::director::Director;
 use super::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
@@ -61,6 +62,8 @@ pub struct Card {
     /// Of the present stack.
     pub(super) connections_max: u32,
     pub(super) handed: Option<Handed>,
+    /// Of one that was not handed over.
+    pub(super) holder: Holder,
 }
 
 /// What is special about a card the daemon has handed over.
@@ -104,6 +107,7 @@ impl Card {
             is_up: None,
             connections_max: 0,
             handed: None,
+            holder: Holder::Own,
         })
     }
 
@@ -134,7 +138,7 @@ impl Card {
     }
 
     /// The end of its services, whatever it was. What still arrives for them is thrown away when the next one comes.
-    fn end_services(&mut self, now: Time) {
+    pub(super) fn end_services(&mut self, now: Time) {
         if let Some(tenancy) = self.tenancy.take() {
             tenancy.end(now, self.vnic.as_mut());
         }
@@ -278,6 +282,7 @@ pub struct NetCore {
     /// Time in turns in which something happened.
     busy: Duration,
     looked_at: Time,
+    pub(super) cards_looked_at: Time,
     scratch: Vec<Frame>,
     /// Another net core is at home on its processor, and its cards are about to move.
     is_guest: bool,
@@ -332,6 +337,7 @@ impl NetCore {
             last_offence: String::new(),
             busy: Duration::ZERO,
             looked_at: Time::ZERO,
+            cards_looked_at: Time::ZERO,
             scratch: Vec::with_capacity(256),
             is_guest: false,
         }
@@ -344,7 +350,7 @@ impl NetCore {
     /// Serves until `stop` is readable or, private, until its service is gone.
     ///
     /// # Errors
-    /// A failing wait; `ConnectionReset`: a card's link is gone.
+    /// A failing wait; `ConnectionReset`: a card's link is gone, or its daemon with it; `Other`: the last card is, for good.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let mut spin = Spin::new(self.options.spin);
         let mut idle_since: Option<Time> = None;
@@ -462,6 +468,7 @@ impl NetCore {
         }
         let waiting = ready.get(first_pending..first_tenant).unwrap_or(&[]).to_vec();
         self.look_at_pending(&waiting, now);
+        self.look_at_cards(now)?;
         self.cards.retain(|card| !card.is_done(now));
         if first_director < first_pending && is_ready(first_director) && !self.take_orders(now) {
             return Ok(false);
@@ -744,7 +751,7 @@ pub fn ask_status(path: &Path) -> io::Result<NetCoreStatus> {
     match serde_json::from_value(reply).map_err(io::Error::other)? {
         Reply::Status(status) => Ok(status),
         Reply::Refused(why) => Err(io::Error::other(why)),
-        Reply::Attached(_) => Err(io::Error::other("an answer to another question")),
+        Reply::Attached(_) | Reply::Ended(_) => Err(io::Error::other("an answer to another question")),
     }
 }
 

@@ -10,6 +10,7 @@
 //! its other cards' connections are closed, as after any net core's death.
 
 use super::accept::SEATS_MAX;
+use super::card_end::Holder;
 use super::lending::Copies;
 use super::net_core::{Card, Handed};
 use super::tenancy::{Tenancy, TenancyParted};
@@ -167,6 +168,7 @@ impl Card {
             is_shareable: head.is_shareable,
             is_up: None,
             connections_max: head.connections_max,
+            holder: Holder::Own,
             handed: Some(Handed { number: order.number, since: now, order, rest: files.rest, handle }),
         })
     }

@@ -1,6 +1,7 @@
 //! What stands for one net core's stack in a service's process: commands become messages, messages become events.
 
-use super::handshake::{Attached, CONNECTIONS_MAX, SMALL_BLOCK_BYTES};
+use super::bell::Heard;
+use super::handshake::{Attached, CONNECTIONS_MAX, Reply, SMALL_BLOCK_BYTES};
 use super::link::{Link, Lost, WAITING_MAX};
 use super::places::Places;
 use super::streams::{Finish, Lent, Stream};
@@ -8,6 +9,7 @@ use super::timers::Timers;
 use super::{bell, code};
 use qanat_abi::message::{Range, Window};
 use qanat_abi::{Command, Event as Said, Id, Message};
+use qanat_control::protocol::understand;
 use qanat_nic::{Pool, Region, Time};
 use qanat_stack::{Chunk, CloseReason, CommandError, ConnectionId, Event, ListenerId, UdpSocketId};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -64,6 +66,8 @@ pub struct Remote {
     /// The net core broke the rules while an answer was waited for.
     pub(super) broken: bool,
     requests: u32,
+    /// Why there is to be no other net core in this one's place.
+    pub(super) last_word: Option<String>,
     pub(super) nothing: Pool,
     /// The service has others, whose cards may have addresses that this one's has not.
     is_one_of_several: bool,
@@ -90,6 +94,7 @@ impl Remote {
             second: None,
             broken: false,
             requests: 0,
+            last_word: None,
             nothing: nothing.ok_or(std::io::ErrorKind::InvalidInput)?,
             is_one_of_several,
             figures: RemoteFigures::default(),
@@ -448,6 +453,16 @@ impl Remote {
 
     /// Silences the bell; false: the net core is gone.
     pub(super) fn look_at_socket(&mut self) -> bool {
-        self.link.as_ref().is_none_or(|link| bell::silence(&link.socket))
+        let Some(link) = &self.link else { return true };
+        match bell::listen(&link.socket) {
+            Heard::Rings => true,
+            Heard::Words(words) => {
+                if let Ok(Reply::Ended(why)) = understand(&words) {
+                    self.last_word = Some(why.chars().filter(|letter| !letter.is_control()).collect());
+                }
+                false
+            }
+            Heard::Nobody => false,
+        }
     }
 }

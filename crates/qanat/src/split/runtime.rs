@@ -29,6 +29,8 @@ const WATCH_INTERVAL: Duration = Duration::from_micros(250);
 const LEAVE_PATIENCE: Duration = Duration::from_secs(5);
 /// Between two looks while they are.
 const LEAVE_INTERVAL: Duration = Duration::from_micros(100);
+/// How long a service that has lost its card, or every net core, waits for the next (docs/integration.md says so).
+pub const PATIENCE: Duration = Duration::from_secs(30);
 /// Something waits for room, of which nobody tells.
 const HELD_BACK_WAIT: Duration = Duration::from_millis(1);
 
@@ -77,6 +79,8 @@ pub enum SplitError {
     Refused(String),
     /// What it gave cannot be used.
     Unusable(String),
+    /// There is to be none: why, and the remedy.
+    Forbidden(String),
 }
 
 impl fmt::Display for SplitError {
@@ -86,6 +90,7 @@ impl fmt::Display for SplitError {
                 write!(f, "no net core: {error}; `qanat net` starts one, and `--net SOCKET` names its socket")
             }
             SplitError::Refused(why) => write!(f, "the net core refuses: {why}"),
+            SplitError::Forbidden(why) => f.write_str(why),
             SplitError::Unusable(why) => write!(f, "the net core's memory: {why}"),
         }
     }
@@ -103,6 +108,8 @@ pub struct SplitRuntime {
     waits: WaitSet,
     watched_at: Time,
     has_started: bool,
+    /// Since when no net core is attached.
+    alone_since: Option<Time>,
 }
 
 impl SplitRuntime {
@@ -146,6 +153,7 @@ impl SplitRuntime {
             waits: WaitSet::new(),
             watched_at: Time::ZERO,
             has_started: false,
+            alone_since: None,
         })
     }
 
@@ -179,11 +187,13 @@ impl SplitRuntime {
 
     /// Looks for net cores that are gone: each is asked for again after a while; the others, the service's timers and its
     /// doorbells go on meanwhile. When to look again, if something is missing.
-    fn seek(&mut self, now: Time) -> Option<Time> {
+    fn seek(&mut self, now: Time) -> Result<Option<Time>, RuntimeError> {
         let mut next = None;
         for number in 0..self.seekers.len() {
-            let is_attached = self.remotes.part(number).is_none_or(|part| part.is_attached());
-            let Some(seeker) = self.seekers.get_mut(number).filter(|_| !is_attached) else { continue };
+            // One that said why there is to be no other is not replaced.
+            let is_settled =
+                self.remotes.part(number).is_none_or(|part| part.is_attached() || part.last_word.is_some());
+            let Some(seeker) = self.seekers.get_mut(number).filter(|_| !is_settled) else { continue };
             if let Some(found) = seeker.seek(now) {
                 let is_in = self.enter(number, found).is_ok();
                 if !is_in {
@@ -194,7 +204,31 @@ impl SplitRuntime {
             let at = self.seekers.get(number).map(|seeker| seeker.next_look(now));
             next = next.into_iter().chain(at).min();
         }
-        next
+        self.check_hope(now).map(|()| next)
+    }
+
+    /// Whether there is a net core, or may be one soon.
+    fn check_hope(&mut self, now: Time) -> Result<(), RuntimeError> {
+        if self.remotes.all().any(Remote::is_attached) {
+            self.alone_since = None;
+            return Ok(());
+        }
+        if let Some(why) = self.remotes.all().find_map(|part| part.last_word.as_ref()) {
+            return Err(RuntimeError::NetCoreGone(format!("the card is gone, with all its connections: {why}")));
+        }
+        let since = *self.alone_since.get_or_insert(now);
+        let failures = || self.seekers.iter().filter_map(Seeker::failure);
+        if let Some(why) = failures().find(|failure| matches!(failure, SplitError::Forbidden(_))) {
+            return Err(RuntimeError::NetCoreGone(format!("the net core is gone, and there is no other: {why}")));
+        }
+        if now.since(since) < PATIENCE {
+            return Ok(());
+        }
+        let last = failures().next().map_or_else(String::new, |failure| format!(": {failure}"));
+        Err(RuntimeError::NetCoreGone(format!(
+            "the net core is gone, and there was no other for {} s{last}; then start the service again",
+            PATIENCE.as_secs()
+        )))
     }
 
     /// Has [`Service::doorbell`] called with `token` whenever `fd` is readable (the service reads it).
@@ -233,6 +267,11 @@ impl SplitRuntime {
     /// Net cores attached now.
     pub fn net_cores(&self) -> usize {
         self.remotes.all().filter(|part| part.is_attached()).count()
+    }
+
+    /// Net cores that there are to be.
+    pub fn net_cores_wanted(&self) -> usize {
+        self.remotes.count()
     }
 
     fn end_turn(&mut self) {
@@ -293,7 +332,7 @@ impl SplitRuntime {
     /// back with the next.
     ///
     /// # Errors
-    /// The service's refusal to start, or a failing wait.
+    /// The service's refusal to start, a failing wait, or no net core for [`PATIENCE`].
     pub fn run<S: Service>(
         &mut self,
         service: &mut S,
@@ -333,7 +372,7 @@ impl SplitRuntime {
             if lifetime.is_over(now, service) {
                 return Ok(());
             }
-            let attempt = if lifetime.is_stopping() { None } else { self.seek(now) };
+            let attempt = if lifetime.is_stopping() { None } else { self.seek(now)? };
             if busy {
                 idle_since = None;
             }

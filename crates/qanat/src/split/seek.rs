@@ -6,6 +6,7 @@ use super::runtime::{Connector, SplitError};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::Time;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, TryRecvError, channel};
@@ -19,6 +20,18 @@ const RETRY_AFTER: Duration = Duration::from_millis(2);
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 /// Between looks at what has come of one.
 const LOOK_AFTER: Duration = Duration::from_millis(1);
+
+/// What a [`Connector`] fails with when it can't do better the next time: why, and the remedy.
+#[derive(Clone, Debug)]
+pub struct Refusal(pub String);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refusal {}
 
 /// What a net core has given.
 pub(super) struct Found {
@@ -35,6 +48,8 @@ pub(super) struct Seeker {
     under_way: Option<Receiver<Result<Found, SplitError>>>,
     next_attempt: Time,
     retry_after: Duration,
+    /// What became of the last attempt.
+    failure: Option<SplitError>,
 }
 
 impl Seeker {
@@ -45,6 +60,7 @@ impl Seeker {
             under_way: None,
             next_attempt: Time::ZERO,
             retry_after: RETRY_AFTER,
+            failure: None,
         }
     }
 
@@ -62,10 +78,14 @@ impl Seeker {
         match self.under_way.as_ref()?.try_recv() {
             Ok(outcome) => {
                 self.under_way = None;
-                if outcome.is_err() {
-                    self.has_tried(false, now);
+                match outcome {
+                    Ok(found) => Some(found),
+                    Err(failure) => {
+                        self.failure = Some(failure);
+                        self.has_tried(false, now);
+                        None
+                    }
                 }
-                outcome.ok()
             }
             Err(TryRecvError::Empty) => None,
             // Never: the thread says something before it ends.
@@ -74,6 +94,11 @@ impl Seeker {
                 None
             }
         }
+    }
+
+    /// Why the last attempt failed.
+    pub(super) fn failure(&self) -> Option<&SplitError> {
+        self.failure.as_ref()
     }
 
     fn begin(&mut self, now: Time) {
@@ -95,6 +120,9 @@ impl Seeker {
     pub(super) fn has_tried(&mut self, is_attached: bool, now: Time) {
         self.retry_after = if is_attached { RETRY_AFTER } else { (self.retry_after * 2).min(RETRY_AFTER_MAX) };
         self.next_attempt = now + self.retry_after;
+        if is_attached {
+            self.failure = None;
+        }
     }
 
     /// When there is something to be done or seen.
@@ -105,7 +133,10 @@ impl Seeker {
 
 fn find(connector: &Mutex<Connector>, wish: &Attach) -> Result<Found, SplitError> {
     let mut connector = connector.lock().unwrap_or_else(PoisonError::into_inner);
-    let socket = connector().map_err(SplitError::Unreachable)?;
+    let socket = connector().map_err(|error| match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(Refusal(why)) => SplitError::Forbidden(why.clone()),
+        None => SplitError::Unreachable(error),
+    })?;
     let failed = |fault: Fault| match fault {
         Fault::Closed => SplitError::Unreachable(io::ErrorKind::ConnectionAborted.into()),
         fault => SplitError::Unreachable(io::Error::other(fault.to_string())),
@@ -117,6 +148,6 @@ fn find(connector: &Mutex<Connector>, wish: &Attach) -> Result<Found, SplitError
     match receive::<Reply>(socket.as_fd(), &mut buffer).map_err(failed)? {
         (Reply::Attached(attached), files) => Ok(Found { socket, attached, files }),
         (Reply::Refused(why), _) => Err(SplitError::Refused(why)),
-        (Reply::Status(_), _) => Err(SplitError::Refused("it answers another question".to_owned())),
+        (Reply::Status(_) | Reply::Ended(_), _) => Err(SplitError::Refused("it answers another question".to_owned())),
     }
 }
