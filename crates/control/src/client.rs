@@ -15,7 +15,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A daemon that takes longer hangs.
@@ -356,6 +356,8 @@ pub struct VnicHandle {
     status: Arc<VnicStatus>,
     /// Where the daemon listens.
     path: Arc<Path>,
+    /// Held from a question to its answer: of two threads that ask at once each is to have its own answer.
+    asking: Arc<Mutex<()>>,
 }
 
 /// A handle, and what it was exchanged for. The old one stays open: it is proof as long as it exists, and whoever borrowed
@@ -390,9 +392,12 @@ impl VnicHandle {
     fn from_answer(path: &Path, answer: (Answer, Vec<OwnedFd>)) -> Result<VnicHandle, ClientError> {
         match answer {
             (Answer::Vnic(status), mut beside) => match beside.pop() {
-                Some(handle) => {
-                    Ok(VnicHandle { handle: Arc::new(Link::new(handle)), status: Arc::new(status), path: path.into() })
-                }
+                Some(handle) => Ok(VnicHandle {
+                    handle: Arc::new(Link::new(handle)),
+                    status: Arc::new(status),
+                    path: path.into(),
+                    asking: Arc::default(),
+                }),
                 None => Err(ClientError::Unexpected),
             },
             _ => Err(ClientError::Unexpected),
@@ -401,6 +406,7 @@ impl VnicHandle {
 
     /// Asks on the handle, and if its daemon has ended, its successor. A VNIC deleted meanwhile is refused there.
     fn ask(&self, request: Request, beside: &[BorrowedFd<'_>]) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        let _alone = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         let last = self.handle.last();
         match ask(last.handle.as_fd(), request.clone(), beside) {
             Err(ClientError::Fault(Fault::Closed)) => {
