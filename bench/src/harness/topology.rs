@@ -13,7 +13,7 @@ use super::HarnessError;
 use qanat::nic::DeviceError;
 use qanat::nic::link::{self, Feature, Namespace};
 use qanat::nic::veth::{self, Veth, VethConfig};
-use std::cell::Cell;
+use std::cell::{Cell, OnceCell};
 use std::net::{IpAddr, Ipv4Addr};
 use std::process::{Command, Stdio};
 
@@ -27,6 +27,13 @@ pub const SERVER_OWN: Ipv4Addr = Ipv4Addr::new(10, 99, 7, 3);
 const CLIENT_OWN: std::ops::RangeInclusive<u8> = 15..=254;
 /// Prefix length of all of them.
 pub const PREFIX_LENGTH: u8 = 24;
+
+/// The address of the client's kernel on the link of the [`OtherCard`].
+pub const OTHER_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 99, 8, 1);
+/// The kernel's address on that card.
+pub const OTHER_KERNEL: Ipv4Addr = Ipv4Addr::new(10, 99, 8, 2);
+/// The address of a server with its own stack on that card.
+pub const OTHER_OWN: Ipv4Addr = Ipv4Addr::new(10, 99, 8, 3);
 
 /// Offloads of the kernel's end of the veth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,6 +50,53 @@ pub struct Topology {
     veth: Veth,
     client: Namespace,
     client_next: Cell<u8>,
+    other_card: OnceCell<OtherCard>,
+}
+
+/// A second card, for the server behind a server. The client's kernel forwards between the two cards, as a machine does that has
+/// given out both.
+#[derive(Debug)]
+pub struct OtherCard(Veth);
+
+impl OtherCard {
+    fn new(topology: &Topology) -> Result<OtherCard, HarnessError> {
+        let config = VethConfig {
+            host_addresses: vec![(IpAddr::V4(OTHER_GATEWAY), PREFIX_LENGTH)],
+            host_namespace: Some(topology.client.clone()),
+            mtu: topology.veth.device().mtu,
+            ..VethConfig::default()
+        };
+        let card = OtherCard(veth::create(&config).map_err(|error| HarnessError::Missing(error.to_string()))?);
+        let index = card.0.device().index;
+        let configured = |result: std::io::Result<std::io::Result<()>>| {
+            let result = result.and_then(|result| result);
+            result.map_err(|error| HarnessError::system("configure the second card", error))
+        };
+        configured(card.namespace().within(|| link::add_address(index, IpAddr::V4(OTHER_KERNEL), PREFIX_LENGTH)))?;
+        configured(card.namespace().within(|| add_route(SERVER_KERNEL, OTHER_GATEWAY)))?;
+        configured(topology.server().within(|| add_route(OTHER_KERNEL, CLIENT_KERNEL)))?;
+        configured(topology.client.within(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")))?;
+        Ok(card)
+    }
+
+    /// Where the server on it runs.
+    pub fn namespace(&self) -> &Namespace {
+        self.0.namespace()
+    }
+
+    /// The interface there.
+    pub fn interface(&self) -> &str {
+        &self.0.device().name
+    }
+}
+
+/// The network of `destination` is reached by `gateway`.
+fn add_route(destination: Ipv4Addr, gateway: Ipv4Addr) -> std::io::Result<()> {
+    let [a, b, c, _] = destination.octets();
+    let (network, gateway) = (format!("{}/{PREFIX_LENGTH}", Ipv4Addr::new(a, b, c, 0)), gateway.to_string());
+    let output = Command::new("ip").args(["route", "add", &network, "via", &gateway]).output()?;
+    let said = || std::io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned());
+    output.status.success().then_some(()).ok_or_else(said)
 }
 
 impl Topology {
@@ -65,7 +119,8 @@ impl Topology {
             ..VethConfig::default()
         };
         let veth = veth::create(&config).map_err(device_error)?;
-        let topology = Topology { veth, client, client_next: Cell::new(*CLIENT_OWN.start()) };
+        let topology =
+            Topology { veth, client, client_next: Cell::new(*CLIENT_OWN.start()), other_card: OnceCell::new() };
         let index = topology.veth.device().index;
         topology.in_server(move || link::add_address(index, IpAddr::V4(SERVER_KERNEL), PREFIX_LENGTH))?;
         for namespace in [topology.server(), &topology.client] {
@@ -93,6 +148,18 @@ impl Topology {
     /// The interface in the client's namespace.
     pub fn client_interface(&self) -> &str {
         self.veth.host_name()
+    }
+
+    /// The second card. It is made when it is asked for first.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn other_card(&self) -> Result<&OtherCard, HarnessError> {
+        if self.other_card.get().is_none() {
+            // Nobody else has set it: there is one thread.
+            let _ = self.other_card.set(OtherCard::new(self)?);
+        }
+        self.other_card.get().ok_or_else(|| HarnessError::Missing("the second card is gone".to_owned()))
     }
 
     /// `count` addresses for a client with its own stack, those used longest ago.

@@ -21,7 +21,7 @@ use crate::load::figures::Latency;
 use crate::load::values::ValueReport;
 use crate::machine::CpuTimes;
 use clients::{KernelClient, Protocol};
-use servers::{Files, Program, Server, Sockets};
+use servers::{Backend, Files, Program, Server, Sockets};
 use std::time::Duration;
 
 const SERVER_CPU: usize = 0;
@@ -75,10 +75,16 @@ const fn wrk(path: &'static str) -> KernelClient {
     KernelClient::Wrk { connections: 64, path }
 }
 
-const CASES: [Case; 19] = [
+const CASES: [Case; 20] = [
     ordinary("nginx, 1 KiB, wrk", Program::Nginx, wrk("/1k"), 1.6),
-    ordinary("haproxy before nginx on loopback, 1 KiB, wrk", Program::HaproxyLoopback, wrk("/1k"), 1.3),
-    ordinary("haproxy before nginx elsewhere, 1 KiB, wrk", Program::HaproxyProxy, wrk("/1k"), 1.5),
+    ordinary("haproxy before nginx on loopback, 1 KiB, wrk", Program::Haproxy(Backend::Loopback), wrk("/1k"), 1.3),
+    ordinary("haproxy before nginx on another card, 1 KiB, wrk", Program::Haproxy(Backend::OtherCard), wrk("/1k"), 1.5),
+    ordinary(
+        "haproxy before nginx at the client's end, 1 KiB, wrk",
+        Program::Haproxy(Backend::ClientsEnd),
+        wrk("/1k"),
+        1.0,
+    ),
     ordinary(
         "memcached TCP, USR, pipeline 4, kernel client",
         Program::Memcached,
@@ -102,14 +108,14 @@ const CASES: [Case; 19] = [
     case("nginx, 1 KiB, connection per request", Program::Nginx, "http http://{}/1k -c 64 --close", None, false),
     case(
         "haproxy answers, 1 KiB, connection per request",
-        Program::Haproxy,
+        Program::Haproxy(Backend::Nobody),
         "http http://{}/ -c 64 --close",
         Some(Bar::Rate(2.2)),
         true,
     ),
     case(
         "haproxy before nginx, 1 KiB, connection per request",
-        Program::HaproxyProxy,
+        Program::Haproxy(Backend::ClientsEnd),
         "http http://{}/1k -c 64 --close",
         Some(Bar::Rate(2.2)),
         false,
@@ -285,8 +291,9 @@ fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
         }
     }
     environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end");
-    environment.pinning =
-        format!("server, and its keeper, on processor {SERVER_CPU}; load, and haproxy's backend, on {CLIENT_CPU}");
+    environment.pinning = format!(
+        "server, its keeper, and a backend on another card, on processor {SERVER_CPU}; load, and haproxy's other backends, on {CLIENT_CPU}"
+    );
     Ok(environment)
 }
 
@@ -416,8 +423,9 @@ fn remarks() -> Vec<String> {
          refused ones.",
         "«native, split»: the echo as a service whose stack is in another process, both on the server's processor: what a \
          stack behind another process, instead of in the program, would cost at least.",
-        "haproxy's backend is an nginx on the kernel's sockets, on the client's processor: on loopback beside haproxy, or at the \
-         client's end of the link.",
+        "haproxy's backend on another card is an nginx whose sockets are as haproxy's (the kernel's, or of `qanat run`), on haproxy's \
+         processor; the client's kernel forwards between the two cards. Its other backends are an nginx on the kernel's sockets, on the \
+         client's processor: on loopback beside haproxy, or at the client's end of the link.",
         "wrk, redis-benchmark and «kernel client» are clients on the kernel's sockets, with default offloads. All others are \
          `qanat load`, whose TCP is ours.",
     ]

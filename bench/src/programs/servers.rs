@@ -4,7 +4,9 @@ use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
 use crate::harness::process::{Running, Spec, start, wait_until};
 use crate::harness::scratch::Scratch;
-use crate::harness::topology::{CLIENT_KERNEL, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology};
+use crate::harness::topology::{
+    CLIENT_KERNEL, OTHER_GATEWAY, OTHER_KERNEL, OTHER_OWN, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology,
+};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,17 +22,41 @@ const REDIS_PORT: u16 = 6_379;
 const MEMCACHED_PORT: u16 = 11_211;
 const ECHO_PORT: u16 = 7;
 
+/// Whose answer haproxy gives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Backend {
+    /// Its own.
+    Nobody,
+    /// That of an nginx on the kernel's sockets at the client's end of the link, on the client's processor.
+    ClientsEnd,
+    /// The same beside it, on loopback.
+    Loopback,
+    /// That of an nginx on a card of its own, on haproxy's processor, whose sockets are as haproxy's.
+    OtherCard,
+}
+
+impl Backend {
+    const ALL: [Backend; 4] = [Backend::Nobody, Backend::ClientsEnd, Backend::Loopback, Backend::OtherCard];
+
+    /// Where it listens, if there is one.
+    fn address(self, sockets: Sockets) -> Option<Ipv4Addr> {
+        match self {
+            Backend::Nobody => None,
+            Backend::ClientsEnd => Some(CLIENT_KERNEL),
+            Backend::Loopback => Some(Ipv4Addr::LOCALHOST),
+            Backend::OtherCard if sockets == Sockets::Kernel => Some(OTHER_KERNEL),
+            Backend::OtherCard => Some(OTHER_OWN),
+        }
+    }
+}
+
 /// A program that serves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Program {
     /// One worker, files cached open.
     Nginx,
-    /// One thread; the answer is its own.
-    Haproxy,
-    /// One thread; the answer is that of an nginx on the client's side.
-    HaproxyProxy,
-    /// The same, with the nginx beside it, on loopback.
-    HaproxyLoopback,
+    /// One thread.
+    Haproxy(Backend),
     /// Without saving.
     Redis,
     /// One thread, TCP and UDP.
@@ -46,7 +72,7 @@ impl Program {
     fn file(self) -> (&'static str, &'static str) {
         match self {
             Program::Nginx => ("nginx", "nginx-light"),
-            Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => ("haproxy", "haproxy"),
+            Program::Haproxy(_) => ("haproxy", "haproxy"),
             Program::Redis => ("redis-server", "redis-server"),
             Program::Memcached => ("memcached", "memcached"),
             Program::UdpEcho | Program::UdpEchoBatch => ("qanat", "qanat"),
@@ -57,7 +83,7 @@ impl Program {
     pub fn threads(self) -> &'static [&'static str] {
         match self {
             Program::Nginx => &["nginx"],
-            Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => &["haproxy"],
+            Program::Haproxy(_) => &["haproxy"],
             Program::Redis => &["redis-server", "bio_"],
             Program::Memcached => &["memcached", "mc-"],
             Program::UdpEcho | Program::UdpEchoBatch => &["qanat"],
@@ -66,7 +92,7 @@ impl Program {
 
     fn port(self) -> u16 {
         match self {
-            Program::Nginx | Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => WEB_PORT,
+            Program::Nginx | Program::Haproxy(_) => WEB_PORT,
             Program::Redis => REDIS_PORT,
             Program::Memcached => MEMCACHED_PORT,
             Program::UdpEcho | Program::UdpEchoBatch => ECHO_PORT,
@@ -90,7 +116,7 @@ impl Program {
     /// It isn't installed: says how to get it.
     pub fn version(self) -> Result<String, HarnessError> {
         let flag = match self {
-            Program::Nginx | Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => "-v",
+            Program::Nginx | Program::Haproxy(_) => "-v",
             Program::Redis | Program::Memcached => "--version",
             Program::UdpEcho | Program::UdpEchoBatch => return Ok("qanat echo --kernel epoll".to_owned()),
         };
@@ -141,16 +167,17 @@ impl Files {
     pub fn create() -> Result<Files, HarnessError> {
         let directory = Scratch::create("run")?;
         directory.write("1k", vec![b'q'; 1_024])?;
-        for (file, address) in [("backend.conf", CLIENT_KERNEL), ("backend-loopback.conf", Ipv4Addr::LOCALHOST)] {
-            directory.write(file, nginx_configuration(directory.path(), address, BACKEND_PORT, "backend"))?;
-        }
         for sockets in [Sockets::Kernel, Sockets::Own] {
             let (name, address) = (sockets.name().replace(' ', "-"), sockets.address());
             let nginx = nginx_configuration(directory.path(), address, WEB_PORT, &name);
             directory.write(&format!("nginx-{name}.conf"), nginx)?;
-            for backend in [None, Some(CLIENT_KERNEL), Some(Ipv4Addr::LOCALHOST)] {
-                let file = haproxy_file(backend, &name);
-                directory.write(&file, haproxy_configuration(directory.path(), address, backend))?;
+            for backend in Backend::ALL {
+                let at = backend.address(sockets);
+                directory.write(&haproxy_file(at, &name), haproxy_configuration(directory.path(), address, at))?;
+                if let Some(at) = at {
+                    let nginx = nginx_configuration(directory.path(), at, BACKEND_PORT, "backend");
+                    directory.write(&backend_file(at), nginx)?;
+                }
             }
         }
         Ok(Files { directory })
@@ -176,6 +203,10 @@ fn nginx_configuration(directory: &Path, address: Ipv4Addr, port: u16, name: &st
     )
 }
 
+fn backend_file(address: Ipv4Addr) -> String {
+    format!("backend-{address}.conf")
+}
+
 fn haproxy_file(backend: Option<Ipv4Addr>, name: &str) -> String {
     let backend = backend.map_or_else(|| "none".to_owned(), |address| address.to_string());
     format!("haproxy-{backend}-{name}.cfg")
@@ -194,6 +225,49 @@ fn haproxy_configuration(directory: &Path, address: Ipv4Addr, backend: Option<Ip
          defaults\n  mode http\n  timeout connect 5s\n  timeout client 60s\n  timeout server 60s\n\
          listen web\n  bind {address}:{WEB_PORT}\n  {answer}\n"
     )
+}
+
+/// The words before a program's that has `address` on `interface`.
+fn under_run(own: &str, interface: &str, address: Ipv4Addr, gateway: Ipv4Addr) -> Vec<String> {
+    let (address, gateway) = (format!("{address}/{PREFIX_LENGTH}"), gateway.to_string());
+    let words = [own, "run", "--interface", interface, "--address", &address, "--gateway", &gateway, "--"];
+    words.map(str::to_owned).to_vec()
+}
+
+/// Starts whose answer haproxy gives, if that is somebody.
+fn start_backend(
+    (backend, sockets): (Backend, Sockets),
+    own: &str,
+    topology: &Topology,
+    files: &Files,
+    (cpu, backend_cpu): (usize, usize),
+) -> Result<Option<Running>, HarnessError> {
+    let Some(address) = backend.address(sockets) else { return Ok(None) };
+    let mut command = Vec::new();
+    let (namespace, cpu) = match backend {
+        Backend::OtherCard => {
+            let card = topology.other_card()?;
+            if sockets == Sockets::Own {
+                command = under_run(own, card.interface(), address, OTHER_GATEWAY);
+            }
+            (card.namespace(), cpu)
+        }
+        Backend::Loopback => (topology.server(), backend_cpu),
+        Backend::ClientsEnd | Backend::Nobody => (topology.client(), backend_cpu),
+    };
+    let nginx = Program::Nginx.path()?.display().to_string();
+    command.extend([nginx, "-c".to_owned(), files.path(&backend_file(address)), "-e".to_owned(), "stderr".to_owned()]);
+    let words: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
+    let spec = Spec::new("the backend", command.first().map_or("", String::as_str), &words);
+    let mut running = start(&spec.placed(namespace, cpu))?;
+    running.drain();
+    let server = SocketAddr::new(IpAddr::V4(address), BACKEND_PORT);
+    let asker = if backend == Backend::Loopback { namespace } else { topology.client() };
+    let answers = || asker.within(|| answers_to(server)).unwrap_or(false);
+    if !wait_until(START_PATIENCE, || answers() || !running.is_running()) || !running.is_running() {
+        return Err(running.failure("does not answer"));
+    }
+    Ok(Some(running))
 }
 
 /// A running one.
@@ -216,25 +290,14 @@ impl Server {
         files: &Files,
         (cpu, backend_cpu): (usize, usize),
     ) -> Result<Server, HarnessError> {
+        let own = own.display().to_string();
         let backend = match program {
-            Program::HaproxyProxy => Some(("backend.conf", topology.client())),
-            Program::HaproxyLoopback => Some(("backend-loopback.conf", topology.server())),
+            Program::Haproxy(backend) => start_backend((backend, sockets), &own, topology, files, (cpu, backend_cpu))?,
             _ => None,
         };
-        let start_backend = |(file, namespace)| -> Result<Running, HarnessError> {
-            let configuration = files.path(file);
-            let spec = Spec::new("the backend", Program::Nginx.path()?, &["-c", &configuration, "-e", "stderr"]);
-            let mut running = start(&spec.placed(namespace, backend_cpu))?;
-            running.drain();
-            Ok(running)
-        };
-        let backend = backend.map(start_backend).transpose()?;
-        let own = own.display().to_string();
-        let prefixed = format!("{}/{PREFIX_LENGTH}", sockets.address());
         let mut command: Vec<String> = Vec::new();
         if sockets == Sockets::Own {
-            let words = ["run", "--interface", topology.server_interface(), "--address", &prefixed, "--"];
-            command.extend(std::iter::once(own.as_str()).chain(words).map(str::to_owned));
+            command = under_run(&own, topology.server_interface(), sockets.address(), CLIENT_KERNEL);
         }
         command.extend(arguments((program, sockets), &own, topology, files)?);
         let words: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
@@ -276,13 +339,8 @@ fn arguments(
             configuration = files.path(&format!("nginx-{name}.conf"));
             vec!["-c", &configuration, "-e", "stderr"]
         }
-        Program::Haproxy | Program::HaproxyProxy | Program::HaproxyLoopback => {
-            let backend = match program {
-                Program::HaproxyProxy => Some(CLIENT_KERNEL),
-                Program::HaproxyLoopback => Some(Ipv4Addr::LOCALHOST),
-                _ => None,
-            };
-            configuration = files.path(&haproxy_file(backend, &name));
+        Program::Haproxy(backend) => {
+            configuration = files.path(&haproxy_file(backend.address(sockets), &name));
             vec!["-f", &configuration, "-db"]
         }
         Program::Redis => vec!["--bind", &address, "--protected-mode", "no", "--save", ""],
@@ -302,14 +360,20 @@ fn arguments(
     Ok(std::iter::once(file).chain(words.into_iter().map(str::to_owned)).collect())
 }
 
+/// How long one question may take.
+const QUESTION_PATIENCE: Duration = Duration::from_millis(200);
+
+fn answers_to(address: SocketAddr) -> bool {
+    TcpStream::connect_timeout(&address, QUESTION_PATIENCE).is_ok()
+}
+
 fn answers(program: Program, address: SocketAddr) -> bool {
-    let patience = Duration::from_millis(200);
     if !program.is_echo() {
-        return TcpStream::connect_timeout(&address, patience).is_ok();
+        return answers_to(address);
     }
     let ask = || -> std::io::Result<usize> {
         let socket = UdpSocket::bind((CLIENT_KERNEL, 0))?;
-        socket.set_read_timeout(Some(patience))?;
+        socket.set_read_timeout(Some(QUESTION_PATIENCE))?;
         socket.send_to(b"there?", address)?;
         socket.recv(&mut [0; 64])
     };
