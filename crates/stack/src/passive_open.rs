@@ -128,8 +128,7 @@ impl Stack {
     /// Whether `peer` may have one more half-open connection: one host that answers no SYN-ACK leaves room for all others.
     fn has_half_open_share(&self, peer: IpAddr) -> bool {
         let most = (self.transport.half_open.limit() / HALF_OPEN_SHARE).max(1);
-        // Nobody has more than there are.
-        self.transport.half_open.len() < most || (self.transport.half_open_of.of(peer) as usize) < most
+        !self.transport.half_open_of.reaches(peer, most)
     }
 
     /// `after`: the sequence number a predecessor in TIME-WAIT had reached.

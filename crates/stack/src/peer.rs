@@ -79,7 +79,11 @@ impl Hasher for PeerHasher {
 
 /// How many of something each peer has. A peer that has none is not in the table, so it is as long as there are somethings at most.
 #[derive(Clone, Debug)]
-pub struct PeerCounts(HashMap<Peer, u32, PeerKey>);
+pub struct PeerCounts {
+    counts: HashMap<Peer, u32, PeerKey>,
+    /// Of all peers together.
+    total: usize,
+}
 
 /// With a key of its own.
 impl Default for PeerCounts {
@@ -92,29 +96,41 @@ impl Default for PeerCounts {
 impl PeerCounts {
     /// For at most `capacity` peers at once. Nobody outside may know `key`.
     pub(crate) fn keyed(capacity: usize, key: (u64, u64)) -> PeerCounts {
-        PeerCounts(HashMap::with_capacity_and_hasher(capacity, PeerKey(key.0, key.1)))
+        PeerCounts::in_table(HashMap::with_capacity_and_hasher(capacity, PeerKey(key.0, key.1)))
+    }
+
+    fn in_table(counts: HashMap<Peer, u32, PeerKey>) -> PeerCounts {
+        PeerCounts { counts, total: 0 }
     }
 
     /// Counts anew: one for each of `peers`, as is to be done with a table out of a snapshot.
     pub(crate) fn recount(&mut self, capacity: usize, peers: impl Iterator<Item = IpAddr>) {
-        self.0.clear();
-        self.0.reserve(capacity);
+        self.counts.clear();
+        self.counts.reserve(capacity);
+        self.total = 0;
         peers.for_each(|peer| self.add(peer));
     }
 
     /// What this peer has.
     pub fn of(&self, peer: impl Into<Peer>) -> u32 {
-        self.0.get(&peer.into()).copied().unwrap_or(0)
+        self.counts.get(&peer.into()).copied().unwrap_or(0)
+    }
+
+    /// Whether this peer has `share` or more. It is looked up only where there are so many in all.
+    pub fn reaches(&self, peer: impl Into<Peer>, share: usize) -> bool {
+        self.total >= share && self.of(peer) as usize >= share
     }
 
     /// It has one more.
     pub fn add(&mut self, peer: impl Into<Peer>) {
-        *self.0.entry(peer.into()).or_default() += 1;
+        *self.counts.entry(peer.into()).or_default() += 1;
+        self.total += 1;
     }
 
     /// It has one less.
     pub fn remove(&mut self, peer: impl Into<Peer>) {
-        if let Entry::Occupied(mut count) = self.0.entry(peer.into()) {
+        if let Entry::Occupied(mut count) = self.counts.entry(peer.into()) {
+            self.total -= 1;
             *count.get_mut() -= 1;
             if *count.get() == 0 {
                 count.remove();
@@ -124,25 +140,25 @@ impl PeerCounts {
 
     /// Peers that have any.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.counts.len()
     }
 
     /// Nobody has any.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.counts.is_empty()
     }
 }
 
 /// Only its key: what is counted is in the snapshot, too.
 impl Serialize for PeerCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.0.hasher().serialize(serializer)
+        self.counts.hasher().serialize(serializer)
     }
 }
 
 impl<'de> Deserialize<'de> for PeerCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<PeerCounts, D::Error> {
-        Ok(PeerCounts(HashMap::with_hasher(PeerKey::deserialize(deserializer)?)))
+        Ok(PeerCounts::in_table(HashMap::with_hasher(PeerKey::deserialize(deserializer)?)))
     }
 }
 
@@ -171,6 +187,9 @@ mod tests {
         counts.remove(other);
         counts.remove(other);
         assert_eq!((counts.of(one), counts.of(other), counts.len(), counts.is_empty()), (1, 0, 1, false));
+        assert!(
+            counts.reaches(one, 1) && !counts.reaches(one, 2) && !counts.reaches(other, 1) && counts.reaches(other, 0)
+        );
     }
 
     #[test]

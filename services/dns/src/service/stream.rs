@@ -121,7 +121,7 @@ impl DnsService {
             let _ = context.refuse(id);
             return;
         }
-        if self.streams.open_of.of(peer.ip()) as usize >= self.config.tcp.connections_per_peer {
+        if self.streams.open_of.reaches(peer.ip(), self.config.tcp.connections_per_peer) {
             self.figures.connections_refused += 1;
             self.figures.connections_refused_peer += 1;
             let _ = context.refuse(id);

@@ -247,9 +247,9 @@ impl Connections {
         self.open
     }
 
-    /// Connections of one peer.
-    pub fn open_of(&self, peer: SocketAddr) -> usize {
-        self.open_of.of(peer.ip()) as usize
+    /// Whether one peer has `share` connections or more.
+    pub fn has_share(&self, peer: SocketAddr, share: usize) -> bool {
+        self.open_of.reaches(peer.ip(), share)
     }
 
     /// Slots, used or not.

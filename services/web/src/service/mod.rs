@@ -343,8 +343,7 @@ impl WebService {
             return;
         }
         let share = self.config.limits.connections_per_peer;
-        // Nobody has more than there are.
-        if share > 0 && self.connections.open() >= share && self.connections.open_of(peer) >= share {
+        if share > 0 && self.connections.has_share(peer, share) {
             self.figures.connections_refused += 1;
             self.figures.connections_refused_peer += 1;
             let _ = context.refuse(id);
