@@ -106,9 +106,10 @@ impl Run<'_> {
         }
     }
 
-    fn changes(&self, slot: &Slot) {
+    /// So many changes, at most, are about to come.
+    fn changes(&self, slot: &Slot, count: u64) {
         for number in slot.interests.into_iter().flatten() {
-            self.interests[number].changes.fetch_add(1, Ordering::SeqCst);
+            self.interests[number].changes.fetch_add(count, Ordering::SeqCst);
         }
     }
 
@@ -176,12 +177,13 @@ impl Run<'_> {
                 Some(copy) => _ = sys::close(copy),
             },
             2..=6 if !slot.has_ended => {
-                self.changes(slot);
+                self.changes(slot, 1);
                 slot.hear();
             }
             7 => slot.drain(),
             8 if random.once_in(3) => {
-                self.changes(slot);
+                // Linux tells of a FIN twice, of the state and of data (`tcp_data_queue`); who waits between them is told of both.
+                self.changes(slot, 2);
                 slot.has_ended = true;
                 sys::shutdown(slot.far, libc::SHUT_WR);
                 sys::poll(&[(slot.near, libc::POLLRDHUP)], PATIENCE_MS);
