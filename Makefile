@@ -61,7 +61,7 @@ lint: ## formatting, clippy, and the house rules
 UNIT_TESTS := allocation arbitrary capture checksum dead_neighbour driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan
 SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system \
-	forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
+	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
@@ -88,7 +88,9 @@ packetdrill: deps ## Google's packetdrill scripts against the sockets of `qanat 
 	cargo build --release --package qanat-packetdrill
 	tools/packetdrill $(SCRIPTS)
 
-soak: deps ## the simulator over many more seeds (SEEDS=10000), cards made and removed (CYCLES=10000)
+soak: build ## faults for SECONDS=3600, the simulator over many more seeds (SEEDS=10000), cards made and removed (CYCLES=10000)
+	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) QANAT_SECONDS=$(or $(SECONDS),3600) QANAT_SEED=$(or $(SEED),$(shell date +%s)) \
+		cargo test --package qanat-tests --test faults -- --nocapture
 	QANAT_SEEDS=$(or $(SEEDS),10000) cargo test --package qanat-tests --release --test simulator -- --nocapture
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_CYCLES=$(or $(CYCLES),10000) \
 		cargo test --package qanat-tests --release --test hostile_control cycles_leave -- --nocapture

@@ -7,10 +7,12 @@ use crate::attach::AttachArguments;
 use crate::control::DaemonArguments;
 use crate::net::{SOCKET_NAME, stop_signals};
 use crate::placement::{PlacementArguments, ValueName, forwarded, service_argument};
+use crate::signals::also_handle;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::ask_status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::SIGUSR1;
 use signal_hook::iterator::Signals;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -98,6 +100,8 @@ pub fn run(
     services: &[PortRange],
     mut hangups: Signals,
 ) -> Result<(), String> {
+    // Reports are the app cores', as reloads are.
+    also_handle(&hangups, &[SIGUSR1])?;
     let stop = stop_signals()?;
     let is_own = placement.net.is_empty() && !has_daemon(attach);
     let mut arguments = own_arguments(is_own);
@@ -156,8 +160,9 @@ fn watch(
         if fds.iter().any(|fd| !fd.revents().is_empty()) {
             return Ok(());
         }
-        if hangups.pending().next().is_some() {
-            cores.iter().for_each(|core| tell(&core.child, Signal::HUP));
+        for signal in hangups.pending() {
+            let signal = if signal == SIGUSR1 { Signal::USR1 } else { Signal::HUP };
+            cores.iter().for_each(|core| tell(&core.child, signal));
         }
         // It starts its net core again when that dies. Nobody would start a new one under its name.
         if let Some(status) = own.0.iter_mut().find_map(|child| child.try_wait().ok().flatten()) {

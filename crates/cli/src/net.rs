@@ -4,11 +4,12 @@ use crate::attach::{AttachArguments, Prefixed};
 use crate::card::may_pass;
 use crate::say::sayln;
 use clap::{Args, ValueEnum};
+use qanat::control::client::default_socket as default_control;
 use qanat::control::policy::NetPolicy;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, PATIENCE, confine};
-use qanat::{Attachment, Config};
+use qanat::{AttachError, AttachOptions, Attachment, Config};
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -420,8 +421,11 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     if let Some(address) = address {
         attach.address = address;
     }
-    let services = arguments.service.iter().map(|service| service.0).collect();
-    let attachment = if arguments.again { open_again(&attach, services)? } else { attach.open(services)? };
+    let attachment = match arguments.again {
+        true => open_again(arguments, &attach)?,
+        // Where there is no daemon to be asked, there may be a card without one; who opens it says what is wrong.
+        false => attach.open(services(arguments, &attach).unwrap_or_default())?,
+    };
     let frame_size = MemoryPlan::frame_size_for(attachment.mtu());
     let receive_frames = arguments.frames.next_multiple_of(2);
     let plan = MemoryPlan { frame_size, receive_frames, transmit_frames: 8_192, prepared_frames: 0 };
@@ -436,11 +440,25 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     Ok((attachment, card))
 }
 
+/// What the card may send as. Which services come to a net core started by hand nobody knows yet, so it is all that the daemon lets
+/// this user offer. Without a daemon nothing is left out.
+fn services(arguments: &Arguments, attach: &AttachArguments) -> Result<Vec<PortRange>, AttachError> {
+    let named: Vec<PortRange> = arguments.service.iter().map(|service| service.0).collect();
+    let is_daemons = attach.interface.is_none() && !attach.direct && attach.vnic.is_none();
+    if !named.is_empty() || !is_daemons {
+        return Ok(named);
+    }
+    let mut options = AttachOptions::new(attach.address.address, attach.address.length);
+    options.control = Some(default_control());
+    options.offer_everything()?;
+    Ok(options.services)
+}
+
 /// A card of the daemon that comes next; without one the net core ends, and is started again.
-fn open_again(attach: &AttachArguments, services: Vec<PortRange>) -> Result<Attachment, String> {
+fn open_again(arguments: &Arguments, attach: &AttachArguments) -> Result<Attachment, String> {
     let begun = Instant::now();
     loop {
-        match attach.open_daemons(services.clone(), 1) {
+        match services(arguments, attach).and_then(|services| attach.open_daemons(services, 1)) {
             Ok(attachment) => return Ok(attachment),
             Err(error) if !may_pass(attach, &error) => {
                 eprintln!("qanat: the card is gone, and there is no other: {error}");

@@ -435,7 +435,8 @@ fn make_here(
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
-    options.offer_everything();
+    // A daemon that can't be asked is told of by who asks it for the card.
+    let _ = options.offer_everything();
     let mut reader = -1;
     install(|| -> Result<World, String> {
         let attachment = open(&options)?;

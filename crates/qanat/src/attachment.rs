@@ -204,17 +204,18 @@ impl AttachOptions {
 
 impl AttachOptions {
     /// Offers everything the daemon lets this user offer, for a program that does not say beforehand which of it that will be.
-    pub fn offer_everything(&mut self) {
-        let Some(socket) = &self.control else { return };
+    ///
+    /// # Errors
+    /// The daemon can't be asked; then nothing is offered.
+    pub fn offer_everything(&mut self) -> Result<(), ClientError> {
+        self.services.clear();
+        let Some(socket) = &self.control else { return Ok(()) };
         let session = match self.session.as_ref().and_then(|session| session.try_clone().ok()) {
             Some(session) => Ok(Session::over(session, socket)),
             None => Session::connect(socket),
         };
-        let limits = session.and_then(|session| session.limits());
-        let allowed: Vec<Service> = limits
-            .map(|limits| limits.services.iter().filter_map(|text| text.parse().ok()).collect())
-            .unwrap_or_default();
-        self.services.clear();
+        let limits = session.and_then(|session| session.limits())?;
+        let allowed: Vec<Service> = limits.services.iter().filter_map(|text| text.parse().ok()).collect();
         for protocol in [PROTOCOL_TCP, PROTOCOL_UDP] {
             let of_it = allowed.iter().filter(|s| (s.protocol_first..=s.protocol_last).contains(&protocol));
             self.services.extend(of_it.map(|service| PortRange {
@@ -223,6 +224,7 @@ impl AttachOptions {
                 last: service.ports.last,
             }));
         }
+        Ok(())
     }
 }
 

@@ -215,7 +215,10 @@ impl fmt::Display for StartError {
             ),
             StartError::Value { field, remedy } => write!(f, "configuration: {field}: {remedy}."),
             StartError::System { what, error } => {
-                write!(f, "can't make {what}: {error}. Raise the limit on descriptors or threads (ulimit -n, -u).")
+                write!(
+                    f,
+                    "can't make {what}: {error}. Raise the limit on descriptors, threads or memory (ulimit -n, -u, -v)."
+                )
             }
             StartError::Listen { port, error } => {
                 write!(f, "can't listen on port {port}: {error:?}. Is another listener of this stack there?")

@@ -78,7 +78,8 @@ fn try_card(session: &Session, first: &Prefixed, rest: &[Prefixed], mtu: u32) ->
     options.control = Some(default_socket());
     let copy = session.as_fd().try_clone_to_owned().map_err(|error| format!("the daemon's connection: {error}"))?;
     options.session = Some(Arc::new(copy));
-    options.offer_everything();
+    // A daemon that can't be asked is told of by who asks it for the card.
+    let _ = options.offer_everything();
     let start = Instant::now();
     loop {
         let error = match session.create_vnic(options.vnic_wish()) {

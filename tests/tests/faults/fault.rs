@@ -1,0 +1,56 @@
+//! What a fault is: something that happens to a service, or to a whole machine's services, and goes away again.
+
+use super::kinds::{Kind, Promise, Station};
+use super::random::Random;
+use super::scene::{House, Scene};
+
+/// Makes it go away.
+pub type Heal<'a> = Box<dyn FnOnce() + 'a>;
+
+/// A fault of the table.
+pub struct Fault {
+    pub class: &'static str,
+    pub name: &'static str,
+    /// What this kind promises; `None`: it can't happen to it.
+    pub promise: fn(Kind) -> Option<Promise>,
+    pub act: Act,
+}
+
+/// How it is done, and what heals it; `None`: this system has no such thing.
+#[derive(Clone, Copy)]
+pub enum Act {
+    /// To each service by itself.
+    Service(for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>),
+    /// To a daemon, and so to all services of its machine.
+    Daemon(for<'a> fn(&'a Scene, &'a House, &mut Random) -> Option<Heal<'a>>),
+}
+
+/// For a fault that is over at once.
+pub fn over<'a>() -> Option<Heal<'a>> {
+    Some(Box::new(|| {}))
+}
+
+/// Promises that many faults have in common.
+pub mod promises {
+    use super::{Kind, Promise};
+
+    pub fn all_go_on(_: Kind) -> Option<Promise> {
+        Some(Promise::GoesOn)
+    }
+
+    pub fn all_end(_: Kind) -> Option<Promise> {
+        Some(Promise::Ends)
+    }
+
+    pub fn all_are_restarted(_: Kind) -> Option<Promise> {
+        Some(Promise::Restarted)
+    }
+
+    pub fn on_wires_go_on(kind: Kind) -> Option<Promise> {
+        (!kind.is_on_card()).then_some(Promise::GoesOn)
+    }
+
+    pub fn on_cards_go_on(kind: Kind) -> Option<Promise> {
+        kind.is_on_card().then_some(Promise::GoesOn)
+    }
+}
