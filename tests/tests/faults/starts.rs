@@ -22,7 +22,8 @@ pub struct Start {
     kind: Kind,
     machine: Arc<Machine>,
     child: Child,
-    errors: std::path::PathBuf,
+    /// What it says.
+    output: std::path::PathBuf,
 }
 
 impl Start {
@@ -42,19 +43,20 @@ impl Start {
             command.arg(if word == taken { free.clone() } else { word.replace("/control", "/control2") });
         }
         own.get_envs().for_each(|(name, value)| _ = value.map(|value| command.env(name, value)));
-        let errors = scene.tools.logs.join(format!("{}.start", kind.name()));
-        let file = std::fs::File::create(&errors).expect("a file");
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file).process_group(0);
+        let output_path = scene.tools.logs.join(format!("{}.start", kind.name()));
+        let file = std::fs::File::create(&output_path).expect("a file");
+        let output = file.try_clone().expect("a descriptor");
+        command.stdin(Stdio::null()).stdout(output).stderr(file).process_group(0);
         let child = machine.within(|| command.spawn()).expect("a start");
-        Some(Start { kind, machine, child, errors })
+        Some(Start { kind, machine, child, output: output_path })
     }
 
     fn process(&self) -> Pid {
         Pid::from_child(&self.child)
     }
 
-    fn stderr(&self) -> String {
-        std::fs::read_to_string(&self.errors).unwrap_or_default()
+    fn said(&self) -> String {
+        std::fs::read_to_string(&self.output).unwrap_or_default()
     }
 
     fn has_ended(&mut self) -> bool {
@@ -73,7 +75,7 @@ impl Start {
     pub fn ends(&mut self, when: &str) {
         let what = format!("another {} {when}", self.kind.name());
         if let Ok(Some(status)) = self.child.try_wait() {
-            let said = self.stderr();
+            let said = self.said();
             // Where there is no memory at all, the standard library says so and aborts.
             let is_explained = status.code().is_some_and(|code| code != 0) && !said.trim().is_empty()
                 || said.contains("memory allocation of");
@@ -88,7 +90,7 @@ impl Start {
         eventually(&format!("{what} ends when it is told to"), PATIENCE, || self.has_ended());
         let status = self.child.wait().expect("its status");
         let is_good = status.success() || status.signal() == Some(Signal::TERM.as_raw());
-        let said = self.stderr();
+        let said = self.said();
         // If it was about to end for a reason of its own, it may have said that.
         let is_explained = status.code().is_some_and(|code| code != 0) && !said.trim().is_empty();
         assert!((is_good || is_explained) && !said.contains("panicked at"), "{what}: ended with {status}: {said}");
