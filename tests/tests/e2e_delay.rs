@@ -373,6 +373,37 @@ fn the_command_gives_the_interfaces_back_however_it_ends() {
     });
 }
 
+/// A veth device is made with a queue for each processor, and uses one of them.
+#[test]
+fn queues_that_are_not_in_use_are_left_alone() {
+    scenario(|| {
+        for pair in [["left0", "left1"], ["right0", "right1"]] {
+            let words = ["link", "add", pair[0], "type", "veth", "peer", "name", pair[1]];
+            Program::new("ip").arguments(words).succeeds();
+            for end in pair {
+                Program::new("ip").arguments(["link", "set", end, "up"]).succeeds();
+            }
+        }
+        let has_program = |name: &str| link::link(name).expect("an interface").xdp_program.is_some();
+        let running = Program::new(qanat()).arguments(["delay", "left0", "right0"]).start();
+        eventually("it is attached", Duration::from_secs(15), || has_program("left0") && has_program("right0"));
+        drop(running);
+        // Whoever wants more of them is told how to have them.
+        let allocated = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let wanted = "2";
+        let refused = Program::new(qanat()).arguments(["delay", "left0", "right0", "--queues", wanted]).run();
+        assert!(refused.stderr.contains("left0 uses 1 queues, not 2"), "{refused:?}");
+        if allocated > 1 {
+            for end in ["left0", "right0"] {
+                Program::new("ethtool").arguments(["-L", end, "rx", wanted, "tx", wanted]).succeeds();
+            }
+            let running = Program::new(qanat()).arguments(["delay", "left0", "right0", "--queues", wanted]).start();
+            eventually("it is attached", Duration::from_secs(15), || has_program("left0") && has_program("right0"));
+            drop(running);
+        }
+    });
+}
+
 #[test]
 fn what_is_wrong_is_said() {
     scenario(|| {

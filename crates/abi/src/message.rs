@@ -92,6 +92,8 @@ pub enum Event {
     AddressConflict {
         /// Which.
         address: IpAddr,
+        /// Whose: an Ethernet address.
+        holder: [u8; 6],
     },
     /// A datagram.
     Datagram {
@@ -438,7 +440,11 @@ impl Message for Event {
             Event::Acked { connection, bytes } => Raw { word: bytes, ..Raw::of(4).with_id(connection) },
             Event::PeerClosed { connection } => Raw::of(5).with_id(connection),
             Event::Closed { connection, why } => Raw { short: why.into(), ..Raw::of(6).with_id(connection) },
-            Event::AddressConflict { address } => Raw::of(7).with_address(address),
+            Event::AddressConflict { address, holder } => {
+                let mut raw = Raw::of(7).with_address(address);
+                raw.rest[0] = holder.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                raw
+            }
             Event::Datagram { socket, peer, window } => of_socket(Raw::of(8).with_window(window), socket, peer),
             Event::Answer { request, error, id } => {
                 Raw { word: request, short: error.into(), ..Raw::of(9).with_id(id) }
@@ -470,7 +476,10 @@ impl Message for Event {
             4 => Event::Acked { connection, bytes: raw.word },
             5 => Event::PeerClosed { connection },
             6 => Event::Closed { connection, why: small(raw.short)? },
-            7 => Event::AddressConflict { address: raw.address()? },
+            7 => {
+                let [0, 0, holder @ ..] = raw.rest[0].to_be_bytes() else { return Err(raw.bad()) };
+                Event::AddressConflict { address: raw.address()?, holder }
+            }
             8 => Event::Datagram {
                 socket: raw.short,
                 peer: SocketAddr::new(raw.address()?, raw.rest[0] as u16),

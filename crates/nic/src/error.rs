@@ -37,13 +37,13 @@ pub enum DeviceError {
         /// The queue.
         queue: u32,
     },
-    /// The interface has fewer queues.
+    /// The interface uses fewer queues.
     TooFewQueues {
         /// The interface.
         name: String,
         /// Queues asked for.
         wanted: u32,
-        /// Queues it has.
+        /// Queues in use.
         available: u32,
     },
     /// The interface's driver has no native XDP.
@@ -132,7 +132,8 @@ impl fmt::Display for DeviceError {
             ),
             DeviceError::TooFewQueues { name, wanted, available } => write!(
                 f,
-                "{name} has {available} queues, not {wanted}: ask for fewer, or `ethtool -L {name} combined {wanted}`"
+                "{name} uses {available} queues, not {wanted}: ask for fewer, or turn more on by `ethtool -L {name} combined \
+                 {wanted}` (a veth device: `rx {wanted} tx {wanted}`)"
             ),
             DeviceError::NoNativeXdp { name, driver } => {
                 write!(f, "driver {driver} of {name} has no native XDP: use a veth device, or another card")

@@ -108,12 +108,16 @@ fn tell(process: &OwnedFd) {
 /// What is said of it, in one line.
 pub(crate) fn words(end: End) -> String {
     let (why, remedy) = match end {
+        End::AddressTaken(holder) => (
+            format!("the host {holder} on its link has its address"),
+            "start it with another (--address), or take it from that host",
+        ),
         End::Killed => (
-            "one of those who share it was killed in the middle of the stack's work, or its qanat-keeper was",
+            "one of those who share it was killed in the middle of the stack's work, or its qanat-keeper was".to_owned(),
             "start it again",
         ),
         End::Deleted => (
-            "its interface was deleted, by `qanat down`, `qanat vnic delete`, or another tool",
+            "its interface was deleted, by `qanat down`, `qanat vnic delete`, or another tool".to_owned(),
             "start it again, with the daemon (`qanat up`) or the interface there",
         ),
     };

@@ -369,17 +369,19 @@ impl Keeper {
     }
 }
 
-/// Goes on if the card is there, which it looks for every [`LOOK`]. `None`: it is gone, and the world is over.
+/// Goes on if the card is there, and its addresses are ours, which it looks for every [`LOOK`]. `None`: it is gone, and the world is over.
 fn with_card(guard: Guard, now: Time, looked_at: &mut Time) -> Option<Guard> {
     if now.since(*looked_at) < LOOK {
         return Some(guard);
     }
     *looked_at = now;
-    if !guard.vnic.look().is_gone() {
-        return Some(guard);
-    }
+    let end = match guard.stack.lost_address() {
+        Some((_, holder)) => End::AddressTaken(holder),
+        None if guard.vnic.look().is_gone() => End::Deleted,
+        None => return Some(guard),
+    };
     drop(guard);
-    crate::lock::give_up(End::Deleted);
+    crate::lock::give_up(end);
     None
 }
 

@@ -9,6 +9,7 @@ use crate::page::has_fallen;
 use crate::roll::Roll;
 use crate::word::{Taken, Word};
 use crate::world::World;
+use qanat::wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -24,7 +25,7 @@ pub(crate) struct Shared {
     /// When the stack was driven last, nanoseconds of the world's clock.
     pub(crate) driven_at: AtomicU64,
     /// Why nobody goes on with this world: an [`End`], or 0.
-    end: AtomicU32,
+    end: AtomicU64,
     /// Who has the card.
     pub(crate) roll: Roll,
     /// Where it has been said that the card is gone.
@@ -35,9 +36,31 @@ pub(crate) struct Shared {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// Somebody died in the middle of a change, or the keeper did.
-    Killed = 1,
+    Killed,
     /// The card's interface is gone.
-    Deleted = 2,
+    Deleted,
+    /// Another host on its link has its address.
+    AddressTaken(MacAddress),
+}
+
+impl End {
+    /// Never 0.
+    fn to_number(self) -> u64 {
+        match self {
+            End::Killed => 1,
+            End::Deleted => 2,
+            End::AddressTaken(MacAddress(mac)) => mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)) << 8 | 3,
+        }
+    }
+
+    fn from_number(number: u64) -> End {
+        let [_, mac @ .., kind] = number.to_be_bytes();
+        match kind {
+            2 => End::Deleted,
+            3 => End::AddressTaken(MacAddress(mac)),
+            _ => End::Killed,
+        }
+    }
 }
 
 /// Where something has been said that is said once in each place.
@@ -82,7 +105,7 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             world: UnsafeCell::new(world),
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
-            end: AtomicU32::new(0),
+            end: AtomicU64::new(0),
             roll: Roll::new(),
             told: Told([const { AtomicU64::new(0) }; TOLD_MAX]),
         });
@@ -99,12 +122,12 @@ impl Shared {
 
     /// The first reason is the one.
     fn ends(&self, end: End) {
-        let _ = self.end.compare_exchange(0, end as u32, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.end.compare_exchange(0, end.to_number(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Why it is over; to be asked when it is.
     pub(crate) fn end(&self) -> End {
-        if self.end.load(Ordering::Relaxed) == End::Deleted as u32 { End::Deleted } else { End::Killed }
+        End::from_number(self.end.load(Ordering::Relaxed))
     }
 }
 

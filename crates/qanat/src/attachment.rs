@@ -292,6 +292,7 @@ impl Attachment {
         };
         if let Some(name) = options.interface.as_ref().filter(|_| options.queue.is_none()) {
             let (kernel, gateway) = kernel_view(name, options);
+            no_other_has(&addresses, Some(name.as_str()), options)?;
             // As the kernel would go, unless told otherwise.
             if config.gateways.is_empty() {
                 config.gateways.extend(gateway);
@@ -322,6 +323,7 @@ impl Attachment {
             }
             return Attachment::handed(socket, options, addresses, config);
         }
+        no_other_has(&addresses, None, options)?;
         let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
         // What is off the prefix goes to the kernel, which may route it.
         if config.gateways.is_empty() {
@@ -659,6 +661,34 @@ fn kernel_view(interface: &str, options: &AttachOptions) -> (Vec<(IpAddr, u8)>, 
     };
     // A missing interface is reported, with its remedy, when attaching to it.
     found.unwrap_or_default()
+}
+
+/// Refuses addresses that the kernel has on an interface other than `interface`: it would answer for them as well, and what this
+/// machine sends there would never reach us. In a VLAN they are on an interface over that one.
+fn no_other_has(
+    addresses: &[(IpAddr, u8)],
+    interface: Option<&str>,
+    options: &AttachOptions,
+) -> Result<(), DeviceError> {
+    let look = || -> io::Result<Option<(IpAddr, String)>> {
+        let own = interface.map(link::link).transpose()?.map(|link| link.index);
+        for (address, _) in addresses {
+            if let Some(index) = link::owner_of(*address)?.filter(|index| Some(*index) != own) {
+                return Ok(Some((*address, link::link_by_index(index)?.name)));
+            }
+        }
+        Ok(None)
+    };
+    let found = match &options.namespace {
+        _ if options.vlan.is_some() => return Ok(()),
+        Some(namespace) => namespace.within(look).and_then(|found| found),
+        None => look(),
+    };
+    // A missing interface is reported, with its remedy, when attaching to it.
+    match found.ok().flatten() {
+        Some((address, interface)) => Err(DeviceError::AddressTaken { address, interface }),
+        None => Ok(()),
+    }
 }
 
 /// The first host address of a prefix, or the second if that is the one given.

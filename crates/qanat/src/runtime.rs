@@ -10,7 +10,8 @@ use qanat_nic::{Clock, MonotonicClock, Time, Vnic};
 use qanat_stack::{Chunk, Config, Handler, Stack, UdpSocketId};
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use qanat_wire::ethernet::MacAddress;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -90,6 +91,13 @@ pub enum RuntimeError {
     Start(String),
     /// Waiting failed.
     Wait(io::Error),
+    /// Another host on the link has an address that was asked for.
+    AddressTaken {
+        /// Which.
+        address: IpAddr,
+        /// Whose.
+        holder: MacAddress,
+    },
     /// The interface has been deleted.
     InterfaceGone,
     /// The daemon's card is no more, whose [`CardWatch`] knows why, or is about to.
@@ -103,6 +111,11 @@ impl fmt::Display for RuntimeError {
         match self {
             RuntimeError::Start(message) | RuntimeError::NetCoreGone(message) => f.write_str(message),
             RuntimeError::Wait(error) => write!(f, "waiting for events failed: {error}"),
+            RuntimeError::AddressTaken { address, holder } => write!(
+                f,
+                "another host on the link, {holder}, has the address {address}: choose another (--address), or take it from that host \
+                 (`ip neigh` shows where it is)"
+            ),
             RuntimeError::InterfaceGone => f.write_str(
                 "the network interface was deleted under the service, with all its connections: make it again, or look why its \
                  daemon took it away (`qanat status`), and start the service again",
@@ -271,6 +284,9 @@ impl Runtime {
             let now = self.clock.now();
             if lifetime.is_observed(now) {
                 observe(service, self);
+                if let Some((address, holder)) = self.stack.lost_address() {
+                    return Err(RuntimeError::AddressTaken { address, holder });
+                }
                 if self.vnic.is_gone() {
                     let is_daemons = self.card.is_some();
                     return Err(if is_daemons { RuntimeError::CardGone } else { RuntimeError::InterfaceGone });

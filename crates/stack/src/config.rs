@@ -25,7 +25,7 @@ pub struct Config {
     pub queue_share: Option<QueueShare>,
     /// The 802.1Q VLAN of the interface, 1 to 4094: frames leave with its tag, and only such are taken. `None`: untagged.
     pub vlan: Option<u16>,
-    /// Whether IPv6 addresses are put on trial before they are used. Off by default: on a point-to-point device of one's own
+    /// Whether IPv6 addresses are put on trial before they are used, and IPv4 addresses while they are (RFC 5227). Off by default: on a point-to-point device of one's own
     /// there is nobody else.
     pub duplicate_address_detection: DuplicateAddressDetection,
     /// Learn IPv6 default routers from their advertisements. Off by default: anybody on the link may send them.
@@ -98,7 +98,8 @@ impl Config {
     }
 }
 
-/// How IPv6 addresses come into use (RFC 4862 section 5.4).
+/// How own addresses come into use: IPv6 addresses as RFC 4862 section 5.4 says. IPv4 addresses are always used at once; they are
+/// probed for, and given up if somebody else turns out to have them (RFC 5227), unless this is off.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub enum DuplicateAddressDetection {
     /// At once.

@@ -43,12 +43,14 @@ counters! {
         neighbour_pending_dropped,
         /// Requests for neighbours not sent because of the rate limit.
         neighbour_rate_limited,
-        /// Own IPv6 addresses asked for, to find out whether somebody else has them.
+        /// Own addresses asked for, to find out whether somebody else has them.
         address_probes_sent,
-        /// Own IPv6 addresses that nobody else had.
+        /// Own addresses that nobody else had.
         addresses_verified,
         /// Messages that claim one of our addresses.
         address_conflicts,
+        /// Announcements that an IPv4 address that another host claims is ours.
+        addresses_defended,
         /// Router advertisements that count.
         router_advertisements,
         /// Router advertisements that do not: not wanted, not from a link-local address, or too many routers.

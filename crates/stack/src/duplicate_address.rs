@@ -179,11 +179,12 @@ impl Stack {
         }
         if self.network.lose_address(target) {
             let address = IpAddr::V6(target);
-            self.drop_connections_of(now, address);
-            if !self.network.replace_formed(now, vnic, target) {
-                vnic.release_address(address);
+            if self.network.replace_formed(now, vnic, target) {
+                self.drop_connections_of(now, address);
+                self.events.push_back(Event::AddressConflict { address, holder: source_mac });
+            } else {
+                self.give_address_up(now, vnic, address, source_mac);
             }
-            self.events.push_back(Event::AddressConflict { address });
         }
         true
     }
@@ -201,7 +202,7 @@ impl Stack {
     }
 
     /// Ends what an optimistic address was used for. Nothing is sent: the address is another's.
-    fn drop_connections_of(&mut self, now: Time, address: IpAddr) {
+    pub(crate) fn drop_connections_of(&mut self, now: Time, address: IpAddr) {
         // A walk over all connections, once an address at most.
         let lost: Vec<u32> = self
             .transport

@@ -3,6 +3,7 @@
 use qanat_nic::Frame;
 use qanat_wire::checksum;
 use std::fmt;
+use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, SocketAddr};
 
 macro_rules! handle {
@@ -318,10 +319,12 @@ pub enum Event {
         /// Why.
         why: CloseReason,
     },
-    /// Somebody else has one of our addresses (IPv6 duplicate address detection): it is not used any more.
+    /// Somebody else has one of our addresses (RFC 5227, RFC 4862 section 5.4): it is not used any more.
     AddressConflict {
         /// Which.
         address: IpAddr,
+        /// Who said so.
+        holder: MacAddress,
     },
     /// A UDP datagram (one event; `chunk` is its payload).
     Datagram {

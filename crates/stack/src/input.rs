@@ -208,8 +208,11 @@ impl Stack {
         if self.network.shared_address {
             return;
         }
+        if self.input_address_conflict(now, vnic, &packet) {
+            return;
+        }
         let sender = IpAddr::V4(packet.sender_protocol);
-        let for_us = self.network.routes.is_own(packet.target_protocol.into());
+        let for_us = self.network.routes.is_usable(packet.target_protocol.into());
         match packet.operation {
             arp::Operation::REQUEST if for_us => {
                 self.network.learn(now, vnic, sender, packet.sender_hardware, false, true);

@@ -10,6 +10,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod address_conflict;
 mod answer_limit;
 mod autoconfiguration;
 mod config;

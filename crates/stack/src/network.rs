@@ -4,6 +4,7 @@ use crate::answer_limit::AnswerLimit;
 use crate::autoconfiguration::Autoconfigured;
 use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
+use crate::address_conflict::Claim;
 use crate::duplicate_address::{AddressState, Detection, Trial};
 use crate::fragmentation::Identifications;
 use crate::multicast_listener::MulticastListener;
@@ -77,10 +78,14 @@ pub(crate) struct Network {
     last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
+    /// IPv4 addresses on trial, or being announced.
+    pub(crate) claims: Vec<Claim>,
+    /// When an own IPv4 address was last defended.
+    pub(crate) defended_at: Option<Time>,
     /// IPv6 addresses on trial.
     pub(crate) detections: Vec<Detection>,
     pub(crate) trial: Trial,
-    /// IPv6 addresses or routers need attention now and then: false for most, and then costs nothing.
+    /// Own addresses or routers need attention now and then: false for most, and then costs nothing.
     manages_addresses: bool,
     pub(crate) autoconfigured: Autoconfigured,
     pub(crate) listener: MulticastListener,
@@ -216,6 +221,8 @@ impl Network {
         let mut network = Network {
             link,
             routes: Routes::new(config, now),
+            claims: Vec::new(),
+            defended_at: None,
             detections: Vec::new(),
             manages_addresses: config.duplicate_address_detection != DuplicateAddressDetection::Off
                 || config.wants_router_advertisements()
@@ -244,6 +251,7 @@ impl Network {
             retries: Wheel::new(NEIGHBOURS_MAX as usize * 2, 20, now),
             request_limit: RateLimiter::new(NEIGHBOUR_REQUESTS_PER_SECOND, now),
         };
+        network.start_claims(now);
         network.start_detection(now);
         network
     }
@@ -423,11 +431,14 @@ impl Network {
         }
     }
 
-    /// What own IPv6 addresses and routers need, if it is time.
+    /// What own addresses and routers need, if it is time.
     fn poll_addresses(&mut self, now: Time, vnic: &mut dyn Vnic) {
         let is_due = |deadline: Option<Time>| deadline.is_some_and(|deadline| deadline <= now);
         if is_due(self.autoconfigured.next_deadline()) {
             self.poll_autoconfiguration(now, vnic);
+        }
+        if !self.claims.is_empty() {
+            self.poll_claims(now, vnic);
         }
         if !self.detections.is_empty() {
             self.poll_detection(now, vnic);
@@ -446,6 +457,7 @@ impl Network {
         }
         let deadlines = [
             self.retries.next_deadline(),
+            self.claim_deadline(),
             self.detection_deadline(),
             self.routes.routers.next_deadline(),
             self.autoconfigured.next_deadline(),
@@ -481,7 +493,7 @@ impl Network {
         }
     }
 
-    fn send_arp_request(
+    pub(crate) fn send_arp_request(
         &mut self,
         vnic: &mut dyn Vnic,
         source: Ipv4Addr,

@@ -136,6 +136,13 @@ impl Routes {
     }
 
     /// Own IPv6 addresses.
+    pub(crate) fn own_v4(&self) -> impl Iterator<Item = Ipv4Addr> {
+        self.interfaces.iter().filter_map(|interface| match interface.address {
+            IpAddr::V4(v4) => Some(v4),
+            IpAddr::V6(_) => None,
+        })
+    }
+
     pub(crate) fn own_v6(&self) -> impl Iterator<Item = Ipv6Addr> + use<> {
         let addresses: Vec<Ipv6Addr> = self
             .interfaces

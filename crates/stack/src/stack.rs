@@ -83,6 +83,8 @@ pub struct Stack {
     pub(crate) udp_errors: VecDeque<UdpError>,
     pub(crate) tells_udp_errors: bool,
     pub(crate) events: VecDeque<Event>,
+    /// See [`lost_address`](Stack::lost_address).
+    pub(crate) lost_address: Option<(IpAddr, MacAddress)>,
     pub(crate) wheel: Wheel<TimerKind>,
     pub(crate) service_timers: Slab<ServiceTimer>,
     pub(crate) receive_checksum: ReceiveChecksum,
@@ -109,6 +111,7 @@ impl Stack {
             udp_errors: VecDeque::new(),
             tells_udp_errors: config.udp_errors,
             events: VecDeque::with_capacity(1_024),
+            lost_address: None,
             wheel: Wheel::new(timers, TICK_SHIFT, now),
             service_timers: Slab::new(config.timers_max),
             receive_checksum: vnic.capabilities().receive_checksum,

@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 const ETHTOOL_GDRVINFO: u32 = 0x3;
 const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 /// The device takes the VLAN tag out of received frames and hands it over beside them.
 const FLAG_RECEIVE_VLAN: u32 = 1 << 8;
@@ -68,6 +69,20 @@ pub fn driver(interface: &str) -> io::Result<String> {
     information[..4].copy_from_slice(&ETHTOOL_GDRVINFO.to_ne_bytes());
     request(interface, information.as_mut_ptr().cast())?;
     Ok(text(&information[4..36]))
+}
+
+/// Receive queues in use of an interface of the calling thread's namespace. A driver may have made more than it uses: a veth device has
+/// one for each processor, and uses one of them.
+///
+/// # Errors
+/// `EOPNOTSUPP` if the driver has no channels to choose from, `ENODEV`.
+pub fn receive_queues_in_use(interface: &str) -> io::Result<u32> {
+    // `struct ethtool_channels`: the command; most of receive, transmit, other, and combined channels; then how many are in use.
+    let mut value = [0; 9];
+    value[0] = ETHTOOL_GCHANNELS;
+    request(interface, value.as_mut_ptr().cast())?;
+    let [.., receive, _transmit, _other, combined] = value;
+    Ok(receive.saturating_add(combined))
 }
 
 fn request(interface: &str, data: *mut libc::c_char) -> io::Result<()> {

@@ -7,7 +7,7 @@ mod observer;
 mod program;
 mod watch;
 
-pub use ethtool::{Feature, driver, keep_vlan_tags, set_feature};
+pub use ethtool::{Feature, driver, keep_vlan_tags, receive_queues_in_use, set_feature};
 pub use namespace::{Namespace, in_namespace};
 pub(crate) use observer::{Departures, Observer};
 pub use program::{ask_program, clear_xdp, set_generic_xdp, set_xdp};
@@ -36,7 +36,7 @@ pub struct Link {
     pub mtu: u32,
     /// Whether it is set up.
     pub is_up: bool,
-    /// Receive queues it was created with.
+    /// Receive queues in use, from number 0. If the driver can't tell, those that it was created with.
     pub receive_queues: u32,
     /// The XDP program attached.
     pub xdp_program: Option<u32>,
@@ -88,13 +88,15 @@ fn parse_link(answer: &[u8]) -> Option<Link> {
     let number = |kind| find(attributes, kind).and_then(|value| u32_at(value, 0));
     let mac = find(attributes, libc::IFLA_ADDRESS).and_then(|value| value.first_chunk().copied());
     let program = find(attributes, libc::IFLA_XDP).and_then(|xdp| find(xdp, IFLA_XDP_PROG_ID));
+    let name = find(attributes, libc::IFLA_IFNAME).map(text)?;
+    let in_use = receive_queues_in_use(&name).ok().filter(|count| *count > 0);
     Some(Link {
         index: u32_at(answer, 4)?,
-        name: find(attributes, libc::IFLA_IFNAME).map(text)?,
         mac: MacAddress(mac.unwrap_or_default()),
         mtu: number(libc::IFLA_MTU)?,
         is_up: u32_at(answer, 8)? & libc::IFF_UP as u32 != 0,
-        receive_queues: number(libc::IFLA_NUM_RX_QUEUES).unwrap_or(1),
+        name,
+        receive_queues: in_use.or_else(|| number(libc::IFLA_NUM_RX_QUEUES)).unwrap_or(1),
         xdp_program: program.and_then(|value| u32_at(value, 0)).filter(|id| *id != 0),
     })
 }

@@ -12,6 +12,7 @@ use qanat_abi::{Command, Event as Said, Id, Message};
 use qanat_control::protocol::understand;
 use qanat_nic::{Pool, Region, Time};
 use qanat_stack::{Chunk, CloseReason, CommandError, ConnectionId, Event, ListenerId, UdpSocketId};
+use qanat_wire::ethernet::MacAddress;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -72,6 +73,8 @@ pub struct Remote {
     /// The service has others, whose cards may have addresses that this one's has not.
     is_one_of_several: bool,
     pub(super) figures: RemoteFigures,
+    /// An address of the card that is another host's, and whose.
+    pub(super) lost_address: Option<(IpAddr, MacAddress)>,
 }
 
 impl Remote {
@@ -98,6 +101,7 @@ impl Remote {
             nothing: nothing.ok_or(std::io::ErrorKind::InvalidInput)?,
             is_one_of_several,
             figures: RemoteFigures::default(),
+            lost_address: None,
         })
     }
 
@@ -331,7 +335,14 @@ impl Remote {
                 self.moved(connection, unacknowledged);
                 return Ok(None);
             }
-            Said::AddressConflict { address } => Event::AddressConflict { address },
+            Said::AddressConflict { address, holder } => {
+                let holder = MacAddress(holder);
+                // Those formed from advertised prefixes are replaced, and not named by the card.
+                if self.attached.addresses.iter().any(|(own, _)| *own == address) {
+                    self.lost_address.get_or_insert((address, holder));
+                }
+                Event::AddressConflict { address, holder }
+            }
             Said::Datagram { socket, peer, window } => {
                 let chunk = self.take(window)?;
                 let Some(socket) = self.sockets.handle_of(socket.into()) else { return Ok(None) };

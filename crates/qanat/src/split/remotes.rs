@@ -16,6 +16,7 @@ use qanat_stack::{
     Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Source, TimerId,
     UdpSocketId,
 };
+use qanat_wire::ethernet::MacAddress;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -54,6 +55,11 @@ impl Remotes {
             came_by: if count > 1 { vec![0; PEERS] } else { Vec::new() },
             hasher: RandomState::new(),
         })
+    }
+
+    /// An address of ours that is another host's, and whose.
+    pub(super) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
+        self.parts.iter().find_map(|part| part.lost_address)
     }
 
     pub(super) fn count(&self) -> usize {

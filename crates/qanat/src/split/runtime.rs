@@ -364,6 +364,9 @@ impl SplitRuntime {
             let now = self.clock.now();
             if lifetime.is_observed(now) {
                 observe(service, self);
+                if let Some((address, holder)) = self.remotes.lost_address() {
+                    return Err(RuntimeError::AddressTaken { address, holder });
+                }
             }
             if lifetime.stops(now, stop) {
                 self.leave(service);

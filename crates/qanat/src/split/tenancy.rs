@@ -270,10 +270,10 @@ impl Tenancy {
                 | Event::Urgent { connection, .. }
                 | Event::PeerClosed { connection } => self.owners.of(*connection),
                 Event::Datagram { socket, peer, .. } => self.owners.choose_for_datagram(*socket, *peer),
-                Event::AddressConflict { address } => {
-                    let address = *address;
+                Event::AddressConflict { address, holder } => {
+                    let (address, holder) = (*address, *holder);
                     (0..self.seats.len())
-                        .for_each(|seat| self.hear(seat, Event::AddressConflict { address }, now, vnic));
+                        .for_each(|seat| self.hear(seat, Event::AddressConflict { address, holder }, now, vnic));
                     continue;
                 }
                 Event::Timer { .. } => continue,
