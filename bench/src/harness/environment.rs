@@ -4,7 +4,11 @@ use super::cpu;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::process::Command;
+use std::sync::OnceLock;
 use std::time::Duration;
+
+/// This program's version and commit, as whoever built it says; until then only the version is known.
+pub static VERSION: OnceLock<&'static str> = OnceLock::new();
 
 /// The statement printed with every table.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -43,7 +47,7 @@ impl Environment {
         Environment {
             kernel: format!("Linux {}", kernel.trim()),
             processors: format!("{} × {model}", cpu::count()),
-            commit: commit(),
+            commit: format!("qanat {}", VERSION.get().unwrap_or(&env!("CARGO_PKG_VERSION"))),
             date: first_line(Command::new("date").args(["-u", "+%Y-%m-%d %H:%M UTC"])).unwrap_or_default(),
             ..Environment::default()
         }
@@ -77,19 +81,6 @@ impl std::fmt::Display for Environment {
         }
         Ok(())
     }
-}
-
-fn commit() -> String {
-    let version = concat!("qanat ", env!("CARGO_PKG_VERSION"));
-    let described = first_line(Command::new("git").args([
-        "-C",
-        env!("CARGO_MANIFEST_DIR"),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=10",
-    ]));
-    described.map_or(version.to_owned(), |described| format!("{version} ({described})"))
 }
 
 /// The first line a program prints, if it succeeds (programs that print their version on stderr included).

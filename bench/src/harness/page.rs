@@ -31,7 +31,9 @@ thead th{border-bottom:2px solid var(--ink);vertical-align:bottom;white-space:no
 th:first-child,td:first-child,td:last-child,tbody th{text-align:left}td:last-child{color:var(--soft)}
 tbody th{background:var(--band);font-weight:600}
 .spread{color:var(--soft);font-size:.9em}
-svg{display:block;max-width:100%;height:auto;margin:1rem 0;border:1px solid var(--line)}
+/* On a narrow screen a picture is moved aside rather than made too small to read. */
+.picture{overflow-x:auto;margin:1rem 0}
+svg{display:block;width:100%;min-width:64rem;max-width:1120px;height:auto;border:1px solid var(--line)}
 details{margin:.8rem 0}summary{cursor:pointer;color:var(--soft)}
 @media print{body{max-width:none;padding:0}h2{break-before:page}details{display:none}}
 ";
@@ -84,7 +86,9 @@ fn write_section(html: &mut String, number: usize, table: &Table, chart: &Chart)
         let _ = writeln!(html, "<p class=\"warning\">{}</p>", escape(warning));
     }
     if !chart.panels.is_empty() {
+        html.push_str("<div class=\"picture\">\n");
         html.push_str(&chart.to_svg());
+        html.push_str("</div>\n");
     }
     write_rows(html, table);
     html.push_str("<dl>\n");

@@ -105,7 +105,7 @@ pub struct AttachArguments {
     /// Which IPv6 addresses and routers: those given, or by router advertisement too
     #[arg(long, value_enum, default_value_t)]
     pub ipv6: Ipv6,
-    /// Whether somebody else has our IPv6 addresses is found out first (default: on with --interface, else off)
+    /// Whether other hosts have our addresses is found out (default: on with --interface, else off); IPv6 addresses are not used before
     #[arg(long, value_enum, value_name = "WHEN")]
     pub dad: Option<Trial>,
     /// Copy frames even where the driver can do without

@@ -3,6 +3,7 @@
 use crate::say::sayln;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
+use qanat_bench::harness::environment::VERSION;
 use qanat_bench::harness::page::{Section, page};
 use qanat_bench::load::duration;
 use qanat_bench::tables::{self, BenchOptions, Entry, TABLES};
@@ -231,6 +232,8 @@ impl EchoLink {
 
 /// Runs a benchmark.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
+    // Each table says what it was measured with. It is set nowhere else.
+    let _ = VERSION.set(crate::VERSION);
     match &arguments.table {
         Some(Table::Web(web)) => {
             let sections = measure(&["web"], &web.common)?;

@@ -43,11 +43,14 @@ mod web;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+/// With the commit that it was built from: `build.rs`.
+const VERSION: &str = env!("QANAT_VERSION");
+
 /// Applications that own their network card, with protection.
 #[derive(Parser)]
 #[command(
     name = "qanat",
-    version,
+    version = VERSION,
     about,
     max_term_width = 100,
     after_help = "\

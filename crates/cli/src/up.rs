@@ -6,8 +6,10 @@ use clap::{Args, ValueEnum};
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execve;
 use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE};
+use qanat::control::filter::Addresses;
 use qanat::control::names::Names;
 use qanat::control::policy::{Policy, parse_processors};
+use qanat::nic::link;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
@@ -43,7 +45,7 @@ pub struct Arguments {
     /// Listen here instead of where the policy says
     #[arg(long, value_name = "PATH", env = "QANAT_SOCKET")]
     socket: Option<PathBuf>,
-    /// A NIC, the wire of which cards may be on whose rule says `uplink = true`
+    /// A NIC, the wire of which cards may be on: root's if there is no policy file, otherwise those whose rule says `uplink = true`
     #[arg(long, value_name = "INTERFACE")]
     uplink: Option<String>,
     /// Start net cores on these processors, as `[net] cores` in the policy: 0-1,3
@@ -93,7 +95,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 /// What the policy file and the command line say together.
 fn policy(arguments: &Arguments) -> Result<Policy, String> {
     let default = Some(Path::new(DEFAULT_CONFIG)).filter(|path| path.exists());
-    let mut policy = match arguments.config.as_deref().or(default) {
+    let file = arguments.config.as_deref().or(default);
+    let mut policy = match file {
         Some(path) => Policy::read(path)?,
         None => Policy::default(),
     };
@@ -102,6 +105,12 @@ fn policy(arguments: &Arguments) -> Result<Policy, String> {
     }
     if let Some(interface) = &arguments.uplink {
         policy.uplink.get_or_insert_default().interface.clone_from(interface);
+        if file.is_none() {
+            // Without an interface of that name the daemon says so later.
+            let found = link::link(interface).and_then(|link| link::addresses(link.index)).unwrap_or_default();
+            policy.let_root_use_uplink(found.into_iter().filter_map(|(own, length)| Addresses::prefix(own, length)));
+        }
+        policy.idle().map_or(Ok(()), Err)?;
     }
     if let Some(processors) = &arguments.net_cores {
         policy.net.cores = parse_processors(processors)?;
@@ -120,6 +129,7 @@ fn check(policy: &Policy) -> Result<(), String> {
     if policy.rule.is_empty() {
         return Err(format!("{NO_RULE}: add a [[rule]]"));
     }
+    policy.idle().iter().for_each(|what| sayln!("warning: {what}"));
     Names::of(policy).unknown(policy).iter().for_each(|name| sayln!("warning: {name}"));
     Ok(())
 }
@@ -136,6 +146,9 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let policy = policy(arguments)?;
     if policy.rule.is_empty() {
         log(&Event { event: "policy", result: "failed", detail: NO_RULE.to_owned(), ..Event::default() });
+    }
+    if let Some(detail) = policy.idle() {
+        log(&Event { event: "policy", result: "failed", detail, ..Event::default() });
     }
     if !rustix::process::geteuid().is_root() {
         return Err("the daemon needs root: run with sudo".to_owned());

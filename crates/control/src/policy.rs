@@ -212,6 +212,25 @@ impl Default for Policy {
     }
 }
 
+impl Policy {
+    /// What in it says nothing to anybody, in words with a remedy.
+    pub fn idle(&self) -> Option<String> {
+        let uplink = self.uplink.as_ref().filter(|_| !self.rule.iter().any(|rule| rule.uplink))?;
+        let name = &uplink.interface;
+        Some(format!("no rule says `uplink = true`, so no card can be on the wire of the uplink {name}: add it to one"))
+    }
+
+    /// Has the default policy use an uplink, whose networks are these: root's cards may have their addresses.
+    pub fn let_root_use_uplink(&mut self, networks: impl Iterator<Item = Addresses>) {
+        let Some(default) = self.rule.first() else { return };
+        let mut addresses = default.addresses.clone();
+        addresses.extend(networks);
+        let groups = Vec::new();
+        let wide = Rule { name: "uplink".to_owned(), uplink: true, addresses, groups, ..default.clone() };
+        self.rule.insert(0, wide);
+    }
+}
+
 impl Default for Rule {
     fn default() -> Rule {
         Rule {

@@ -146,9 +146,14 @@ static __always_inline enum verdict judge_arp(void *data, void *end) {
         return MALFORMED;
     if (arp->protocol != bpf_htons(ETH_P_IP) || arp->hardware_length != 6 || arp->protocol_length != 4)
         return PASSED;
-    __u32 target;
+    __u32 target, sender;
     __builtin_memcpy(&target, arp->target_ip, 4);
     struct ownership *own = bpf_map_lookup_elem(&addresses_v4, &target);
+    if (own && own->whole)
+        return TAKEN_ARP;
+    // Whoever says that our address is his: an answer to a probe names no target (RFC 5227).
+    __builtin_memcpy(&sender, arp->sender_ip, 4);
+    own = bpf_map_lookup_elem(&addresses_v4, &sender);
     return own && own->whole ? TAKEN_ARP : PASSED;
 }
 

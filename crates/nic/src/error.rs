@@ -1,5 +1,6 @@
 //! [`DeviceError`]: why a device can't be created or opened, and what to do about it.
 
+use crate::link::Holder;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
@@ -29,6 +30,17 @@ pub enum DeviceError {
         name: String,
         /// The kernel's number of that program, if it told.
         program: Option<u32>,
+        /// Whose it is, if that can be seen.
+        holder: Option<Holder>,
+    },
+    /// The kernel has a server at a port that was asked for, of an address that is shared with it.
+    PortTaken {
+        /// The address.
+        address: IpAddr,
+        /// IP protocol number.
+        protocol: u8,
+        /// The port.
+        port: u16,
     },
     /// Another AF_XDP socket is bound to the queue.
     QueueBusy {
@@ -118,8 +130,24 @@ impl fmt::Display for DeviceError {
                 write!(f, "no interface {name}: `ip link` lists what there is")
             }
             DeviceError::InterfaceDown { name } => write!(f, "{name} is down: `ip link set {name} up`"),
-            DeviceError::Occupied { name, program } => {
+            DeviceError::PortTaken { address, protocol, port } => {
+                let (name, letter) = if *protocol == 17 { ("UDP", 'u') } else { ("TCP", 't') };
+                write!(
+                    f,
+                    "another program serves {name} port {port} of {address} by the kernel: stop it \
+                     (`ss -{letter}lnp 'sport = :{port}'` names it), or choose another port (--port)"
+                )
+            }
+            DeviceError::Occupied { name, holder: Some(holder), .. } if holder.is_qanat() => write!(
+                f,
+                "{name} is used by {holder}: stop it, or let both have cards of one daemon (`qanat up --uplink {name}`, then start \
+                 them without --interface)"
+            ),
+            DeviceError::Occupied { name, program, holder } => {
                 write!(f, "{name} has another XDP program")?;
+                if let Some(holder) = holder {
+                    return write!(f, ", of {holder}: stop that process, or choose another interface");
+                }
                 if let Some(program) = program {
                     write!(f, " (id {program}; `bpftool prog show id {program}` says whose)")?;
                 }

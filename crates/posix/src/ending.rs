@@ -113,7 +113,8 @@ pub(crate) fn words(end: End) -> String {
             "start it with another (--address), or take it from that host",
         ),
         End::Killed => (
-            "one of those who share it was killed in the middle of the stack's work, or its qanat-keeper was".to_owned(),
+            "one of those who share it was killed in the middle of the stack's work, or its qanat-keeper was"
+                .to_owned(),
             "start it again",
         ),
         End::Deleted => (

@@ -298,6 +298,9 @@ impl Attachment {
                 config.gateways.extend(gateway);
             }
             config.shared_address = kernel.iter().any(|(address, _)| *address == options.address.0);
+            if config.shared_address {
+                no_server_has(&options.services, &addresses, options)?;
+            }
             let rule = |(address, _): &(IpAddr, u8)| {
                 if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
             };
@@ -369,6 +372,9 @@ impl Attachment {
         if let (Some(interface), Some(first)) = (&options.interface, options.queue) {
             let (kernel, _) = kernel_view(interface, options);
             wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);
+            if wish.shared {
+                no_server_has(&options.services, &[options.address], options)?;
+            }
             wish.provider = Provider::Queue { interface: interface.clone(), first };
         }
         let session = match &options.session {
@@ -383,7 +389,7 @@ impl Attachment {
         if options.vnic.is_some() {
             config.addresses.clone_from(&status.addresses);
         }
-        if status.provider != Provider::Veth && options.duplicate_address_detection.is_none() {
+        if (status.provider != Provider::Veth || status.uplink) && options.duplicate_address_detection.is_none() {
             // Somebody else may be on that link.
             config.duplicate_address_detection = DuplicateAddressDetection::On;
         }
@@ -688,6 +694,28 @@ fn no_other_has(
     match found.ok().flatten() {
         Some((address, interface)) => Err(DeviceError::AddressTaken { address, interface }),
         None => Ok(()),
+    }
+}
+
+/// Refuses ports of an address shared with the kernel at which it has a server, who would hear nothing any more. Of ranges nothing is
+/// said: whoever asks for one may not want each port of it.
+fn no_server_has(
+    services: &[PortRange],
+    addresses: &[(IpAddr, u8)],
+    options: &AttachOptions,
+) -> Result<(), DeviceError> {
+    let look = || {
+        for PortRange { protocol, first, .. } in services.iter().filter(|range| range.first == range.last) {
+            let is_taken = |(address, _): &&(IpAddr, u8)| link::kernel_listens(*protocol, *address, *first);
+            if let Some((address, _)) = addresses.iter().find(is_taken) {
+                return Err(DeviceError::PortTaken { address: *address, protocol: *protocol, port: *first });
+            }
+        }
+        Ok(())
+    };
+    match &options.namespace {
+        Some(namespace) => namespace.within(look).unwrap_or(Ok(())),
+        None => look(),
     }
 }
 

@@ -117,9 +117,8 @@ impl Network {
         }
         let is_ours = |address: Ipv4Addr| self.routes.state(address.into()) == Some(AddressState::Usable);
         let is_probe = packet.operation == arp::Operation::REQUEST && packet.sender_protocol.is_unspecified();
-        let on_trial = |address: &Ipv4Addr| {
-            self.claims.iter().any(|claim| claim.address == *address && claim.is_on_trial())
-        };
+        let on_trial =
+            |address: &Ipv4Addr| self.claims.iter().any(|claim| claim.address == *address && claim.is_on_trial());
         let claimed = match is_probe {
             // Section 2.1.1: of two that probe at once neither has it. Later a probe is a question, which is answered.
             true => Some(packet.target_protocol).filter(on_trial),

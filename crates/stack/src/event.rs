@@ -2,8 +2,8 @@
 
 use qanat_nic::Frame;
 use qanat_wire::checksum;
-use std::fmt;
 use qanat_wire::ethernet::MacAddress;
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 macro_rules! handle {

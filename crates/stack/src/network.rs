@@ -1,10 +1,10 @@
 //! The network layer's way out: IP and Ethernet headers, next hop, neighbour, device.
 
+use crate::address_conflict::Claim;
 use crate::answer_limit::AnswerLimit;
 use crate::autoconfiguration::Autoconfigured;
 use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
-use crate::address_conflict::Claim;
 use crate::duplicate_address::{AddressState, Detection, Trial};
 use crate::fragmentation::Identifications;
 use crate::multicast_listener::MulticastListener;

@@ -147,7 +147,9 @@ fn an_address_somebody_has_is_given_up() {
             _ => None,
         };
         assert_eq!(events.iter().find_map(holder), Some(STRANGER), "{operation:?} {sender} {target}: {events:?}");
-        assert!(events.iter().any(|event| matches!(event, Event::Closed { connection: gone, .. } if *gone == connection)));
+        assert!(
+            events.iter().any(|event| matches!(event, Event::Closed { connection: gone, .. } if *gone == connection))
+        );
         assert_eq!((host.state(), host.stack.usage().connections), (AddressState::Duplicate, 0));
         assert_eq!(host.stack.lost_address(), Some((ADDRESS.into(), STRANGER)));
         heard(&mut raw);

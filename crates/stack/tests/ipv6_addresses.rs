@@ -148,8 +148,7 @@ fn both(modes: [DuplicateAddressDetection; 2]) -> [(AddressState, usize); 2] {
     for _ in 0..300 {
         clock.advance(Duration::from_millis(10));
         for (host, conflicts) in hosts.iter_mut().zip(&mut conflicts) {
-            let is_conflict =
-                |event: &Event| matches!(event, Event::AddressConflict { address, .. } if *address == IpAddr::V6(ADDRESS));
+            let is_conflict = |event: &Event| matches!(event, Event::AddressConflict { address, .. } if *address == IpAddr::V6(ADDRESS));
             *conflicts += host.step(clock.now()).iter().filter(|event| is_conflict(event)).count();
         }
     }

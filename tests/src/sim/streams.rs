@@ -505,7 +505,7 @@ impl Service for Streams {
                 flow.hold_timer = false;
                 flow.release(context);
             }
-            Event::AddressConflict { address } => panic!("somebody else has {address}"),
+            Event::AddressConflict { address, holder } => panic!("{holder} has {address}"),
             Event::Urgent { .. } => panic!("urgent data that nobody has asked for"),
             Event::Datagram { .. } => panic!("a datagram for a service without sockets"),
         }

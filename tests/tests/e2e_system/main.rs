@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod conflicts;
 mod curl;
 mod ethernet;
 mod hostile;

@@ -28,8 +28,13 @@ impl Daemon {
             let is_it = |(other, _): &(Address, u8)| other == address;
             let of_vnic = |vnic: &Vnic| vnic.wish.addresses.iter().any(is_it);
             let is_twice = wish.addresses.iter().take(number).any(is_it);
-            let is_hosts = self.policy.host.iter().any(is_it) || (!wish.shared && uplink().any(|other| is_it(&other)));
-            if is_twice || is_hosts || self.vnics.values().any(of_vnic) {
+            if !wish.shared && uplink().any(|other| is_it(&other)) {
+                return Err(format!(
+                    "address {address} is the kernel's on the uplink: choose another (--address), or share it (`qanat vnic create \
+                     --shared --address {address}/{length} --service tcp/PORT`, and then --vnic with the number it says)"
+                ));
+            }
+            if is_twice || self.policy.host.iter().any(is_it) || self.vnics.values().any(of_vnic) {
                 return Err(format!("address {address} is taken: choose another (--address)"));
             }
             if self.uplink.iter().any(|uplink| uplink.gateways.contains(address)) {

@@ -3,6 +3,7 @@
 //! Layouts here are the twins of `bpf/steer.c`.
 
 use crate::error::DeviceError;
+use crate::link::Holder;
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf, XskMap};
 use aya::programs::Xdp;
 use aya::{Ebpf, EbpfError, Pod};
@@ -358,7 +359,8 @@ fn link_error(error: io::Error, name: &str, mtu: u32, driver: &str) -> DeviceErr
     match error.raw_os_error() {
         Some(libc::EBUSY | libc::EEXIST) => {
             let program = crate::link::link(&name).ok().and_then(|link| link.xdp_program);
-            DeviceError::Occupied { name, program }
+            let holder = program.and_then(Holder::of_program);
+            DeviceError::Occupied { name, program, holder }
         }
         Some(libc::EOPNOTSUPP) => DeviceError::NoNativeXdp { name, driver: driver.to_owned() },
         Some(libc::ERANGE) => DeviceError::MtuTooLarge { name, mtu },

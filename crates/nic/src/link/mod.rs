@@ -1,6 +1,8 @@
 //! Interfaces of the kernel: looking at them, and making the few changes a virtual NIC needs. No program is run.
 
 mod ethtool;
+mod holder;
+mod listener;
 mod namespace;
 pub(crate) mod netlink;
 mod observer;
@@ -8,6 +10,8 @@ mod program;
 mod watch;
 
 pub use ethtool::{Feature, driver, keep_vlan_tags, receive_queues_in_use, set_feature};
+pub use holder::Holder;
+pub use listener::kernel_listens;
 pub use namespace::{Namespace, in_namespace};
 pub(crate) use observer::{Departures, Observer};
 pub use program::{ask_program, clear_xdp, set_generic_xdp, set_xdp};
