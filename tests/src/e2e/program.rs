@@ -1,13 +1,12 @@
 //! Programs run by tests: bounded in time, and ended with the test.
 
+use super::PATIENCE;
 use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The top of the checkout.
 pub fn workspace() -> PathBuf {
@@ -124,7 +123,7 @@ impl Program {
         self
     }
 
-    /// How long it may take (30 s unless told).
+    /// How long it may take ([`PATIENCE`] unless told).
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Program {
         self.patience = patience;
@@ -209,9 +208,9 @@ impl Running {
     /// Waits for its end.
     ///
     /// # Panics
-    /// It takes longer than `patience`; it is killed then.
+    /// It takes longer than `patience`, and [`PATIENCE`]; it is killed then.
     pub fn wait(mut self, patience: Duration) -> Outcome {
-        let start = Instant::now();
+        let (start, patience) = (Instant::now(), patience.max(PATIENCE));
         let status = loop {
             match self.child.try_wait().expect("waiting for a child") {
                 Some(status) => break Some(status),

@@ -56,12 +56,15 @@ pub fn scenario(test: impl FnOnce() + Send) {
     }
 }
 
+/// How long whatever must happen may take, at least: the machine may have much else to do. A test fails later for it, and passes no later.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Waits until `ready` says so.
 ///
 /// # Panics
-/// After `patience`, naming `what`.
+/// After `patience`, and [`PATIENCE`], naming `what`.
 pub fn eventually(what: &str, patience: Duration, mut ready: impl FnMut() -> bool) {
-    let start = Instant::now();
+    let (start, patience) = (Instant::now(), patience.max(PATIENCE));
     while !ready() {
         assert!(start.elapsed() < patience, "{what}: not within {patience:?}");
         std::thread::sleep(Duration::from_millis(20));

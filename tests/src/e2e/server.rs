@@ -1,5 +1,6 @@
 //! `qanat web`, as its users run it.
 
+use super::PATIENCE;
 use super::program::qanat;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -8,9 +9,6 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-const START_PATIENCE: Duration = Duration::from_secs(15);
-const STOP_PATIENCE: Duration = Duration::from_secs(20);
 
 /// A running server. Dropping it kills it.
 #[derive(Debug)]
@@ -51,7 +49,7 @@ impl Server {
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let lines = read_lines(child.stdout.take());
         let mut server = Server { child, lines, serving: Value::Null, seen: Vec::new(), errors: Arc::default() };
-        match server.wait_for("serving", START_PATIENCE) {
+        match server.wait_for("serving", PATIENCE) {
             Some(serving) => {
                 server.serving = serving;
                 server.collect_errors();
@@ -124,7 +122,7 @@ impl Server {
             if wanted(&figures) {
                 return figures;
             }
-            assert!(start.elapsed() < Duration::from_secs(30), "{what}: never; last {figures}");
+            assert!(start.elapsed() < PATIENCE, "{what}: never; last {figures}");
         }
     }
 
@@ -179,10 +177,10 @@ impl Server {
     /// # Panics
     /// It does not end in time.
     pub fn wait(mut self) -> Stopped {
-        let last = self.wait_for("stopped", STOP_PATIENCE);
+        let last = self.wait_for("stopped", PATIENCE);
         let start = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
-            assert!(start.elapsed() < STOP_PATIENCE, "the server does not end");
+            assert!(start.elapsed() < PATIENCE, "the server does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
         let code = self.child.wait().ok().and_then(|status| status.code());

@@ -5,7 +5,9 @@ use super::frames::{Ipv4, arp, ethernet, tcp, udp};
 use qanat::control::filter::{Accepted, Direction, Filter, FilterFlags, Level, Ports};
 use qanat::control::protocol::{Answer, QueueWish, Request};
 use qanat::nic::{AfXdp, Vnic};
-use qanat_tests::e2e::{NOBODY, Program, Running, eventually, qanat_for_anybody, resident_kib, scenario, workspace};
+use qanat_tests::e2e::{
+    NOBODY, PATIENCE, Program, Running, eventually, qanat_for_anybody, resident_kib, scenario, workspace,
+};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::fd::{AsFd, OwnedFd};
@@ -214,10 +216,7 @@ fn a_card_is_ready_and_gone_without_a_trace() {
             let queue = vnic.open_queue(0, qanat::nic::MemoryPlan::default()).expect("a queue");
             times.push(start.elapsed());
             drop((vnic, queue));
-            let start = Instant::now();
-            while links() != before_links {
-                assert!(start.elapsed() < Duration::from_secs(2), "a closed handle's card goes");
-            }
+            eventually("a closed handle's card goes", PATIENCE, || links() == before_links);
             // Answered when the daemon is done with it.
             assert!(control.vnics().is_empty());
         }
@@ -225,11 +224,7 @@ fn a_card_is_ready_and_gone_without_a_trace() {
         println!("VNIC and queue ready: median {:?}, worst {:?}", times[10], times[19]);
         let start = Instant::now();
         while descriptors(&control) > before_descriptors {
-            assert!(
-                start.elapsed() < Duration::from_secs(5),
-                "of {before_descriptors} descriptors: {:#?}",
-                open_files(&control)
-            );
+            assert!(start.elapsed() < PATIENCE, "of {before_descriptors} descriptors: {:#?}", open_files(&control));
         }
     });
 }
@@ -315,11 +310,8 @@ fn a_killed_server_without_privileges_leaves_nothing() {
             }
             let group = i32::try_from(server.id()).ok().and_then(Pid::from_raw).expect("a process group");
             kill_process_group(group, Signal::KILL).expect("kill -9");
-            let start = Instant::now();
-            server.wait(Duration::from_secs(5));
-            while links() != before {
-                assert!(start.elapsed() < Duration::from_secs(3), "after {delay_ms} ms: {:?}", control.vnics());
-            }
+            server.wait(PATIENCE);
+            eventually("a killed server's card goes", PATIENCE, || links() == before);
             assert!(control.vnics().is_empty(), "killed after {delay_ms} ms");
         }
     });

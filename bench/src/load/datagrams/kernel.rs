@@ -69,7 +69,7 @@ pub fn run(
             }
         }
         let now = clock.now();
-        let phase = window.tick(now);
+        let phase = window.tick(now, traffic.is_ready());
         if phase == Phase::Over || stop.is_requested() {
             return Ok(window.report(now));
         }

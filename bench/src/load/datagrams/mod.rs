@@ -34,6 +34,11 @@ pub trait Traffic {
     /// Judges a payload that came from the target.
     fn read(&mut self, payload: &[u8]) -> Incoming;
 
+    /// Whether counting may begin when the warm-up is over.
+    fn is_ready(&self) -> bool {
+        true
+    }
+
     /// The window begins: counts so far were the warm-up's.
     fn begin(&mut self) {}
 }

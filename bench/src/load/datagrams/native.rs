@@ -192,7 +192,7 @@ pub fn run<V: Vnic>(
         // Time is looked at often enough for arrivals of an open loop, seldom enough not to cost.
         if pace.rate_per_s.is_some() || pace.sleeps || turns.is_multiple_of(16) {
             let now = clock.now();
-            let phase = window.tick(now);
+            let phase = window.tick(now, sender.traffic.is_ready());
             if phase == Phase::Over || stop.is_requested() {
                 return Ok(window.report(now));
             }

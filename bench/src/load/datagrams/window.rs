@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// Open loop: packets that may wait to be sent.
 const BACKLOG_MAX: usize = 100_000;
+/// How long traffic that is not ready is waited for, after the warm-up.
+const READY_PATIENCE: Duration = Duration::from_secs(30);
 
 /// The mark a packet carries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,8 +132,9 @@ impl Window {
         self.strange += 1;
     }
 
-    /// Moves time on: what is due, what is lost, which phase it is.
-    pub fn tick(&mut self, now: Time) -> Phase {
+    /// Moves time on: what is due, what is lost, which phase it is. As long as the traffic `is_ready` not, counting does not begin, but
+    /// for [`READY_PATIENCE`].
+    pub fn tick(&mut self, now: Time, is_ready: bool) -> Phase {
         if now.since(self.swept) * 4 >= self.timeout {
             self.swept = now;
             for (number, slot) in self.slots.iter_mut().enumerate() {
@@ -142,7 +145,8 @@ impl Window {
                 }
             }
         }
-        let begins = !self.counting && now >= self.window_start;
+        let may_begin = is_ready || now.since(self.window_start) > READY_PATIENCE;
+        let begins = !self.counting && now >= self.window_start && may_begin;
         if begins {
             self.counting = true;
             self.histogram.clear();
@@ -159,7 +163,7 @@ impl Window {
         if let Some(schedule) = &mut self.schedule {
             schedule.advance(now);
         }
-        match (begins, now < self.window_end) {
+        match (begins, now < self.window_end || !self.counting) {
             (_, false) => Phase::Over,
             (true, true) => Phase::Begun,
             (false, true) => Phase::Going,
@@ -221,21 +225,21 @@ mod tests {
     #[test]
     fn each_packet_counts_once() {
         let mut window = Window::new(&options(), Time::ZERO);
-        assert_eq!(window.tick(Time::ZERO), Phase::Begun);
+        assert_eq!(window.tick(Time::ZERO, true), Phase::Begun);
         let first = window.next(Time::ZERO).unwrap();
         let second = window.next(Time::ZERO).unwrap();
         assert!(window.next(Time::ZERO).is_none(), "all slots are in use");
         window.back(first, Time::from_micros(5));
         window.back(first, Time::from_micros(6));
         window.back(Mark { slot: 99, uses: 1 }, Time::from_micros(6));
-        assert_eq!(window.tick(Time::from_millis(300)), Phase::Going, "the second is lost by now");
+        assert_eq!(window.tick(Time::from_millis(300), true), Phase::Going, "the second is lost by now");
         let again = window.next(Time::from_millis(300)).unwrap();
         assert_ne!(again, second);
         window.back(second, Time::from_millis(301));
         let report = window.report(Time::from_millis(301));
         assert_eq!((report.sent, report.received, report.lost, report.strange), (3, 1, 1, 3));
         assert_eq!(report.round_trip_us.count, 1);
-        assert_eq!(window.tick(Time::from_millis(3_001)), Phase::Over);
+        assert_eq!(window.tick(Time::from_millis(3_001), true), Phase::Over);
     }
 
     #[test]
@@ -243,11 +247,11 @@ mod tests {
         let mut options = options();
         options.rate_per_s = Some(1_000.0);
         let mut window = Window::new(&options, Time::ZERO);
-        window.tick(Time::ZERO);
+        window.tick(Time::ZERO, true);
         let mark = window.next(Time::ZERO).unwrap();
         window.back(mark, Time::ZERO);
         assert!(window.next(Time::ZERO).is_none(), "the next is due in a millisecond");
-        window.tick(Time::from_millis(3));
+        window.tick(Time::from_millis(3), true);
         let mark = window.next(Time::from_millis(3)).unwrap();
         window.back(mark, Time::from_millis(4));
         assert!(window.report(Time::from_millis(4)).round_trip_us.max >= 3_000.0);

@@ -119,7 +119,7 @@ pub fn run(
     loop {
         runtime.turn(&mut messages);
         let now: Time = runtime.now();
-        if messages.window.tick(now) == Phase::Over || stop.is_requested() {
+        if messages.window.tick(now, true) == Phase::Over || stop.is_requested() {
             break;
         }
         if options.pace.rate_per_s.is_some() {

@@ -104,6 +104,10 @@ impl Traffic for Datagrams {
         Incoming::Answer(Mark { slot, uses: asked.uses })
     }
 
+    fn is_ready(&self) -> bool {
+        self.workload.is_filled()
+    }
+
     fn begin(&mut self) {
         self.was_filled = self.workload.is_filled();
     }

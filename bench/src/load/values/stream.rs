@@ -106,7 +106,7 @@ impl Stream {
         loop {
             runtime.turn(&mut self);
             let now: Time = runtime.now();
-            match self.window.tick(now) {
+            match self.window.tick(now, self.workload.is_filled()) {
                 Phase::Over => break,
                 Phase::Begun if !self.workload.is_filled() => return Err(not_filled()),
                 _ if stop.is_requested() => break,
