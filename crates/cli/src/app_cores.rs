@@ -5,15 +5,15 @@
 
 use crate::attach::AttachArguments;
 use crate::control::DaemonArguments;
+use crate::log;
 use crate::net::{SOCKET_NAME, stop_signals};
 use crate::placement::{PlacementArguments, ValueName, forwarded, service_argument};
-use crate::signals::also_handle;
+use crate::signals::Signals;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::ask_status;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::SIGUSR1;
-use signal_hook::iterator::Signals;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -43,7 +43,7 @@ fn start_net_core(
     let name = format!("@{SOCKET_NAME}-of-{}-{number}", std::process::id());
     let mut command = Command::new("/proc/self/exe");
     command.args(["net", "--with-parent", "--socket", &name, "--accept", &placement.accept.name()]);
-    command.args(forwarded(attach)?).args(services.iter().map(|range| service_argument(*range)));
+    command.args(log::forwarded()).args(forwarded(attach)?).args(services.iter().map(|range| service_argument(*range)));
     // A terminal's Ctrl-C is for the app cores, which finish what is under way by the net core.
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = command.spawn().map_err(|error| format!("starting a net core: {error}"))?;
@@ -101,8 +101,8 @@ pub fn run(
     mut hangups: Signals,
 ) -> Result<(), String> {
     // Reports are the app cores', as reloads are.
-    also_handle(&hangups, &[SIGUSR1])?;
-    let stop = stop_signals()?;
+    hangups.also_handle(&[SIGUSR1])?;
+    let stop = stop_signals(&[SIGINT, SIGTERM])?;
     let is_own = placement.net.is_empty() && !has_daemon(attach);
     let mut arguments = own_arguments(is_own);
     let mut own = OwnNetCores(Vec::new());
@@ -161,7 +161,12 @@ fn watch(
             return Ok(());
         }
         for signal in hangups.pending() {
-            let signal = if signal == SIGUSR1 { Signal::USR1 } else { Signal::HUP };
+            let signal = match signal {
+                SIGUSR1 => Signal::USR1,
+                SIGHUP => Signal::HUP,
+                // Its terminal is closed.
+                _ => return Ok(()),
+            };
             cores.iter().for_each(|core| tell(&core.child, signal));
         }
         // It starts its net core again when that dies. Nobody would start a new one under its name.
@@ -179,7 +184,7 @@ fn watch(
                 Ok(Some(status)) if status.success() => core.started = Instant::now(),
                 Ok(Some(_)) if core.started.elapsed() < SHORT_LIFE => {}
                 Ok(Some(status)) => {
-                    eprintln!("qanat: an app core died ({status}): started again");
+                    log::warning!("app-core-died", "an app core died ({status}): started again");
                     *core = start(arguments)?;
                 }
                 _ => {}

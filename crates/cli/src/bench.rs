@@ -1,5 +1,6 @@
 //! `qanat bench`: side by side with others, on the same link.
 
+use crate::log;
 use crate::say::sayln;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -258,7 +259,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         None => {
             let all = TABLES.iter().filter_map(|entry| match entry.missing {
                 Some(remedy) if arguments.all => {
-                    eprintln!("{} is left out: {remedy}", entry.name);
+                    log::warning!("table", "{} is left out: {remedy}", entry.name);
                     None
                 }
                 _ => Some(entry.name),
@@ -329,7 +330,7 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
     }
     if let Some(report) = &common.report {
         std::fs::write(report, page("Qanat beside others", sections)).map_err(|error| refused(report, &error))?;
-        eprintln!("report: {}", report.display());
+        log::info!("report", "report: {}", report.display());
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n       ")) }
 }
@@ -338,7 +339,7 @@ fn draw(sections: &[Section], path: &Path) -> Result<(), String> {
     let Some(Ok((_, chart))) = sections.first().map(|section| &section.outcome) else { return Ok(()) };
     std::fs::write(path, chart.to_svg())
         .map_err(|error| format!("{}: {error}; name another file with --svg", path.display()))?;
-    eprintln!("picture: {}", path.display());
+    log::info!("report", "picture: {}", path.display());
     Ok(())
 }
 

@@ -2,6 +2,7 @@
 //! service goes on with that, its connections reset. Whoever deletes the card wants the service to end.
 
 use crate::attach::AttachArguments;
+use crate::log;
 use qanat::control::card_watch::{CardEnd, CardWatch, Standing};
 use qanat::control::client::ClientError;
 use qanat::control::protocol::Fault;
@@ -113,8 +114,9 @@ impl Card {
     /// The service listens: says so, if there was a card before this one. Whether there was.
     pub fn tell_return(&self) -> bool {
         if let Some(lost_at) = self.lost_at {
-            eprintln!(
-                "qanat: {} has a card again, {}, after {:.1} s",
+            log::info!(
+                "card-back",
+                "{} has a card again, {}, after {:.1} s",
                 names(&self.attachment.addresses()),
                 self.attachment.interface(),
                 lost_at.elapsed().as_secs_f64()
@@ -153,8 +155,9 @@ impl Wish<'_> {
         if let Some(why) = is_final(lost.standing()) {
             return Err(format!("the card is gone, with all its connections: {why}"));
         }
-        eprintln!(
-            "qanat: the card of {} is gone, with all its connections: its daemon has ended; waiting for the daemon, at most {} s",
+        log::warning!(
+            "card-lost",
+            "the card of {} is gone, with all its connections: its daemon has ended; waiting for the daemon, at most {} s",
             names(&lost.attachment.addresses()),
             PATIENCE.as_secs()
         );
@@ -168,7 +171,10 @@ impl Wish<'_> {
                 match self.attempt(lost) {
                     Ok(attachment) => return Card::of(attachment, Some(lost_at)).map(Some),
                     Err(error) if !may_pass(self.attach, &error) => return Err(no_other(&error)),
-                    Err(error) => last = Some(error),
+                    Err(error) => {
+                        log::debug!("card-attempt", "no card yet: {error}");
+                        last = Some(error);
+                    }
                 }
                 attempt_at = Instant::now() + pause;
                 pause = (pause * 3 / 2).min(PAUSE_MAX);
@@ -222,16 +228,18 @@ impl NetCoreWatch {
         let (there, all) = (runtime.net_cores(), runtime.net_cores_wanted());
         if lost > self.lost && self.missing_since.is_none() {
             self.missing_since = Some(Instant::now());
-            eprintln!(
-                "qanat: a net core of {} is gone, with the connections there; waiting for the next, at most {} s",
+            log::warning!(
+                "net-core-lost",
+                "a net core of {} is gone, with the connections there; waiting for the next, at most {} s",
                 names(&runtime.addresses()),
                 PATIENCE.as_secs()
             );
         }
         self.lost = lost;
         if let Some(since) = self.missing_since.filter(|_| there == all) {
-            eprintln!(
-                "qanat: {} has a net core again, after {:.1} s",
+            log::info!(
+                "net-core-back",
+                "{} has a net core again, after {:.1} s",
                 names(&runtime.addresses()),
                 since.elapsed().as_secs_f64()
             );

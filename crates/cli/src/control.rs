@@ -34,6 +34,14 @@ impl DaemonArguments {
     }
 }
 
+/// How a command that does something tells so.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct TellArguments {
+    /// As JSON
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
 /// `1500000` as `1.5M`, as rates are typed.
 pub fn short(number: u64) -> String {
     for (unit, factor) in [("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)] {

@@ -2,13 +2,13 @@
 
 use crate::attach::namespace;
 use crate::live::{Printer, grouped};
+use crate::signals;
 use clap::Args;
 use qanat::nic::link;
 use qanat_delay::{
     Bursts, DelayConfig, Emulator, Figures, Impairments, Lab, LabConfig, LaneFigures, Port, QueueLimit, Rate,
     RunningEmulator, Spin, bands, bursts, duration, percentage, queue_limit, rate,
 };
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
@@ -191,7 +191,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     };
     let config = arguments.config(lab.as_ref())?;
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
+    for signal in signals::ends() {
         flag::register(signal, Arc::clone(&stop)).map_err(|error| format!("handling signals: {error}"))?;
     }
     let emulator = Emulator::start(&config).map_err(|error| error.to_string())?;

@@ -12,9 +12,10 @@ use crate::app_cores;
 use crate::attach::AttachArguments;
 use crate::card::{self, Card, Failure};
 use crate::live::{Printer, grouped};
+use crate::log;
 use crate::placement::PlacementArguments;
 use crate::report::stack_report;
-use crate::signals::{also_handle, hangups};
+use crate::signals::{Signals, hangups};
 use ask::{RefreshArguments, ReloadArguments, StatusArguments};
 use check::CheckArguments;
 use clap::{Args, Subcommand};
@@ -31,7 +32,6 @@ use qanat_dns::transfer::{PORTS, Transfers};
 use qanat_dns::zone::parse::{Progress, read_file};
 use qanat_dns::zone::{Problem, Zone};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -212,8 +212,9 @@ impl ServeArguments {
     fn rules(&self, fixed: &str) -> Result<ZoneRules, String> {
         let config = self.file_config()?;
         if config.fixed != fixed {
-            eprintln!(
-                "qanat: what the file says beside zones, keys and templates has changed: restart the server for that"
+            log::warning!(
+                "reload",
+                "what the file says beside zones, keys and templates has changed: restart the server for that"
             );
         }
         if self.queues > 1 && config.zones.may_fetch() {
@@ -272,7 +273,7 @@ impl Prepared {
             // Who named it needs it; else a server is one without it.
             (Err(error), Some(_)) => return Err(error),
             (Err(error), None) => {
-                eprintln!("qanat: `qanat dns status` will not find this server: {error}");
+                log::warning!("control", "`qanat dns status` will not find this server: {error}");
                 None
             }
         };
@@ -303,7 +304,7 @@ fn metrics_text(zones: &Zones, figures: &SharedFigures) -> String {
 
 fn serve(arguments: &ServeArguments) -> Result<(), String> {
     // From the first: one that is told to reload while it starts is not ended by that.
-    let signals = hangups()?;
+    let signals = hangups()?.of_led(arguments.placement.app_core);
     let mut prepared = Prepared::new(arguments)?;
     if arguments.placement.app_cores > 1 {
         return app_cores::run(&arguments.placement, &arguments.attach, &prepared.services, signals);
@@ -371,7 +372,7 @@ fn serve_on(
             let head = if arguments.queues > 1 { "queue 0:\n" } else { "" };
             let report = head.to_owned() + &stack_report(look.runtime, Some(attachment));
             let (zones, figures) = (zones.clone(), Arc::clone(figures));
-            std::thread::spawn(move || eprint!("{}{report}", metrics_text(&zones, &figures)));
+            std::thread::spawn(move || log::report(&(metrics_text(&zones, &figures) + &report)));
         }
     })
 }
@@ -392,17 +393,17 @@ fn handle_signals(
     zones: Zones,
     rules: impl Fn() -> Result<ZoneRules, String> + Send + 'static,
 ) -> Result<(), String> {
-    also_handle(&signals, &[SIGINT, SIGTERM, SIGUSR1])?;
+    signals.also_handle(&[SIGINT, SIGTERM, SIGUSR1])?;
     // One that waits is enough: it sees all that came before it.
     let (again, wanted) = std::sync::mpsc::sync_channel::<()>(1);
     std::thread::spawn(move || {
         for () in wanted {
             match rules().and_then(|rules| zones.reload(rules)) {
                 Ok(changes) => {
-                    changes.lines.iter().for_each(|line| eprintln!("qanat: {line}"));
-                    eprintln!("qanat: {}", changes.summary());
+                    changes.lines.iter().for_each(|line| log::info!("reload", "{line}"));
+                    log::info!("reload", "{}", changes.summary());
                 }
-                Err(error) => eprintln!("qanat: the zones stay as they were: {error}"),
+                Err(error) => log::warning!("reload", "the zones stay as they were: {error}"),
             }
         }
     });

@@ -22,7 +22,12 @@ const CAPABILITIES: [(&str, u32); 4] = [("NET_ADMIN", 12), ("NET_RAW", 13), ("SY
 
 /// Check what Qanat needs of this machine: kernel, privileges, memory, cards, offloads, leftovers
 #[derive(Args)]
-#[command(after_help = "Exit code 1: something is wrong that stops it from working.")]
+#[command(after_help = "\
+Examples:
+  qanat doctor                  what is wrong, and what to do about it
+  sudo qanat doctor --fix       and does it
+  qanat doctor --json           for programs
+Exit code 1: something is wrong that stops it from working.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,

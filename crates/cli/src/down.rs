@@ -1,11 +1,12 @@
 //! `qanat down`: ends the daemon.
 
-use crate::control::DaemonArguments;
-use crate::say::sayln;
+use crate::control::{DaemonArguments, TellArguments};
+use crate::say::done;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
 use qanat::control::daemon::{clear, leftovers};
 use qanat::control::protocol::Request;
+use serde_json::json;
 use std::time::{Duration, Instant};
 
 /// A daemon that takes longer hangs.
@@ -13,13 +14,19 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// End the control plane, and every card it handed out
 #[derive(Args)]
-#[command(after_help = "Of a control plane that crashed it ends what is left.")]
+#[command(after_help = "\
+Examples:
+  sudo qanat down                  the daemon, and every card; services are told
+  sudo qanat down --leave-cards    the daemon alone
+Of a control plane that crashed it ends what is left.")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
     /// End the daemon alone: cards go on, and the next `qanat up` takes them back
     #[arg(long)]
     leave_cards: bool,
+    #[command(flatten)]
+    tell: TellArguments,
 }
 
 /// Asks the daemon to end, and waits until it has.
@@ -34,7 +41,8 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             clear(&path);
             // Whoever listened there does no more.
             let _ = std::fs::remove_file(&path);
-            sayln!("No control plane was up; what one had left is gone.");
+            let fields = json!({ "event": "down", "was_up": false, "cards": "ended" });
+            done(arguments.tell.json, &fields, "No control plane was up; what one had left is gone.");
             return Ok(());
         }
         outcome => drop(outcome),
@@ -47,9 +55,10 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         }
         std::thread::sleep(Duration::from_millis(10));
     }
-    match arguments.leave_cards {
-        true => sayln!("The control plane is down; its cards go on."),
-        false => sayln!("The control plane is down."),
-    }
+    let (cards, text) = match arguments.leave_cards {
+        true => ("left", "The control plane is down; its cards go on."),
+        false => ("ended", "The control plane is down."),
+    };
+    done(arguments.tell.json, &json!({ "event": "down", "was_up": true, "cards": cards }), text);
     Ok(())
 }

@@ -5,10 +5,10 @@ use crate::app_cores;
 use crate::attach::AttachArguments;
 use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
-use crate::load::stop_on_signals;
+use crate::log;
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
-use crate::signals::hangups;
+use crate::signals::{Signals, hangups};
 use clap::{Args, ValueEnum};
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::breakdown;
@@ -17,7 +17,7 @@ use qanat::nic::{MemoryPlan, Vnic};
 use qanat::{Config, PROTOCOL_TCP, PROTOCOL_UDP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_echo::kernel::{self, KernelMode};
 use qanat_echo::{EchoConfig, EchoService, Figures, LinkChoice, OpenLink, RawEcho, own_mac};
-use signal_hook::consts::SIGUSR1;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -264,7 +264,7 @@ impl Arguments {
             if self.report.swap(false, Ordering::Acquire) {
                 // By a thread of its own: standard error may block, the data path must not.
                 let text = stack_report(runtime, None);
-                std::thread::spawn(move || eprint!("{text}"));
+                std::thread::spawn(move || log::report(&text));
             }
             show.figures(&service.figures());
             if stop.is_requested() || !way.is_up() {
@@ -309,7 +309,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         return app_cores::run(&arguments.placement, &arguments.attach, &arguments.services(), hangups()?);
     }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    stop_on_signals(stop.clone())?;
+    stop_on_signals(hangups()?.of_led(arguments.placement.app_core), stop.clone())?;
     flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
     let printer = Printer::new(arguments.json);
     let mut show = Show { printer, before: Figures::default(), ended: Figures::default(), at: Instant::now() };
@@ -339,6 +339,20 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         }
     }
     show.finish();
+    Ok(())
+}
+
+/// INT, TERM and a closed terminal end it. It has nothing to reload.
+fn stop_on_signals(mut signals: Signals, stop: StopHandle) -> Result<(), String> {
+    signals.also_handle(&[SIGINT, SIGTERM])?;
+    std::thread::spawn(move || {
+        for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
+            if stop.is_requested() {
+                std::process::exit(128 + signal);
+            }
+            stop.request();
+        }
+    });
     Ok(())
 }
 

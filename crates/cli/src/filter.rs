@@ -1,12 +1,13 @@
 //! `qanat filter`: what a virtual card may send, and wants to receive.
 
-use crate::control::DaemonArguments;
-use crate::say::sayln;
+use crate::control::{DaemonArguments, TellArguments};
+use crate::say::{done, sayln};
 use clap::{Args, Subcommand};
 use qanat::control::filter::{
     Accepted, Addresses, Direction, Filter, FilterFlags, Level, Macs, Peer, Ports, Vlan, volumes,
 };
-use qanat::control::protocol::Request;
+use qanat::control::protocol::{Request, Steered};
+use serde_json::json;
 
 /// Make, delete and list filters of virtual cards
 #[derive(Args)]
@@ -33,6 +34,8 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
+    #[command(flatten)]
+    tell: TellArguments,
     #[command(subcommand)]
     action: Action,
 }
@@ -40,10 +43,22 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Add a filter to a card
+    #[command(after_help = "\
+Examples:
+  qanat filter create --vnic 0 --transmit tcp any :80           it may send from port 80 to everybody
+  qanat filter create --vnic 0 --receive tcp 10.77.0.0/24 :80   and receives only this
+`qanat filter --help` has more.")]
     Create(Volume),
     /// Take away the filters that are exactly this
+    #[command(after_help = "\
+Examples:
+  qanat filter delete --vnic 0 --transmit tcp any :80           as `qanat filter list` prints it")]
     Delete(Volume),
-    /// List them
+    /// List them, as `qanat filter delete` takes them
+    #[command(after_help = "\
+Examples:
+  qanat filter list                                             each line: the rest of a `qanat filter delete`
+  qanat filter list --json                                      for programs")]
     List,
 }
 
@@ -126,6 +141,36 @@ impl Volume {
     }
 }
 
+/// What `qanat filter create` and `delete` take for this filter.
+fn words(vnic: u32, direction: Direction, steered: &Steered) -> String {
+    let filter = &steered.filter;
+    let is_any = |text: &str| text == "any";
+    let (level, peers, services) = match (filter.types, filter.service.protocol_first, filter.service.protocol_last) {
+        (Some(types), ..) => ("ethernet", filter.macs.to_string(), types.to_string()),
+        (None, first @ (6 | 17), last) if first == last => {
+            let ports = filter.service.ports.to_string();
+            let ports = if is_any(&ports) { ports } else { format!(":{ports}") };
+            (if first == 6 { "tcp" } else { "udp" }, filter.peer.to_string(), ports)
+        }
+        (None, 0, u8::MAX) => ("ip", filter.peer.to_string(), "any".to_owned()),
+        (None, first, last) if first == last => ("ip", filter.peer.to_string(), first.to_string()),
+        (None, first, last) => ("ip", filter.peer.to_string(), format!("{first}-{last}")),
+    };
+    let mut text = format!("--vnic {vnic} --{direction} {level} {peers} {services}");
+    let macs = if filter.types.is_some() { Macs::ANY } else { filter.macs };
+    for (name, value, usual) in [
+        ("peer-ports", filter.peer_ports.to_string(), "any"),
+        ("local", filter.local.to_string(), "any"),
+        ("mac", macs.to_string(), "any"),
+        ("vlan", filter.vlan.to_string(), "none"),
+    ] {
+        if value != usual {
+            text += &format!(" --{name} {value}");
+        }
+    }
+    text + &steered.queue.map_or_else(String::new, |queue| format!(" --queue {queue}"))
+}
+
 fn protocols(text: &str) -> Result<(u8, u8), String> {
     let wrong = |_| format!("`{text}` is no protocol number: write 47 or 50-51");
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -135,29 +180,100 @@ fn protocols(text: &str) -> Result<(u8, u8), String> {
 /// Does it.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     match &arguments.action {
-        Action::Create(volume) => {
-            let (vnic, direction, queue) = (Some(volume.vnic), volume.direction(), volume.queue);
-            volume
-                .filters()?
-                .into_iter()
-                .try_for_each(|filter| arguments.daemon.order(Request::AddFilter { vnic, direction, filter, queue }))
-        }
-        Action::Delete(volume) => {
-            let (vnic, direction) = (Some(volume.vnic), volume.direction());
-            volume
-                .filters()?
-                .into_iter()
-                .try_for_each(|filter| arguments.daemon.order(Request::RemoveFilter { vnic, direction, filter }))
-        }
-        Action::List => {
-            for vnic in arguments.daemon.session()?.status().map_err(|error| error.to_string())?.vnics {
-                for (direction, figures) in [("transmit", &vnic.transmit), ("receive", &vnic.receive)] {
-                    for filter in &figures.filters {
-                        sayln!("{} {direction} {filter}", vnic.vnic);
-                    }
+        Action::Create(volume) => change(arguments, volume, ("filter-create", "Added"), |vnic, direction, filter| {
+            Request::AddFilter { vnic, direction, filter, queue: volume.queue }
+        }),
+        Action::Delete(volume) => change(arguments, volume, ("filter-delete", "Deleted"), |vnic, direction, filter| {
+            Request::RemoveFilter { vnic, direction, filter }
+        }),
+        Action::List => list(arguments),
+    }
+}
+
+/// Adds or deletes filters, one after the other, and tells of each.
+fn change(
+    arguments: &Arguments,
+    volume: &Volume,
+    (event, what): (&str, &str),
+    request: impl Fn(Option<u32>, Direction, Filter) -> Request,
+) -> Result<(), String> {
+    let direction = volume.direction();
+    for filter in volume.filters()? {
+        let words = words(volume.vnic, direction, &Steered { filter, queue: volume.queue });
+        arguments.daemon.order(request(Some(volume.vnic), direction, filter))?;
+        let fields = json!({ "event": event, "vnic": volume.vnic, "direction": direction.to_string(), "filter": filter, "words": words });
+        done(arguments.tell.json, &fields, &format!("{what}: {words}"));
+    }
+    Ok(())
+}
+
+fn list(arguments: &Arguments) -> Result<(), String> {
+    let status = arguments.daemon.session()?.status().map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    for vnic in &status.vnics {
+        for (direction, figures) in [(Direction::Transmit, &vnic.transmit), (Direction::Receive, &vnic.receive)] {
+            for steered in &figures.filters {
+                let words = words(vnic.vnic, direction, steered);
+                if !arguments.tell.json {
+                    sayln!("{words}");
                 }
+                found.push(
+                    json!({ "vnic": vnic.vnic, "direction": direction.to_string(), "filter": steered.filter, "queue": steered.queue, "words": words }),
+                );
             }
-            Ok(())
         }
+    }
+    if arguments.tell.json {
+        sayln!("{}", json!(found));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(subcommand)]
+        action: Action,
+    }
+
+    fn volume(words: &str) -> Volume {
+        let line = Line::try_parse_from(["filter", "delete"].into_iter().chain(words.split(' ')));
+        match line.unwrap_or_else(|error| panic!("{words}: {error}")).action {
+            Action::Delete(volume) => volume,
+            _ => panic!("{words}"),
+        }
+    }
+
+    #[test]
+    fn a_list_is_what_delete_takes() {
+        for text in [
+            "--vnic 0 --transmit tcp any any",
+            "--vnic 3 --receive tcp 10.77.0.0/24 :80 --queue 1",
+            "--vnic 0 --receive udp 10.0.0.1-10.0.0.9 :8000-8099 --peer-ports 53",
+            "--vnic 0 --transmit ip 10.0.0.1/255.0.0.255 47",
+            "--vnic 0 --transmit ip fd00::/8 50-51 --local fd77::2",
+            "--vnic 0 --transmit ip any any --vlan 7.8",
+            "--vnic 0 --transmit tcp any :80 --mac 02:00:00:00:00:00/ff:ff:ff:00:00:00 --vlan any",
+            "--vnic 0 --transmit ethernet 02:00:00:00:00:09 0x88b5",
+            "--vnic 0 --receive ethernet any 0x88b5-0x88b6 --vlan 100-200",
+        ] {
+            let volume = volume(text);
+            let filters = volume.filters().unwrap();
+            let words: Vec<String> = filters
+                .iter()
+                .map(|filter| words(volume.vnic, volume.direction(), &Steered { filter: *filter, queue: volume.queue }))
+                .collect();
+            assert_eq!(words, [text]);
+        }
+        // TCP by its number is TCP.
+        let filters = volume("--vnic 0 --transmit ip any 6").filters().unwrap();
+        assert_eq!(
+            words(0, Direction::Transmit, &Steered { filter: filters[0], queue: None }),
+            "--vnic 0 --transmit tcp any any"
+        );
     }
 }

@@ -2,11 +2,15 @@
 
 use crate::control::DaemonArguments;
 use crate::say::sayln;
-use crate::status::rate_text;
+use crate::status::{named, rate_text};
 use clap::Args;
 
 /// Show what you may have of the control plane: cards, queues, memory, addresses, services, VLANs, providers
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat limits             by which rule, how much, and how much of it is used
+  qanat limits --json      the same for programs")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
@@ -19,7 +23,11 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     let limits = arguments.daemon.session()?.limits().map_err(|error| error.to_string())?;
     if arguments.json {
-        sayln!("{}", serde_json::to_string(&limits).map_err(|error| error.to_string())?);
+        let mut value = named(&limits)?;
+        for (field, [most, used]) in [("vnics", limits.vnics.map(u64::from)), ("memory_bytes", limits.memory_bytes)] {
+            value[field] = serde_json::json!({ "most": most, "used": used });
+        }
+        sayln!("{value}");
         return Ok(());
     }
     let [vnics_max, vnics] = limits.vnics;

@@ -1,6 +1,7 @@
 //! Live figures on one line, plain lines or JSON, printed by a thread of its own: a terminal that blocks must not stop
 //! the data path.
 
+use crate::log::{self, Level};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -38,16 +39,17 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// A printer to standard output.
+    /// A printer to standard output: of JSON if that is asked for (`--json`), or is what the log is.
     pub fn new(json: bool) -> Printer {
         let (lines, receiver) = sync_channel(16);
-        let shows = match (json, io::stdout().is_terminal()) {
-            (true, _) => Shows::EachLine,
-            (false, true) => Shows::Rewritten,
-            (false, false) => Shows::Seldom,
+        let is_log = log::is_json() && !json;
+        let shows = match io::stdout().is_terminal() {
+            _ if json || log::tells(Level::Debug) => Shows::EachLine,
+            true if !is_log => Shows::Rewritten,
+            _ => Shows::Seldom,
         };
-        let thread = std::thread::spawn(move || print(&receiver, shows));
-        Printer { lines: Some(lines), thread: Some(thread), json }
+        let thread = std::thread::spawn(move || print(&receiver, shows, is_log));
+        Printer { lines: Some(lines), thread: Some(thread), json: json || is_log }
     }
 
     /// Whether lines are JSON.
@@ -68,6 +70,12 @@ impl Printer {
     /// The last line of a service that has stopped: waits until a slow reader has taken those before it, for it is never
     /// skipped.
     pub fn last(&self, line: String) {
+        if log::tells(Level::Info) {
+            self.send_surely(line);
+        }
+    }
+
+    fn send_surely(&self, line: String) {
         if let Some(lines) = &self.lines {
             // Fails if nobody reads any more.
             let _ = lines.send(Line::Lasting(line));
@@ -79,7 +87,7 @@ impl Printer {
     /// # Errors
     /// It has no JSON.
     pub fn report<R: Serialize + Display>(&self, report: &R) -> Result<(), String> {
-        self.last(match self.json {
+        self.send_surely(match self.json {
             true => serde_json::to_string(report).map_err(|error| error.to_string())?,
             false => report.to_string(),
         });
@@ -87,7 +95,7 @@ impl Printer {
     }
 
     fn send(&self, line: Line) {
-        if let Some(lines) = &self.lines {
+        if let Some(lines) = self.lines.as_ref().filter(|_| log::tells(Level::Info)) {
             // Full: the reader is slow. Figures are cumulative or current, so a skipped line loses nothing.
             let _ = lines.try_send(line);
         }
@@ -103,7 +111,9 @@ impl Drop for Printer {
     }
 }
 
-fn print(lines: &Receiver<Line>, shows: Shows) {
+/// `is_log`: lines are of the log, which says when they were.
+fn print(lines: &Receiver<Line>, shows: Shows, is_log: bool) {
+    let stamped = |text: String| if is_log { log::stamped(&text) } else { text };
     let mut out = io::stdout().lock();
     let mut live_shown = false;
     let mut last_logged: Option<Instant> = None;
@@ -114,15 +124,17 @@ fn print(lines: &Receiver<Line>, shows: Shows) {
             }
             Line::Live(text) if shows == Shows::Rewritten => {
                 live_shown = true;
+                log::live_line(true);
                 write!(out, "\r\x1b[K{text}")
             }
             Line::Live(text) => {
                 last_logged = Some(Instant::now());
-                writeln!(out, "{text}")
+                writeln!(out, "{}", stamped(text))
             }
             Line::Lasting(text) => {
+                log::live_line(false);
                 let start = if std::mem::take(&mut live_shown) { "\n" } else { "" };
-                writeln!(out, "{start}{text}")
+                writeln!(out, "{start}{}", stamped(text))
             }
         };
         if result.and_then(|()| out.flush()).is_err() {

@@ -23,6 +23,7 @@ mod load_dns;
 mod load_echo;
 mod load_pace;
 mod load_values;
+mod log;
 mod net;
 mod net_core;
 mod placement;
@@ -67,6 +68,8 @@ Examples:
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    log: log::LogArguments,
 }
 
 #[derive(Subcommand)]
@@ -95,18 +98,34 @@ enum Command {
 /// The command line, or the end: with what is wrong about it, and a tip.
 fn parsed() -> Cli {
     Cli::try_parse().unwrap_or_else(|error| {
-        // Help goes to standard output, mistakes to standard error; neither has anywhere to go if that is closed.
-        let _ = error.print();
         let words: Vec<_> = std::env::args_os().collect();
-        if let Some(tip) = run::tip(&words).filter(|_| error.use_stderr()) {
-            eprintln!("\n  tip: {tip}");
+        let tip = run::tip(&words).filter(|_| error.use_stderr());
+        let tip = tip.map_or_else(String::new, |tip| format!("\n  tip: {tip}\n"));
+        if error.use_stderr() && log::is_json_asked_for(&words) {
+            log::set_up(log::LogArguments::json());
+            log::error!("usage", "{error}{tip}");
+        } else {
+            // Help goes to standard output, mistakes to standard error; neither has anywhere to go if that is closed.
+            let _ = error.print();
+            if !tip.is_empty() {
+                let _ = std::io::Write::write_all(&mut std::io::stderr(), tip.as_bytes());
+            }
         }
         std::process::exit(error.exit_code())
     })
 }
 
 fn main() -> ExitCode {
-    let outcome = match parsed().command {
+    let Cli { command, log } = parsed();
+    log::set_up(log);
+    let code = run(command);
+    log::flush();
+    code
+}
+
+/// Runs a command, and tells why it failed.
+fn run(command: Command) -> ExitCode {
+    let outcome = match command {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),
         Command::Delay(arguments) => delay::run(&arguments),
@@ -130,7 +149,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
-            eprintln!("qanat: {message}");
+            log::error!("failed", "{message}");
             ExitCode::FAILURE
         }
     }

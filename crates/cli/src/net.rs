@@ -2,7 +2,9 @@
 
 use crate::attach::{AttachArguments, Prefixed};
 use crate::card::may_pass;
+use crate::log;
 use crate::say::sayln;
+use crate::signals;
 use clap::{Args, ValueEnum};
 use qanat::control::client::default_socket as default_control;
 use qanat::control::policy::NetPolicy;
@@ -15,7 +17,6 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use rustix::process::{Signal, kill_process, set_parent_process_death_signal};
 use rustix::thread::{CpuSet, sched_setaffinity};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::Permissions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
@@ -174,7 +175,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
 pub fn start_directed(processor: u32, orders: OwnedFd, net: &NetPolicy) -> std::io::Result<Child> {
     let mut command = Command::new("/proc/self/exe");
     command.args(["net", "--inherit", "director", "--core", &processor.to_string(), "--spin", &net.spin]);
-    command.args(["--accept", &net.accept]);
+    command.args(["--accept", &net.accept]).args(log::forwarded());
     // A terminal's Ctrl-C is for the daemon.
     command.process_group(0);
     command.stdin(Stdio::from(orders)).stdout(Stdio::null()).spawn()
@@ -188,12 +189,12 @@ fn pin(processor: u32) -> Result<(), String> {
         .map_err(|error| format!("processor {processor}: {error}; `nproc` says how many there are, from 0 on"))
 }
 
-/// Readable when told to stop.
-pub fn stop_signals() -> Result<UnixStream, String> {
+/// Readable when told to stop by one of `signals`.
+pub fn stop_signals(signals: &[i32]) -> Result<UnixStream, String> {
     let failed = |error: std::io::Error| format!("handling signals: {error}");
     let (read, write) = UnixStream::pair().map_err(failed)?;
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::low_level::pipe::register(signal, write.try_clone().map_err(failed)?).map_err(failed)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, write.try_clone().map_err(failed)?).map_err(failed)?;
     }
     Ok(read)
 }
@@ -205,7 +206,7 @@ fn supervise(arguments: &Arguments) -> Result<(), String> {
     }
     let path = arguments.socket.clone().unwrap_or_else(default_socket);
     let listener = listen_at(&path)?;
-    let stop = stop_signals()?;
+    let stop = stop_signals(&signals::ends())?;
     let passed: Vec<String> = std::env::args().skip(2).collect();
     // Since when it has been without a link: the next daemon, or peer, is waited for.
     let mut gone_since: Option<Instant> = None;
@@ -224,8 +225,9 @@ fn supervise(arguments: &Arguments) -> Result<(), String> {
                 let since = gone_since.filter(|_| !is_new).unwrap_or_else(Instant::now);
                 gone_since = Some(since);
                 if is_new {
-                    eprintln!(
-                        "qanat: the card is gone: its daemon has ended; waiting for the daemon, at most {} s",
+                    log::warning!(
+                        "card-lost",
+                        "the card is gone: its daemon has ended; waiting for the daemon, at most {} s",
                         PATIENCE.as_secs()
                     );
                 } else if since.elapsed() > PATIENCE {
@@ -237,7 +239,7 @@ fn supervise(arguments: &Arguments) -> Result<(), String> {
             }
             ended @ (Ended::Died(_) | Ended::LinkGone) => {
                 let how = if let Ended::Died(how) = ended { how } else { "its link's peer has left".to_owned() };
-                eprintln!("qanat: the net core died ({how}): started again");
+                log::warning!("net-core-died", "the net core died ({how}): started again");
                 std::thread::sleep(SHORT_LIFE.saturating_sub(started.elapsed()).min(SHORT_LIFE));
             }
         }
@@ -321,7 +323,7 @@ fn listen_at(path: &Path) -> Result<OwnedFd, String> {
 fn work(arguments: &Arguments, inherit: Inherit) -> Result<(), String> {
     let inherited =
         std::io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("standard input: {error}"))?;
-    let stop = stop_signals()?;
+    let stop = stop_signals(&signals::ends())?;
     arguments.core.map_or(Ok(()), pin)?;
     let mut attachments = Vec::new();
     let mut cards = Vec::new();
@@ -397,7 +399,7 @@ fn open_memif(
         if !told.iter().all(|fd| fd.revents().is_empty()) {
             return Ok(None);
         }
-        match link.next(MEMIF_INTERVAL, &mut |text| eprintln!("qanat: {text}"))? {
+        match link.next(MEMIF_INTERVAL, &mut |text| log::info!("link", "{text}"))? {
             Some(device) => break device,
             None => continue,
         }
@@ -461,7 +463,7 @@ fn open_again(arguments: &Arguments, attach: &AttachArguments) -> Result<Attachm
         match services(arguments, attach).and_then(|services| attach.open_daemons(services, 1)) {
             Ok(attachment) => return Ok(attachment),
             Err(error) if !may_pass(attach, &error) => {
-                eprintln!("qanat: the card is gone, and there is no other: {error}");
+                log::error!("card-lost", "the card is gone, and there is no other: {error}");
                 std::process::exit(REFUSED)
             }
             Err(_) if begun.elapsed() > AGAIN_PATIENCE => std::process::exit(LINK_GONE),
@@ -476,7 +478,15 @@ fn announce(arguments: &Arguments, attachments: &[Attachment]) {
     if let LinkChoice::Memif { socket, .. } = &arguments.link {
         addresses.push(format!("{} over {}", arguments.attach.address.address, socket.display()));
     }
-    sayln!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
+    let text = format!("Net core with a card at {}  (Ctrl-C stops)", addresses.join(" and one at "));
+    match log::is_json() {
+        true => {
+            let line = serde_json::json!({ "event": "serving", "addresses": addresses, "text": text });
+            sayln!("{}", log::stamped(&line.to_string()));
+        }
+        false if log::tells(log::Level::Info) => sayln!("{text}"),
+        false => {}
+    }
 }
 
 /// Where a service's own net core tells how it is: a name without a file, gone with it.

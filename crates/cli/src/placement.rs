@@ -1,6 +1,7 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
+use crate::log;
 use crate::net::{self, Accept};
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
@@ -86,7 +87,7 @@ impl OwnNetCore {
         let flags = SocketFlags::CLOEXEC;
         let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mut command = Command::new("/proc/self/exe");
-        command.arg("net").args(arguments);
+        command.arg("net").args(arguments).args(log::forwarded());
         command.args(self.had_daemons_card.load(Ordering::Relaxed).then_some("--again"));
         command.stdin(Stdio::from(its)).stdout(Stdio::null());
         // A terminal's Ctrl-C is for the service, which finishes what is under way by the net core.

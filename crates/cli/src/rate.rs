@@ -1,9 +1,12 @@
 //! `qanat rate`: limits of virtual cards, changed while packets flow.
 
-use crate::control::{DaemonArguments, parse_number};
+use crate::control::{DaemonArguments, TellArguments, parse_number};
+use crate::say::done;
+use crate::status::rate_text;
 use clap::{Args, Subcommand};
 use qanat::control::filter::{Direction, Rate};
 use qanat::control::protocol::Request;
+use serde_json::json;
 
 /// Limit virtual cards
 #[derive(Args)]
@@ -15,6 +18,8 @@ Examples:
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
+    #[command(flatten)]
+    tell: TellArguments,
     #[command(subcommand)]
     action: Action,
 }
@@ -22,6 +27,11 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Set the limit of one direction
+    #[command(after_help = "\
+Examples:
+  qanat rate set 0 --bits 100M --burst 64k    police what it sends
+  qanat rate set 0 --receive --packets 50k    throttle what it receives
+  qanat rate set 0                            take the limit away: the policy's holds")]
     Set {
         /// The card's number
         vnic: u32,
@@ -48,5 +58,14 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let Action::Set { vnic, receive, bits, packets, burst, burst_packets } = arguments.action;
     let direction = if receive { Direction::Receive } else { Direction::Transmit };
     let rate = Rate { bits_per_s: bits, packets_per_s: packets, burst_bytes: burst, burst_packets };
-    arguments.daemon.order(Request::SetRate { vnic: Some(vnic), direction, rate })
+    arguments.daemon.order(Request::SetRate { vnic: Some(vnic), direction, rate })?;
+    let does = if receive { "receives" } else { "sends" };
+    let is_limited = bits > 0 || packets > 0;
+    let text = match is_limited {
+        true => format!("VNIC {vnic} {does} {}, if the policy allows as much.", rate_text(rate)),
+        false => format!("VNIC {vnic} {does} without a limit of its own: it was removed, and the policy's holds."),
+    };
+    let fields = json!({ "event": "rate-set", "vnic": vnic, "direction": direction.to_string(), "limited": is_limited, "rate": rate });
+    done(arguments.tell.json, &fields, &text);
+    Ok(())
 }

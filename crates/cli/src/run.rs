@@ -6,6 +6,7 @@
 mod wishes;
 
 use crate::attach::Prefixed;
+use crate::log;
 use crate::program;
 use crate::say::say;
 use clap::Args;
@@ -111,7 +112,7 @@ pub fn run(arguments: &Arguments) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let Err(Failure { code, reason }) = become_program(arguments) else { return ExitCode::SUCCESS };
-    eprintln!("qanat: {reason}");
+    log::error!("failed", "{reason}");
     ExitCode::from(code)
 }
 
@@ -130,7 +131,7 @@ pub fn tip(words: &[OsString]) -> Option<String> {
 }
 
 /// Options that the next word belongs to.
-const VALUED: [&str; 4] = ["--address", "--gateway", "--interface", "--mtu"];
+const VALUED: [&str; 6] = ["--address", "--gateway", "--interface", "--mtu", "--log-level", "--log-format"];
 
 fn become_program(arguments: &Arguments) -> Result<(), Failure> {
     let (name, rest) = arguments.command.split_first().ok_or_else(|| "no program".to_owned())?;
@@ -161,6 +162,7 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         .env("QANAT_ADDRESSES", addresses)
         .env("QANAT_RUN", name_of_run())
         .env("QANAT_MTU", arguments.mtu.to_string());
+    log::forward_to(&mut command);
     if named.is_empty() && interface.is_none() {
         command.env("QANAT_ANY_ADDRESS", "1");
     }
@@ -256,6 +258,7 @@ fn start_daemon(socket: &Path) -> Result<Session, String> {
         .arg(&own)
         .args(["up", "--until-unused", "--socket"])
         .arg(socket)
+        .args(log::forwarded())
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

@@ -22,8 +22,17 @@ pub(crate) fn write(text: Arguments<'_>) {
         Ok(()) => {}
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
-            eprintln!("qanat: write to standard output: {error}");
+            crate::log::error!("failed", "write to standard output: {error}");
             std::process::exit(1)
         }
+    }
+}
+
+/// Says what a command has done: for people, or for programs.
+pub(crate) fn done(json: bool, fields: &serde_json::Value, text: &str) {
+    match json || crate::log::is_json() {
+        true => sayln!("{fields}"),
+        false if crate::log::tells(crate::log::Level::Info) => sayln!("{text}"),
+        false => {}
     }
 }

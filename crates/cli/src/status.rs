@@ -10,6 +10,8 @@ use qanat::control::filter::Rate;
 use qanat::control::name::printable;
 use qanat::control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
+use serde::Serialize;
+use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -17,6 +19,12 @@ use std::time::Instant;
 /// Show the control plane's virtual cards: owners, queues, filters, rates, packets, drops by cause; the net cores; and
 /// programs under `qanat run`, socket by socket
 #[derive(Args)]
+#[command(after_help = "\
+Examples:
+  qanat status                          all that this user may see; root sees all
+  qanat status --json                   the same for programs
+  sudo qanat status --prometheus        in Prometheus' text format
+  qanat status --net @qanat-net-shared  of one net core")]
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
@@ -49,7 +57,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let status = session.status().map_err(|error| error.to_string())?;
     if arguments.json {
-        let mut value = serde_json::to_value(&status).map_err(|error| error.to_string())?;
+        let mut value = named(&status)?;
         value["net_cores"] = net_cores_json(&net_cores)?;
         value["programs"] = programs::programs().into();
         sayln!("{value}");
@@ -59,6 +67,43 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         programs::programs().iter().for_each(|program| say!("{}", programs::text(program)));
     }
     Ok(())
+}
+
+/// What a program reads: Ethernet addresses are text, and numbers that belong together have names.
+pub fn named(answer: &impl Serialize) -> Result<Value, String> {
+    let mut value = serde_json::to_value(answer).map_err(|error| error.to_string())?;
+    name(&mut value);
+    Ok(value)
+}
+
+/// Fields that are several numbers in the protocol, and the numbers' names.
+const NUMBERS: [(&str, &[&str]); 2] =
+    [("requests", &["served", "refused", "cut_off"]), ("events_waiting", &["in_ring", "behind_it"])];
+
+fn name(value: &mut Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(name),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                let numbers: Option<Vec<u64>> =
+                    value.as_array().map(|items| items.iter().map(Value::as_u64).collect()).unwrap_or_default();
+                let names = NUMBERS.iter().find(|(name, _)| name == field).map(|(_, names)| *names);
+                match (numbers, names) {
+                    (Some(bytes), _) if field == "mac" && bytes.len() == 6 => {
+                        let bytes: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+                        *value = bytes.join(":").into();
+                    }
+                    (Some(numbers), Some(names)) if names.len() == numbers.len() => {
+                        let fields =
+                            names.iter().zip(numbers).map(|(name, number)| ((*name).to_owned(), number.into()));
+                        *value = Value::Object(fields.collect());
+                    }
+                    _ => name(value),
+                }
+            }
+        }
+        _ => {}
+    }
 }
 
 /// What there is beside the daemon; `None`: nothing.
@@ -94,7 +139,7 @@ fn net_cores() -> Vec<(PathBuf, NetCoreStatus)> {
 
 fn net_cores_json(net_cores: &[(PathBuf, NetCoreStatus)]) -> Result<serde_json::Value, String> {
     let each = net_cores.iter().map(|(path, status)| {
-        let mut value = serde_json::to_value(status).map_err(|error| error.to_string())?;
+        let mut value = named(status)?;
         value["socket"] = path.display().to_string().into();
         Ok(value)
     });

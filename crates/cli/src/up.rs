@@ -1,8 +1,10 @@
 //! `qanat up`: the daemon that hands out virtual cards.
 
+use crate::log::{self, Level};
 use crate::net::start_directed;
 use crate::say::sayln;
-use clap::{Args, ValueEnum};
+use crate::signals::Signals;
+use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execve;
 use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE};
@@ -12,18 +14,15 @@ use qanat::control::policy::{Policy, parse_processors};
 use qanat::nic::link;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::Handle;
 use std::ffi::{CString, OsString};
 use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
 
 /// Where the policy is, if there is one.
 const DEFAULT_CONFIG: &str = "/etc/qanat/qanat.toml";
@@ -57,39 +56,18 @@ pub struct Arguments {
     /// Read the policy, say what it means, and do nothing else
     #[arg(long)]
     check: bool,
-    /// What lines of the log look like
-    #[arg(long, value_enum, default_value_t)]
-    log_format: LogFormat,
 }
 
 const NO_RULE: &str = "the policy has no rule, so nobody may have a card, root neither";
 
-/// What lines of the log look like.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum LogFormat {
-    /// key=value pairs
-    #[default]
-    Text,
-    /// One JSON object
-    Json,
-}
-
-/// Lines of the log that wait for whoever reads it.
-const LOG_LINES_MAX: usize = 4_096;
-/// How long the last of them are waited for.
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
-
-static IS_JSON: AtomicBool = AtomicBool::new(false);
 /// Told to start anew.
 static IS_RESTART: AtomicBool = AtomicBool::new(false);
 
 /// Runs the daemon until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let outcome = serve(arguments);
-    if let Some(log) = LOG.get() {
-        log.flush();
-    }
-    outcome
+    // Whoever reads the log may be slow, or have stopped: the daemon goes on.
+    log::write_in_background();
+    serve(arguments)
 }
 
 /// What the policy file and the command line say together.
@@ -140,7 +118,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     }
     // Before the policy is read: a change that is signalled from now on is not missed.
     let failed = |error: &dyn std::fmt::Display| format!("signals: {error}");
-    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(|error| failed(&error))?;
+    let signals = Signals::new(&[SIGINT, SIGTERM, SIGHUP])?;
     // The process that this one was before has left them blocked, too.
     SigSet::from_iter(SIGNALS).thread_block().map_err(|error| failed(&error))?;
     let policy = policy(arguments)?;
@@ -156,7 +134,6 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     // Each client has a handful of descriptors here; the soft limit is for programs that use select.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    IS_JSON.store(arguments.log_format == LogFormat::Json, Ordering::Relaxed);
     // As it is called now: it may be another program by then.
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
@@ -176,7 +153,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let words = if ending == Ending::Left { "cards go on" } else { "" };
     log(&Event { event: "daemon-end", result: "done", detail: words.to_owned(), ..Event::default() });
     // Over an exec nothing waits.
-    LOG.get_or_init(Log::start).flush();
+    log::flush();
     match namespace {
         None => Ok(()),
         Some(namespace) => {
@@ -251,66 +228,9 @@ impl Watchman {
     }
 }
 
-/// A line of the log, with the priority systemd reads when it is the reader.
+/// A line of the log.
 fn log(event: &Event) {
-    let priority = match std::env::var_os("JOURNAL_STREAM").is_some() {
-        true if event.result == "failed" => "<4>",
-        true => "<6>",
-        false => "",
-    };
-    let line = match IS_JSON.load(Ordering::Relaxed) {
-        true => event.json(),
-        false => format!("qanatd: {event}"),
-    };
-    LOG.get_or_init(Log::start).write(format!("{priority}{line}"));
-}
-
-static LOG: OnceLock<Log> = OnceLock::new();
-
-/// What is written to standard error by a thread of its own: whoever reads it may be slow, or have stopped.
-struct Log {
-    lines: SyncSender<String>,
-    /// Lines taken, and lines lost for want of room.
-    taken: AtomicU64,
-    lost: Arc<AtomicU64>,
-    written: Arc<AtomicU64>,
-}
-
-impl Log {
-    fn start() -> Log {
-        let (lines, next) = sync_channel::<String>(LOG_LINES_MAX);
-        let (lost, written) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let (its_lost, its_written) = (Arc::clone(&lost), Arc::clone(&written));
-        let write = move || {
-            while let Ok(line) = next.recv() {
-                // Nobody to read the log is no reason to end.
-                let _ = writeln!(std::io::stderr(), "{line}");
-                its_written.fetch_add(1, Ordering::Release);
-                let lost = its_lost.swap(0, Ordering::Relaxed);
-                if lost > 0 {
-                    let _ = writeln!(std::io::stderr(), "qanatd: event=log result=failed detail=\"{lost} lines lost\"");
-                }
-            }
-        };
-        // Without a thread all lines are lost, as they were without a reader.
-        let _ = std::thread::Builder::new().name("qanat-log".to_owned()).spawn(write);
-        Log { lines, taken: AtomicU64::new(0), lost, written }
-    }
-
-    fn write(&self, line: String) {
-        match self.lines.try_send(line) {
-            Ok(()) => self.taken.fetch_add(1, Ordering::Relaxed),
-            Err(_) => self.lost.fetch_add(1, Ordering::Relaxed),
-        };
-    }
-
-    /// Lets what has been said be written, unless nobody reads it.
-    fn flush(&self) {
-        let begun = Instant::now();
-        while self.written.load(Ordering::Acquire) < self.taken.load(Ordering::Relaxed)
-            && begun.elapsed() < LOG_PATIENCE
-        {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
+    let level = if event.result == "failed" { Level::Warn } else { Level::Info };
+    let fields = || event.fields().into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    log::tell_fields(level, "qanatd: ", &event.to_string(), fields);
 }

@@ -1,12 +1,14 @@
 //! `qanat vnic`: virtual cards, by hand.
 
 use crate::attach::Prefixed;
-use crate::control::DaemonArguments;
-use crate::say::{say, sayln};
-use crate::status::vnic_text;
+use crate::control::{DaemonArguments, TellArguments};
+use crate::log;
+use crate::say::{done, say, sayln};
+use crate::status::{named, vnic_text};
 use clap::{Args, Subcommand, ValueEnum};
 use qanat::control::filter::Service;
 use qanat::control::protocol::{Provider, Request, VnicWish};
+use serde_json::json;
 
 /// Make, delete and list virtual cards
 #[derive(Args)]
@@ -19,6 +21,8 @@ A NIC's own queue has no fence in front of the wire: the policy must name the qu
 pub struct Arguments {
     #[command(flatten)]
     daemon: DaemonArguments,
+    #[command(flatten)]
+    tell: TellArguments,
     #[command(subcommand)]
     action: Action,
 }
@@ -26,6 +30,10 @@ pub struct Arguments {
 #[derive(Subcommand)]
 enum Action {
     /// Make one that stays until it is deleted
+    #[command(after_help = "\
+Examples:
+  qanat vnic create blog --address 10.77.0.20/24 --service tcp/80
+  qanat vnic create dns --address 10.77.0.53/24 --service udp/53 --service tcp/53 --json")]
     Create {
         /// What it is called in listings
         name: String,
@@ -58,16 +66,19 @@ enum Action {
         mtu: u32,
     },
     /// Delete one, whoever uses it
+    #[command(after_help = "\
+Examples:
+  qanat vnic delete 0      a service on it ends, and says why")]
     Delete {
         /// Its number
         vnic: u32,
     },
     /// List them
-    List {
-        /// As JSON
-        #[arg(long)]
-        json: bool,
-    },
+    #[command(after_help = "\
+Examples:
+  qanat vnic list            numbers, addresses, filters, packets
+  qanat vnic list --json     for programs")]
+    List,
 }
 
 /// Where a card comes from.
@@ -97,15 +108,26 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             let wish =
                 VnicWish { name, addresses, queues, mtu, services, persistent, priority_queues, shared, provider };
             let vnic = arguments.daemon.session()?.create_vnic(wish).map_err(|error| error.to_string())?;
-            say!("{}", vnic_text(vnic.status()));
+            match arguments.tell.json {
+                true => sayln!("{}", named(vnic.status())?),
+                false => say!("{}", vnic_text(vnic.status())),
+            }
             Ok(())
         }
-        Action::Delete { vnic } => arguments.daemon.order(Request::DeleteVnic { vnic }),
-        Action::List { json } => {
+        Action::Delete { vnic } => {
+            arguments.daemon.order(Request::DeleteVnic { vnic })?;
+            let fields = json!({ "event": "vnic-delete", "vnic": vnic });
+            done(arguments.tell.json, &fields, &format!("VNIC {vnic} is deleted; whoever used it has been told."));
+            Ok(())
+        }
+        Action::List => {
             let status = arguments.daemon.session()?.status().map_err(|error| error.to_string())?;
-            if json {
-                sayln!("{}", serde_json::to_string(&status.vnics).map_err(|error| error.to_string())?);
+            if arguments.tell.json {
+                sayln!("{}", named(&status.vnics)?);
             } else {
+                if status.vnics.is_empty() {
+                    log::info!("vnic-list", "no VNICs");
+                }
                 for vnic in &status.vnics {
                     say!("{}", vnic_text(vnic));
                 }

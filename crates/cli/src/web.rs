@@ -5,9 +5,10 @@ use crate::app_cores;
 use crate::attach::{AttachArguments, url};
 use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
+use crate::log;
 use crate::placement::{PlacementArguments, Request};
 use crate::report::stack_report;
-use crate::signals::{also_handle, hangups};
+use crate::signals::{Signals, hangups};
 use clap::{Args, ValueEnum};
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
@@ -15,7 +16,6 @@ use qanat::split::SplitRuntime;
 use qanat::{PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use signal_hook::iterator::Signals;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -188,7 +188,7 @@ impl Arguments {
 /// Runs the server until it is told to stop.
 pub fn run(arguments: Arguments) -> Result<(), String> {
     // From the first: one that is told to reload while it starts is not ended by that.
-    let signals = hangups()?;
+    let signals = hangups()?.of_led(arguments.placement.app_core);
     // What can be wrong with the content is said before anything is made.
     std::fs::read_dir(&arguments.directory).map_err(|error| {
         format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
@@ -268,7 +268,7 @@ impl Linked<'_> {
             if report.swap(false, Ordering::Acquire) {
                 // By a thread of its own: standard error may block, the data path must not.
                 let text = stack_report(runtime, Some(attachment));
-                std::thread::spawn(move || eprint!("{text}"));
+                std::thread::spawn(move || log::report(&text));
             }
         });
         let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
@@ -328,7 +328,7 @@ fn handle_signals(
     service: Arc<Mutex<Option<WebHandle>>>,
     report: Arc<AtomicBool>,
 ) -> Result<(), String> {
-    also_handle(&signals, &[SIGINT, SIGTERM, SIGUSR1])?;
+    signals.also_handle(&[SIGINT, SIGTERM, SIGUSR1])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {

@@ -1,6 +1,7 @@
 //! Text that others have chosen and people read: names of cards, programs and services.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 /// Letters of a VNIC's name at most.
 const LETTERS_MAX: usize = 64;
@@ -30,8 +31,23 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// JSON in which nothing is unseen: a reader gets the same text from it, and a terminal obeys nothing.
+pub fn escaped_json(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match is_unseen(letter) {
+            false => line.push(letter),
+            true => letter.encode_utf16(&mut [0; 2]).iter().for_each(|unit| {
+                // Writing to a String can't fail.
+                let _ = write!(line, "\\u{unit:04x}");
+            }),
+        }
+    }
+    line
+}
+
 /// Controls, separators of lines, marks of direction, and what takes no room (Unicode's categories Cc, Cf, Zl and Zp).
-pub(crate) fn is_unseen(letter: char) -> bool {
+fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter,
             '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
@@ -42,6 +58,14 @@ pub(crate) fn is_unseen(letter: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn json_shows_all_it_says() {
+        let hidden = serde_json::json!({ "detail": "\u{9b}2J \u{202e}\u{e0001} é" });
+        let json = escaped_json(&hidden.to_string());
+        assert!(json.contains(r"\u009b2J \u202e\udb40\udc01 é"), "{json}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&json).unwrap(), hidden);
+    }
 
     #[test]
     fn names_draw_on_no_terminal() {

@@ -10,5 +10,7 @@ mod hostile;
 mod lifecycle;
 mod links;
 mod load;
+mod logs;
 mod returns;
 mod statistics;
+mod terminals;

@@ -138,7 +138,7 @@ fn who_deletes_a_card_ends_its_service() {
         let mut own = 0;
         eventually("all services hold a handle of the second daemon's", PATIENCE, || {
             own += 1;
-            status(&pages)["requests"][0].as_u64().is_some_and(|served| served >= own + 4)
+            status(&pages)["requests"]["served"].as_u64().is_some_and(|served| served >= own + 4)
         });
         for card in cards(&pages) {
             command(&pages, &["vnic", "delete", &card["vnic"].to_string()]).succeeds();

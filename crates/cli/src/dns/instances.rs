@@ -333,7 +333,7 @@ impl Instance {
             if std::mem::replace(&mut reports, wanted) != wanted {
                 // By a thread of its own: standard error may block, the data path must not.
                 let text = format!("queue {queue}:\n{}", stack_report(runtime, None));
-                std::thread::spawn(move || eprint!("{text}"));
+                std::thread::spawn(move || crate::log::report(&text));
             }
         });
         plan.control.put(queue, Done::of(&mut self.service));

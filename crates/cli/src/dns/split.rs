@@ -5,10 +5,10 @@ use super::{Meter, Prepared, ServeArguments, announce, finish, random, say, tran
 use crate::card::NetCoreWatch;
 use crate::live::Printer;
 use crate::placement::Request;
+use crate::signals::Signals;
 use qanat::RuntimeOptions;
 use qanat_dns::service::DnsService;
 use qanat_dns::transfer::PORTS;
-use signal_hook::iterator::Signals;
 use std::sync::PoisonError;
 
 pub fn serve(arguments: &ServeArguments, mut prepared: Prepared, signals: Signals) -> Result<(), String> {

@@ -2,6 +2,7 @@
 //! harms no other; added and removed as the configuration and catalog zones say.
 
 use super::read;
+use crate::log;
 use qanat_dns::image::{Catalog, ZoneImage};
 use qanat_dns::name::{Name, Presentation};
 use qanat_dns::service::{CatalogPublisher, ZoneFile, ZoneRules};
@@ -120,7 +121,7 @@ fn load_kept(
                 versions.put(Arc::new(zone));
                 plan.ages.insert(apex.clone(), age);
             }
-            Err(error) => eprintln!("qanat: {error}"),
+            Err(error) => log::warning!("zone", "{error}"),
         }
     }
     (images, plan)
@@ -138,7 +139,7 @@ impl Zones {
         for file in rules.files() {
             match load(&file, text_index) {
                 Ok((loaded, problems)) => {
-                    problems.iter().for_each(|problem| eprintln!("qanat: {problem}"));
+                    problems.iter().for_each(|problem| log::warning!("zone", "{problem}"));
                     images.push(loaded.image);
                     records.push(loaded.zone);
                 }
@@ -255,7 +256,7 @@ impl Zones {
     fn follow_catalogs(&self) {
         let mut changes = Changes::default();
         self.catalogs_changed(&mut self.state(), &mut changes);
-        changes.lines.iter().for_each(|line| eprintln!("qanat: {line}"));
+        changes.lines.iter().for_each(|line| log::info!("reload", "{line}"));
     }
 
     /// Goes over to other rules; with `again` zones of files that stay are read again.
@@ -312,7 +313,7 @@ impl Zones {
             let before = catalog.zone(apex).map(|zone| zone.serial());
             match load(file, self.0.text_index) {
                 Ok((loaded, problems)) => {
-                    problems.iter().for_each(|problem| eprintln!("qanat: {problem}"));
+                    problems.iter().for_each(|problem| log::warning!("zone", "{problem}"));
                     self.note(&loaded, before, changes);
                     state.broken.remove(apex);
                     images.push(loaded.image);
@@ -433,6 +434,6 @@ fn is_kept(rules: &ZoneRules, config: &TransferConfig, apex: &Name) -> bool {
 }
 
 fn tell_broken(apex: &Name, errors: &[String], stays: &str) {
-    eprintln!("qanat: the zone {} cannot be used; {stays}:", Presentation(apex.wire()));
-    errors.iter().for_each(|error| eprintln!("  {error}"));
+    let errors: String = errors.iter().map(|error| format!("\n  {error}")).collect();
+    log::warning!("zone", "the zone {} cannot be used; {stays}:{errors}", Presentation(apex.wire()));
 }
