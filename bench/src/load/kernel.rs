@@ -131,7 +131,7 @@ fn raise_descriptor_limit(connections: usize) -> Result<(), LoadError> {
     }
     let raised = Rlimit { current: Some(needed), maximum: limit.maximum.map(|maximum| maximum.max(needed)) };
     setrlimit(Resource::Nofile, raised).map_err(|error| LoadError::System {
-        what: format!("{connections} connections need {needed} file descriptors; raise the limit with ulimit -Hn"),
+        what: format!("{connections} connections need {needed} file descriptors; raise the hard limit, as root: ulimit -n {needed}"),
         error: error.into(),
     })
 }

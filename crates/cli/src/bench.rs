@@ -136,8 +136,9 @@ struct EchoArguments {
 /// Where the time of an echoed packet goes: Linux, ours with copies, ours
 #[derive(Args)]
 #[command(after_help = "\
-Counts cycles in the echo, which only a program built for it does:
-  make bench-breakdown                         builds one and runs this")]
+Examples:
+  make bench-breakdown                         builds a program that counts cycles, and runs this with it
+  sudo qanat bench breakdown --quick           by a program that was built so")]
 struct BreakdownArguments {
     #[command(flatten)]
     common: Common,

@@ -414,7 +414,7 @@ fn handle_signals(
             } else if signal == SIGUSR1 {
                 control.report();
             } else if !control.stop() {
-                std::process::exit(128 + signal);
+                crate::exit::by_signal(signal);
             }
         }
     });

@@ -9,6 +9,7 @@ use qanat::control::policy::Policy;
 use qanat::control::protocol::{Provider, VnicStatus};
 use qanat::nic::foreign::refuse_rights;
 use qanat::nic::link::{self, Link};
+use qanat::nic::privilege;
 use serde_json::json;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -17,9 +18,6 @@ use std::process::Command;
 
 /// The oldest kernel with all that is used.
 const KERNEL_MIN: (u32, u32) = (6, 6);
-/// Capabilities a daemon needs: their bits in `/proc/self/status`.
-const CAPABILITIES: [(&str, u32); 4] = [("NET_ADMIN", 12), ("NET_RAW", 13), ("SYS_ADMIN", 21), ("BPF", 39)];
-
 /// Check what Qanat needs of this machine: kernel, privileges, memory, cards, offloads, leftovers
 #[derive(Args)]
 #[command(after_help = "\
@@ -159,7 +157,15 @@ fn bpf_setting() -> Finding {
             "-w",
             "net.core.bpf_jit_enable=1",
         ]),
-        "" => bad(Grade::Note, "whether BPF programs are compiled can't be seen", "run with sudo"),
+        "" => bad(
+            Grade::Note,
+            "whether BPF programs are compiled can't be seen",
+            if rustix::process::geteuid().is_root() {
+                "mount -t proc proc /proc, in the machine's own namespaces"
+            } else {
+                "run with sudo"
+            },
+        ),
         _ => good("BPF programs are compiled to machine code"),
     }
 }
@@ -204,12 +210,12 @@ fn capability_bits() -> u64 {
 fn capabilities() -> Vec<Finding> {
     let bits = capability_bits();
     let missing: Vec<&str> =
-        CAPABILITIES.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect();
+        privilege::NEEDED.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect();
     match missing.len() {
         0 => vec![good("privileges: enough for the daemon and for --direct")],
-        4 => vec![good("privileges: none, as behind the daemon")],
+        4 if !rustix::process::geteuid().is_root() => vec![good("privileges: none, as behind the daemon")],
         _ => {
-            vec![bad(Grade::Note, format!("privileges: no CAP_{}", missing.join(", CAP_")), "run the daemon with sudo")]
+            vec![bad(Grade::Note, format!("privileges: no CAP_{}", missing.join(", CAP_")), privilege::remedy())]
         }
     }
 }

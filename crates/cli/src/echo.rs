@@ -348,7 +348,7 @@ fn stop_on_signals(mut signals: Signals, stop: StopHandle) -> Result<(), String>
     std::thread::spawn(move || {
         for signal in signals.forever().filter(|signal| *signal != SIGHUP) {
             if stop.is_requested() {
-                std::process::exit(128 + signal);
+                crate::exit::by_signal(signal);
             }
             stop.request();
         }

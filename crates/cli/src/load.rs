@@ -194,7 +194,7 @@ pub(crate) fn stop_on_signals(stop: StopHandle) -> Result<(), String> {
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if stop.is_requested() {
-                std::process::exit(128 + signal);
+                crate::exit::by_signal(signal);
             }
             stop.request();
         }

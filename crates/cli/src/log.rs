@@ -90,6 +90,12 @@ fn log() -> &'static Log {
 }
 
 impl LogArguments {
+    /// The same, as JSON.
+    pub fn as_json(self) -> LogArguments {
+        LogArguments { log_format: Format::Json, ..self }
+    }
+
+    /// As JSON, where nothing else was understood.
     pub fn json() -> LogArguments {
         LogArguments { log_level: Level::default(), log_format: Format::Json, quiet: false }
     }

@@ -1,6 +1,6 @@
 //! The `qanat` command: every service, the load generators and the benchmarks, one subcommand each.
 //!
-//! Exit codes: 0 done, 1 could not do it (the message names the place and the remedy), 2 wrong usage; `qanat run` has more ([`run`]).
+//! Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
 mod addresses;
@@ -14,6 +14,7 @@ mod dns;
 mod doctor;
 mod down;
 mod echo;
+mod exit;
 mod filter;
 mod hello;
 mod limits;
@@ -117,7 +118,13 @@ fn parsed() -> Cli {
 
 fn main() -> ExitCode {
     let Cli { command, log } = parsed();
-    log::set_up(log);
+    // What they say is the log alone.
+    let is_json = match &command {
+        Command::Up(arguments) => arguments.json,
+        Command::Net(arguments) => arguments.json,
+        _ => false,
+    };
+    log::set_up(if is_json { log.as_json() } else { log });
     let code = run(command);
     log::flush();
     code
@@ -150,7 +157,91 @@ fn run(command: Command) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(message) => {
             log::error!("failed", "{message}");
-            ExitCode::FAILURE
+            ExitCode::from(exit::FAILED)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// Commands without `--json`, and why.
+    const WITHOUT_JSON: [(&str, &str); 1] = [("qanat run", "becomes the program, whose output is its own")];
+
+    /// Each command that does something, by its words.
+    fn commands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
+        let words =
+            if words.is_empty() { command.get_name().to_owned() } else { format!("{words} {}", command.get_name()) };
+        let mut below = command.get_subcommands().filter(|below| below.get_name() != "help").peekable();
+        if below.peek().is_none() || command.is_args_conflicts_with_subcommands_set() {
+            found.push((words.clone(), command.clone()));
+        }
+        below.for_each(|below| commands(below, &words, found));
+    }
+
+    fn all() -> Vec<(String, clap::Command)> {
+        let mut root = Cli::command();
+        root.build();
+        let mut found = Vec::new();
+        commands(&root, "", &mut found);
+        found
+    }
+
+    #[test]
+    fn every_command_has_json_and_examples() {
+        let mut wrong = Vec::new();
+        let all = all();
+        assert!(all.len() > 30, "{}", all.len());
+        for (words, command) in &all {
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            if !help.contains("Examples:\n") {
+                wrong.push(format!("{words}: no examples"));
+            }
+            let has_json = command.get_arguments().any(|argument| argument.get_id() == "json");
+            if has_json == WITHOUT_JSON.iter().any(|(name, _)| name == words) {
+                wrong.push(format!("{words}: --json is there: {has_json}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    /// The command of an example: up to the words that say what it does.
+    fn example(line: &str) -> Option<Vec<String>> {
+        let line = line.trim_start().trim_start_matches("sudo ");
+        let line = line.strip_prefix("qanat ")?;
+        let line = line.split("  ").next()?.split(';').next()?;
+        let mut words = vec!["qanat".to_owned()];
+        for (number, part) in line.split('\'').enumerate() {
+            match number % 2 {
+                0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                _ => words.push(part.to_owned()),
+            }
+        }
+        Some(words)
+    }
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_understood() {
+        let mut wrong = Vec::new();
+        let mut count = 0;
+        let mut root = Cli::command();
+        root.build();
+        let mut helps = vec![root.clone()];
+        let mut next = 0;
+        while let Some(command) = helps.get(next).cloned() {
+            helps.extend(command.get_subcommands().cloned());
+            next += 1;
+        }
+        for help in helps.iter().filter_map(|command| command.get_after_help()).map(ToString::to_string) {
+            for words in help.lines().filter(|line| line.starts_with("  ")).filter_map(example) {
+                count += 1;
+                if let Err(error) = Cli::try_parse_from(&words) {
+                    wrong.push(format!("{}: {error}", words.join(" ")));
+                }
+            }
+        }
+        assert!(count > 80 && wrong.is_empty(), "{count}: {wrong:#?}");
     }
 }

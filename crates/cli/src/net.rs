@@ -2,6 +2,7 @@
 
 use crate::attach::{AttachArguments, Prefixed};
 use crate::card::may_pass;
+use crate::exit::{LINK_GONE, REFUSED};
 use crate::log;
 use crate::say::sayln;
 use crate::signals;
@@ -31,10 +32,6 @@ use std::time::{Duration, Instant};
 pub const SOCKET_NAME: &str = "qanat-net";
 /// How often a net core that waits for a memif peer looks whether it is to end.
 const MEMIF_INTERVAL: Duration = Duration::from_millis(100);
-/// Exit code of a net core whose link is gone: the next one waits for another peer.
-pub const LINK_GONE: i32 = 75;
-/// Exit code of a net core that was to have a card of the next daemon's, which refuses: there is to be no other.
-pub const REFUSED: i32 = 77;
 /// How long a net core waits for the next daemon before it says that it has none: those who start it wait longer.
 const AGAIN_PATIENCE: Duration = Duration::from_secs(8);
 const AGAIN_INTERVAL: Duration = Duration::from_millis(100);
@@ -92,6 +89,9 @@ pub struct Arguments {
     /// End with whoever started this
     #[arg(long, hide = true)]
     with_parent: bool,
+    /// All that it says as JSON
+    #[arg(long)]
+    pub json: bool,
     #[command(flatten)]
     attach: AttachArguments,
 }

@@ -1,8 +1,9 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
 use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
+use crate::exit;
 use crate::log;
-use crate::net::{self, Accept};
+use crate::net::Accept;
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session, default_socket};
@@ -77,8 +78,8 @@ impl OwnNetCore {
     /// Starts one, in place of a dead one; a socket to it.
     fn start(&self, arguments: &[String]) -> io::Result<OwnedFd> {
         match self.wait().and_then(|status| status.code()) {
-            Some(net::LINK_GONE) => self.had_daemons_card.store(true, Ordering::Relaxed),
-            Some(net::REFUSED) => {
+            Some(exit::LINK_GONE) => self.had_daemons_card.store(true, Ordering::Relaxed),
+            Some(exit::REFUSED) => {
                 let why = "the next daemon refuses its card: the net core has said why, on standard error";
                 return Err(io::Error::other(Refusal(why.to_owned())));
             }

@@ -39,7 +39,11 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Missing(path, error) => write!(f, "{}: {error}", path.display()),
             Refusal::Denied(path) => {
-                write!(f, "{}: permission denied; `chmod +x` makes a program of a file", path.display())
+                write!(
+                    f,
+                    "{}: permission denied; `chmod +x` makes a program of a file, if its file system executes programs (not `noexec`)",
+                    path.display()
+                )
             }
             Refusal::Nothing(path) => write!(f, "{}: neither a program nor a script", path.display()),
             Refusal::Static(path) => write!(

@@ -6,6 +6,7 @@
 mod wishes;
 
 use crate::attach::Prefixed;
+use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
 use crate::log;
 use crate::program;
 use crate::say::say;
@@ -71,13 +72,6 @@ pub struct Arguments {
     #[arg(last = true, required_unless_present = "support", value_name = "PROGRAM")]
     command: Vec<OsString>,
 }
-
-/// The program has not begun.
-const NOT_BEGUN: u8 = 125;
-/// The program can't be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// There is no such program.
-const NOT_FOUND: u8 = 127;
 
 /// Why the program has not begun, and the exit code that says so.
 struct Failure {

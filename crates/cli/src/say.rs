@@ -23,7 +23,7 @@ pub(crate) fn write(text: Arguments<'_>) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
         Err(error) => {
             crate::log::error!("failed", "write to standard output: {error}");
-            std::process::exit(1)
+            std::process::exit(crate::exit::FAILED.into())
         }
     }
 }

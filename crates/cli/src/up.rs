@@ -13,6 +13,7 @@ use qanat::control::names::Names;
 use qanat::control::policy::{Policy, parse_processors};
 use qanat::nic::link;
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
+use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
 use std::ffi::{CString, OsString};
@@ -56,6 +57,9 @@ pub struct Arguments {
     /// Read the policy, say what it means, and do nothing else
     #[arg(long)]
     check: bool,
+    /// The log as JSON, or what --check says
+    #[arg(long)]
+    pub json: bool,
 }
 
 const NO_RULE: &str = "the policy has no rule, so nobody may have a card, root neither";
@@ -98,6 +102,16 @@ fn policy(arguments: &Arguments) -> Result<Policy, String> {
 
 /// What the policy means, and what in it can't be meant.
 fn check(policy: &Policy) -> Result<(), String> {
+    if log::is_json() {
+        let rules: Vec<_> = policy
+            .rule
+            .iter()
+            .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics }))
+            .collect();
+        let warnings: Vec<String> = Names::of(policy).unknown(policy).iter().map(ToString::to_string).collect();
+        sayln!("{}", json!({ "rules": rules, "net_cores": policy.net.cores, "warnings": warnings }));
+        return if rules.is_empty() { Err(format!("{NO_RULE}: add a [[rule]]")) } else { Ok(()) };
+    }
     for rule in &policy.rule {
         sayln!("rule \"{}\": users {:?}, groups {:?}: {} VNICs", rule.name, rule.users, rule.groups, rule.vnics);
     }

@@ -336,7 +336,7 @@ fn handle_signals(
             } else if signal == SIGUSR1 {
                 report.store(true, Ordering::Release);
             } else if stop.is_requested() {
-                std::process::exit(128 + signal);
+                crate::exit::by_signal(signal);
             } else {
                 stop.request();
             }

@@ -124,7 +124,8 @@ impl fmt::Display for DeviceError {
             DeviceError::Privileges { what } => write!(
                 f,
                 "{what}: not permitted. It needs root or CAP_NET_ADMIN+CAP_BPF+CAP_NET_RAW (CAP_SYS_ADMIN to create a \
-                 veth device): run with sudo"
+                 veth device): {}",
+                crate::privilege::remedy()
             ),
             DeviceError::NoSuchInterface { name } => {
                 write!(f, "no interface {name}: `ip link` lists what there is")
@@ -151,7 +152,11 @@ impl fmt::Display for DeviceError {
                 if let Some(program) = program {
                     write!(f, " (id {program}; `bpftool prog show id {program}` says whose)")?;
                 }
-                write!(f, ": stop that program, or remove it with `ip link set {name} xdp off`")
+                write!(
+                    f,
+                    ": stop that program, or remove it with `ip link set {name} xdp off` (in the namespace of {name}; `bpftool link \
+                     detach` if a link holds it)"
+                )
             }
             DeviceError::QueueBusy { name, queue } => write!(
                 f,
@@ -163,6 +168,9 @@ impl fmt::Display for DeviceError {
                 "{name} uses {available} queues, not {wanted}: ask for fewer, or turn more on by `ethtool -L {name} combined \
                  {wanted}` (a veth device: `rx {wanted} tx {wanted}`)"
             ),
+            DeviceError::NoNativeXdp { name, driver } if driver.is_empty() => {
+                write!(f, "{name} has no driver with native XDP: use a veth device, or a card")
+            }
             DeviceError::NoNativeXdp { name, driver } => {
                 write!(f, "driver {driver} of {name} has no native XDP: use a veth device, or another card")
             }

@@ -19,6 +19,7 @@ pub mod pcap;
 pub mod place;
 mod plan;
 mod prefetch;
+pub mod privilege;
 mod random;
 pub mod sim;
 pub mod snapshot;

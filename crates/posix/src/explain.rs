@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 /// Where to; as the launcher says in the environment.
 const VARIABLE: &str = "QANAT_EXPLAIN";
@@ -11,8 +11,14 @@ const VARIABLE: &str = "QANAT_EXPLAIN";
 /// which closes a file while it gets ready.
 static TARGET: AtomicI32 = AtomicI32::new(-1);
 
+/// How the launcher was told to tell things: errors only, and as JSON.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+static IS_JSON: AtomicBool = AtomicBool::new(false);
+
 /// The library has been loaded.
 pub(crate) fn start() {
+    IS_QUIET.store(std::env::var_os("QANAT_LOG").is_some_and(|level| level == "error"), Ordering::Relaxed);
+    IS_JSON.store(std::env::var_os("QANAT_LOG_FORMAT").is_some_and(|format| format == "json"), Ordering::Relaxed);
     let fd = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok());
     TARGET.store(fd.unwrap_or(-1), Ordering::Relaxed);
     let (_, which) = file(2).unwrap_or_default();
@@ -42,18 +48,47 @@ pub(crate) fn explain(words: fmt::Arguments<'_>) {
     }
 }
 
-/// Says what the user must know in any case, on standard error.
+/// Says what the user should know, on standard error.
 pub(crate) fn warn(words: fmt::Arguments<'_>) {
+    if !IS_QUIET.load(Ordering::Relaxed) && is_for_words(2) {
+        write_line(2, "warn", words);
+    }
+}
+
+/// Says what the user must know in any case, on standard error.
+pub(crate) fn error(words: fmt::Arguments<'_>) {
     if is_for_words(2) {
         say_on(2, words);
     }
 }
 
-/// Says a line there.
+/// Says there what the user must know in any case.
 pub(crate) fn say_on(fd: RawFd, words: fmt::Arguments<'_>) {
-    let line = format!("qanat: {words}\n");
+    write_line(fd, "error", words);
+}
+
+fn write_line(fd: RawFd, level: &str, words: fmt::Arguments<'_>) {
+    let line = match IS_JSON.load(Ordering::Relaxed) {
+        true => json_line(level, &words.to_string()),
+        false => format!("qanat: {words}\n"),
+    };
     // SAFETY: so many readable bytes.
     unsafe { crate::real::write(fd, line.as_ptr().cast(), line.len()) };
+}
+
+/// A line of the log, as the launcher writes it.
+fn json_line(level: &str, text: &str) -> String {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => escaped.extend(['\\', letter]),
+            _ if letter.is_control() => escaped += &format!("\\u{:04x}", u32::from(letter)),
+            _ => escaped.push(letter),
+        }
+    }
+    let time = since.as_millis() as f64 / 1e3;
+    format!("{{\"event\":\"run\",\"level\":\"{level}\",\"text\":\"{escaped}\",\"time\":{time:?}}}\n")
 }
 
 /// What the file that is open as `fd` is known by, in whichever process; never 0.

@@ -3,7 +3,7 @@
 
 use crate::arena::set_inside;
 use crate::calls::signals::lock_given_back;
-use crate::explain::warn;
+use crate::explain::error;
 use crate::local::{LOCAL, Local};
 use crate::page::has_fallen;
 use crate::roll::Roll;
@@ -180,7 +180,7 @@ fn tell_broken(local: &Local) {
         && let Some(shared) = shared()
         && shared.told.is_first_on(2)
     {
-        warn(format_args!("{}", crate::ending::words(shared.end())));
+        error(format_args!("{}", crate::ending::words(shared.end())));
     }
     let calls = local.broken_calls.get().saturating_add(1);
     local.broken_calls.set(calls);

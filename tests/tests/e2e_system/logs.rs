@@ -214,7 +214,8 @@ fn who_reads_nothing_keeps_nobody_waiting() {
         let stderr = writer.as_fd().try_clone_to_owned().expect("a copy");
         let running = command.current_dir(pages.path()).stdout(Stdio::null()).stderr(Stdio::from(stderr)).spawn();
         let mut running = running.expect("it starts");
-        drop(writer);
+        // Each has an end of the pipe that would keep it open.
+        drop((command, writer));
         eventually("it serves", PATIENCE, answers);
         // Read again, it is told what was missed, with the next line.
         let drain = std::thread::spawn(move || std::io::read_to_string(std::fs::File::from(reader)).expect("text"));

@@ -11,6 +11,7 @@ mod lifecycle;
 mod links;
 mod load;
 mod logs;
+mod remedies;
 mod returns;
 mod statistics;
 mod terminals;

@@ -1,8 +1,8 @@
 //! Whether the program can have what its user names: an address, an interface. It is found out before the program begins, since a
 //! program that is at other addresses than it was told to be is worse than one that has not begun.
 
-use super::NOT_BEGUN;
 use crate::attach::Prefixed;
+use crate::exit::NOT_BEGUN;
 use crate::run::Failure;
 use qanat::AttachOptions;
 use qanat::control::client::{ClientError, Session, TAKEN, default_socket};

@@ -59,6 +59,7 @@ use state::{FilterState, HandleState, Identity, StateDirectory};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -668,19 +669,24 @@ impl Daemon {
     }
 }
 
+/// It is root who is told this.
+const ELSEWHERE: &str = "name a place that can be written, by --socket or `socket` in the policy";
+
 /// Opens the control socket, in place of one that nobody listens at any more.
 fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
     let path = policy.socket.as_path();
     let name = path.display();
     if let Some(directory) = path.parent() {
-        std::fs::create_dir_all(directory)
-            .map_err(|error| format!("{}: {error}; run with sudo", directory.display()))?;
+        std::fs::create_dir_all(directory).map_err(|error| format!("{}: {error}; {ELSEWHERE}", directory.display()))?;
     }
     let address = SocketAddrUnix::new(path).map_err(|error| format!("{name}: {error}; choose a shorter path"))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
     let socket = open().map_err(|error| tables::say("open a socket", error))?;
-    if path.exists() {
+    if let Ok(about) = std::fs::symlink_metadata(path) {
+        if !about.file_type().is_socket() {
+            return Err(format!("{name} is there, and no socket; {ELSEWHERE}"));
+        }
         let probe = open().map_err(|error| tables::say("open a socket", error))?;
         if connect(&probe, &address).is_ok() {
             return Err(format!("a daemon listens at {name} already: `qanat down` ends it"));
@@ -695,7 +701,7 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
         SocketAddrUnix::new(hidden).map_err(|error| format!("{name}: {error}; choose a shorter path"))?;
     // Left by one that was killed just here.
     let _ = std::fs::remove_file(hidden);
-    bind(&socket, &hidden_address).map_err(|error| format!("{name}: {error}; run with sudo"))?;
+    bind(&socket, &hidden_address).map_err(|error| format!("{name}: {error}; {ELSEWHERE}"))?;
     restrict(hidden, policy)?;
     listen(&socket, door::BACKLOG).map_err(|error| format!("{name}: {error}"))?;
     std::fs::rename(hidden, path).map_err(|error| format!("{name}: {error}"))?;

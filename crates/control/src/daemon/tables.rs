@@ -703,7 +703,7 @@ pub(super) fn explain(what: &str, error: &(dyn std::error::Error + 'static)) -> 
         if let Some(system) = current.downcast_ref::<std::io::Error>() {
             text = format!("{what}: {system}");
             if system.kind() == std::io::ErrorKind::PermissionDenied {
-                text.push_str("; it needs root, or CAP_BPF and CAP_NET_ADMIN: run with sudo");
+                text += &format!("; {}", qanat_nic::privilege::remedy());
             }
         }
         cause = current.source();

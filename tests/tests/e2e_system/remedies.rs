@@ -1,0 +1,238 @@
+//! Errors say what to do about them: each that can be provoked here is, its remedy is carried out, and then it works.
+//!
+//! Not provoked, for the reason given: an old kernel (`KernelTooOld`: this one is not), the limit on locked memory (`LockedMemory`: root has
+//! CAP_IPC_LOCK), a physical card's driver and queues (`NoNativeXdp` of a driver, `ethtool -L`, `[[nic]]`: there is none), membership of a group (needs a
+//! login), `sudo` (there may be none), versions of another build (hostile_control/takeover.rs has them), and packages that are missing (all are installed).
+
+use super::links::PATIENCE;
+use qanat_tests::e2e::{Pages, eventually, qanat, scenario};
+use rustix::process::{Pid, Signal, kill_process};
+use std::fs::File;
+use std::process::{Child, Command, Stdio};
+
+/// An error and the way out.
+struct Row {
+    /// Makes it so, by a shell.
+    before: &'static str,
+    /// The command, after `qanat`; it fails.
+    command: &'static str,
+    /// Of what it says: the error, and the remedy.
+    says: &'static [&'static str],
+    /// The remedy, by a shell; `$Q` is the command; what is started in the background writes its number to `number`.
+    remedy: &'static str,
+    /// The command afterwards, if it is another one.
+    after: Option<&'static str>,
+}
+
+const ROWS: [Row; 14] = [
+    Row {
+        before: "",
+        command: "status",
+        says: &["start the daemon with `sudo qanat up`"],
+        remedy: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        after: None,
+    },
+    Row {
+        before: "echo text > file",
+        command: "up --socket file",
+        says: &["is there, and no socket", "--socket"],
+        remedy: "test \"$(cat file)\" = text",
+        after: Some("up --socket elsewhere"),
+    },
+    Row {
+        // Writable by nobody, root included.
+        before: "mkdir place; mount -t tmpfs -o ro none place",
+        command: "up --socket place/control.sock",
+        says: &["Read-only file system", "name a place that can be written, by --socket"],
+        remedy: "umount place",
+        after: Some("up --socket elsewhere"),
+    },
+    Row {
+        before: "",
+        command: "echo --interface nowhere --address 10.9.0.2/24",
+        says: &["no interface nowhere", "`ip link`"],
+        remedy: "ip link add nowhere type veth peer name far; ip link set far up; ip link set nowhere up",
+        after: None,
+    },
+    Row {
+        before: "ip link add near type veth peer name far; ip link set far up",
+        command: "echo --interface near --address 10.9.0.2/24",
+        says: &["near is down", "`ip link set near up`"],
+        remedy: "ip link set near up",
+        after: None,
+    },
+    Row {
+        before: "",
+        command: "echo --interface lo --address 10.9.0.2/24",
+        says: &["lo has no driver with native XDP: use a veth device"],
+        remedy: "ip link add near type veth peer name far; ip link set far up; ip link set near up",
+        after: Some("echo --interface near --address 10.9.0.2/24"),
+    },
+    Row {
+        before: "ip link add near mtu 9000 type veth peer name far mtu 9000; ip link set far up; ip link set near up; $Q web . --interface near \
+                 --address 10.9.0.3/24 >/dev/null 2>&1 & echo $! > number; until ip link show near | grep -q xdp; do sleep 0.1; done",
+        command: "echo --interface near --address 10.9.0.2/24",
+        says: &["near has another XDP program", "stop that program"],
+        remedy: "kill $(cat number); while ip link show near | grep -q xdp; do sleep 0.1; done",
+        after: None,
+    },
+    Row {
+        before: "",
+        command: "hello --capture /proc/no/file",
+        says: &["name a writable file with --capture"],
+        remedy: "true",
+        after: Some("hello --capture here.pcap"),
+    },
+    Row {
+        before: "",
+        command: "web ./nowhere",
+        says: &["name a directory that this user may read"],
+        remedy: "mkdir nowhere",
+        after: None,
+    },
+    Row {
+        before: "printf '#!/bin/sh\\nexit 0\\n' > program",
+        command: "run --interface near --address 10.9.0.2/24 -- ./program",
+        says: &["permission denied", "`chmod +x`"],
+        remedy: "chmod +x program; ip link add near type veth peer name far; ip link set far up; ip link set near up",
+        after: None,
+    },
+    Row {
+        before: "",
+        command: "run true",
+        says: &["put `--` before the program:", "run -- true"],
+        remedy: "ip link add near type veth peer name far; ip link set far up; ip link set near up",
+        after: Some("run --interface near --address 10.9.0.2/24 -- true"),
+    },
+    Row {
+        before: "",
+        command: "dns --zone example.test",
+        says: &["write it as NAME=FILE"],
+        remedy: "printf '$TTL 60\\n@ SOA n h 1 1 1 1 1\\n@ NS n\\nn A 192.0.2.1\\n' > z",
+        after: Some("dns --zone example.test=z"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "up",
+        says: &["a daemon listens at", "`qanat down` ends it"],
+        remedy: "$Q down",
+        after: None,
+    },
+    Row {
+        before: "mkdir empty; printf 'x = ' > bad.toml",
+        command: "up --check --config bad.toml",
+        says: &["bad.toml", "1"],
+        remedy: "printf '[[rule]]\\nname = \"all\"\\n' > bad.toml",
+        after: None,
+    },
+];
+
+/// What says that a service is there, and has not failed.
+const READY: [&str; 5] = ["Echoing", "Serving", "Answering", "event=daemon-start", "Forwarding"];
+
+/// A directory in which a row is tried.
+struct Place(Pages);
+
+impl Place {
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(self.0.path()).env("Q", qanat()).env("QANAT_SOCKET", self.0.file("control.sock"));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    fn shell(&self, script: &str) {
+        let done = self.command("sh").args(["-e", "-c", script]).status().expect("a shell");
+        assert!(done.success(), "{script}");
+    }
+
+    /// Starts a command; its words go to a file.
+    fn start(&self, words: &str) -> Child {
+        let said = File::create(self.0.file("said")).expect("a file");
+        let mut command = self.command(qanat().to_str().expect("a path"));
+        // `up` may be told where to listen by its own option.
+        if words.contains("--socket") {
+            command.env_remove("QANAT_SOCKET");
+        }
+        let copy = said.try_clone().expect("a copy");
+        command.args(words.split(' ')).stdout(said).stderr(copy).spawn().expect("it starts")
+    }
+
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.0.file("said")).unwrap_or_default()
+    }
+
+    fn fails(&self, words: &str) -> String {
+        let mut child = self.start(words);
+        let mut code = None;
+        eventually(&format!("{words} fails; it says {}", self.said()), PATIENCE, || {
+            code = child.try_wait().expect("its status").and_then(|status| status.code());
+            code.is_some()
+        });
+        assert_ne!(code, Some(0), "{words}: {}", self.said());
+        self.said()
+    }
+
+    /// It ends well, or serves until it is told to end, and ends well then.
+    fn works(&self, words: &str) {
+        let mut child = self.start(words);
+        let mut status = None;
+        eventually(&format!("{words} works"), PATIENCE, || {
+            status = child.try_wait().expect("its status");
+            status.is_some() || READY.iter().any(|word| self.said().contains(word))
+        });
+        let status = status.unwrap_or_else(|| {
+            let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a process");
+            kill_process(id, Signal::TERM).expect("it runs");
+            child.wait().expect("its status")
+        });
+        assert!(status.success(), "{words}: {}", self.said());
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let number = std::fs::read_to_string(self.0.file("number")).unwrap_or_default();
+        if let Some(id) = number.trim().parse().ok().and_then(Pid::from_raw) {
+            let _ = kill_process(id, Signal::TERM);
+        }
+    }
+}
+
+#[test]
+fn what_an_error_says_to_do_helps() {
+    for row in &ROWS {
+        scenario(|| {
+            let place = Place(Pages::new().with("index.html", "here"));
+            place.shell(row.before);
+            let said = place.fails(row.command);
+            for text in row.says {
+                assert!(said.contains(text), "{}: {text:?} is not in {said:?}", row.command);
+            }
+            assert!(!said.contains("run with sudo"), "root is told to become root: {said}");
+            place.shell(row.remedy);
+            place.works(row.after.unwrap_or(row.command));
+        });
+    }
+}
+
+/// Root without a capability is told which, not to become root.
+#[test]
+fn who_lacks_a_capability_is_told_which() {
+    scenario(|| {
+        let place = Place(Pages::new().with("index.html", "here"));
+        place.shell("ip link add near type veth peer name far; ip link set far up; ip link set near up");
+        let words = "--interface near --address 10.9.0.2/24";
+        for (taken, name) in [
+            ("-bpf,-sys_admin", "CAP_SYS_ADMIN, CAP_BPF"),
+            ("-net_admin", "CAP_NET_ADMIN"),
+            ("-net_raw", "CAP_NET_RAW"),
+        ] {
+            let script = format!("exec setpriv --bounding-set={taken} --inh-caps=-all \"$Q\" echo {words}");
+            let told = place.command("sh").args(["-c", &script]).output().expect("setpriv");
+            let said = String::from_utf8_lossy(&told.stderr);
+            assert!(!told.status.success() && !said.contains("sudo"), "{taken}: {said}");
+            assert!(said.contains(&format!("root has not got {name} here")), "{taken}: {said}");
+        }
+    });
+}
