@@ -270,8 +270,10 @@ impl Log {
 
 /// With its end. Further lines of a text stand below the first, and draw on no terminal.
 fn text_lines(priority: &str, who: &str, text: &str) -> String {
-    let lines = text.lines().map(printable).enumerate();
-    lines.map(|(number, line)| format!("{priority}{}{line}\n", if number == 0 { who } else { "" })).collect()
+    let lines = text.lines().map(|line| line.replace('\t', " ")).enumerate();
+    lines
+        .map(|(number, line)| format!("{priority}{}{}\n", if number == 0 { who } else { "" }, printable(&line)))
+        .collect()
 }
 
 /// A JSON object that is a line of the log on standard output, with when and what it is.

@@ -1,6 +1,6 @@
 //! HUP: what was started in a terminal ends with it, and reloads when somebody says so.
 
-use super::links::PATIENCE;
+use super::links::{PATIENCE, daemon_for};
 use qanat_tests::e2e::{Pages, eventually, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
@@ -143,6 +143,57 @@ fn a_service_in_an_open_terminal_reloads_when_told() {
             assert!(terminal.is_there(), "{how}: {}", terminal.said());
             terminal.close();
             terminal.ends(how, "Answered 0 of");
+        }
+    });
+}
+
+/// Runs a command on a terminal until it has drawn three times, then does what its first argument says; prints what came.
+const WATCH: &str = r#"
+import os, pty, signal, subprocess, sys
+what, command = sys.argv[1], sys.argv[2:]
+child, master = pty.fork()
+if child == 0:
+    os.execvp(command[0], command)
+said = b""
+while said.count(b"\x1b[H") < 3:
+    said += os.read(master, 65536)
+if what == "down":
+    subprocess.run([command[0], "down"], check=True, stdout=subprocess.DEVNULL)
+else:
+    os.kill(child, getattr(signal, what))
+while True:
+    try:
+        part = os.read(master, 65536)
+    except OSError:
+        break
+    if not part:
+        break
+    said += part
+os.waitpid(child, 0)
+sys.stdout.buffer.write(said)
+"#;
+
+#[test]
+fn top_draws_in_place_and_leaves_the_terminal_as_it_was() {
+    scenario(|| {
+        let (open, close) = ("\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l");
+        for what in ["SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "down"] {
+            let pages = pages();
+            let daemon = daemon_for(&pages, "10.77.0.0/24");
+            let mut command = Command::new("python3");
+            command.args(["-c", WATCH, what]).arg(qanat()).args(["top", "--interval", "0.1"]);
+            let done = command.env("QANAT_SOCKET", pages.file("control.sock")).output().expect("python3");
+            let said = String::from_utf8_lossy(&done.stdout).into_owned();
+            let drawn = said.strip_prefix(open).and_then(|rest| rest.split_once(close));
+            let (drawn, after) = drawn.unwrap_or_else(|| panic!("{what}: {said:?}"));
+            assert!(
+                drawn.split("\x1b[H").skip(1).all(|frame| frame.contains("VNIC NAME") && frame.ends_with("\x1b[J")),
+                "{said:?}"
+            );
+            // Lines are drawn over those before: the last has no end that would make it scroll.
+            assert!(!drawn.contains("\n\x1b[J") && !after.contains('\x1b'), "{what}: {said:?}");
+            assert_eq!(after.is_empty(), what != "down", "{what}: {after:?}");
+            drop(daemon);
         }
     });
 }
