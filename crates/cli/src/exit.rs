@@ -52,10 +52,8 @@ mod tests {
         let wanted: Vec<&str> =
             ["code"].into_iter().chain(codes.iter().map(String::as_str)).chain(["128 + n"]).collect();
         assert_eq!(rows, wanted);
-        assert_eq!(
-            clap::Error::<clap::error::RichFormatter>::new(clap::error::ErrorKind::InvalidValue).exit_code(),
-            USAGE.into()
-        );
+        let mistake = clap::Command::new("qanat").error(clap::error::ErrorKind::InvalidValue, "");
+        assert_eq!(mistake.exit_code(), i32::from(USAGE));
     }
 
     /// A number that is not written here would be in no table.

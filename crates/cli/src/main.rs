@@ -112,7 +112,7 @@ fn parsed() -> Cli {
                 let _ = std::io::Write::write_all(&mut std::io::stderr(), tip.as_bytes());
             }
         }
-        std::process::exit(error.exit_code())
+        std::process::exit(if error.use_stderr() { exit::USAGE.into() } else { 0 })
     })
 }
 

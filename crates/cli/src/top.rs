@@ -58,7 +58,6 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         };
         if let Some(signal) = screen.wait(interval.saturating_sub(at.elapsed()))? {
             // As the signal would have ended it, but that the terminal is as it was.
-            drop(ask);
             screen.close();
             if signal == SIGINT {
                 return Ok(());
