@@ -38,7 +38,7 @@ Examples:
   sudo qanat echo --placement split             the stack in a process of its own, a net core
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
   qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
-  qanat echo --kernel uring --batch --port 7007 by io_uring, as many as there are in a call
+  qanat echo --kernel uring --batch --port 7007  by io_uring, as many as there are in a call
   qanat load udp 10.77.0.2:7 --link memif-slave:/tmp/echo.sock     the other end
 Signal USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.
 The kernel on the other end of a veth leaves its checksums to the peer, and --raw only swaps: for kernel clients

@@ -37,7 +37,9 @@ mod tests {
         let document = document();
         let table = document.split_once("## Exit codes").expect("a section").1;
         let table = table.split("\n## ").next().unwrap_or_default();
-        let rows: Vec<&str> = table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).collect();
+        let is_row = |row: &&str| !row.starts_with('-');
+        let rows: Vec<&str> =
+            table.lines().filter_map(|line| line.strip_prefix("| ")?.split(" |").next()).filter(is_row).collect();
         let codes = [
             0,
             FAILED.into(),

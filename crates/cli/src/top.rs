@@ -251,7 +251,8 @@ fn rounded(number: u64) -> String {
     match number {
         // Below a tenth of what is shown.
         0..1_000_000_000_000 => short(number),
-        _ => format!("{}T", number / 1_000_000_000_000),
+        0..1_000_000_000_000_000 => format!("{}T", number / 1_000_000_000_000),
+        _ => format!("{}P", number / 1_000_000_000_000_000),
     }
 }
 
