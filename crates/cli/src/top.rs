@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn rates_have_room() {
-        for power in 0..20 {
+        for power in 0..19 {
             for number in [10_u64.pow(power), 10_u64.pow(power) - 1, 9 * 10_u64.pow(power)] {
                 assert!(rounded(number).len() <= 9 - 3, "{number}: {}", rounded(number));
             }

@@ -72,7 +72,7 @@ const ROWS: [Row; 14] = [
         before: "ip link add near mtu 9000 type veth peer name far mtu 9000; ip link set far up; ip link set near up; $Q web . --interface near \
                  --address 10.9.0.3/24 >/dev/null 2>&1 & echo $! > number; until ip link show near | grep -q xdp; do sleep 0.1; done",
         command: "echo --interface near --address 10.9.0.2/24",
-        says: &["near has another XDP program", "stop that program"],
+        says: &["near is used by", "stop it"],
         remedy: "kill $(cat number); while ip link show near | grep -q xdp; do sleep 0.1; done",
         after: None,
     },
