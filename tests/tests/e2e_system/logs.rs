@@ -117,7 +117,7 @@ fn levels_leave_out_what_is_less_important() {
         ] {
             let environment: Vec<_> = environment.map(|level| ("QANAT_LOG", level)).into_iter().collect();
             let service = Service::start(words, more, &environment);
-            eventually(&format!("{more:?}: it is there"), PATIENCE, || answers());
+            eventually(&format!("{more:?}: it is there"), PATIENCE, answers);
             let [out, err] = service.stop();
             let told = [out.contains(there), err.contains("broken.test")];
             assert_eq!((told, out.is_empty()), (tells, !tells[0]), "{more:?} {environment:?}: {out}{err}");
