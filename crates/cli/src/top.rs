@@ -229,7 +229,7 @@ fn table(before: &Status, now: &Status, elapsed_s: f64) -> String {
     for (vnic, rates) in rates(before, now, elapsed_s) {
         let short_name: String = printable(&vnic.name).chars().take(11).collect();
         let interface: String = vnic.interface.chars().take(11).collect();
-        let [sent, received] = rates.map(|rates| rates.map(|rate| rounded(rate)));
+        let [sent, received] = rates.map(|rates| rates.map(rounded));
         text += &row([
             &vnic.vnic.to_string(),
             &short_name,
@@ -249,9 +249,8 @@ fn table(before: &Status, now: &Status, elapsed_s: f64) -> String {
 /// In six characters at most.
 fn rounded(number: u64) -> String {
     match number {
-        // Below a tenth of what is shown.
         0..1_000_000_000_000 => short(number),
-        0..1_000_000_000_000_000 => format!("{}T", number / 1_000_000_000_000),
+        1_000_000_000_000..1_000_000_000_000_000 => format!("{}T", number / 1_000_000_000_000),
         _ => format!("{}P", number / 1_000_000_000_000_000),
     }
 }
