@@ -4,7 +4,7 @@ use super::machine::Machine;
 use super::random::Random;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -19,7 +19,14 @@ const ANSWER_MAX: usize = 4 << 20;
 
 /// What a service may answer with: every version there was. Faults add to it before they change anything.
 #[derive(Debug, Default)]
-pub struct Truth(Mutex<Vec<Vec<u8>>>);
+pub struct Truth(Mutex<Versions>);
+
+#[derive(Debug, Default)]
+struct Versions {
+    all: Vec<Vec<u8>>,
+    /// The one that stays, by its place.
+    last: usize,
+}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -27,20 +34,34 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Truth {
     pub fn of(first: &[u8]) -> Arc<Truth> {
-        Arc::new(Truth(Mutex::new(vec![first.to_vec()])))
+        Arc::new(Truth(Mutex::new(Versions { all: vec![first.to_vec()], last: 0 })))
     }
 
+    /// A version that may be seen for a while.
     pub fn add(&self, version: &[u8]) {
-        lock(&self.0).push(version.to_vec());
+        lock(&self.0).all.push(version.to_vec());
+    }
+
+    /// The version that everybody must see in the end.
+    pub fn publish(&self, version: &[u8]) {
+        let mut versions = lock(&self.0);
+        versions.last = versions.all.len();
+        versions.all.push(version.to_vec());
+    }
+
+    /// Where the version is that everybody must see in the end.
+    pub fn last(&self) -> usize {
+        lock(&self.0).last
     }
 
     /// The oldest.
     pub fn first(&self) -> Vec<u8> {
-        lock(&self.0).first().cloned().unwrap_or_default()
+        lock(&self.0).all.first().cloned().unwrap_or_default()
     }
 
-    fn has(&self, answer: &[u8]) -> bool {
-        lock(&self.0).iter().any(|version| version == answer)
+    /// The place of the newest version that is this answer.
+    fn place_of(&self, answer: &[u8]) -> Option<usize> {
+        lock(&self.0).all.iter().rposition(|version| version == answer)
     }
 }
 
@@ -92,6 +113,8 @@ struct Shared {
     epoch: AtomicU64,
     /// Of the latest question that was answered, plus one.
     answered: AtomicU64,
+    /// The version that the latest answer was.
+    version: AtomicUsize,
     last_failure: Mutex<String>,
     wrongs: Mutex<Vec<String>>,
 }
@@ -111,6 +134,7 @@ impl Asker {
             wrong: AtomicU64::new(0),
             epoch: AtomicU64::new(0),
             answered: AtomicU64::new(0),
+            version: AtomicUsize::new(0),
             last_failure: Mutex::default(),
             wrongs: Mutex::default(),
         });
@@ -146,9 +170,9 @@ impl Asker {
         self.shared.epoch.fetch_add(1, Ordering::SeqCst) + 1
     }
 
-    /// Whether a question was answered that was asked after the mark.
-    pub fn has_answered_since(&self, mark: u64) -> bool {
-        self.shared.answered.load(Ordering::SeqCst) > mark
+    /// Whether a question was answered that was asked after the mark, with this version or a later one.
+    pub fn has_answered_since(&self, mark: u64, version: usize) -> bool {
+        self.shared.answered.load(Ordering::SeqCst) > mark && self.shared.version.load(Ordering::SeqCst) >= version
     }
 }
 
@@ -164,7 +188,8 @@ impl Shared {
         while !self.is_over.load(Ordering::SeqCst) {
             let epoch = self.epoch.load(Ordering::SeqCst);
             let pause = match client.ask() {
-                Ok(()) => {
+                Ok(version) => {
+                    self.version.store(version, Ordering::SeqCst);
                     self.right.fetch_add(1, Ordering::SeqCst);
                     self.answered.fetch_max(epoch + 1, Ordering::SeqCst);
                     PAUSE
@@ -246,7 +271,8 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 impl Client {
-    fn ask(&mut self) -> Result<(), Trouble> {
+    /// Which version the answer is.
+    fn ask(&mut self) -> Result<usize, Trouble> {
         match self.what {
             Question::Page { path, keeps } => self.page(path, keeps),
             Question::Name { by_stream: true } => self.name_by_stream(),
@@ -266,7 +292,7 @@ impl Client {
         }
     }
 
-    fn page(&mut self, path: &str, keeps: bool) -> Result<(), Trouble> {
+    fn page(&mut self, path: &str, keeps: bool) -> Result<usize, Trouble> {
         let mut stream = self.stream()?;
         let close = if keeps { "" } else { "Connection: close\r\n" };
         stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: test\r\n{close}\r\n").as_bytes())?;
@@ -283,11 +309,9 @@ impl Client {
             let line = answer.split(|byte| *byte == b'\r').next().unwrap_or_default();
             return Err(if is_http { failed(String::from_utf8_lossy(line)) } else { wrong("no HTTP", &answer) });
         }
-        if !self.truth.has(body) {
-            return Err(wrong("the page", body));
-        }
+        let version = self.truth.place_of(body).ok_or_else(|| wrong("the page", body))?;
         self.stream = keeps.then_some(stream);
-        Ok(())
+        Ok(version)
     }
 
     fn question(&mut self) -> Vec<u8> {
@@ -299,7 +323,7 @@ impl Client {
     }
 
     /// One record with an address that there was, to this question.
-    fn check_name(&self, question: &[u8], answer: &[u8]) -> Result<(), Trouble> {
+    fn check_name(&self, question: &[u8], answer: &[u8]) -> Result<usize, Trouble> {
         let (head, rest) = answer.split_at_checked(question.len()).ok_or_else(|| wrong("too short", answer))?;
         let is_same = head.get(..2) == question.get(..2) && head.get(12..) == question.get(12..);
         let is_answer = head.get(2).is_some_and(|byte| byte & 0xfa == 0x80);
@@ -309,14 +333,12 @@ impl Client {
         }
         let counts = head.get(4..8) == Some(&[0, 1, 0, 1]);
         let is_address = rest.get(..6) == Some(&[0xc0, 12, 0, 1, 0, 1]) && rest.get(10..12) == Some(&[0, 4]);
-        let is_true = rest.get(12..16).is_some_and(|address| self.truth.has(address));
-        match is_same && is_answer && code == 0 && counts && is_address && is_true {
-            true => Ok(()),
-            false => Err(wrong("the name", answer)),
-        }
+        let version = rest.get(12..16).and_then(|address| self.truth.place_of(address));
+        let is_whole = is_same && is_answer && code == 0 && counts && is_address;
+        version.filter(|_| is_whole).ok_or_else(|| wrong("the name", answer))
     }
 
-    fn name(&mut self) -> Result<(), Trouble> {
+    fn name(&mut self) -> Result<usize, Trouble> {
         let (question, mut buffer) = (self.question(), [0; 4_096]);
         let socket = udp(self.address)?;
         socket.send(&question)?;
@@ -324,7 +346,7 @@ impl Client {
         self.check_name(&question, buffer.get(..length).unwrap_or_default())
     }
 
-    fn name_by_stream(&mut self) -> Result<(), Trouble> {
+    fn name_by_stream(&mut self) -> Result<usize, Trouble> {
         let question = self.question();
         let mut stream = connect(self.address)?;
         let length = u16::try_from(question.len()).map_err(|error| failed(error.to_string()))?;
@@ -339,7 +361,7 @@ impl Client {
         (0..length.div_ceil(8)).flat_map(|_| self.random.next().to_le_bytes()).collect()
     }
 
-    fn echo(&mut self) -> Result<(), Trouble> {
+    fn echo(&mut self) -> Result<usize, Trouble> {
         let length = self.random.below(6_000) + 1;
         let sent = self.bytes(length);
         let mut stream = self.stream()?;
@@ -349,20 +371,20 @@ impl Client {
             return Err(wrong("the echo", &back));
         }
         self.stream = Some(stream);
-        Ok(())
+        Ok(0)
     }
 
-    fn echo_by_datagram(&mut self) -> Result<(), Trouble> {
+    fn echo_by_datagram(&mut self) -> Result<usize, Trouble> {
         let length = self.random.below(1_400) + 1;
         let (sent, mut buffer) = (self.bytes(length), [0; 4_096]);
         let socket = udp(self.address)?;
         socket.send(&sent)?;
         let count = socket.recv(&mut buffer)?;
         let back = buffer.get(..count).unwrap_or_default();
-        if back == sent { Ok(()) } else { Err(wrong("the echoed datagram", back)) }
+        if back == sent { Ok(0) } else { Err(wrong("the echoed datagram", back)) }
     }
 
-    fn redis(&mut self) -> Result<(), Trouble> {
+    fn redis(&mut self) -> Result<usize, Trouble> {
         let value = self.truth.first();
         let mut stream = self.stream()?;
         let line_of = |bytes: &[u8]| find(bytes, b"\r\n").map(|end| end + 2);
@@ -392,10 +414,10 @@ impl Client {
             return Err(wrong("to GET", &answer));
         }
         self.stream = Some(stream);
-        Ok(())
+        Ok(0)
     }
 
-    fn memcached(&mut self) -> Result<(), Trouble> {
+    fn memcached(&mut self) -> Result<usize, Trouble> {
         let value = self.truth.first();
         let mut stream = self.stream()?;
         stream.write_all(b"get key\r\n")?;
@@ -420,6 +442,6 @@ impl Client {
             return Err(wrong("to get", &answer));
         }
         self.stream = Some(stream);
-        Ok(())
+        Ok(0)
     }
 }

@@ -19,11 +19,10 @@ fn cards_end(kind: Kind) -> Option<Promise> {
     if kind.is_on_card() { all_end(kind) } else { None }
 }
 
-/// Who is refused for good ends at once. A card made by hand may be made again, and another net core started: those are waited for.
+/// Who is refused for good ends at once. A card made by hand may be made again: that is waited for.
 fn refused_end(kind: Kind) -> Option<Promise> {
     match kind {
         Kind::WebVnic => None,
-        Kind::EchoByHand => Some(Promise::GoesOnOrEnds),
         _ => cards_end(kind),
     }
 }
@@ -42,6 +41,16 @@ fn is_up(house: &House) {
 fn ended<'a>(_: &'a Scene, house: &'a House, _: &mut Random) -> Option<Heal<'a>> {
     next(house, Signal::TERM);
     Some(Box::new(|| is_up(house)))
+}
+
+/// For longer than services wait for the next.
+fn away<'a>(_: &'a Scene, house: &'a House, _: &mut Random) -> Option<Heal<'a>> {
+    house.daemon.hold(true);
+    next(house, Signal::TERM);
+    Some(Box::new(|| {
+        house.daemon.hold(false);
+        is_up(house);
+    }))
 }
 
 fn killed<'a>(_: &'a Scene, house: &'a House, _: &mut Random) -> Option<Heal<'a>> {
@@ -159,3 +168,6 @@ pub const FAULTS: &[Fault] = &[
     row("the daemon has no more descriptors", on_cards_go_on, descriptors),
     Fault { class: "daemons", name: "the card is deleted", promise: cards_end, act: Act::Service(card_deleted) },
 ];
+
+/// What takes longer than there is in `make test`.
+pub const LONG_FAULTS: &[Fault] = &[row("no daemon comes", cards_end, away)];

@@ -37,7 +37,7 @@ fn path(station: &Station) -> PathBuf {
 /// A new version, in one step.
 fn publish(station: &Station) {
     let next = page(station.next_version());
-    station.truth.add(&next);
+    station.truth.publish(&next);
     let new = station.directory.join("new");
     fs::write(&new, next).expect("a file");
     fs::rename(&new, path(station)).expect("a new name");
@@ -49,12 +49,19 @@ fn tell(station: &Station) {
     station.unit.signal(Signal::HUP);
 }
 
+/// Whether it is told or not, it looks again; told, it does at once.
+fn tell_web(station: &Station) {
+    if station.kind.is_web() {
+        tell(station);
+    }
+}
+
 fn replaced<'a>(_: &'a Scene, station: &'a Station, random: &mut Random) -> Option<Heal<'a>> {
     let is_told = random.below(2) == 0;
     for _ in 0..1 + random.below(5) {
         publish(station);
-        if is_told && station.kind.is_web() {
-            tell(station);
+        if is_told {
+            tell_web(station);
         }
     }
     super::fault::over()
@@ -66,29 +73,34 @@ fn truncated<'a>(_: &'a Scene, station: &'a Station, random: &mut Random) -> Opt
     // What is left is a version like another.
     station.truth.add(whole.get(..length).unwrap_or_default());
     fs::OpenOptions::new().write(true).open(path(station)).and_then(|file| file.set_len(length as u64)).expect("cut");
+    tell_web(station);
     Some(Box::new(|| publish(station)))
 }
 
 fn deleted<'a>(_: &'a Scene, station: &'a Station, _: &mut Random) -> Option<Heal<'a>> {
     fs::remove_file(path(station)).expect("deleted");
+    tell_web(station);
     Some(Box::new(|| publish(station)))
 }
 
 fn directory_moved<'a>(_: &'a Scene, station: &'a Station, _: &mut Random) -> Option<Heal<'a>> {
     let (here, there) = (station.directory.join("site"), station.directory.join("away"));
     fs::rename(&here, &there).expect("moved");
+    tell_web(station);
     Some(Box::new(move || fs::rename(&there, &here).expect("moved back")))
 }
 
 fn forbidden<'a>(_: &'a Scene, station: &'a Station, _: &mut Random) -> Option<Heal<'a>> {
     let mode = |mode| fs::set_permissions(path(station), fs::Permissions::from_mode(mode)).expect("a mode");
     mode(0);
+    tell_web(station);
     Some(Box::new(move || mode(0o644)))
 }
 
 fn is_a_directory<'a>(_: &'a Scene, station: &'a Station, _: &mut Random) -> Option<Heal<'a>> {
     fs::remove_file(path(station)).expect("deleted");
     fs::create_dir(path(station)).expect("a directory");
+    tell_web(station);
     Some(Box::new(|| {
         fs::remove_dir(path(station)).expect("deleted");
         publish(station);
@@ -125,7 +137,7 @@ fn zone_broken<'a>(_: &'a Scene, station: &'a Station, random: &mut Random) -> O
 fn zone_changed_to(station: &Station) {
     let version = station.next_version();
     let address = [192, 0, 2, (version % 250) as u8 + 2];
-    station.truth.add(&address);
+    station.truth.publish(&address);
     fs::write(station.directory.join("example.zone"), zone(version + 1, address)).expect("a zone");
     tell(station);
 }

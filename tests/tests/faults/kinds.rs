@@ -313,8 +313,9 @@ impl Station {
         self.excuses.lock().unwrap_or_else(PoisonError::into_inner).push(signal.as_raw());
     }
 
-    /// Each of its clients gets a right answer to a question that it asks from now on.
+    /// Each of its clients gets a right answer to a question that it asks from now on, of the newest version.
     pub fn answers_again(&self, when: &str) {
+        let version = self.truth.last();
         for asker in &self.askers {
             let mark = asker.mark();
             let what = || {
@@ -327,7 +328,7 @@ impl Station {
                 )
             };
             let began = std::time::Instant::now();
-            while !asker.has_answered_since(mark) {
+            while !asker.has_answered_since(mark, version) {
                 assert!(began.elapsed() < PATIENCE, "not within {PATIENCE:?}: {}", what());
                 std::thread::sleep(std::time::Duration::from_millis(10));
             }

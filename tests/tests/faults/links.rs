@@ -222,6 +222,21 @@ fn moved<'a>(scene: &'a Scene, station: &'a Station, _: &mut Random) -> Option<H
     })
 }
 
+/// The same, and meanwhile another interface has got its number.
+fn renumbered<'a>(scene: &'a Scene, station: &'a Station, random: &mut Random) -> Option<Heal<'a>> {
+    let there = peer(scene, station);
+    let text = there.machine.run(&format!("ip -j link show {}", there.name)).text();
+    let links: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap_or_default();
+    let number = links.first()?["ifindex"].as_u64()?;
+    let heal = moved(scene, station, random)?;
+    let name = format!("taken{}", station.kind.number());
+    there.try_to(&format!("ip link add {name} index {number} type veth peer name {name}b"));
+    Some(Box::new(move || {
+        heal();
+        there.try_to(&format!("ip link delete {name}"));
+    }))
+}
+
 fn deleted<'a>(scene: &'a Scene, station: &'a Station, random: &mut Random) -> Option<Heal<'a>> {
     let peer = peer(scene, station);
     match (&station.wire, random.below(2)) {
@@ -275,6 +290,7 @@ pub const FAULTS: &[Fault] = &[
     row("a quarter of all packets is lost", all_go_on, loss),
     row("the peer sends slowly", all_go_on, slow),
     row("the peer's end is elsewhere for a while", moving, moved),
+    row("the peer's end comes back under another number", moving, renumbered),
     row("the interface is deleted", all_end, deleted),
     row("the peer's neighbours are flushed", all_go_on, neighbours_flushed),
     row("the peer's neighbour has failed", all_go_on, neighbour_failed),

@@ -10,9 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-fn table() -> Vec<&'static Fault> {
+/// `is_long`: with those that take longer.
+fn table(is_long: bool) -> Vec<&'static Fault> {
     let all = [links::FAULTS, daemons::FAULTS, files::FAULTS, limits::FAULTS, signals::FAULTS, starts::FAULTS];
-    all.into_iter().flatten().collect()
+    all.into_iter().flatten().chain(daemons::LONG_FAULTS.iter().filter(|_| is_long)).collect()
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -28,15 +29,16 @@ struct Run {
     failed: BTreeMap<(&'static str, Kind), u64>,
     refused: BTreeSet<&'static str>,
     rounds: u64,
+    is_long: bool,
 }
 
 /// Services that a fault happens to at once.
 const VICTIMS_MAX: usize = 4;
 
 impl Run {
-    fn new(seed: u64) -> Run {
+    fn new(seed: u64, is_long: bool) -> Run {
         let (seen, failed) = (BTreeSet::new(), BTreeMap::new());
-        Run { random: Random::new(seed), seen, failed, refused: BTreeSet::new(), rounds: 0 }
+        Run { random: Random::new(seed), seen, failed, refused: BTreeSet::new(), rounds: 0, is_long }
     }
 
     /// Some of those that it can happen to: first who has not been through it yet.
@@ -49,8 +51,10 @@ impl Run {
         all
     }
 
+    /// How long a fault stays.
     fn hold(&mut self) {
-        std::thread::sleep(Duration::from_millis(self.random.below(400)));
+        let most = if self.is_long && self.random.below(4) == 0 { 6_000 } else { 400 };
+        std::thread::sleep(Duration::from_millis(self.random.below(most)));
     }
 
     /// One fault, and what it does to everybody.
@@ -140,7 +144,7 @@ impl Run {
             self.rounds,
             took.as_secs()
         );
-        for fault in table() {
+        for fault in table(true) {
             let counts: Vec<String> = self
                 .failed
                 .iter()
@@ -239,10 +243,10 @@ fn play(seed: u64, until: Option<Instant>) {
     let kinds: Vec<Kind> =
         KINDS.into_iter().filter(|kind| only.is_empty() || only.split(',').any(|name| name == kind.name())).collect();
     let named = std::env::var("QANAT_FAULTS").unwrap_or_default();
-    let mut faults = table();
+    let mut faults = table(until.is_some());
     faults.retain(|fault| named.is_empty() || fault.name.contains(&named) || fault.class == named);
     let scene = Scene::new(&kinds, seed);
-    let mut run = Run::new(seed);
+    let mut run = Run::new(seed, until.is_some());
     loop {
         run.random.shuffle(&mut faults);
         for fault in &faults {

@@ -39,6 +39,8 @@ struct State {
     recipe: Recipe,
     directory: PathBuf,
     wanted: AtomicBool,
+    /// Not to be started for now.
+    held: AtomicBool,
     /// Its first process, as long as that may be signalled.
     process: Mutex<Option<Pid>>,
     lives: Mutex<Vec<Life>>,
@@ -93,7 +95,7 @@ impl State {
         while self.wanted.load(Ordering::SeqCst) {
             self.live();
             let ended = Instant::now();
-            while self.wanted.load(Ordering::SeqCst) && ended.elapsed() < PAUSE {
+            while self.wanted.load(Ordering::SeqCst) && (ended.elapsed() < PAUSE || self.held.load(Ordering::SeqCst)) {
                 std::thread::sleep(LOOK);
             }
         }
@@ -131,6 +133,7 @@ impl Unit {
             recipe: Arc::new(recipe),
             directory: directory.to_owned(),
             wanted: AtomicBool::new(true),
+            held: AtomicBool::new(false),
             process: Mutex::default(),
             lives: Mutex::default(),
         });
@@ -180,6 +183,11 @@ impl Unit {
             }
         }
         found
+    }
+
+    /// Once ended, it is not started again before this is taken back.
+    pub fn hold(&self, is_held: bool) {
+        self.state.held.store(is_held, Ordering::SeqCst);
     }
 
     /// From now on it is not started again.

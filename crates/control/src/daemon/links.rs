@@ -1,5 +1,6 @@
 //! Links that change under the cards: the kernel's ends are anybody's who may administer this namespace.
 
+use super::state::LinkState;
 use super::tables::{Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, Event};
@@ -15,7 +16,8 @@ impl Daemon {
         let changed: Vec<u32> = self
             .vnics
             .values()
-            .filter(|vnic| !vnic.is_nics() && has_changed(vnic.host.index))
+            // What is away may come back under a number that nobody here knows.
+            .filter(|vnic| !vnic.is_nics() && (vnic.is_away || has_changed(vnic.host.index)))
             .map(|vnic| vnic.slot)
             .collect();
         changed.into_iter().for_each(|slot| self.follow_link(slot));
@@ -30,15 +32,24 @@ impl Daemon {
     /// Looks at the kernel's end of a card.
     pub(super) fn follow_link(&mut self, slot: u32) {
         let Some(vnic) = self.vnics.get_mut(&slot) else { return };
-        let Ok(host) = link::link_by_index(vnic.host.index) else {
+        // While it is away, another interface may have its number.
+        let known = LinkState::of(&vnic.host);
+        let Some(host) = link::link_by_index(vnic.host.index).ok().filter(|found| known.is_host(found)) else {
             let end = vnic.end.index;
             let is_there = self.ends.within(|| link::link_by_index(end)).is_ok_and(|found| found.is_ok());
             return match is_there {
                 // With the one end the other is gone.
                 false => self.delete_vnic(slot, VnicEnd::InterfaceDeleted),
+                true if vnic.is_back_as_another() => self.end_renumbered(slot),
                 true => self.note_moved(slot),
             };
         };
+        vnic.is_away = false;
+        if host.name != vnic.host.name {
+            // It is known by its name or its Ethernet address, so that one of them may change at a time.
+            vnic.host.name.clone_from(&host.name);
+            self.dirty.insert(slot);
+        }
         if host.mac != vnic.host.mac {
             let said = match vnic.set_host_mac(&mut self.tables, host.mac) {
                 Ok(()) => Event::new("link-change", "done", format!("{} is {} now", host.name, host.mac)),
@@ -74,7 +85,8 @@ impl Daemon {
 
     fn note_moved(&mut self, slot: u32) {
         self.choose_way(slot);
-        let Some(vnic) = self.vnics.get(&slot) else { return };
+        let Some(vnic) = self.vnics.get_mut(&slot).filter(|vnic| !vnic.is_away) else { return };
+        vnic.is_away = true;
         let detail = format!(
             "{} was moved to another network namespace; what it carries there is nobody's affair here: move it back, or delete the \
              card",
@@ -82,9 +94,23 @@ impl Daemon {
         );
         (self.log)(&Event::new("link-change", "failed", detail).of(slot));
     }
+
+    /// All that the programs know of a card goes by the number of its interface. The kernel gives another to an interface that comes to a
+    /// namespace in which its own is taken, so such a card is as good as deleted: whoever has it asks for the next.
+    fn end_renumbered(&mut self, slot: u32) {
+        let name = self.vnics.get(&slot).map(|vnic| vnic.host.name.clone()).unwrap_or_default();
+        let detail = format!("{name} came back from another network namespace under another number: its card ends");
+        (self.log)(&Event::new("link-change", "failed", detail).of(slot));
+        self.delete_vnic(slot, VnicEnd::InterfaceDeleted);
+    }
 }
 
 impl Vnic {
+    /// Whether the kernel's end, which is not here under its number, is here under another.
+    fn is_back_as_another(&self) -> bool {
+        link::link(&self.host.name).is_ok_and(|found| found.mac == self.host.mac)
+    }
+
     /// The kernel's end has another Ethernet address: what the card sends there passes.
     fn set_host_mac(&mut self, tables: &mut Tables, mac: MacAddress) -> Result<(), String> {
         self.row.host_mac = mac.0;

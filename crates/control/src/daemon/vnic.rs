@@ -64,6 +64,8 @@ pub(super) struct Vnic {
     sockets: BTreeMap<u32, u64>,
     /// Descriptors that hold it.
     pub(super) handles: u32,
+    /// The kernel's end is in another namespace.
+    pub(super) is_away: bool,
 }
 
 /// For whom a VNIC is made, and by which rule.
@@ -230,6 +232,7 @@ impl Vnic {
             queues: BTreeMap::new(),
             sockets: BTreeMap::new(),
             handles: 0,
+            is_away: false,
         }
     }
 
@@ -246,7 +249,7 @@ impl Vnic {
         }
         row.generation = row.generation.wrapping_add(1);
         enter(tables, slot, &wish, &host, &end)?;
-        let (handles, host, end) = (0, Link { name: state.host.name, ..host }, end);
+        let handles = 0;
         let mut vnic = Vnic {
             slot,
             wish,
@@ -264,6 +267,7 @@ impl Vnic {
             queues,
             sockets,
             handles,
+            is_away: false,
         };
         vnic.write_filters(tables)?;
         Ok(vnic)
@@ -301,9 +305,13 @@ impl Vnic {
         for range in std::mem::take(&mut self.row.filters) {
             tables.free_filters(range);
         }
-        if let Some((host, _)) = devices {
-            // Gone already if somebody else removed it.
-            let _ = link::delete(host);
+        if let Some((host, end)) = devices {
+            // Gone already if somebody else removed it. While it is away, its number may be another interface's; one end goes with the other.
+            let known = LinkState::of(&self.host);
+            let _ = match link::link_by_index(host).is_ok_and(|found| known.is_host(&found)) {
+                true => link::delete(host),
+                false => ends.within(|| link::delete(end)).and_then(|deleted| deleted),
+            };
         }
     }
 
