@@ -63,6 +63,7 @@ UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighb
 SYSTEM_TESTS := dns dns_peers dns_transfer dns_validation e2e_bench e2e_delay e2e_echo e2e_net_core_queues e2e_net_cores e2e_programs e2e_run e2e_split e2e_system \
 	faults forwarding hostile_control hostile_split packaging packetdrill readme scripts socket_cases support veth
 
+# HUP is as it is in a terminal, though `nohup` or a manager may have started this: services are told to reload by it.
 # Test programs that need root are built as the user and run by this.
 SYSTEM_RUNNER := $(if $(SUDO),CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="sudo -E")
 
@@ -72,7 +73,7 @@ test-unit: deps ## unit and property tests, the simulator, the house rules: no r
 
 test-system: build test-deps ## segment scripts, end to end over veth with real programs: as root
 	$(SYSTEM_RUNNER) QANAT_REQUIRE_ROOT=1 QANAT_BIN=$(CURDIR)/$(QANAT) \
-		cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
+		env --default-signal=HUP cargo test --workspace --no-fail-fast $(addprefix --test ,$(SYSTEM_TESTS)) -- --test-threads=1
 
 posix-table: build ## the tables of what `qanat run` supports, and of programs that were tried, in docs/posix.md
 	QANAT_UPDATE=1 QANAT_BIN=$(CURDIR)/$(QANAT) cargo test --package qanat-socket-cases --test support

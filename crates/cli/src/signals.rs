@@ -183,6 +183,6 @@ mod tests {
         assert_eq!([Process::parse(""), Process::parse("1 (x) S 2"), Process::parse(&dead)], [None, None, None]);
         let own = Process::read("self").unwrap();
         assert_eq!(own.id, std::process::id() as i32);
-        assert_eq!(is_hangup_ignored(), Some(false));
+        assert!(is_hangup_ignored().is_some(), "it is told, whoever started this");
     }
 }
