@@ -64,7 +64,7 @@ mod tests {
         let any = "   1: 00000000000000000000000000000000:0050 00000000000000000000000000000000:0000 0A 0 0 0";
         assert_eq!(waiting(any, LISTENS), Some((Ipv6Addr::UNSPECIFIED.into(), 80)));
         for broken in
-            ["", "sl", "0: 0100007F 0 0A", "0: 0100007G:0050 0:0 0A", "0: 01:0050 0:0 0A", "0: 0100007F:00501 0:0 0A"]
+            ["", "sl", "0: 0100007F 0 0A", "0: 0100007G:0050 0:0 0A", "0: 01:0050 0:0 0A", "0: 0100007F:10050 0:0 0A"]
         {
             assert_eq!(waiting(broken, LISTENS), None, "{broken}");
         }
