@@ -156,8 +156,9 @@ impl Stack {
         self.events.push_back(Event::AddressConflict { address, holder });
     }
 
-    /// The first own address that was found to be another's, and who has it.
+    /// The first own address that was found to be another's, and who has it, once none of them is left.
     pub fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
-        self.lost_address
+        let are_all_lost = || self.network.routes.addresses().all(|(.., state)| state == AddressState::Duplicate);
+        self.lost_address.filter(|_| are_all_lost())
     }
 }

@@ -160,6 +160,23 @@ fn an_address_somebody_has_is_given_up() {
     }
 }
 
+/// A service that has another address left goes on with that.
+#[test]
+fn one_of_several_is_not_all() {
+    let clock = ManualClock::new();
+    let [vnic, mut raw] = ends();
+    let mut host = Host::new(vnic, DuplicateAddressDetection::On, |config| {
+        config.addresses.push((Ipv4Addr::new(192, 0, 2, 7).into(), 24))
+    });
+    host.pass(&mut raw, &clock, Duration::from_millis(200));
+    for (lost, all) in [(ADDRESS, None), (Ipv4Addr::new(192, 0, 2, 7), Some((ADDRESS.into(), STRANGER)))] {
+        say(&mut raw, Operation::REPLY, STRANGER, lost, OTHER);
+        host.step(clock.now());
+        assert_eq!(host.stack.address_state(lost.into()), Some(AddressState::Duplicate));
+        assert_eq!(host.stack.lost_address(), all);
+    }
+}
+
 #[test]
 fn what_is_no_conflict() {
     let clock = ManualClock::new();

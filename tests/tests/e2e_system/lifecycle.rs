@@ -145,7 +145,7 @@ fn an_interface_that_is_there_keeps_the_kernels_traffic() {
 
         // Somebody is at this interface already.
         let outcome = refused(&["web", pages.argument(), "--interface", Wire::NEAR, "--address", "10.78.9.50/24"]);
-        assert!(outcome.stderr.contains(Wire::NEAR) && outcome.stderr.contains("XDP"), "{outcome:?}");
+        assert!(outcome.stderr.contains(Wire::NEAR) && outcome.stderr.contains("is used by process"), "{outcome:?}");
         println!("occupied: {}", outcome.stderr.trim());
         wire.far(|| talk(&mut session));
 

@@ -73,8 +73,8 @@ pub struct Remote {
     /// The service has others, whose cards may have addresses that this one's has not.
     is_one_of_several: bool,
     pub(super) figures: RemoteFigures,
-    /// An address of the card that is another host's, and whose.
-    pub(super) lost_address: Option<(IpAddr, MacAddress)>,
+    /// Addresses of the card that are other hosts', and whose.
+    lost_addresses: Vec<(IpAddr, MacAddress)>,
 }
 
 impl Remote {
@@ -101,7 +101,7 @@ impl Remote {
             nothing: nothing.ok_or(std::io::ErrorKind::InvalidInput)?,
             is_one_of_several,
             figures: RemoteFigures::default(),
-            lost_address: None,
+            lost_addresses: Vec::new(),
         })
     }
 
@@ -162,6 +162,17 @@ impl Remote {
             self.sockets.found(handle, id);
         }
         Ok(())
+    }
+
+    fn has_lost(&self, address: IpAddr) -> bool {
+        self.lost_addresses.iter().any(|(lost, _)| *lost == address)
+    }
+
+    /// The first address of the card that was found to be another host's, and whose, once none of them is left.
+    pub(super) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
+        let own = &self.attached.addresses;
+        let are_all_lost = !own.is_empty() && own.iter().all(|(address, _)| self.has_lost(*address));
+        self.lost_addresses.first().copied().filter(|_| are_all_lost)
     }
 
     /// Whether the card has that address.
@@ -338,8 +349,8 @@ impl Remote {
             Said::AddressConflict { address, holder } => {
                 let holder = MacAddress(holder);
                 // Those formed from advertised prefixes are replaced, and not named by the card.
-                if self.attached.addresses.iter().any(|(own, _)| *own == address) {
-                    self.lost_address.get_or_insert((address, holder));
+                if self.has(address) && !self.has_lost(address) {
+                    self.lost_addresses.push((address, holder));
                 }
                 Event::AddressConflict { address, holder }
             }

@@ -57,9 +57,9 @@ impl Remotes {
         })
     }
 
-    /// An address of ours that is another host's, and whose.
+    /// An address of a card that has lost all of them to other hosts, and who has it.
     pub(super) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
-        self.parts.iter().find_map(|part| part.lost_address)
+        self.parts.iter().find_map(Remote::lost_address)
     }
 
     pub(super) fn count(&self) -> usize {
