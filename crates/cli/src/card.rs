@@ -6,7 +6,7 @@ use crate::log;
 use qanat::control::card_watch::{CardEnd, CardWatch, Standing};
 use qanat::control::client::ClientError;
 use qanat::control::protocol::Fault;
-use qanat::nic::Vnic;
+use qanat::nic::{DESCRIPTORS_REMEDY, Vnic};
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{PATIENCE, SplitRuntime};
 use qanat::{AttachError, Attachment, Runtime, RuntimeError};
@@ -101,7 +101,7 @@ pub fn serve(
 impl Card {
     fn of(attachment: Attachment, lost_at: Option<Instant>) -> Result<Card, String> {
         let watch = attachment.vnic().map(CardWatch::start).transpose();
-        let watch = watch.map_err(|error| format!("watch the card: {error}; raise `ulimit -n` or `ulimit -u`"))?;
+        let watch = watch.map_err(|error| format!("watch the card: {error}; raise the limits, {DESCRIPTORS_REMEDY} or `ulimit -u`"))?;
         Ok(Card { attachment, watch: watch.map(Arc::new), lost_at })
     }
 

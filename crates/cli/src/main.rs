@@ -10,6 +10,7 @@ mod bench;
 mod card;
 mod control;
 mod delay;
+mod descriptors;
 mod dns;
 mod doctor;
 mod down;
@@ -132,6 +133,12 @@ fn main() -> ExitCode {
 
 /// Runs a command, and tells why it failed.
 fn run(command: Command) -> ExitCode {
+    if !matches!(command, Command::Run(_))
+        && let Err(message) = descriptors::make_room()
+    {
+        log::error!("failed", "{message}");
+        return ExitCode::from(exit::FAILED);
+    }
     let outcome = match command {
         Command::Hello(arguments) => hello::run(&arguments),
         Command::Web(arguments) => web::run(arguments),

@@ -3,6 +3,9 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
+#[allow(dead_code, reason = "the library's own, of which only what the launcher chooses is needed here")]
+#[path = "../../posix/src/numbers.rs"]
+mod numbers;
 mod wishes;
 
 use crate::attach::Prefixed;
@@ -11,6 +14,7 @@ use crate::log;
 use crate::program;
 use crate::say::say;
 use clap::Args;
+use numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use qanat::control::client::{ClientError, Session, default_socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -29,9 +33,10 @@ const LIBRARIES: [&str; 4] = ["libqanat.so", "libqanat_posix.so", "../lib/qanat/
 /// What a card gets if nobody says another.
 const ADDRESS: &str = "10.77.0.2/24";
 /// Numbers of descriptors that the library inherits, and how many there are at most: none that programs and shells choose, and below
-/// the library's own, from 600 on, so that its processes don't hold them open.
-const INHERITED_MIN: RawFd = 500;
+/// the library's own, so that its processes don't hold them open.
+const FIRST_INHERITED: RawFd = 500;
 const INHERITED_MAX: u64 = 50;
+const _: () = assert!(FIRST_INHERITED as u64 + INHERITED_MAX <= FIRST_OWN as u64);
 /// How long a daemon may take to come up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -131,6 +136,9 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
     let (name, rest) = arguments.command.split_first().ok_or_else(|| "no program".to_owned())?;
     let path = program::find(name)?;
     program::check(&path)?;
+    if let Some(most) = getrlimit(Resource::Nofile).maximum.filter(|most| *most < LIMIT_MIN) {
+        return Err(shortage_of(most).into());
+    }
     let library = library()?;
     let interface = match arguments.interface.as_slice() {
         [] => None,
@@ -185,12 +193,12 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
 /// has the number it would have without us. A limit below that is raised for the moment, if it may be.
 fn inherited(fd: BorrowedFd<'_>) -> rustix::io::Result<RawFd> {
     let limit = getrlimit(Resource::Nofile);
-    let is_low = limit.current.is_some_and(|now| now <= INHERITED_MIN as u64 + INHERITED_MAX);
-    let wanted = limit.maximum.unwrap_or(u64::MAX).min(INHERITED_MIN as u64 + INHERITED_MAX);
+    let is_low = limit.current.is_some_and(|now| now <= FIRST_INHERITED as u64 + INHERITED_MAX);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(FIRST_INHERITED as u64 + INHERITED_MAX);
     if is_low {
         setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit })?;
     }
-    let copy = rustix::io::fcntl_dupfd_cloexec(fd, INHERITED_MIN).or_else(|_| rustix::io::dup(fd));
+    let copy = rustix::io::fcntl_dupfd_cloexec(fd, FIRST_INHERITED).or_else(|_| rustix::io::dup(fd));
     if is_low {
         setrlimit(Resource::Nofile, limit)?;
     }

@@ -6,6 +6,7 @@
 use crate::address::Address;
 use crate::filter::{Direction, Filter, Rate, Service};
 use crate::net_core::StackWish;
+use qanat_nic::DESCRIPTORS_REMEDY;
 use qanat_nic::foreign::{Head, head};
 use rustix::io::Errno;
 use rustix::net::{
@@ -565,6 +566,8 @@ pub enum Fault {
     Version(u16),
     /// So many bytes are more than one message holds; nothing was sent.
     TooLong(usize),
+    /// This process may have no more descriptors, and some came beside the message.
+    NoRoom,
     /// What the system says.
     System(std::io::Error),
 }
@@ -577,6 +580,10 @@ impl std::fmt::Display for Fault {
             Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
             Fault::Version(told) => write!(f, "version {told} of the control protocol, not {VERSION}"),
             Fault::TooLong(bytes) => write!(f, "{bytes} bytes in one message"),
+            Fault::NoRoom => write!(
+                f,
+                "a descriptor came that this process has no room for: raise its limit, {DESCRIPTORS_REMEDY}"
+            ),
             Fault::System(error) => error.fmt(f),
         }
     }
@@ -654,6 +661,10 @@ pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             descriptors.extend(rights);
         }
+    }
+    // The kernel closes what finds no number in this process.
+    if received.flags.contains(ReturnFlags::CTRUNC) && descriptors.len() < DESCRIPTORS_MAX {
+        return Err(Fault::NoRoom);
     }
     if received.flags.intersects(ReturnFlags::TRUNC | ReturnFlags::CTRUNC) {
         return Err(Fault::Broken("a message too long, or with too many descriptors".to_owned()));

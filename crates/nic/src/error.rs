@@ -5,6 +5,9 @@ use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
+/// How to let a process have more descriptors.
+pub const DESCRIPTORS_REMEDY: &str = "`ulimit -n 1024` as root (LimitNOFILE=1024 in a unit)";
+
 /// Why a device can't be had. The text names the place and the remedy.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -82,6 +85,11 @@ pub enum DeviceError {
         /// Bytes to lock.
         bytes: usize,
     },
+    /// The process has as many descriptors as it may.
+    Descriptors {
+        /// What was tried.
+        what: String,
+    },
     /// The interface name is taken.
     NameTaken {
         /// The name.
@@ -113,6 +121,7 @@ impl DeviceError {
     pub(crate) fn system(what: &'static str, source: io::Error) -> DeviceError {
         match source.raw_os_error() {
             Some(libc::EPERM | libc::EACCES) => DeviceError::Privileges { what },
+            Some(libc::EMFILE) => DeviceError::Descriptors { what: what.to_owned() },
             _ => DeviceError::System { what: what.to_owned(), source },
         }
     }
@@ -187,6 +196,9 @@ impl fmt::Display for DeviceError {
                 "{bytes} bytes of frame memory exceed the locked-memory limit: `ulimit -l unlimited`, CAP_IPC_LOCK, or \
                  fewer frames"
             ),
+            DeviceError::Descriptors { what } => {
+                write!(f, "{what}: this process has as many descriptors as it may: raise the limit, {DESCRIPTORS_REMEDY}")
+            }
             DeviceError::NameTaken { name } => write!(
                 f,
                 "interface {name} exists already: stop the program that made it, choose another name, or `ip link del \

@@ -30,7 +30,7 @@ pub mod veth;
 mod vnic;
 
 pub use af_xdp::{AfXdp, open_pair};
-pub use error::DeviceError;
+pub use error::{DESCRIPTORS_REMEDY, DeviceError};
 pub use fault::{Fault, FaultCounters, FaultRates};
 pub use lent::{LendableFiles, LentFrames, lendable_frames, lent_frames};
 pub use memif::{Memif, MemifConfig, MemifError, MemifListener};

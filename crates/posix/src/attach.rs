@@ -7,6 +7,7 @@ use crate::helper::Things;
 use crate::join::{self, Answer};
 use crate::keeper;
 use crate::lock::{install, lock, shared};
+use crate::numbers::{FIRST_OWN, OWN_MAX};
 use crate::process::{Processes, become_process, register};
 use crate::room::with_room;
 use crate::summons::Summons;
@@ -21,11 +22,6 @@ use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-
-/// Own descriptors are numbered from here on, out of the way of the program's.
-const FIRST_OWN: RawFd = 600;
-/// More than there are of them.
-const OWN_MAX: RawFd = 400;
 
 /// The first port that connections leave from, as Linux has it.
 const EPHEMERAL_FIRST: u16 = 32_768;
@@ -246,6 +242,10 @@ fn open_descriptors() -> Vec<RawFd> {
 fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), String> {
     if crate::script::is_on() {
         return crate::script::make(wishes);
+    }
+    // Without room something would be made, and then not the rest.
+    if let Some(shortage) = crate::room::shortage() {
+        return Err(shortage);
     }
     let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);
     let is_fixed = wanted.is_some() || !wishes.any_address;

@@ -20,7 +20,8 @@ use crate::identity::identity;
 use crate::lock::{self, lock};
 use crate::process::{self, become_process, hand_line};
 use crate::real;
-use crate::room::{OUT_OF_THE_WAY, copy_above, with_room};
+use crate::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
+use crate::room::{copy_above, shortage, with_room};
 use crate::wait::{readable, sleep};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
@@ -53,8 +54,6 @@ pub(crate) const NOBODY: u32 = u32::MAX;
 const AT_ONCE: usize = 128;
 /// Own descriptors that can be handed on.
 const OWN_MAX: usize = 512;
-/// Numbers from here on are not own descriptors'.
-const BEYOND_OWN: RawFd = 1_000;
 /// The keeper's first message: the arena's and the shared part's addresses, the process's number, the arena's descriptor, how many
 /// descriptors follow.
 const HEAD: usize = 28;
@@ -321,7 +320,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
     // No own descriptor of another program has so high a number.
     let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {
-        return Err("out of descriptors: raise `ulimit -n`".to_owned());
+        return Err(shortage().unwrap_or_else(|| "no descriptor is left beside the program's own".to_owned()));
     }
     let how = if run.is_some() { OF_RUN } else { BY_ADDRESS };
     let said = format!("{JOIN} {} {own} {how}", identity());
@@ -450,7 +449,8 @@ fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd,
     }
     // SAFETY: both are ours.
     if unsafe { real::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
-        return Err(format!("descriptor {number}: {}; raise `ulimit -n`", std::io::Error::last_os_error()));
+        let error = std::io::Error::last_os_error();
+        return Err(shortage().unwrap_or_else(|| format!("descriptor {number}: {error}")));
     }
     // SAFETY: made just now.
     Ok(unsafe { OwnedFd::from_raw_fd(number) }.into_raw_fd())

@@ -40,6 +40,7 @@ mod lock;
 mod lowering;
 mod meeting;
 mod mourner;
+mod numbers;
 mod obituary;
 mod offspring;
 mod page;

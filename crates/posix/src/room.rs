@@ -1,14 +1,10 @@
 //! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
 //! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
 
+use crate::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
 use crate::raw::{self, Call};
 use std::os::fd::RawFd;
 use std::sync::Mutex;
-
-/// Where the library's own descriptors begin that are made one by one.
-pub(crate) const OUT_OF_THE_WAY: RawFd = 700;
-/// As many descriptors as have numbers below all that the library chooses.
-const DESCRIPTORS: u64 = 1_400;
 
 /// One at a time: else one would note what another has raised.
 static TURN: Mutex<()> = Mutex::new(());
@@ -51,8 +47,13 @@ pub(crate) fn with_room<T>(make: impl FnOnce() -> T) -> T {
     let turn = TURN.try_lock();
     // The library's own processes have no room made for them: they have none of the program's descriptors.
     let _raised = (turn.is_ok() && !crate::lowering::is_librarys())
-        .then(|| (Raised::new(libc::RLIMIT_NOFILE, DESCRIPTORS), Raised::new(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY)));
+        .then(|| (Raised::new(libc::RLIMIT_NOFILE, LIMIT_WANTED), Raised::new(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY)));
     make()
+}
+
+/// What to say if this process may not have descriptors with the numbers that the library's have; `None`: it may.
+pub(crate) fn shortage() -> Option<String> {
+    exchange(libc::RLIMIT_NOFILE, None).filter(|limit| limit.most < LIMIT_MIN).map(|limit| shortage_of(limit.most))
 }
 
 /// Whether a file may have `length` bytes: it would be a signal that says no (`SIGXFSZ`).

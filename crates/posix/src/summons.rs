@@ -5,7 +5,8 @@
 //! Two connected sockets have one signal each. A datagram at one sends that one's signal. Of datagram sockets the kernel tells nothing
 //! when an end is closed, so the death of all who have them signals nobody.
 
-use crate::room::{OUT_OF_THE_WAY, copy_above};
+use crate::numbers::OUT_OF_THE_WAY;
+use crate::room::copy_above;
 use crate::{descriptor, real};
 use std::os::fd::RawFd;
 

@@ -624,7 +624,7 @@ fn no_memory(error: io::Error) -> DeviceError {
 
 /// A copy of the descriptor.
 fn copied(descriptor: &OwnedFd) -> Result<OwnedFd, AttachError> {
-    let say = |error| DeviceError::Invalid { reason: format!("a descriptor more: {error}; raise `ulimit -n`") };
+    let say = |_| DeviceError::Descriptors { what: "a copy of a descriptor".to_owned() };
     Ok(descriptor.try_clone().map_err(say)?)
 }
 

@@ -5,6 +5,7 @@
 mod browser;
 mod conflicts;
 mod curl;
+mod descriptors;
 mod ethernet;
 mod hostile;
 mod lifecycle;

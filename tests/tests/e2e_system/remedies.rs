@@ -8,6 +8,7 @@ use super::links::PATIENCE;
 use qanat_tests::e2e::{Pages, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// An error and the way out.
@@ -130,26 +131,57 @@ const ROWS: [Row; 14] = [
 /// What says that a service is there, and has not failed.
 const READY: [&str; 5] = ["Echoing", "Serving", "Answering", "event=daemon-start", "Forwarding"];
 
-/// A directory in which a row is tried.
-struct Place(Pages);
+/// A directory in which commands are tried.
+pub struct Place {
+    pages: Pages,
+    /// Descriptors that a command may have.
+    limit: Option<u64>,
+}
 
 impl Place {
+    pub fn new() -> Place {
+        Place { pages: Pages::new().with("index.html", "here"), limit: None }
+    }
+
+    /// Commands started from now on may have so many descriptors, and no more.
+    pub fn with_limit(&mut self, limit: u64) -> &Place {
+        self.limit = Some(limit);
+        self
+    }
+
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.pages.file(name)
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        self.file(name).exists()
+    }
+
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
-        command.current_dir(self.0.path()).env("Q", qanat()).env("QANAT_SOCKET", self.0.file("control.sock"));
+        command.current_dir(self.pages.path()).env("Q", qanat()).env("QANAT_SOCKET", self.file("control.sock"));
         command.stdin(Stdio::null());
         command
     }
 
-    fn shell(&self, script: &str) {
+    pub fn shell(&self, script: &str) {
         let done = self.command("sh").args(["-e", "-c", script]).status().expect("a shell");
         assert!(done.success(), "{script}");
     }
 
     /// Starts a command; its words go to a file.
     fn start(&self, words: &str) -> Child {
-        let said = File::create(self.0.file("said")).expect("a file");
-        let mut command = self.command(qanat().to_str().expect("a path"));
+        let said = File::create(self.file("said")).expect("a file");
+        let program = qanat();
+        let program = program.to_str().expect("a path");
+        let mut command = match self.limit {
+            Some(limit) => {
+                let mut command = self.command("prlimit");
+                command.arg(format!("--nofile={limit}:{limit}")).arg(program);
+                command
+            }
+            None => self.command(program),
+        };
         // `up` may be told where to listen by its own option.
         if words.contains("--socket") {
             command.env_remove("QANAT_SOCKET");
@@ -158,11 +190,17 @@ impl Place {
         command.args(words.split(' ')).stdout(said).stderr(copy).spawn().expect("it starts")
     }
 
-    fn said(&self) -> String {
-        std::fs::read_to_string(self.0.file("said")).unwrap_or_default()
+    /// What a command says until it ends.
+    pub fn says(&self, words: &[&str]) -> String {
+        let told = self.command(qanat().to_str().expect("a path")).args(words).output().expect("it starts");
+        String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr)
     }
 
-    fn fails(&self, words: &str) -> String {
+    fn said(&self) -> String {
+        std::fs::read_to_string(self.file("said")).unwrap_or_default()
+    }
+
+    pub fn fails(&self, words: &str) -> String {
         let mut child = self.start(words);
         let mut code = None;
         eventually(&format!("{words} fails; it says {}", self.said()), PATIENCE, || {
@@ -174,7 +212,7 @@ impl Place {
     }
 
     /// It ends well, or serves until it is told to end, and ends well then.
-    fn works(&self, words: &str) {
+    pub fn works(&self, words: &str) {
         let mut child = self.start(words);
         let mut status = None;
         eventually(&format!("{words} works"), PATIENCE, || {
@@ -192,7 +230,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let number = std::fs::read_to_string(self.0.file("number")).unwrap_or_default();
+        let number = std::fs::read_to_string(self.file("number")).unwrap_or_default();
         if let Some(id) = number.trim().parse().ok().and_then(Pid::from_raw) {
             let _ = kill_process(id, Signal::TERM);
         }
@@ -203,7 +241,7 @@ impl Drop for Place {
 fn what_an_error_says_to_do_helps() {
     for row in &ROWS {
         scenario(|| {
-            let place = Place(Pages::new().with("index.html", "here"));
+            let place = Place::new();
             place.shell(row.before);
             let said = place.fails(row.command);
             for text in row.says {
@@ -220,7 +258,7 @@ fn what_an_error_says_to_do_helps() {
 #[test]
 fn who_lacks_a_capability_is_told_which() {
     scenario(|| {
-        let place = Place(Pages::new().with("index.html", "here"));
+        let place = Place::new();
         place.shell("ip link add near type veth peer name far; ip link set far up; ip link set near up");
         let words = "--interface near --address 10.9.0.2/24";
         for (taken, name) in [("-bpf,-sys_admin", "CAP_SYS_ADMIN, CAP_BPF"), ("-net_raw", "CAP_NET_RAW")] {

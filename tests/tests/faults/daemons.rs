@@ -2,7 +2,7 @@
 
 use super::PATIENCE;
 use super::fault::promises::{all_end, on_cards_go_on};
-use super::fault::{Act, Fault, Heal, over};
+use super::fault::{Fault, Heal, daemon, over, service};
 use super::kinds::{Kind, Promise, Station};
 use super::random::Random;
 use super::scene::{ALL, House, Scene};
@@ -147,27 +147,19 @@ fn card_deleted<'a>(scene: &'a Scene, station: &'a Station, _: &mut Random) -> O
     over()
 }
 
-const fn row(
-    name: &'static str,
-    promise: fn(Kind) -> Option<Promise>,
-    act: for<'a> fn(&'a Scene, &'a House, &mut Random) -> Option<Heal<'a>>,
-) -> Fault {
-    Fault { class: "daemons", name, promise, act: Act::Daemon(act) }
-}
-
 pub const FAULTS: &[Fault] = &[
-    row("the daemon ends, and the next comes", programs_end, ended),
-    row("the daemon is killed", on_cards_go_on, killed),
-    row("the daemon reloads", on_cards_go_on, reloaded),
-    row("the daemon reloads in quick succession", on_cards_go_on, reloaded_often),
-    row("the daemon stands still", on_cards_go_on, stopped),
-    row("the daemon's policy is broken", on_cards_go_on, bad_policy),
-    row("the next daemon refuses", refused_end, refuses),
-    row("the daemon's disk is full", on_cards_go_on, disk_full),
-    row("a helper of the daemon's is killed", on_cards_go_on, helper_killed),
-    row("the daemon has no more descriptors", on_cards_go_on, descriptors),
-    Fault { class: "daemons", name: "the card is deleted", promise: cards_end, act: Act::Service(card_deleted) },
+    daemon("daemons", "the daemon ends, and the next comes", programs_end, ended),
+    daemon("daemons", "the daemon is killed", on_cards_go_on, killed),
+    daemon("daemons", "the daemon reloads", on_cards_go_on, reloaded),
+    daemon("daemons", "the daemon reloads in quick succession", on_cards_go_on, reloaded_often),
+    daemon("daemons", "the daemon stands still", on_cards_go_on, stopped),
+    daemon("daemons", "the daemon's policy is broken", on_cards_go_on, bad_policy),
+    daemon("daemons", "the next daemon refuses", refused_end, refuses),
+    daemon("daemons", "the daemon's disk is full", on_cards_go_on, disk_full),
+    daemon("daemons", "a helper of the daemon's is killed", on_cards_go_on, helper_killed),
+    daemon("daemons", "the daemon has no more descriptors", on_cards_go_on, descriptors),
+    service("daemons", "the card is deleted", cards_end, card_deleted),
 ];
 
 /// What takes longer than there is in `make test`.
-pub const LONG_FAULTS: &[Fault] = &[row("no daemon comes", cards_end, away)];
+pub const LONG_FAULTS: &[Fault] = &[daemon("daemons", "no daemon comes", cards_end, away)];

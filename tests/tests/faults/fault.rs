@@ -12,7 +12,7 @@ pub struct Fault {
     pub class: &'static str,
     pub name: &'static str,
     /// What this kind promises; `None`: it can't happen to it.
-    pub promise: fn(Kind) -> Option<Promise>,
+    pub promise: Promised,
     pub act: Act,
 }
 
@@ -20,9 +20,23 @@ pub struct Fault {
 #[derive(Clone, Copy)]
 pub enum Act {
     /// To each service by itself.
-    Service(for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>),
+    Service(ToService),
     /// To a daemon, and so to all services of its machine.
-    Daemon(for<'a> fn(&'a Scene, &'a House, &mut Random) -> Option<Heal<'a>>),
+    Daemon(ToDaemon),
+}
+
+type Promised = fn(Kind) -> Option<Promise>;
+type ToService = for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>;
+type ToDaemon = for<'a> fn(&'a Scene, &'a House, &mut Random) -> Option<Heal<'a>>;
+
+/// A fault of each service by itself.
+pub const fn service(class: &'static str, name: &'static str, promise: Promised, act: ToService) -> Fault {
+    Fault { class, name, promise, act: Act::Service(act) }
+}
+
+/// A fault of a daemon.
+pub const fn daemon(class: &'static str, name: &'static str, promise: Promised, act: ToDaemon) -> Fault {
+    Fault { class, name, promise, act: Act::Daemon(act) }
 }
 
 /// For a fault that is over at once.

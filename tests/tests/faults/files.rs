@@ -1,6 +1,6 @@
 //! What happens to the files that services serve, read and write.
 
-use super::fault::{Act, Fault, Heal};
+use super::fault::{Fault, Heal, service};
 use super::kinds::{Kind, Promise, Station};
 use super::random::Random;
 use super::scene::{Scene, page, zone};
@@ -142,21 +142,13 @@ fn zone_changed_to(station: &Station) {
     tell(station);
 }
 
-const fn row(
-    name: &'static str,
-    promise: fn(Kind) -> Option<Promise>,
-    act: for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>,
-) -> Fault {
-    Fault { class: "files", name, promise, act: Act::Service(act) }
-}
-
 pub const FAULTS: &[Fault] = &[
-    row("a file is replaced", serve_pages, replaced),
-    row("a file is cut off", serve_pages, truncated),
-    row("a file is deleted", serve_pages, deleted),
-    row("the directory is elsewhere for a while", serve_pages, directory_moved),
-    row("a file may not be read", serve_pages, forbidden),
-    row("a file becomes a directory", serve_pages, is_a_directory),
-    row("the disk of the log is full", is_log_kept, log_full),
-    row("a zone is broken", is_primary, zone_broken),
+    service("files", "a file is replaced", serve_pages, replaced),
+    service("files", "a file is cut off", serve_pages, truncated),
+    service("files", "a file is deleted", serve_pages, deleted),
+    service("files", "the directory is elsewhere for a while", serve_pages, directory_moved),
+    service("files", "a file may not be read", serve_pages, forbidden),
+    service("files", "a file becomes a directory", serve_pages, is_a_directory),
+    service("files", "the disk of the log is full", is_log_kept, log_full),
+    service("files", "a zone is broken", is_primary, zone_broken),
 ];

@@ -1,7 +1,7 @@
 //! Limits: descriptors, memory.
 
 use super::fault::promises::all_go_on;
-use super::fault::{Act, Fault, Heal};
+use super::fault::{Fault, Heal, service};
 use super::kinds::{Kind, Promise, Station};
 use super::random::Random;
 use super::scene::Scene;
@@ -49,15 +49,7 @@ fn memory<'a>(scene: &'a Scene, station: &'a Station, random: &mut Random) -> Op
     }))
 }
 
-const fn row(
-    name: &'static str,
-    promise: fn(Kind) -> Option<Promise>,
-    act: for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>,
-) -> Fault {
-    Fault { class: "limits", name, promise, act: Act::Service(act) }
-}
-
 pub const FAULTS: &[Fault] = &[
-    row("no more descriptors", all_go_on, descriptors),
-    row("another one starts with little memory", has_more_of_it, memory),
+    service("limits", "no more descriptors", all_go_on, descriptors),
+    service("limits", "another one starts with little memory", has_more_of_it, memory),
 ];

@@ -1,7 +1,7 @@
 //! Faults of links and neighbours.
 
 use super::fault::promises::{all_end, all_go_on, on_cards_go_on, on_wires_go_on};
-use super::fault::{Act, Fault, Heal};
+use super::fault::{Fault, Heal, service};
 use super::kinds::{Promise, Station};
 use super::machine::Machine;
 use super::random::Random;
@@ -267,33 +267,25 @@ fn moving(kind: Kind) -> Option<Promise> {
     Some(if kind.is_on_card() { Promise::GoesOnOrEnds } else { Promise::GoesOn })
 }
 
-const fn row(
-    name: &'static str,
-    promise: fn(Kind) -> Option<Promise>,
-    act: for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>,
-) -> Fault {
-    Fault { class: "links", name, promise, act: Act::Service(act) }
-}
-
 pub const FAULTS: &[Fault] = &[
-    row("the peer's link is down", all_go_on, peer_down),
-    row("its own link is down", on_wires_go_on, own_down),
-    row("the peer's Ethernet address changes", all_go_on, peer_hardware),
-    row("its own Ethernet address changes", on_wires_go_on, own_hardware),
-    row("the peer's MTU shrinks", all_go_on, peer_mtu),
-    row("its own MTU shrinks", on_wires_go_on, own_mtu),
-    row("the peer has more queues", all_go_on, queues),
-    row("the peer's offloads change", all_go_on, offloads),
-    row("an XDP program comes to the peer", on_wires_go_on, program_passes),
-    row("an XDP program at the peer drops everything", on_wires_go_on, program_drops),
-    row("the gate is taken off a card", on_cards_go_on, gate_off),
-    row("a quarter of all packets is lost", all_go_on, loss),
-    row("the peer sends slowly", all_go_on, slow),
-    row("the peer's end is elsewhere for a while", moving, moved),
-    row("the peer's end comes back under another number", moving, renumbered),
-    row("the interface is deleted", all_end, deleted),
-    row("the peer's neighbours are flushed", all_go_on, neighbours_flushed),
-    row("the peer's neighbour has failed", all_go_on, neighbour_failed),
-    row("the peer has a wrong neighbour for good", all_go_on, neighbour_wrong),
-    row("the peer's address is taken off", all_go_on, address_off),
+    service("links", "the peer's link is down", all_go_on, peer_down),
+    service("links", "its own link is down", on_wires_go_on, own_down),
+    service("links", "the peer's Ethernet address changes", all_go_on, peer_hardware),
+    service("links", "its own Ethernet address changes", on_wires_go_on, own_hardware),
+    service("links", "the peer's MTU shrinks", all_go_on, peer_mtu),
+    service("links", "its own MTU shrinks", on_wires_go_on, own_mtu),
+    service("links", "the peer has more queues", all_go_on, queues),
+    service("links", "the peer's offloads change", all_go_on, offloads),
+    service("links", "an XDP program comes to the peer", on_wires_go_on, program_passes),
+    service("links", "an XDP program at the peer drops everything", on_wires_go_on, program_drops),
+    service("links", "the gate is taken off a card", on_cards_go_on, gate_off),
+    service("links", "a quarter of all packets is lost", all_go_on, loss),
+    service("links", "the peer sends slowly", all_go_on, slow),
+    service("links", "the peer's end is elsewhere for a while", moving, moved),
+    service("links", "the peer's end comes back under another number", moving, renumbered),
+    service("links", "the interface is deleted", all_end, deleted),
+    service("links", "the peer's neighbours are flushed", all_go_on, neighbours_flushed),
+    service("links", "the peer's neighbour has failed", all_go_on, neighbour_failed),
+    service("links", "the peer has a wrong neighbour for good", all_go_on, neighbour_wrong),
+    service("links", "the peer's address is taken off", all_go_on, address_off),
 ];

@@ -1,7 +1,7 @@
 //! Signals, and the deaths of each process that a service consists of.
 
 use super::fault::promises::{all_are_restarted, all_go_on};
-use super::fault::{Act, Fault, Heal, over};
+use super::fault::{Fault, Heal, over, service};
 use super::kinds::{Kind, Promise, Station};
 use super::processes::Process;
 use super::random::Random;
@@ -128,23 +128,15 @@ fn has_helper(kind: Kind) -> Option<Promise> {
     (kind == Kind::EchoByHand).then_some(Promise::GoesOn)
 }
 
-const fn row(
-    name: &'static str,
-    promise: fn(Kind) -> Option<Promise>,
-    act: for<'a> fn(&'a Scene, &'a Station, &mut Random) -> Option<Heal<'a>>,
-) -> Fault {
-    Fault { class: "signals", name, promise, act: Act::Service(act) }
-}
-
 pub const FAULTS: &[Fault] = &[
-    row("told to reload, often", hears_hup, hups),
-    row("told to report, often", hears_usr1, reports),
-    row("told all sorts of things", hears_hup, both),
-    row("processes stand still", all_go_on, stops),
-    row("told to end", all_are_restarted, term),
-    row("interrupted", all_are_restarted, int),
-    row("interrupted in a hurry", all_are_restarted, hurry),
-    row("killed", all_are_restarted, kill),
-    row("one of its processes is killed", has_parts, part_killed),
-    row("its net core by hand is killed", has_helper, helper_killed),
+    service("signals", "told to reload, often", hears_hup, hups),
+    service("signals", "told to report, often", hears_usr1, reports),
+    service("signals", "told all sorts of things", hears_hup, both),
+    service("signals", "processes stand still", all_go_on, stops),
+    service("signals", "told to end", all_are_restarted, term),
+    service("signals", "interrupted", all_are_restarted, int),
+    service("signals", "interrupted in a hurry", all_are_restarted, hurry),
+    service("signals", "killed", all_are_restarted, kill),
+    service("signals", "one of its processes is killed", has_parts, part_killed),
+    service("signals", "its net core by hand is killed", has_helper, helper_killed),
 ];

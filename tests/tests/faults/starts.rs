@@ -1,7 +1,7 @@
 //! Services that are started beside those of the scene, to be told to end at any age, or to start where they can't.
 
 use super::PATIENCE;
-use super::fault::{Act, Fault, Heal, over};
+use super::fault::{Fault, Heal, over, service};
 use super::kinds::{Kind, Place, Promise, Station};
 use super::machine::Machine;
 use super::processes::is_prepared;
@@ -161,16 +161,6 @@ fn reloads(kind: Kind) -> Option<Promise> {
 }
 
 pub const FAULTS: &[Fault] = &[
-    Fault {
-        class: "signals",
-        name: "another one is ended at any age",
-        promise: on_cards,
-        act: Act::Service(ended_at_any_age),
-    },
-    Fault {
-        class: "signals",
-        name: "another one is told to reload at any age",
-        promise: reloads,
-        act: Act::Service(reloaded_at_any_age),
-    },
+    service("signals", "another one is ended at any age", on_cards, ended_at_any_age),
+    service("signals", "another one is told to reload at any age", reloads, reloaded_at_any_age),
 ];

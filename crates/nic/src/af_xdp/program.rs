@@ -386,10 +386,27 @@ pub(super) fn load_error(error: EbpfError) -> DeviceError {
             if system.raw_os_error() == Some(libc::ENOSYS) {
                 return DeviceError::KernelTooOld { missing: "the bpf system call" };
             }
+            if system.raw_os_error() == Some(libc::EMFILE) {
+                return DeviceError::Descriptors { what: "load the XDP program".to_owned() };
+            }
         }
         cause = current.source();
     }
-    DeviceError::System { what: "load the XDP program".to_owned(), source: io::Error::other(error) }
+    DeviceError::System { what: "load the XDP program".to_owned(), source: io::Error::other(whole(&error)) }
+}
+
+/// An error with its causes: aya's say what they were about, and leave what the system said to their sources.
+fn whole(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(current) = cause {
+        let said = current.to_string();
+        if !text.contains(&said) {
+            text = format!("{text}: {said}");
+        }
+        cause = current.source();
+    }
+    text
 }
 
 pub(super) fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'static str) -> Result<T, DeviceError> {
@@ -401,7 +418,7 @@ pub(super) fn map<T: TryFrom<Map, Error = MapError>>(object: &mut Ebpf, name: &'
 pub(super) fn map_error(what: &'static str, error: MapError) -> DeviceError {
     match error {
         MapError::SyscallError(error) => DeviceError::system(what, error.io_error),
-        other => DeviceError::System { what: what.to_owned(), source: io::Error::other(other) },
+        other => DeviceError::System { what: what.to_owned(), source: io::Error::other(whole(&other)) },
     }
 }
 
