@@ -8,6 +8,7 @@
 //! means nothing, a length beyond its bounds are [`BadMessage`], and whoever sent it is cut off.
 
 use crate::ring::Words;
+use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -93,7 +94,7 @@ pub enum Event {
         /// Which.
         address: IpAddr,
         /// Whose: an Ethernet address.
-        holder: [u8; 6],
+        holder: MacAddress,
     },
     /// A datagram.
     Datagram {
@@ -442,7 +443,7 @@ impl Message for Event {
             Event::Closed { connection, why } => Raw { short: why.into(), ..Raw::of(6).with_id(connection) },
             Event::AddressConflict { address, holder } => {
                 let mut raw = Raw::of(7).with_address(address);
-                raw.rest[0] = holder.iter().fold(0, |all, byte| all << 8 | u64::from(*byte));
+                raw.rest[0] = holder.to_bits();
                 raw
             }
             Event::Datagram { socket, peer, window } => of_socket(Raw::of(8).with_window(window), socket, peer),
@@ -477,7 +478,7 @@ impl Message for Event {
             5 => Event::PeerClosed { connection },
             6 => Event::Closed { connection, why: small(raw.short)? },
             7 => {
-                let [0, 0, holder @ ..] = raw.rest[0].to_be_bytes() else { return Err(raw.bad()) };
+                let holder = MacAddress::from_bits(raw.rest[0]).ok_or_else(|| raw.bad())?;
                 Event::AddressConflict { address: raw.address()?, holder }
             }
             8 => Event::Datagram {

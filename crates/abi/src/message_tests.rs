@@ -17,7 +17,7 @@ fn events() -> Vec<Event> {
         Event::Acked { connection, bytes: u32::MAX },
         Event::PeerClosed { connection },
         Event::Closed { connection, why: 9 },
-        Event::AddressConflict { address: six.ip(), holder: [2, 0, 0xfe, 4, 5, 6] },
+        Event::AddressConflict { address: six.ip(), holder: MacAddress([2, 0, 0xfe, 4, 5, 6]) },
         Event::Datagram { socket: 0xFEDC, peer: six, window },
         Event::Datagram { socket: 3, peer: four, window },
         Event::Answer { request: 77, error: 255, id: connection },

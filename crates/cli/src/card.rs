@@ -6,8 +6,8 @@ use crate::log;
 use qanat::control::card_watch::{CardEnd, CardWatch, Standing};
 use qanat::control::client::ClientError;
 use qanat::control::protocol::Fault;
-use qanat::nic::{DESCRIPTORS_REMEDY, Vnic};
 use qanat::nic::af_xdp::PortRange;
+use qanat::nic::{DESCRIPTORS_REMEDY, Vnic};
 use qanat::split::{PATIENCE, SplitRuntime};
 use qanat::{AttachError, Attachment, Runtime, RuntimeError};
 use std::net::IpAddr;
@@ -101,7 +101,9 @@ pub fn serve(
 impl Card {
     fn of(attachment: Attachment, lost_at: Option<Instant>) -> Result<Card, String> {
         let watch = attachment.vnic().map(CardWatch::start).transpose();
-        let watch = watch.map_err(|error| format!("watch the card: {error}; raise the limits, {DESCRIPTORS_REMEDY} or `ulimit -u`"))?;
+        let watch = watch.map_err(|error| {
+            format!("watch the card: {error}; raise the limits, {DESCRIPTORS_REMEDY} or `ulimit -u`")
+        })?;
         Ok(Card { attachment, watch: watch.map(Arc::new), lost_at })
     }
 
@@ -192,8 +194,8 @@ impl Wish<'_> {
             true => Ok(attachment),
             // A number that another card has by now.
             false => {
-                Err(ClientError::Refused(format!("the card of that number has {} now", names(&attachment.addresses())))
-                    .into())
+                let text = format!("the card of that number has {} now", names(&attachment.addresses()));
+                Err(ClientError::Refused(text.into()).into())
             }
         }
     }

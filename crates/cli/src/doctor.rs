@@ -213,7 +213,9 @@ fn capabilities() -> Vec<Finding> {
         privilege::NEEDED.iter().filter(|(_, bit)| bits >> bit & 1 == 0).map(|(name, _)| *name).collect();
     match missing.len() {
         0 => vec![good("privileges: enough for the daemon and for --direct")],
-        4 if !rustix::process::geteuid().is_root() => vec![good("privileges: none, as behind the daemon")],
+        missing if missing == privilege::NEEDED.len() && !rustix::process::geteuid().is_root() => {
+            vec![good("privileges: none, as behind the daemon")]
+        }
         _ => {
             vec![bad(Grade::Note, format!("privileges: no CAP_{}", missing.join(", CAP_")), privilege::remedy())]
         }

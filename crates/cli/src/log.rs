@@ -4,9 +4,9 @@
 //! Nobody waits long for whoever reads the log. A line that finds no room is lost, and the next one that finds room says how many were.
 
 use clap::{Args, ValueEnum};
-use qanat::control::name::{escaped_json, printable};
+use qanat::control::log_line;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// How important a line is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
@@ -129,21 +129,19 @@ pub fn tells(level: Level) -> bool {
     level <= log().level
 }
 
+/// A value as it is written on the command line.
+fn name(value: &impl ValueEnum) -> String {
+    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
 /// The arguments by which another process of this program tells the same, in the same way.
 pub fn forwarded() -> [String; 2] {
-    let name =
-        |value: Option<clap::builder::PossibleValue>| value.map_or_else(String::new, |value| value.get_name().into());
-    [
-        format!("--log-level={}", name(log().level.to_possible_value())),
-        format!("--log-format={}", name(log().format.to_possible_value())),
-    ]
+    [format!("--log-level={}", name(&log().level)), format!("--log-format={}", name(&log().format))]
 }
 
 /// Has a program of another kind tell the same: the library of `qanat run` reads this.
 pub fn forward_to(command: &mut Command) {
-    let [level, format] =
-        forwarded().map(|word| word.split_once('=').map_or_else(String::new, |(_, name)| name.to_owned()));
-    command.env("QANAT_LOG", level).env("QANAT_LOG_FORMAT", format);
+    command.env("QANAT_LOG", name(&log().level)).env("QANAT_LOG_FORMAT", name(&log().format));
 }
 
 /// Lines of figures come and go on the terminal.
@@ -168,8 +166,7 @@ pub(crate) use {debug, error, info, warning};
 /// Tells of an event.
 pub fn tell(level: Level, event: &str, text: &str) {
     if tells(level) {
-        let fields = || Map::from_iter([("event".to_owned(), event.into()), ("text".to_owned(), text.into())]);
-        log().line(level, "qanat: ", text, fields);
+        log().line(level, "qanat: ", text, || log_line::event(event, text));
     }
 }
 
@@ -184,11 +181,7 @@ pub fn tell_fields(level: Level, who: &str, text: &str, fields: impl FnOnce() ->
 pub fn report(text: &str) {
     let log = log();
     match log.format {
-        Format::Json => {
-            log.line(Level::Info, "", "", || {
-                Map::from_iter([("event".to_owned(), "report".into()), ("text".to_owned(), text.into())])
-            });
-        }
+        Format::Json => log.line(Level::Info, "", "", || log_line::event("report", text)),
         Format::Text => {
             // Who asks for pages of it waits for them.
             let _ = io::stderr().write_all(text.as_bytes());
@@ -217,10 +210,7 @@ impl Log {
     }
 
     fn line(&self, level: Level, who: &str, text: &str, fields: impl FnOnce() -> Map<String, Value>) {
-        let mut line = match self.format {
-            Format::Json => self.priority(level).to_owned() + &json_line(level, fields()),
-            Format::Text => text_lines(self.priority(level), who, text),
-        };
+        let mut line = self.written(level, who, text, fields);
         if self.is_terminal && self.has_live_line.load(Ordering::Relaxed) {
             line.insert_str(0, "\r\x1b[K");
         }
@@ -238,22 +228,22 @@ impl Log {
         }
     }
 
+    /// As it is read, with its end.
+    fn written(&self, level: Level, who: &str, text: &str, fields: impl FnOnce() -> Map<String, Value>) -> String {
+        let priority = self.priority(level);
+        match self.format {
+            Format::Json => priority.to_owned() + &log_line::json_line(&name(&level), fields()),
+            Format::Text => log_line::text_lines(priority, who, text),
+        }
+    }
+
     fn lost_line(&self, lost: u64) -> String {
         let text = format!("{lost} lines of the log were lost: nobody read them in time");
-        match self.format {
-            Format::Json => {
-                self.priority(Level::Warn).to_owned()
-                    + &json_line(
-                        Level::Warn,
-                        Map::from_iter([
-                            ("event".to_owned(), "log".into()),
-                            ("lost".to_owned(), lost.into()),
-                            ("text".to_owned(), text.into()),
-                        ]),
-                    )
-            }
-            Format::Text => text_lines(self.priority(Level::Warn), "qanat: ", &text),
-        }
+        self.written(Level::Warn, "qanat: ", &text, || {
+            let mut fields = log_line::event("log", &text);
+            fields.insert("lost".to_owned(), lost.into());
+            fields
+        })
     }
 
     /// As the journal reads it.
@@ -268,34 +258,12 @@ impl Log {
     }
 }
 
-/// With its end. Further lines of a text stand below the first, and draw on no terminal.
-fn text_lines(priority: &str, who: &str, text: &str) -> String {
-    let lines = text.lines().map(|line| line.replace('\t', " ")).enumerate();
-    lines
-        .map(|(number, line)| format!("{priority}{}{}\n", if number == 0 { who } else { "" }, printable(&line)))
-        .collect()
-}
-
 /// A JSON object that is a line of the log on standard output, with when and what it is.
 pub fn stamped(object: &str) -> String {
     match object.strip_prefix('{') {
-        Some(rest) => format!("{{\"time\":{:?},\"level\":\"info\",{rest}", now()),
+        Some(rest) => format!("{{\"time\":{:?},\"level\":\"info\",{rest}", log_line::now()),
         None => object.to_owned(),
     }
-}
-
-/// Seconds since 1970, to the millisecond.
-fn now() -> f64 {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    since.as_millis() as f64 / 1e3
-}
-
-/// With its end.
-fn json_line(level: Level, fields: Map<String, Value>) -> String {
-    let level = level.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-    let mut line = json!({ "time": now(), "level": level });
-    fields.into_iter().for_each(|(name, value)| line[name] = value);
-    escaped_json(&line.to_string()) + "\n"
 }
 
 /// Whether standard error leads to systemd's journal: a variable that is inherited says where that was.

@@ -9,8 +9,8 @@ use crate::signals;
 use clap::{Args, ValueEnum};
 use qanat::control::client::default_socket as default_control;
 use qanat::control::policy::NetPolicy;
-use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan};
 use qanat::nic::af_xdp::PortRange;
+use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan};
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, PATIENCE, confine};
 use qanat::{AttachError, AttachOptions, Attachment, Config};
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
@@ -437,7 +437,9 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
     let mut card = card.map_err(|error| format!("sealing received frames: {error}"))?;
     if let Some(vnic) = attachment.vnic() {
         let handle = vnic.as_fd().try_clone_to_owned();
-        card = card.held_by(handle.map_err(|error| format!("watch the card: {error}; raise the limit, {DESCRIPTORS_REMEDY}"))?);
+        card = card.held_by(
+            handle.map_err(|error| format!("watch the card: {error}; raise the limit, {DESCRIPTORS_REMEDY}"))?,
+        );
     }
     Ok((attachment, card))
 }

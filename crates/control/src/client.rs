@@ -7,6 +7,7 @@ use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
     VnicWish, mismatch, receive, send,
 };
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
@@ -21,24 +22,13 @@ use std::time::{Duration, Instant};
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What the daemon says of a handle that it knows nothing of: what it was of is gone.
-pub const FORGOTTEN: &str = "that descriptor is no handle of an earlier daemon's whose object is still there";
-/// How the daemon begins to say that an address is another's, behind that address.
-pub const TAKEN: &str = " is taken";
-/// How it says, behind a rule's name, that this does not allow something.
-pub const FORBIDDEN: &str = " does not allow ";
-/// How it begins to say that a user may have nothing.
-pub const NO_RULE: &str = "no rule is for ";
-/// How it says, behind a rule's name, that a count would be more than that.
-const FULL: &str = " allows ";
-
 /// Why the daemon did not do it; the text has the remedy.
 #[derive(Debug)]
 pub enum ClientError {
     /// No daemon, or it may not be asked.
     Unreachable(PathBuf, std::io::Error),
     /// The daemon refused.
-    Refused(String),
+    Refused(Refusal),
     /// The conversation broke down.
     Fault(Fault),
     /// The daemon's answer makes no sense here.
@@ -71,20 +61,30 @@ impl fmt::Display for ClientError {
 }
 
 impl ClientError {
+    /// Why the daemon refused, if that is what it did.
+    pub fn refused(&self) -> Option<Cause> {
+        if let ClientError::Refused(refusal) = self { Some(refusal.cause) } else { None }
+    }
+
+    /// Whether somebody else has what was asked for.
+    pub fn is_taken(&self) -> bool {
+        self.refused() == Some(Cause::Taken)
+    }
+
     /// Whether the same may be granted in a moment, when a program that has ended is known to have: an address that somebody has, or
     /// a count that is full. What the policy refuses, it refuses again.
     pub fn may_pass(&self) -> bool {
-        matches!(self, ClientError::Refused(why) if why.contains(TAKEN) || why.contains(FULL))
+        matches!(self.refused(), Some(Cause::Taken | Cause::Full))
     }
 
     /// Whether the policy refuses it: the next time it does so, too.
     pub fn is_forbidden(&self) -> bool {
-        matches!(self, ClientError::Refused(why) if why.contains(FORBIDDEN) || why.starts_with(NO_RULE))
+        matches!(self.refused(), Some(Cause::Forbidden | Cause::NoRule))
     }
 
     /// Whether the daemon knows nothing of a handle that was to be exchanged.
     pub fn is_forgotten(&self) -> bool {
-        matches!(self, ClientError::Refused(why) if why == FORGOTTEN)
+        self.refused() == Some(Cause::Forgotten)
     }
 }
 
@@ -244,7 +244,7 @@ impl Session {
         peers: &[Peer],
         services: &[Accepted],
     ) -> Result<FilterHandle, ClientError> {
-        let filters = volumes(flags.level, peers, services).map_err(ClientError::Refused)?;
+        let filters = volumes(flags.level, peers, services).map_err(|why| ClientError::Refused(why.into()))?;
         self.create_filter_of(flags.direction, filters)
     }
 
@@ -537,4 +537,26 @@ impl VnicHandle {
 
 fn memory_error(error: std::io::Error) -> ClientError {
     ClientError::Fault(Fault::System(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_refusal_means_is_its_cause_whatever_names_are_in_its_text() {
+        let refused = |cause| {
+            ClientError::Refused(Refusal::new(cause, "rule \" is taken allows \" does not allow \"no rule is for \""))
+        };
+        let means = |cause| {
+            let error = refused(cause);
+            (error.may_pass(), error.is_forbidden(), error.is_taken(), error.is_forgotten())
+        };
+        assert_eq!(means(Cause::Taken), (true, false, true, false));
+        assert_eq!(means(Cause::Full), (true, false, false, false));
+        assert_eq!(means(Cause::Forbidden), (false, true, false, false));
+        assert_eq!(means(Cause::NoRule), (false, true, false, false));
+        assert_eq!(means(Cause::Forgotten), (false, false, false, true));
+        assert_eq!(means(Cause::Other), (false, false, false, false));
+    }
 }

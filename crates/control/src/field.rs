@@ -1,5 +1,6 @@
 //! Values of one header field: ranges and masks of addresses, Ethernet addresses, VLANs and EtherTypes.
 
+use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -221,8 +222,7 @@ fn parse_mac(text: &str) -> Option<u128> {
 }
 
 fn mac_text(bits: u128) -> String {
-    let bytes = (bits as u64).to_be_bytes();
-    bytes.iter().skip(2).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+    MacAddress::from_bits(bits as u64).unwrap_or_default().to_string()
 }
 
 impl FromStr for Macs {

@@ -17,6 +17,7 @@ use crate::address::Address;
 use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
 use crate::names::{self, Names};
 use crate::protocol::DEFAULT_SOCKET;
+use crate::refusal::{Cause, Refusal};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -357,18 +358,19 @@ impl Policy {
 }
 
 impl Rule {
-    fn refuse(&self, wanted: &str, key: &str, allowed: &str) -> String {
-        format!(
+    fn refuse(&self, wanted: &str, key: &str, allowed: &str) -> Refusal {
+        let text = format!(
             "rule \"{}\" does not allow {wanted}: its {key} are {allowed}; the policy says so (qanat.toml, `qanat up --config`)",
             self.name
-        )
+        );
+        Refusal::new(Cause::Forbidden, text)
     }
 
     /// Whether `address` may be claimed.
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_address(&self, address: Address) -> Result<(), String> {
+    pub fn check_address(&self, address: Address) -> Result<(), Refusal> {
         let wanted = Addresses::host(*address);
         match self.addresses.iter().any(|prefix| prefix.contains(wanted)) {
             true => Ok(()),
@@ -381,7 +383,7 @@ impl Rule {
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_filter(&self, direction: Direction, filter: &Filter) -> Result<(), String> {
+    pub fn check_filter(&self, direction: Direction, filter: &Filter) -> Result<(), Refusal> {
         if !self.vlans.iter().any(|vlan| vlan.contains(filter.vlan)) {
             return Err(self.refuse(&format!("VLAN {}", filter.vlan), "vlans", &list(&self.vlans)));
         }
@@ -417,24 +419,27 @@ impl Rule {
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_trusted(&self) -> Result<(), String> {
+    pub fn check_trusted(&self) -> Result<(), Refusal> {
         match self.trusted {
             true => Ok(()),
-            false => Err(format!(
-                "rule \"{}\" does not allow a NIC's own queue, which nothing would fence: it needs `trusted = true`",
-                self.name
-            )),
+            false => {
+                let text = format!(
+                    "rule \"{}\" does not allow a NIC's own queue, which nothing would fence: it needs `trusted = true`",
+                    self.name
+                );
+                Err(Refusal::new(Cause::Forbidden, text))
+            }
         }
     }
 
-    /// Whether a count stays within the rule.
+    /// Whether a count stays within the rule. `cause`: what it is if it does not.
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_count(&self, what: &str, wanted: u64, most: u64) -> Result<(), String> {
+    pub fn check_count(&self, what: &str, wanted: u64, most: u64, cause: Cause) -> Result<(), Refusal> {
         match wanted <= most {
             true => Ok(()),
-            false => Err(format!("rule \"{}\" allows {most} {what}, not {wanted}", self.name)),
+            false => Err(Refusal::new(cause, format!("rule \"{}\" allows {most} {what}, not {wanted}", self.name))),
         }
     }
 
@@ -442,12 +447,14 @@ impl Rule {
     ///
     /// # Errors
     /// The refusal.
-    pub fn check_rate(&self, ceiling: Rate, rate: Rate) -> Result<(), String> {
+    pub fn check_rate(&self, ceiling: Rate, rate: Rate) -> Result<(), Refusal> {
         let Rate { bits_per_s, packets_per_s, .. } = ceiling;
         match rate == Rate::UNLIMITED || ceiling.contains(rate) {
             true => Ok(()),
             false => {
-                Err(format!("rule \"{}\" allows {bits_per_s} bit/s and {packets_per_s} packets/s (0: any)", self.name))
+                let text =
+                    format!("rule \"{}\" allows {bits_per_s} bit/s and {packets_per_s} packets/s (0: any)", self.name);
+                Err(Refusal::new(Cause::Forbidden, text))
             }
         }
     }
@@ -493,18 +500,23 @@ mod tests {
         let rule = policy.grant(&names, 65_534, &[65_534]).unwrap().rule;
         assert!(rule.check_address("10.9.1.7".parse().unwrap()).is_ok());
         let refusal = rule.check_address("10.9.2.7".parse().unwrap()).unwrap_err();
-        assert!(refusal.contains("rule \"web\"") && refusal.contains("10.9.1.0/24"), "{refusal}");
+        assert!(
+            refusal.cause == Cause::Forbidden
+                && refusal.text.contains("rule \"web\"")
+                && refusal.text.contains("10.9.1.0/24"),
+            "{refusal}"
+        );
         let mut filter = Filter::service("tcp/80".parse().unwrap());
         let check = |filter: &Filter| rule.check_filter(Direction::Transmit, filter);
-        assert!(check(&filter).unwrap_err().contains("peers"), "any peer is more than 10/8");
+        assert!(check(&filter).unwrap_err().text.contains("peers"), "any peer is more than 10/8");
         filter.peer = "10.2.0.0/16".parse().unwrap();
         assert!(check(&filter).is_ok());
         let tagged = Filter { vlan: "7".parse().unwrap(), ..filter };
-        assert!(check(&tagged).unwrap_err().contains("VLAN 7"), "no VLAN unless it is named");
+        assert!(check(&tagged).unwrap_err().text.contains("VLAN 7"), "no VLAN unless it is named");
         let raw = Filter { types: Some("0x88b5".parse().unwrap()), ..filter };
-        assert!(rule.check_filter(Direction::Receive, &raw).unwrap_err().contains("EtherType 0x88b5"));
+        assert!(rule.check_filter(Direction::Receive, &raw).unwrap_err().text.contains("EtherType 0x88b5"));
         filter.service = "tcp/81".parse().unwrap();
-        assert!(check(&filter).unwrap_err().contains("tcp/81"));
+        assert!(check(&filter).unwrap_err().text.contains("tcp/81"));
         assert!(rule.check_filter(Direction::Receive, &filter).is_ok(), "what is received is one's own affair");
         assert!(rule.check_rate(rule.transmit, Rate { bits_per_s: 2_000_000, ..Rate::UNLIMITED }).is_err());
     }

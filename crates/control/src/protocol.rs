@@ -6,6 +6,7 @@
 use crate::address::Address;
 use crate::filter::{Direction, Filter, Rate, Service};
 use crate::net_core::StackWish;
+use crate::refusal::Refusal;
 use qanat_nic::DESCRIPTORS_REMEDY;
 use qanat_nic::foreign::{Head, head};
 use rustix::io::Errno;
@@ -20,9 +21,9 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// Version of this protocol: 2 since filters are ranges and masks, and cards have providers. A daemon answers requests of
+/// Version of this protocol: 2 since filters are ranges and masks, and cards have providers; 3 since refusals have causes. A daemon answers requests of
 /// its own version only; others it tells so, in their version, which is all that versions have in common.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 /// Bytes of a message at most.
 pub const MESSAGE_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of an answer at most: a status of many VNICs is long.
@@ -306,8 +307,8 @@ pub struct QueueWish {
 pub enum Answer {
     /// Done.
     Done,
-    /// Not done, and why: names the rule and the remedy.
-    Refused(String),
+    /// Not done, and why.
+    Refused(Refusal),
     /// The VNIC made or opened; its handle is beside.
     Vnic(VnicStatus),
     /// The queue opened; its socket is beside.
@@ -580,10 +581,9 @@ impl std::fmt::Display for Fault {
             Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
             Fault::Version(told) => write!(f, "version {told} of the control protocol, not {VERSION}"),
             Fault::TooLong(bytes) => write!(f, "{bytes} bytes in one message"),
-            Fault::NoRoom => write!(
-                f,
-                "a descriptor came that this process has no room for: raise its limit, {DESCRIPTORS_REMEDY}"
-            ),
+            Fault::NoRoom => {
+                write!(f, "a descriptor came that this process has no room for: raise its limit, {DESCRIPTORS_REMEDY}")
+            }
             Fault::System(error) => error.fmt(f),
         }
     }

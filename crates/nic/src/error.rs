@@ -197,7 +197,10 @@ impl fmt::Display for DeviceError {
                  fewer frames"
             ),
             DeviceError::Descriptors { what } => {
-                write!(f, "{what}: this process has as many descriptors as it may: raise the limit, {DESCRIPTORS_REMEDY}")
+                write!(
+                    f,
+                    "{what}: this process has as many descriptors as it may: raise the limit, {DESCRIPTORS_REMEDY}"
+                )
             }
             DeviceError::NameTaken { name } => write!(
                 f,

@@ -13,7 +13,7 @@ use crate::room::with_room;
 use crate::summons::Summons;
 use crate::world::{Device, Parts, World, WorldClock};
 use qanat::control::address::Address;
-use qanat::control::client::{Session, TAKEN};
+use qanat::control::client::Session;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
 use qanat::{AttachError, AttachOptions, Attachment, Config};
@@ -272,8 +272,8 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
                     tell_address(address, &taken, serves);
                     return Ok(());
                 }
-                Err(reason) if reason.contains(TAKEN) && !is_fixed => format!("{address} is taken"),
-                Err(reason) => return Err(reason),
+                Err(Lack { is_taken: true, .. }) if !is_fixed => format!("{address} is taken"),
+                Err(lack) => return Err(lack.reason),
             },
         };
         taken = if taken.is_empty() { reason } else { taken };
@@ -319,11 +319,30 @@ impl Turn {
     }
 }
 
-fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
+/// Why there is no card.
+struct Lack {
+    reason: String,
+    /// Somebody has the address: there may be another one.
+    is_taken: bool,
+}
+
+impl From<String> for Lack {
+    fn from(reason: String) -> Lack {
+        Lack { reason, is_taken: false }
+    }
+}
+
+impl From<&str> for Lack {
+    fn from(reason: &str) -> Lack {
+        reason.to_owned().into()
+    }
+}
+
+fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), Lack> {
     with_room(|| make_with_room(wishes, wanted, launchers))
 }
 
-fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), String> {
+fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), Lack> {
     let before = open_descriptors();
     crate::class::look_around();
     if crate::arena::place().is_none() {
@@ -335,7 +354,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     // Whatever is new, and out of the way, is ours.
     let own = open_descriptors().into_iter().filter(|fd| !before.contains(fd));
     let own: Vec<RawFd> = own.inspect(|fd| _ = descriptor::set(*fd, Entry::Own)).collect();
-    let Ok(mut guard) = lock() else { return Err("the lock".to_owned()) };
+    let Ok(mut guard) = lock() else { return Err("the lock".into()) };
     let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
     let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::page::file());
     guard.holdings.descriptors = of_world.copied().collect();
@@ -390,7 +409,7 @@ fn session() -> Option<Arc<OwnedFd>> {
 
 /// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
 /// room for whoever comes after. Or it has just ended, and the daemon is about to hear of it.
-fn open(options: &AttachOptions) -> Result<Attachment, String> {
+fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
     let start = Instant::now();
     let mut patience = DAEMON_HEARS;
     loop {
@@ -400,7 +419,10 @@ fn open(options: &AttachOptions) -> Result<Attachment, String> {
             outcome => outcome.is_err() && options.interface.is_some(),
         };
         if !may_pass || start.elapsed() > patience {
-            return outcome.map_err(|error| error.to_string());
+            return outcome.map_err(|error| Lack {
+                is_taken: matches!(&error, AttachError::Control(error) if error.is_taken()),
+                reason: error.to_string(),
+            });
         }
         if keeper::succeed(options.address.0, SUCCESSION) {
             patience = SUCCESSION;
@@ -414,7 +436,7 @@ fn make_here(
     wishes: &Wishes,
     wanted: Option<IpAddr>,
     launchers: Option<&Arc<OwnedFd>>,
-) -> Result<(RawFd, RawFd), String> {
+) -> Result<(RawFd, RawFd), Lack> {
     let mut addresses = wishes.addresses.clone();
     if let Some(wanted) = wanted
         && !addresses.iter().any(|(address, _)| *address == wanted)
@@ -438,7 +460,7 @@ fn make_here(
     // A daemon that can't be asked is told of by who asks it for the card.
     let _ = options.offer_everything();
     let mut reader = -1;
-    install(|| -> Result<World, String> {
+    install(|| -> Result<World, Lack> {
         let attachment = open(&options)?;
         place::begin(crate::arena::BEHIND);
         // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.

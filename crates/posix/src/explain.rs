@@ -1,5 +1,6 @@
 //! `--explain`: which sockets are ours, which went to the kernel and why, a line each.
 
+use qanat::control::log_line;
 use std::fmt;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -42,9 +43,18 @@ pub(crate) fn is_explaining() -> bool {
 /// Says a line, if somebody wants to know.
 pub(crate) fn explain(words: fmt::Arguments<'_>) {
     if let Some(fd) = target() {
-        let line = format!("qanat: {} {words}\n", std::process::id());
-        // SAFETY: so many readable bytes.
-        unsafe { crate::real::write(fd, line.as_ptr().cast(), line.len()) };
+        let process = std::process::id();
+        write_to(
+            fd,
+            &match IS_JSON.load(Ordering::Relaxed) {
+                true => {
+                    let mut fields = log_line::event("explain", &words.to_string());
+                    fields.insert("process".to_owned(), process.into());
+                    log_line::json_line("info", fields)
+                }
+                false => log_line::text_lines("", "qanat: ", &format!("{process} {words}")),
+            },
+        );
     }
 }
 
@@ -68,27 +78,19 @@ pub(crate) fn say_on(fd: RawFd, words: fmt::Arguments<'_>) {
 }
 
 fn write_line(fd: RawFd, level: &str, words: fmt::Arguments<'_>) {
-    let line = match IS_JSON.load(Ordering::Relaxed) {
-        true => json_line(level, &words.to_string()),
-        false => format!("qanat: {words}\n"),
-    };
-    // SAFETY: so many readable bytes.
-    unsafe { crate::real::write(fd, line.as_ptr().cast(), line.len()) };
+    let text = words.to_string();
+    write_to(
+        fd,
+        &match IS_JSON.load(Ordering::Relaxed) {
+            true => log_line::json_line(level, log_line::event("run", &text)),
+            false => log_line::text_lines("", "qanat: ", &text),
+        },
+    );
 }
 
-/// A line of the log, as the launcher writes it.
-fn json_line(level: &str, text: &str) -> String {
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '"' | '\\' => escaped.extend(['\\', letter]),
-            _ if letter.is_control() => escaped += &format!("\\u{:04x}", u32::from(letter)),
-            _ => escaped.push(letter),
-        }
-    }
-    let time = since.as_millis() as f64 / 1e3;
-    format!("{{\"event\":\"run\",\"level\":\"{level}\",\"text\":\"{escaped}\",\"time\":{time:?}}}\n")
+fn write_to(fd: RawFd, line: &str) {
+    // SAFETY: so many readable bytes.
+    unsafe { crate::real::write(fd, line.as_ptr().cast(), line.len()) };
 }
 
 /// What the file that is open as `fd` is known by, in whichever process; never 0.

@@ -18,9 +18,9 @@ use crate::descriptor::{self, Entry, encode};
 use crate::explain::{explain, warn};
 use crate::identity::identity;
 use crate::lock::{self, lock};
+use crate::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
 use crate::process::{self, become_process, hand_line};
 use crate::real;
-use crate::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
 use crate::room::{copy_above, shortage, with_room};
 use crate::wait::{readable, sleep};
 use rustix::net::{

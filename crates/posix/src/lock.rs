@@ -49,15 +49,14 @@ impl End {
         match self {
             End::Killed => 1,
             End::Deleted => 2,
-            End::AddressTaken(MacAddress(mac)) => mac.iter().fold(0, |all, byte| all << 8 | u64::from(*byte)) << 8 | 3,
+            End::AddressTaken(mac) => mac.to_bits() << 8 | 3,
         }
     }
 
     fn from_number(number: u64) -> End {
-        let [_, mac @ .., kind] = number.to_be_bytes();
-        match kind {
-            2 => End::Deleted,
-            3 => End::AddressTaken(MacAddress(mac)),
+        match (number & 0xff, MacAddress::from_bits(number >> 8)) {
+            (2, _) => End::Deleted,
+            (3, Some(mac)) => End::AddressTaken(mac),
             _ => End::Killed,
         }
     }

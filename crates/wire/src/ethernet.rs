@@ -33,6 +33,22 @@ impl MacAddress {
         !self.is_multicast() && self.0 != [0; 6]
     }
 
+    /// As a number of 48 bits, the first byte the highest.
+    #[inline]
+    pub const fn to_bits(self) -> u64 {
+        let [a, b, c, d, e, g] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, g])
+    }
+
+    /// The address that is this number; `None`: it has more than 48 bits.
+    #[inline]
+    pub const fn from_bits(bits: u64) -> Option<MacAddress> {
+        match bits.to_be_bytes() {
+            [0, 0, a, b, c, d, e, g] => Some(MacAddress([a, b, c, d, e, g])),
+            _ => None,
+        }
+    }
+
     /// The group address for an IPv4 multicast address (RFC 1112, section 6.4).
     pub const fn for_ipv4_multicast(address: std::net::Ipv4Addr) -> MacAddress {
         let [_, b, c, d] = address.octets();

@@ -9,8 +9,7 @@ const ON_LINK: &str = "--interface near --address 10.9.0.2/24";
 /// Commands, and how many descriptors they say that they need.
 fn commands() -> Vec<(String, u64)> {
     let services = ["echo", "web .", "dns --zone example.test=z", "web . --placement split"];
-    let mut all: Vec<(String, u64)> =
-        services.iter().map(|service| (format!("{service} {ON_LINK}"), 64)).collect();
+    let mut all: Vec<(String, u64)> = services.iter().map(|service| (format!("{service} {ON_LINK}"), 64)).collect();
     // With a daemon's card too, which comes as a descriptor beside a message.
     all.extend([("echo --address 10.77.0.9/24".to_owned(), 64), ("status".to_owned(), 64), ("hello".to_owned(), 64)]);
     all.push((format!("run {ON_LINK} -- touch begun"), 1_024));
@@ -55,7 +54,8 @@ fn a_program_that_lowers_its_limit_before_its_first_socket_is_told() {
         let listens = |said: &str| said.lines().any(|line| line == "listens");
         for limit in [200, 512, 800] {
             let script = format!("ulimit -n {limit}; exec python3 program.py");
-            let said = place.says(&["run", "--interface", "near", "--address", "10.9.0.2/24", "--", "sh", "-c", &script]);
+            let said =
+                place.says(&["run", "--interface", "near", "--address", "10.9.0.2/24", "--", "sh", "-c", &script]);
             let line = said.lines().find(|line| line.contains("no virtual card")).unwrap_or_default();
             assert!(line.contains("1024 descriptors") && line.contains(&limit.to_string()), "{limit}: {said}");
             assert!(line.contains("ulimit -Hn 1024") && !listens(&said), "{limit}: {said}");

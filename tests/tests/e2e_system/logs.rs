@@ -1,9 +1,11 @@
 //! What services tell: levels, formats, and how often, to a file, a pipe and somebody who reads nothing.
 
 use super::links::{PATIENCE, daemon_for};
+use super::remedies::Place;
 use qanat_tests::e2e::{Outcome, Pages, Program, Running, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
@@ -235,5 +237,44 @@ fn who_reads_nothing_keeps_nobody_waiting() {
         kill_process(id, Signal::TERM).expect("it runs");
         assert!(running.wait().expect("it ends").success());
         drain.join().expect("read to its end");
+    });
+}
+
+/// The library under `qanat run` tells as the command was told to: at the same level, in the same format, whatever names are in it.
+#[test]
+fn a_library_tells_at_the_level_and_in_the_format_of_its_command() {
+    scenario(|| {
+        let place = Place::new();
+        place.shell("$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done");
+        let program = |then: &str| {
+            format!(
+                "import socket; s = socket.socket(); s.bind(('0.0.0.0', 80)); s.listen(); print('there', flush=True){then}"
+            )
+        };
+        std::fs::write(place.file("stays.py"), program("; input()")).expect("a file");
+        std::fs::write(place.file("ends.py"), program("")).expect("a file");
+        // It has the first address, so that there is something to warn others of, and a name that JSON has to escape.
+        let name = "we\"ird\\name";
+        let script = format!("exec -a '{name}' python3 stays.py");
+        let mut first = place.piped(&["run", "--", "bash", "-c", &script]);
+        let mut line = String::new();
+        BufReader::new(first.stdout.as_mut().expect("its output")).read_line(&mut line).expect("it says something");
+        assert_eq!(line, "there\n");
+        let said = place.says(&["--log-format", "json", "run", "--explain", "--", "python3", "ends.py"]);
+        let told: Vec<Value> = said.lines().filter(|line| *line != "there").flat_map(values).collect();
+        let warning = told.iter().find(|line| line["event"] == "run").unwrap_or_else(|| panic!("{said}"));
+        assert_eq!(warning["level"], "warn", "{said}");
+        let text = warning["text"].as_str().expect("text");
+        assert!(text.contains(&format!("is {name}'s, so this program has")), "{text}");
+        assert!(told.iter().any(|line| line["event"] == "explain" && line["process"].is_u64()), "{said}");
+        let ends = ["run", "--", "python3", "ends.py"];
+        let said = place.says(&ends);
+        assert!(said.contains(&format!("qanat: 10.77.0.2 is {name}'s, so this program has")), "{said}");
+        for quiet in ["--quiet", "--log-level=error"] {
+            assert_eq!(place.says(&[&[quiet][..], &ends].concat()), "there\n", "{quiet}");
+        }
+        assert!(place.says(&[&["--log-level=warn"][..], &ends].concat()).contains("so this program has"));
+        drop(first.stdin.take());
+        first.wait().expect("it ends");
     });
 }

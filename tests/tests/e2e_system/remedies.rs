@@ -196,6 +196,12 @@ impl Place {
         String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr)
     }
 
+    /// Starts a command that goes on until its input ends.
+    pub fn piped(&self, words: &[&str]) -> Child {
+        let mut command = self.command(qanat().to_str().expect("a path"));
+        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts")
+    }
+
     fn said(&self) -> String {
         std::fs::read_to_string(self.file("said")).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ AF_XDP = 44
 PAGES = {"receive": 0, "transmit": 0x80000000, "fill": 0x100000000, "completion": 0x180000000}
 F_ADD_SEALS, SEAL_SHRINK, SEAL_GROW = 1033, 2, 4
 FRAME = 2048
-VERSION = 2  # of the protocol
+VERSION = 3  # of the protocol
 CONTROL_GROUP = 65534
 
 
@@ -86,7 +86,9 @@ def ask(endpoint, body, descriptors=(), raw=None):
         raise Refused("closed")
     answer = json.loads(data)["body"]
     if isinstance(answer, dict) and "refused" in answer:
-        raise Refused(answer["refused"])
+        refused = answer["refused"]
+        # Of no particular cause: a text alone.
+        raise Refused(refused["text"] if isinstance(refused, dict) else refused)
     return answer, list(given)
 
 

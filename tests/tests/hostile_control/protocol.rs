@@ -5,6 +5,7 @@ use super::running::descriptors;
 use qanat::control::client::Session;
 use qanat::control::filter::{Direction, Filter};
 use qanat::control::protocol::{MESSAGE_BYTES_MAX, Request, VnicWish};
+use qanat::control::refusal::Cause;
 use qanat_tests::e2e::{Program, eventually, qanat, scenario};
 use rustix::net::{
     AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags,
@@ -44,30 +45,30 @@ fn say(socket: &OwnedFd, bytes: &[u8], descriptors: usize) -> String {
     String::from_utf8_lossy(&answer[..length]).into_owned()
 }
 
-const STATUS: &[u8] = br#"{"version":2,"body":"status"}"#;
+const STATUS: &[u8] = br#"{"version":3,"body":"status"}"#;
 
 #[test]
 fn nonsense_is_cut_off() {
     scenario(|| {
         let control = Control::generous();
         assert!(say(&raw(&control), STATUS, 0).contains("uptime_s"), "the positive control");
-        let deep = [b"{\"version\":2,\"body\":".as_slice(), &vec![b'['; 20_000]].concat();
+        let deep = [b"{\"version\":3,\"body\":".as_slice(), &vec![b'['; 20_000]].concat();
         let long = vec![b' '; MESSAGE_BYTES_MAX + 1];
         let padded = [STATUS, &vec![b' '; MESSAGE_BYTES_MAX]].concat();
         let nonsense: [(&str, &[u8], usize); 16] = [
             ("zeros", &[0; 64], 0),
             ("all ones", &[0xff; 64], 0),
-            ("not UTF-8", b"{\"version\":2,\"body\":\"\xff\xfe\"}", 0),
+            ("not UTF-8", b"{\"version\":3,\"body\":\"\xff\xfe\"}", 0),
             ("half a message", &STATUS[..STATUS.len() / 2], 0),
             ("two messages", &[STATUS, STATUS].concat(), 0),
             ("no version", b"{\"body\":\"status\"}", 0),
             ("version 0", b"{\"version\":0,\"body\":\"status\"}", 0),
             ("version 1", b"{\"version\":1,\"body\":\"status\"}", 0),
-            ("version 3", b"{\"version\":3,\"body\":\"status\"}", 0),
+            ("version 4", b"{\"version\":4,\"body\":\"status\"}", 0),
             ("a version beyond numbers", b"{\"version\":99999999999999999999,\"body\":\"status\"}", 0),
-            ("an unknown request", b"{\"version\":2,\"body\":\"format-disk\"}", 0),
-            ("an unknown field", b"{\"version\":2,\"body\":{\"delete-vnic\":{\"vnic\":0,\"all\":true}}}", 0),
-            ("a negative number", b"{\"version\":2,\"body\":{\"delete-vnic\":{\"vnic\":-1}}}", 0),
+            ("an unknown request", b"{\"version\":3,\"body\":\"format-disk\"}", 0),
+            ("an unknown field", b"{\"version\":3,\"body\":{\"delete-vnic\":{\"vnic\":0,\"all\":true}}}", 0),
+            ("a negative number", b"{\"version\":3,\"body\":{\"delete-vnic\":{\"vnic\":-1}}}", 0),
             ("very deep", &deep, 0),
             ("too long", &long, 0),
             ("a request with too long a tail", &padded, 0),
@@ -95,18 +96,20 @@ fn nonsense_is_cut_off() {
 fn other_versions_are_told_the_remedy() {
     scenario(|| {
         let control = Control::generous();
-        for (version, remedy) in [(1, "start the program anew"), (3, "restart the daemon")] {
+        for (version, remedy) in
+            [(1, "start the program anew"), (2, "start the program anew"), (4, "restart the daemon")]
+        {
             let answer = say(&raw(&control), format!("{{\"version\":{version},\"body\":\"status\"}}").as_bytes(), 0);
             // In its own version, or it would understand nothing.
             let words = [
-                format!("{{\"version\":{version},\"body\":{{\"refused\":"),
-                format!("daemon speaks version 2 of the control protocol, the program {version}"),
+                format!("{{\"version\":{version},\"body\":{{\"refused\":\""),
+                format!("daemon speaks version 3 of the control protocol, the program {version}"),
                 remedy.to_owned(),
             ];
             assert!(words.iter().all(|word| answer.contains(word)), "{version}: {answer}");
         }
         // And our client by daemons of other versions, whatever they answer.
-        for (version, remedy) in [(1, "restart the daemon"), (3, "start the program anew")] {
+        for (version, remedy) in [(1, "restart the daemon"), (2, "restart the daemon"), (4, "start the program anew")] {
             let path = control.socket.with_file_name(format!("{version}.sock"));
             let flags = SocketFlags::CLOEXEC;
             let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
@@ -117,9 +120,32 @@ fn other_versions_are_told_the_remedy() {
             let text = format!("{{\"version\":{version},\"body\":{{\"whatever\":[1,2]}}}}");
             rustix::net::send(&theirs, text.as_bytes(), SendFlags::empty()).expect("sent");
             let error = session.status().expect_err("no status").to_string();
-            let words = [format!("daemon speaks version {version}"), "the program 2".to_owned(), remedy.to_owned()];
+            let words = [format!("daemon speaks version {version}"), "the program 3".to_owned(), remedy.to_owned()];
             assert!(words.iter().all(|word| error.contains(word)), "{version}: {error}");
         }
+    });
+}
+
+/// Clients decide by the cause. A rule whose name reads like another refusal misleads nobody.
+#[test]
+fn refusals_have_causes_beside_their_texts() {
+    scenario(|| {
+        let control =
+            Control::start(&rule("").replace("\"test\"", "\" is taken allows \"").replace("vnics = 64", "vnics = 2"));
+        let session = control.session();
+        let _held = session.create_vnic(wish(2, &[])).expect("a VNIC");
+        let cause = |wish: VnicWish| session.create_vnic(wish).err().and_then(|error| error.refused());
+        assert_eq!(cause(wish(2, &[])), Some(Cause::Taken));
+        let elsewhere = VnicWish { addresses: vec![("10.99.0.2".parse().expect("an address"), 24)], ..wish(3, &[]) };
+        assert_eq!(cause(elsewhere), Some(Cause::Forbidden));
+        assert_eq!(cause(VnicWish { queues: 1_000, ..wish(3, &[]) }), Some(Cause::Forbidden));
+        assert_eq!(cause(VnicWish { mtu: 1, ..wish(3, &[]) }), Some(Cause::Other));
+        let _last = session.create_vnic(wish(3, &[])).expect("a VNIC");
+        assert_eq!(cause(wish(4, &[])), Some(Cause::Full));
+        let nobodys =
+            socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).expect("a socket");
+        let error = session.reclaim(nobodys.as_fd()).expect_err("no handle");
+        assert!(error.is_forgotten(), "{error}");
     });
 }
 

@@ -5,7 +5,7 @@ use crate::attach::Prefixed;
 use crate::exit::NOT_BEGUN;
 use crate::run::Failure;
 use qanat::AttachOptions;
-use qanat::control::client::{ClientError, Session, TAKEN, default_socket};
+use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
 use qanat::nic::link;
 use rustix::thread::CapabilitySet;
@@ -92,7 +92,7 @@ fn try_card(session: &Session, first: &Prefixed, rest: &[Prefixed], mtu: u32) ->
             Err(error) => error,
         };
         // The address may be that of another program of the user's, which shares it.
-        if matches!(&error, ClientError::Refused(why) if why.contains(TAKEN)) && has_own(session, &options) {
+        if error.is_taken() && has_own(session, &options) {
             return Ok(());
         }
         if !error.may_pass() || start.elapsed() > PATIENCE {

@@ -3,6 +3,7 @@
 use super::log::Event;
 use super::{Daemon, Peer, Role};
 use crate::protocol::{Answer, send};
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::foreign::part;
 use rustix::event::epoll;
 use rustix::io::Errno;
@@ -83,8 +84,8 @@ impl Daemon {
         // Root may look at a daemon that others have filled.
         if own >= SESSIONS_PER_USER_MAX || (all >= SESSIONS_MAX && peer.user != 0) {
             self.requests[2] += 1;
-            let refusal = Answer::Refused(format!("{own} connections of user {} already: close some", peer.account()));
-            let _ = send(socket.as_fd(), refusal, &[]);
+            let text = format!("{own} connections of user {} already: close some", peer.account());
+            let _ = send(socket.as_fd(), Answer::Refused(Refusal::new(Cause::Full, text)), &[]);
             self.retire(socket, peer.account(), false);
             return peer.account();
         }

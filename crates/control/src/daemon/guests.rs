@@ -13,13 +13,14 @@ use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::Order;
 use crate::policy::NET_CORES_MAX;
 use crate::protocol::Answer;
+use crate::refusal::Refusal;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// An answer, without descriptors.
-type Served = Result<(Answer, Vec<OwnedFd>), String>;
+type Served = Result<(Answer, Vec<OwnedFd>), Refusal>;
 
 fn done() -> Served {
     Ok((Answer::Done, Vec::new()))
@@ -38,13 +39,13 @@ impl Daemon {
     pub(super) fn add_net_core(&mut self, processor: u32, peer: Peer) -> Served {
         let cores = &self.net_cores.cores;
         if cores.iter().any(|core| core.processor == processor && core.is_at_home()) {
-            return Err(format!("processor {processor} has a net core already: see `qanat status`"));
+            return Err(format!("processor {processor} has a net core already: see `qanat status`").into());
         }
         if cores.iter().filter(|core| core.is_at_home()).count() >= NET_CORES_MAX {
-            return Err(format!("{NET_CORES_MAX} net cores at most"));
+            return Err(format!("{NET_CORES_MAX} net cores at most").into());
         }
         if !is_online(processor) {
-            return Err(format!("there is no processor {processor}: `nproc` says how many there are, from 0 on"));
+            return Err(format!("there is no processor {processor}: `nproc` says how many there are, from 0 on").into());
         }
         if let Some(index) = cores.iter().position(|core| core.standing == Standing::Guest(processor)) {
             self.place_net_core(index, processor, Standing::AtHome)?;

@@ -8,8 +8,8 @@
 use super::fairness::TURN;
 use super::state::{HandleState, Identity};
 use super::{Daemon, Endpoint, Peer, Role, tables};
-use crate::client::FORGOTTEN;
 use crate::protocol::{Answer, VnicEnd};
+use crate::refusal::{Cause, Refusal};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
@@ -31,13 +31,14 @@ pub(super) struct Orphan {
 
 impl Daemon {
     /// Makes a handle: keeps one end, returns the other.
-    pub(super) fn make_handle(&mut self, role: Role, peer: Peer) -> Result<OwnedFd, String> {
+    pub(super) fn make_handle(&mut self, role: Role, peer: Peer) -> Result<OwnedFd, Refusal> {
         let is_handle = |role| matches!(role, Role::Vnic(_) | Role::Filter(_));
         let own = |endpoint: &&Endpoint| endpoint.peer.account() == peer.account() && is_handle(endpoint.role);
         let orphans = self.orphans.iter().filter(|orphan| orphan.handle.peer.account() == peer.account()).count();
         let orphans = orphans + self.porters.parked_of(peer.account());
         if self.endpoints.values().filter(own).count() + orphans >= HANDLES_PER_USER_MAX {
-            return Err(format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.account()));
+            let text = format!("user {} has {HANDLES_PER_USER_MAX} handles: close some", peer.account());
+            return Err(Refusal::new(Cause::Full, text));
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
@@ -127,11 +128,12 @@ impl Daemon {
     }
 
     /// Gives a new handle for one of an earlier daemon's.
-    pub(super) fn reclaim(&mut self, handle: Option<Identity>) -> Result<(Answer, Vec<OwnedFd>), String> {
+    pub(super) fn reclaim(&mut self, handle: Option<Identity>) -> Result<(Answer, Vec<OwnedFd>), Refusal> {
         let wanted = handle.ok_or("send the old handle, and nothing else, along")?;
         let orphan = self.orphans.iter().find(|orphan| orphan.handle.identity == wanted).copied();
         let Some(Orphan { role, handle }) = orphan else {
-            return Err(FORGOTTEN.to_owned());
+            let text = "that descriptor is no handle of an earlier daemon's whose object is still there";
+            return Err(Refusal::new(Cause::Forgotten, text));
         };
         // The rights are the handle's, not those of who shows it.
         let given = self.make_handle(role, handle.peer)?;
@@ -141,7 +143,7 @@ impl Daemon {
                 Ok((Answer::Vnic(vnic.status(&self.tables, &self.charges)), vec![given]))
             }
             Role::Filter(number) => Ok((Answer::Filter(number), vec![given])),
-            _ => Err("nothing but VNICs and filters has handles".to_owned()),
+            _ => Err("nothing but VNICs and filters has handles".into()),
         }
     }
 

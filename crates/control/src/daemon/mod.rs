@@ -510,7 +510,7 @@ impl Daemon {
             Ok(Glance { said: Err(Fault::Version(told)), .. }) => {
                 let why = mismatch(VERSION, told);
                 // In words it understands: this answer has been the same in every version.
-                let _ = send_in(told, endpoint.fd.as_fd(), Answer::Refused(why.clone()), &[]);
+                let _ = send_in(told, endpoint.fd.as_fd(), Answer::Refused(why.as_str().into()), &[]);
                 self.end_peer(token, &why);
             }
             Err(Fault::Empty) => {}
@@ -532,7 +532,7 @@ impl Daemon {
             let (result, detail) = match &outcome {
                 Ok((Answer::Vnic(status), _)) => ("done", format!("{} on {}", status.name, status.interface)),
                 Ok(_) => ("done", String::new()),
-                Err(why) => ("refused", why.clone()),
+                Err(why) => ("refused", why.text.clone()),
             };
             (self.log)(&Event { vnic, ..Event::new(name, result, detail).by(peer).under(rule.as_deref()) });
         }
@@ -559,7 +559,7 @@ impl Daemon {
             Err(Fault::TooLong(bytes)) => {
                 let why =
                     format!("the answer has {bytes} bytes, which is more than a message holds: ask for less at once");
-                send(endpoint.fd.as_fd(), Answer::Refused(why), &[])
+                send(endpoint.fd.as_fd(), Answer::Refused(why.into()), &[])
             }
             sent => sent,
         };
@@ -588,7 +588,7 @@ impl Daemon {
 
     fn cut_off(&mut self, token: u64, why: &str) {
         if let Some(endpoint) = self.endpoints.get(&token) {
-            let _ = send(endpoint.fd.as_fd(), Answer::Refused(why.to_owned()), &[]);
+            let _ = send(endpoint.fd.as_fd(), Answer::Refused(why.into()), &[]);
         }
         self.end_peer(token, why);
     }

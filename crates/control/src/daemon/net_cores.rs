@@ -10,6 +10,7 @@ use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
 use crate::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
 use crate::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::MemoryPlan;
 use qanat_nic::foreign::refuse_rights;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -384,7 +385,7 @@ impl Daemon {
         peer: Peer,
         card: VnicWish,
         stack: StackWish,
-    ) -> Result<(Answer, Vec<OwnedFd>), String> {
+    ) -> Result<(Answer, Vec<OwnedFd>), Refusal> {
         if self.net_cores.cores.is_empty() {
             return Ok((Answer::Done, Vec::new()));
         }
@@ -404,7 +405,7 @@ impl Daemon {
             None => self.create_vnic(peer, card)?,
         };
         let (Answer::Vnic(status), [handle]) = (answer, handles.as_slice()) else {
-            return Err("no card was made".to_owned());
+            return Err("no card was made".into());
         };
         let number = CardNumber { vnic: status.vnic, queue: stack.queue };
         // From here on the handle's end is the card's.
@@ -505,7 +506,7 @@ impl Daemon {
         status: &VnicStatus,
         handle: &OwnedFd,
         stack: StackWish,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refusal> {
         let queue = self.queue_wish(stack.queue, status.mtu);
         let memory = plan_of(queue).allocate_lendable();
         let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
@@ -514,7 +515,7 @@ impl Daemon {
             |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
         let (answer, beside) =
             self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?], Opener::NetCore)?;
-        let Answer::Queue(opened) = answer else { return Err("no queue was opened".to_owned()) };
+        let Answer::Queue(opened) = answer else { return Err("no queue was opened".into()) };
         let mut gateways: Vec<IpAddr> = stack.gateway.into_iter().collect();
         if gateways.is_empty() {
             gateways.clone_from(&status.gateways);
@@ -534,7 +535,7 @@ impl Daemon {
         };
         self.order(index, Order::Memory(queue), &[handle.as_fd(), receive, rest])?;
         let beside: Vec<BorrowedFd<'_>> = beside.iter().map(AsFd::as_fd).collect();
-        self.order(index, Order::Card(Box::new(card)), &beside)
+        Ok(self.order(index, Order::Card(Box::new(card)), &beside)?)
     }
 
     /// Introduces a service to the net core that has its card: the service's end of their socket. The memory that the net core
@@ -556,14 +557,14 @@ impl Daemon {
     }
 
     /// Whether the user may have the memory of one more service, and so many bytes for its card.
-    fn check_service_memory(&mut self, peer: Peer, card_bytes: u64) -> Result<(), String> {
+    fn check_service_memory(&mut self, peer: Peer, card_bytes: u64) -> Result<(), Refusal> {
         let rule = self.rule(peer)?;
         self.charges.settle(&self.state, peer.account());
         let left = (rule.memory_mib << 20).saturating_sub(self.charges.of(peer.account()));
         if left >= SERVICE_MEMORY_BYTES + card_bytes {
             return Ok(());
         }
-        Err(format!(
+        let text = format!(
             "rule \"{}\" allows {} MiB of memory, of which {} are left, and a service on a net core takes {}, its card {}: have \
              fewer services or app cores (--app-cores), or raise memory_mib",
             rule.name,
@@ -571,7 +572,8 @@ impl Daemon {
             left >> 20,
             SERVICE_MEMORY_BYTES >> 20,
             card_bytes.div_ceil(1 << 20),
-        ))
+        );
+        Err(Refusal::new(Cause::Full, text))
     }
 
     /// Says something to a net core. One that does not listen is not waited for.

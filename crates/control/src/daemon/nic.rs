@@ -13,6 +13,7 @@ use super::vnic::{Frame, Maker, Site, Vnic, own_all};
 use crate::address::Address;
 use crate::policy::{NicPolicy, Rule};
 use crate::protocol::{Provider, VnicWish};
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link};
 
 /// The NIC and its queues, if a VNIC has some.
@@ -54,11 +55,11 @@ fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) ->
 
 impl Daemon {
     /// The NIC whose queues are wished for, if they may be had.
-    pub(super) fn wanted_nic(&self, wish: &VnicWish, rule: &Rule) -> Result<Option<Link>, String> {
+    pub(super) fn wanted_nic(&self, wish: &VnicWish, rule: &Rule) -> Result<Option<Link>, Refusal> {
         let Some((name, first)) = place(&wish.provider) else {
             return match wish.provider {
                 Provider::Vf => {
-                    Err("provider vf: SR-IOV functions as cards are not built; there are veth and queue".to_owned())
+                    Err("provider vf: SR-IOV functions as cards are not built; there are veth and queue".into())
                 }
                 _ => Ok(None),
             };
@@ -75,28 +76,30 @@ impl Daemon {
             return Err(format!(
                 "queues {first} to {} of {name}: the policy gives away {given} of it ([[nic]])",
                 end.saturating_sub(1)
-            ));
+            )
+            .into());
         }
         if wish.priority_queues > 0 {
-            return Err(
-                "which of a NIC's queues a packet comes by is the NIC's affair: none is high-priority".to_owned()
-            );
+            return Err("which of a NIC's queues a packet comes by is the NIC's affair: none is high-priority".into());
         }
         for other in self.vnics.values() {
             let (Some((taken, from)), queues) = (place(&other.wish.provider), other.wish.queues) else { continue };
             if taken == name && u64::from(from) < end && first < from + queues {
-                return Err(format!("queue {} of {name} is another VNIC's already", from.max(first)));
+                let text = format!("queue {} of {name} is another VNIC's already", from.max(first));
+                return Err(Refusal::new(Cause::Taken, text));
             }
         }
         let found = link::link(name).map_err(|error| say(&format!("NIC {name}"), error))?;
         if !found.is_up {
-            return Err(format!("NIC {name} is down: ip link set {name} up"));
+            return Err(format!("NIC {name} is down: ip link set {name} up").into());
         }
         if end > u64::from(found.receive_queues) {
-            return Err(format!("NIC {name} has {} queues, from 0: see `ethtool -l {name}`", found.receive_queues));
+            return Err(
+                format!("NIC {name} has {} queues, from 0: see `ethtool -l {name}`", found.receive_queues).into()
+            );
         }
         if found.xdp_program.is_some_and(|program| !is_ours(program, &self.tables)) {
-            return Err(format!("NIC {name} has another's XDP program: ip link set {name} xdp off"));
+            return Err(format!("NIC {name} has another's XDP program: ip link set {name} xdp off").into());
         }
         let of_kernel = link::addresses(found.index).map_err(|error| say(&format!("NIC {name}"), error))?;
         let of_kernel: Vec<(Address, u8)> = of_kernel.into_iter().map(|(own, length)| (own.into(), length)).collect();
@@ -190,7 +193,7 @@ impl Vnic {
         mut wish: VnicWish,
         nic: Link,
         maker: Maker,
-    ) -> Result<Vnic, String> {
+    ) -> Result<Vnic, Refusal> {
         wish.queues = wish.queues.max(1);
         wish.mtu = nic.mtu;
         let tables = &mut *site.tables;
@@ -204,7 +207,7 @@ impl Vnic {
             Ok(()) => Ok(vnic),
             Err(error) => {
                 vnic.remove(tables, site.ends);
-                Err(error)
+                Err(error.into())
             }
         }
     }

@@ -245,7 +245,7 @@ impl Daemon {
     fn refuse(&mut self, token: u64, peer: Peer, request: &Request, why: String) {
         self.requests[1] += 1;
         (self.log)(&Event::new(request.name(), "refused", why.clone()).by(peer));
-        self.tell(token, Answer::Refused(why), &[]);
+        self.tell(token, Answer::Refused(why.into()), &[]);
     }
 
     /// Memory files have served: closes them here, and then where they are closed last.

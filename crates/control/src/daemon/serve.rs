@@ -9,6 +9,7 @@ use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::name;
 use crate::policy::{Rule, Standing};
 use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicEnd, VnicWish};
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 
@@ -18,7 +19,7 @@ const SERVICES_MAX: usize = 64;
 const FILTERS_PER_USER_MAX: usize = 2_048;
 
 /// An answer and the descriptors that go with it.
-type Served = Result<(Answer, Vec<OwnedFd>), String>;
+type Served = Result<(Answer, Vec<OwnedFd>), Refusal>;
 
 impl Daemon {
     /// Does what is asked.
@@ -88,7 +89,7 @@ impl Daemon {
                 | Request::Leave
                 | Request::AddNetCore { .. }
                 | Request::RemoveNetCore { .. },
-            ) => Err("only root may ask this: run with sudo".to_owned()),
+            ) => Err(Refusal::new(Cause::Forbidden, "only root may ask this: run with sudo")),
             (Role::Vnic(slot), Request::OpenQueue(wish)) => self.open_queue(slot, wish, files, Opener::Client),
             (Role::Vnic(slot), Request::Assign { queue }) => self.assign(slot, handle, queue),
             (Role::Vnic(slot), Request::Unassign) => {
@@ -108,8 +109,8 @@ impl Daemon {
                 let slot = self.target(role, peer, vnic)?;
                 self.set_rate(slot, direction, rate)
             }
-            (Role::Vnic(_) | Role::Filter(_), _) => Err("this handle has no such request".to_owned()),
-            _ => Err("this is asked on a VNIC's handle, not on the control socket".to_owned()),
+            (Role::Vnic(_) | Role::Filter(_), _) => Err("this handle has no such request".into()),
+            _ => Err("this is asked on a VNIC's handle, not on the control socket".into()),
         }
     }
 
@@ -129,22 +130,26 @@ impl Daemon {
     }
 
     /// The rule of who asks, as it was judged when it connected.
-    pub(super) fn rule(&self, peer: Peer) -> Result<Rule, String> {
+    pub(super) fn rule(&self, peer: Peer) -> Result<Rule, Refusal> {
         let user = peer.user;
         let rule = self.policy.rule_of(peer.standing).ok_or_else(|| {
-            format!(
+            let text = format!(
                 "no rule is for user {user} or one of its groups: add one; who was added to a group is in it from the next \
                  login on"
-            )
+            );
+            Refusal::new(Cause::NoRule, text)
         })?;
         match peer.standing {
             // Of such numbers one user may have many; whose they are, nobody could tell.
-            Standing::NoAccount(_) => Err(format!(
-                "rule \"{}\" is for members of groups, and user {user} is no account's and in no range of one's \
-                 ({}): name the number among the rule's users",
-                rule.name,
-                self.policy.subordinate_users.display()
-            )),
+            Standing::NoAccount(_) => {
+                let text = format!(
+                    "rule \"{}\" is for members of groups, and user {user} is no account's and in no range of one's \
+                     ({}): name the number among the rule's users",
+                    rule.name,
+                    self.policy.subordinate_users.display()
+                );
+                Err(Refusal::new(Cause::NoRule, text))
+            }
             _ => Ok(rule.clone()),
         }
     }
@@ -153,20 +158,22 @@ impl Daemon {
         let rule = self.rule(peer)?;
         let own = self.vnics.values().filter(|vnic| vnic.account == peer.account()).count() as u64;
         if wish.priority_queues > 0 && wish.priority_queues >= wish.queues {
-            return Err("at least one queue must not be high-priority".to_owned());
+            return Err("at least one queue must not be high-priority".into());
         }
-        rule.check_count("VNICs", own + 1, u64::from(rule.vnics))?;
-        rule.check_count("queues of a VNIC", u64::from(wish.queues), u64::from(rule.queues.min(tables::QUEUES_MAX)))?;
+        rule.check_count("VNICs", own + 1, u64::from(rule.vnics), Cause::Full)?;
+        let queues = u64::from(rule.queues.min(tables::QUEUES_MAX));
+        rule.check_count("queues of a VNIC", u64::from(wish.queues), queues, Cause::Forbidden)?;
         name::check(&wish.name)?;
         self.check_claims(&rule, &wish)?;
         if wish.services.len() > SERVICES_MAX {
-            return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()));
+            return Err(format!("{} services: a VNIC is made with at most {SERVICES_MAX}", wish.services.len()).into());
         }
         for service in &wish.services {
             rule.check_filter(Direction::Transmit, &Filter::service(*service))?;
         }
         let free = |slot: &u32| !self.vnics.contains_key(slot);
-        let slot = (0..tables::VNICS_MAX).find(free).ok_or("all VNICs of this machine are taken: delete some")?;
+        let none_free = || Refusal::new(Cause::Full, "all VNICs of this machine are taken: delete some");
+        let slot = (0..tables::VNICS_MAX).find(free).ok_or_else(none_free)?;
         let nic = self.wanted_nic(&wish, &rule)?;
         let owner = self.owner_number(peer.account(), [rule.transmit, rule.receive])?;
         let host = &self.policy.host;
@@ -213,7 +220,7 @@ impl Daemon {
         if !(1..=2).contains(&beside.len()) {
             let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
                         and nothing else, beside the request";
-            return Err(text.to_owned());
+            return Err(text.into());
         }
         self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
@@ -240,19 +247,22 @@ impl Daemon {
     }
 
     /// Whether the owner of a VNIC may have so many more filters.
-    fn check_filter_count(&self, slot: u32, more: usize) -> Result<(), String> {
+    fn check_filter_count(&self, slot: u32, more: usize) -> Result<(), Refusal> {
         let user = self.vnics.get(&slot).ok_or("the VNIC is gone")?.account;
         let count: usize = self.vnics.values().filter(|vnic| vnic.account == user).map(Vnic::filter_count).sum();
         match count + more <= FILTERS_PER_USER_MAX {
             true => Ok(()),
-            false => Err(format!("user {user} has {count} filters, which is the most: delete some")),
+            false => {
+                let text = format!("user {user} has {count} filters, which is the most: delete some");
+                Err(Refusal::new(Cause::Full, text))
+            }
         }
     }
 
     fn create_filter(&mut self, peer: Peer, direction: Direction, filters: Vec<Filter>) -> Served {
         let rule = self.rule(peer)?;
         if filters.is_empty() || filters.len() > VOLUMES_MAX {
-            return Err(format!("a filter has 1 to {VOLUMES_MAX} sub-volumes, not {}", filters.len()));
+            return Err(format!("a filter has 1 to {VOLUMES_MAX} sub-volumes, not {}", filters.len()).into());
         }
         filters.iter().try_for_each(|filter| rule.check_filter(direction, filter))?;
         let number = self.next_filter;
@@ -287,7 +297,7 @@ impl Daemon {
             if let Some(filters) = vnic.filters.get_mut(direction as usize) {
                 filters.pop();
             }
-            return Err(error);
+            return Err(error.into());
         }
         Ok((Answer::Done, Vec::new()))
     }
@@ -299,13 +309,13 @@ impl Daemon {
         let before = filters.clone();
         filters.retain(|other| other.filter != filter);
         if filters.len() == before.len() {
-            return Err(format!("VNIC {slot} has no {direction} filter \"{filter}\": see `qanat filter list`"));
+            return Err(format!("VNIC {slot} has no {direction} filter \"{filter}\": see `qanat filter list`").into());
         }
         if let Err(error) = vnic.write_filters(&mut self.tables) {
             if let Some(filters) = vnic.filters.get_mut(direction as usize) {
                 *filters = before;
             }
-            return Err(error);
+            return Err(error.into());
         }
         Ok((Answer::Done, Vec::new()))
     }
@@ -322,7 +332,7 @@ impl Daemon {
         Ok((Answer::Done, Vec::new()))
     }
 
-    fn limits(&mut self, peer: Peer) -> Result<Limits, String> {
+    fn limits(&mut self, peer: Peer) -> Result<Limits, Refusal> {
         let rule = self.rule(peer)?;
         self.charges.settle(&self.state, peer.account());
         let own = self.vnics.values().filter(|vnic| vnic.account == peer.account()).count() as u32;

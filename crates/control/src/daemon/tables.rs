@@ -12,6 +12,7 @@ use aya::programs::{ProgramFd, ProgramInfo, TestRun, TestRunOptions, Xdp, loaded
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
 use qanat_nic::af_xdp::load_program;
+use qanat_wire::ethernet::MacAddress;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -434,7 +435,8 @@ impl Tables {
     /// # Errors
     /// What the system says.
     pub fn name_card(&mut self, slot: u32, mac: [u8; 6]) -> Result<(), String> {
-        claim(&mut self.cards, mac_key(mac), slot).map_err(|error| error.of("name a card", &format!("{mac:02x?}")))
+        claim(&mut self.cards, MacAddress(mac).to_bits(), slot)
+            .map_err(|error| error.of("name a card", &format!("{mac:02x?}")))
     }
 
     /// Forgets a VNIC: what its ends still see is dropped. `devices`: their interfaces, if they are its own.
@@ -614,10 +616,6 @@ fn give_back<K: Pod>(table: &mut HashMap<MapData, K, u32>, key: K, owner: u32) {
 
 fn counter_row(slot: u32, direction: Direction) -> u32 {
     (slot * 2 + direction as u32) * CAUSES.len() as u32
-}
-
-fn mac_key(mac: [u8; 6]) -> u64 {
-    mac.iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte))
 }
 
 fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {

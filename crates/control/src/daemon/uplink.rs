@@ -14,6 +14,7 @@ use crate::address::Address;
 use crate::filter::Addresses;
 use crate::policy::{Policy, Rule};
 use crate::protocol::VnicWish;
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -116,24 +117,25 @@ impl Uplink {
 ///
 /// # Errors
 /// The refusal.
-pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Result<u32, String> {
+pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Result<u32, Refusal> {
     let addresses = || wish.addresses.iter().map(|(address, _)| *address);
     let on_wire = uplink.filter(|uplink| rule.uplink && addresses().all(|address| uplink.holds(address)));
     if !wish.shared {
         return Ok(if on_wire.is_some() { FLAG_UPLINK } else { 0 });
     }
     let Some(uplink) = on_wire else {
-        return Err(format!(
+        let text = format!(
             "rule \"{}\" allows no address shared with the kernel: it needs `uplink = true`, and an uplink that has it",
             rule.name
-        ));
+        );
+        return Err(Refusal::new(Cause::Forbidden, text));
     };
     if !addresses().all(|address| uplink.is_kernels(address)) {
-        return Err("a shared address is an address of the kernel's on the uplink".to_owned());
+        return Err("a shared address is an address of the kernel's on the uplink".into());
     }
     let all = |service: &crate::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
     if wish.services.is_empty() || wish.services.iter().any(all) {
-        return Err("of a shared address name the ports that are to be yours: the rest is the kernel's".to_owned());
+        return Err("of a shared address name the ports that are to be yours: the rest is the kernel's".into());
     }
     Ok(FLAG_UPLINK | FLAG_SHARED)
 }

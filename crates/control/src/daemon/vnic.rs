@@ -12,6 +12,7 @@ use crate::address::Address;
 use crate::filter::{Addresses, Direction, Filter, Rate, Service};
 use crate::policy::Rule;
 use crate::protocol::{DirectionStatus, Provider, QueueWish, Steered, VnicStatus, VnicWish};
+use crate::refusal::{Cause, Refusal};
 use qanat_nic::MemoryPlan;
 use qanat_nic::af_xdp::{HandedQueue, INJECTION_BYTES, MemoryFiles, PreparedBatch, hand_over, is_injectable};
 use qanat_nic::link::{self, Feature, Link, Namespace};
@@ -142,11 +143,11 @@ fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Lin
 
 impl Vnic {
     /// Makes the device, fenced from its first packet on: until its row says otherwise everything is dropped.
-    pub(super) fn make(site: &mut Site<'_>, slot: u32, mut wish: VnicWish, maker: Maker) -> Result<Vnic, String> {
+    pub(super) fn make(site: &mut Site<'_>, slot: u32, mut wish: VnicWish, maker: Maker) -> Result<Vnic, Refusal> {
         wish.queues = wish.queues.max(1);
         wish.mtu = if wish.mtu == 0 { 1_500 } else { wish.mtu };
         if !MTU.contains(&wish.mtu) {
-            return Err(format!("MTU {}: must be from {} to {}", wish.mtu, MTU.start(), MTU.end()));
+            return Err(format!("MTU {}: must be from {} to {}", wish.mtu, MTU.start(), MTU.end()).into());
         }
         let end_name = format!("vnic{slot}");
         let host = make_veth(slot, &end_name, site.ends, wish.mtu)?;
@@ -166,7 +167,7 @@ impl Vnic {
         maker: Maker,
         host: Link,
         end_name: &str,
-    ) -> Result<Vnic, String> {
+    ) -> Result<Vnic, Refusal> {
         let rule = &maker.rule;
         let tables = &mut *site.tables;
         link::set_xdp(host.index, tables.gate()).map_err(|error| say("attach the gate", error))?;
@@ -204,7 +205,7 @@ impl Vnic {
             Err(error) => {
                 // Rows that stayed would be nobody's to give away again.
                 vnic.remove(tables, site.ends);
-                Err(error)
+                Err(error.into())
             }
         }
     }
@@ -355,12 +356,13 @@ impl Vnic {
         wish: QueueWish,
         files: &[OwnedFd],
         opener: Opener,
-    ) -> Result<HandedQueue, String> {
+    ) -> Result<HandedQueue, Refusal> {
         if wish.queue >= self.wish.queues {
             return Err(format!(
                 "VNIC {} has {} queues, from 0: there is no {}",
                 self.slot, self.wish.queues, wish.queue
-            ));
+            )
+            .into());
         }
         let QueueWish { queue, frame_size, receive_frames, transmit_frames, prepared_frames } = wish;
         let plan = MemoryPlan { frame_size, receive_frames, transmit_frames, prepared_frames };
@@ -369,13 +371,14 @@ impl Vnic {
         site.charges.settle(site.state, self.account);
         let left = (self.rule.memory_mib << 20).saturating_sub(site.charges.of(self.account));
         if length > left {
-            return Err(format!(
+            let text = format!(
                 "rule \"{}\" allows {} MiB of frame memory, of which {} are left: not {length} bytes (memory of a \
                  deleted VNIC counts until its sockets are closed)",
                 self.rule.name,
                 self.rule.memory_mib,
                 left >> 20
-            ));
+            );
+            return Err(Refusal::new(Cause::Full, text));
         }
         let files = match files {
             [receive, rest] => {
@@ -388,7 +391,7 @@ impl Vnic {
                 check_memory_file(file, length)?;
                 MemoryFiles::One(file.as_fd())
             }
-            [] => return Err("frame memory comes beside the request".to_owned()),
+            [] => return Err("frame memory comes beside the request".into()),
         };
         let handed = if self.is_nics() {
             let here = Namespace::current().map_err(|error| say("look at the own namespace", error))?;

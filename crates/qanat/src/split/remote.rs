@@ -347,7 +347,6 @@ impl Remote {
                 return Ok(None);
             }
             Said::AddressConflict { address, holder } => {
-                let holder = MacAddress(holder);
                 // Those formed from advertised prefixes are replaced, and not named by the card.
                 if self.has(address) && !self.has_lost(address) {
                     self.lost_addresses.push((address, holder));

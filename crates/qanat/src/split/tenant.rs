@@ -499,7 +499,7 @@ impl Tenant {
             Event::Connected { connection } => Said::Connected { connection: id(connection) },
             Event::PeerClosed { connection } => Said::PeerClosed { connection: id(connection) },
             Event::Closed { connection, why } => Said::Closed { connection: id(connection), why: code::of_reason(why) },
-            Event::AddressConflict { address, holder } => Said::AddressConflict { address, holder: holder.0 },
+            Event::AddressConflict { address, holder } => Said::AddressConflict { address, holder },
             Event::Datagram { socket, peer, chunk } => {
                 let copy = self.lending.copy_of(&chunk);
                 if copy.is_none() && self.lending.is_full_of_datagrams() {
