@@ -1,5 +1,6 @@
 //! Durations as users write them: `10s`, `500ms`, `2m`, `1.5`.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Parses a number with a unit: `us`, `ms`, `s` (also without any), `m`, `h`.
@@ -21,6 +22,9 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     let number: f64 = number.trim().parse().map_err(|_| fail())?;
     Duration::try_from_secs_f64(number * seconds).map_err(|_| fail())
 }
+
+/// Lengths that a run may have.
+pub const LENGTHS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(7 * 24 * 3_600);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,6 @@
 //! `qanat load http`: its options, shared by the [native](super::native) and the [kernel](super::kernel) client.
 
+use super::duration;
 use super::engine::{Engine, EngineOptions, PIPELINE_MAX};
 use super::figures::Report;
 use super::mix::{self, Mix, RequestShape, Target, TargetError, Url};
@@ -212,8 +213,8 @@ fn check(options: &HttpLoadOptions) -> Result<(), LoadError> {
     if options.rate_per_s.is_some_and(|rate| !(rate.is_finite() && rate > 0.0 && rate <= 1e8)) {
         return fail("rate: give requests per second, above 0 and at most 100,000,000".to_owned());
     }
-    if options.duration.is_zero() || options.duration > Duration::from_secs(7 * 86_400) {
-        return fail("duration: give above 0 and at most 7 days".to_owned());
+    if !duration::LENGTHS.contains(&options.duration) {
+        return fail("duration: give at least 1ms and at most 7 days".to_owned());
     }
     if options.timeout.is_zero() {
         return fail("timeout: give above 0".to_owned());

@@ -2,6 +2,7 @@
 
 use crate::log;
 use crate::say::sayln;
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use qanat_bench::harness::environment::VERSION;
@@ -46,10 +47,10 @@ struct Common {
     #[arg(long)]
     quick: bool,
     /// Runs of each peer in each case
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = RangedU64ValueParser::<usize>::new().range(1..=1_000))]
     repetitions: Option<usize>,
     /// Length of a run
-    #[arg(short, long, value_name = "TIME", value_parser = duration::parse)]
+    #[arg(short, long, value_name = "TIME", value_parser = run_length)]
     duration: Option<Duration>,
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT")]
@@ -60,6 +61,15 @@ struct Common {
     /// A page with tables and plots, complete in one file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+}
+
+/// How long a run may take, as load generators have it.
+fn run_length(text: &str) -> Result<Duration, String> {
+    let length = duration::parse(text)?;
+    match duration::LENGTHS.contains(&length) {
+        true => Ok(length),
+        false => Err(format!("{text}: a run takes from 1ms to 7 days")),
+    }
 }
 
 #[derive(Subcommand)]
@@ -238,7 +248,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let _ = VERSION.set(crate::VERSION);
     match &arguments.table {
         Some(Table::Web(web)) => {
-            let sections = measure(&["web"], &web.common)?;
+            let sections = measure(&["web"], &web.common, Some(&web.svg))?;
             draw(&sections, &web.svg)?;
             finish(&sections, &web.common, false)
         }
@@ -270,23 +280,27 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             if names.is_empty() {
                 return Err("which? --all, --tables with names (--list has them), or one by its command".to_owned());
             }
-            let sections = measure(&names, &arguments.common)?;
+            let sections = measure(&names, &arguments.common, None)?;
             finish(&sections, &arguments.common, true)
         }
     }
 }
 
 fn run_one(name: &str, common: &Common) -> Result<(), String> {
-    finish(&measure(&[name], common)?, common, false)
+    finish(&measure(&[name], common, None)?, common, false)
 }
 
-fn measure(names: &[&str], common: &Common) -> Result<Vec<Section>, String> {
+fn measure(names: &[&str], common: &Common, picture: Option<&Path>) -> Result<Vec<Section>, String> {
     let entries = names.iter().map(|name| tables::named(name)).collect::<Result<Vec<&Entry>, _>>();
     let entries = entries.map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("finding this program: {error}"))?;
+    // Before an hour of measuring, not after it. What is there stays until there is something better.
+    let can_write = |path: &Path| std::fs::OpenOptions::new().create(true).append(true).open(path).map(|_| ());
     if let Some(report) = &common.report {
-        // Before an hour of measuring, not after it.
-        std::fs::write(report, "").map_err(|error| refused(report, &error))?;
+        can_write(report).map_err(|error| refused(report, &error, "--report"))?;
+    }
+    if let Some(picture) = picture {
+        can_write(picture).map_err(|error| refused(picture, &error, "--svg"))?;
     }
     let options = BenchOptions {
         program,
@@ -330,7 +344,8 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
         tables.iter().for_each(|(table, _)| sayln!("{table}"));
     }
     if let Some(report) = &common.report {
-        std::fs::write(report, page("Qanat beside others", sections)).map_err(|error| refused(report, &error))?;
+        std::fs::write(report, page("Qanat beside others", sections))
+            .map_err(|error| refused(report, &error, "--report"))?;
         log::info!("report", "report: {}", report.display());
     }
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n       ")) }
@@ -338,12 +353,11 @@ fn finish(sections: &[Section], common: &Common, several: bool) -> Result<(), St
 
 fn draw(sections: &[Section], path: &Path) -> Result<(), String> {
     let Some(Ok((_, chart))) = sections.first().map(|section| &section.outcome) else { return Ok(()) };
-    std::fs::write(path, chart.to_svg())
-        .map_err(|error| format!("{}: {error}; name another file with --svg", path.display()))?;
+    std::fs::write(path, chart.to_svg()).map_err(|error| refused(path, &error, "--svg"))?;
     log::info!("report", "picture: {}", path.display());
     Ok(())
 }
 
-fn refused(report: &Path, error: &std::io::Error) -> String {
-    format!("{}: {error}; name another file with --report", report.display())
+fn refused(file: &Path, error: &std::io::Error, option: &str) -> String {
+    format!("{}: {error}; name another file with {option}", file.display())
 }

@@ -18,6 +18,9 @@ use std::process::Command;
 
 /// The oldest kernel with all that is used.
 const KERNEL_MIN: (u32, u32) = (6, 6);
+/// This program, in whatever place it is.
+const THIS_PROGRAM: &str = "/proc/self/exe";
+
 /// Check what Qanat needs of this machine: kernel, privileges, memory, cards, offloads, leftovers
 #[derive(Args)]
 #[command(after_help = "\
@@ -105,7 +108,11 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
             }
         }
     }
-    if wrong == 0 { Ok(()) } else { Err(format!("{wrong} things stand in the way")) }
+    match wrong {
+        0 => Ok(()),
+        1 => Err("1 thing stands in the way".to_owned()),
+        _ => Err(format!("{wrong} things stand in the way")),
+    }
 }
 
 fn apply(finding: &mut Finding, command: &[String]) {
@@ -113,7 +120,8 @@ fn apply(finding: &mut Finding, command: &[String]) {
     match Command::new(program).args(arguments).output() {
         Ok(output) if output.status.success() => {
             finding.grade = Grade::Good;
-            finding.what.push_str(&format!(" (fixed: {})", command.join(" ")));
+            let shown = command.join(" ").replacen(THIS_PROGRAM, "qanat", 1);
+            finding.what.push_str(&format!(" (fixed: {shown})"));
             finding.remedy.clear();
         }
         Ok(output) => {
@@ -260,7 +268,7 @@ fn crashed(path: &Path) -> Finding {
     match in_use.is_empty() {
         // Nobody would miss them.
         true => bad(Grade::Wrong, what, "sudo qanat up, or sudo qanat down").fixed_by(&[
-            "/proc/self/exe",
+            THIS_PROGRAM,
             "down",
             "--socket",
             &socket,

@@ -48,6 +48,9 @@ impl fmt::Display for ClientError {
                     path.display()
                 )
             }
+            ClientError::Unreachable(path, error) if error.kind() == std::io::ErrorKind::InvalidFilename => {
+                write!(f, "{}: {error}; name a socket by a path of at most 107 bytes (--socket)", path.display())
+            }
             ClientError::Unreachable(path, error) => {
                 write!(f, "{}: {error}; start the daemon with `sudo qanat up`", path.display())
             }

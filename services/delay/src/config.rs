@@ -134,11 +134,15 @@ impl DelayConfig {
         }
     }
 
-    /// Whether all numbers are in their ranges.
+    /// Whether all numbers are in their ranges, and the wire has two ends.
     ///
     /// # Errors
-    /// The first that is not.
+    /// The first thing that is wrong.
     pub fn check(&self) -> Result<(), ConfigError> {
+        let [first, second] = &self.ports;
+        if first.interface == second.interface && first.namespace.is_none() && second.namespace.is_none() {
+            return Err(ConfigError(format!("{} twice: name two different interfaces", first.interface)));
+        }
         if !(1..=QUEUES_MAX).contains(&self.queues) {
             return Err(ConfigError(format!("{} queues: 1 to {QUEUES_MAX}", self.queues)));
         }

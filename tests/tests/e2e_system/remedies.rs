@@ -25,7 +25,7 @@ struct Row {
     after: Option<&'static str>,
 }
 
-const ROWS: [Row; 14] = [
+const ROWS: [Row; 26] = [
     Row {
         before: "",
         command: "status",
@@ -126,6 +126,92 @@ const ROWS: [Row; 14] = [
         remedy: "printf '[[rule]]\\nname = \"all\"\\n' > bad.toml",
         after: None,
     },
+    Row {
+        before: "",
+        command: "status --socket /tmp/ssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss",
+        says: &["File name too long", "at most 107 bytes (--socket)"],
+        remedy: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        after: Some("status"),
+    },
+    Row {
+        before: "",
+        command: "up --socket /tmp/ssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssssss",
+        says: &["File name too long", "choose a shorter path"],
+        remedy: "true",
+        after: Some("up --socket short"),
+    },
+    Row {
+        before: "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip link add other type veth peer name rest; ip link set rest up; ip link set other up",
+        command: "delay near near",
+        says: &["near twice", "name two different interfaces"],
+        remedy: "true",
+        after: Some("delay near other"),
+    },
+    Row {
+        before: "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip link add other type veth peer name rest; ip link set rest up; ip link set other up; ip link set near mtu 9000; ip link set far mtu 9000",
+        command: "delay near other",
+        says: &["the MTU of near is 9000: at most 3498", "`ip link set near mtu 1500`"],
+        remedy: "ip link set near mtu 1500",
+        after: None,
+    },
+    Row {
+        before: "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip link add other type veth peer name rest; ip link set rest up; ip link set other up; ethtool -L near rx 1 tx 1",
+        command: "delay near other --queues 2",
+        says: &["near uses 1 queues, not 2", "`ethtool -L near combined 2` (a veth device: `rx 2 tx 2`)"],
+        remedy: "for one in near far other rest; do ethtool -L $one rx 2 tx 2; done",
+        after: None,
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx --address 10.77.0.9/24",
+        says: &["a VNIC's name has at most 64 letters"],
+        remedy: "true",
+        after: Some(
+            "vnic create xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx --address 10.77.0.9/24",
+        ),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create turned\u{202e}round --address 10.77.0.9/24",
+        says: &["no characters that control, turn round, or can't be seen"],
+        remedy: "true",
+        after: Some("vnic create round --address 10.77.0.9/24"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create card --address 10.77.0.9/24 --queues 5",
+        says: &["allows 4 queues of a VNIC, not 5"],
+        remedy: "true",
+        after: Some("vnic create card --address 10.77.0.9/24 --queues 4"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create card --address 10.77.0.9/24 --mtu 100",
+        says: &["MTU 100: must be from 576 to 9000"],
+        remedy: "true",
+        after: Some("vnic create card --address 10.77.0.9/24 --mtu 576"),
+    },
+    Row {
+        before: "",
+        command: "bench ratio --quick --filter nonesuch --report kept",
+        says: &["no case's name contains \"nonesuch\"; try '"],
+        remedy: "true",
+        after: Some("bench --list"),
+    },
+    Row {
+        before: "",
+        command: "bench --tables nonesuch",
+        says: &["no table is called \"nonesuch\"; there are: web, dns"],
+        remedy: "true",
+        after: Some("bench --list"),
+    },
+    Row {
+        before: "",
+        command: "bench ratio --quick --report /proc/no/file",
+        says: &["name another file with --report"],
+        remedy: "true",
+        after: Some("bench ratio --quick -d 100ms --repetitions 1 --report page.html"),
+    },
 ];
 
 /// What says that a service is there, and has not failed.
@@ -202,6 +288,12 @@ impl Place {
         command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts")
     }
 
+    /// What a script says, in file systems of its own.
+    fn says_apart(&self, script: &str) -> String {
+        let told = self.command("unshare").args(["--mount", "sh", "-e", "-c", script]).output().expect("a shell");
+        String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr)
+    }
+
     fn said(&self) -> String {
         std::fs::read_to_string(self.file("said")).unwrap_or_default()
     }
@@ -275,4 +367,47 @@ fn who_lacks_a_capability_is_told_which() {
             assert!(said.contains(&format!("root has not got {name} here")), "{taken}: {said}");
         }
     });
+}
+
+/// What doctor finds, when it is made so by a shell; what it says of it, and the command by which it does something about it.
+const FINDINGS: [(&str, &str, &str); 5] = [
+    (
+        "while umount /sys/fs/bpf 2>/dev/null; do :; done",
+        "BPF file system: not mounted",
+        "mount -t bpf bpf /sys/fs/bpf",
+    ),
+    (
+        "mkdir t; mount -t tmpfs none t; mkdir t/upper t/work; \
+         mount -t overlay none -o lowerdir=/etc,upperdir=t/upper,workdir=t/work /etc; sed -i /^qanat:/d /etc/group /etc/gshadow",
+        "no group qanat",
+        "groupadd --system qanat",
+    ),
+    ("begin; kill -9 $daemon", "crashed, 0 cards left, 0 in use", "qanat down --socket "),
+    ("begin; kill -9 $daemon; rm control.state -r", "left over, nobody listens", "rm -- "),
+    (
+        "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip address add 10.9.0.1/24 dev near; \
+         begin --uplink near; kill -9 $daemon; rm control.sock; begin",
+        "of a control plane that is no more",
+        "ip link set near xdp off",
+    ),
+];
+
+#[test]
+fn doctor_does_what_it_says_and_then_finds_nothing() {
+    for (before, finding, fix) in FINDINGS {
+        scenario(|| {
+            let place = Place::new();
+            let said = place.says_apart(&format!(
+                "begin() {{ \"$Q\" up \"$@\" >/dev/null 2>&1 & daemon=$!; until \"$Q\" status >/dev/null 2>&1; do sleep 0.1; done; }}
+                {before}
+                \"$Q\" doctor || true; echo AND; \"$Q\" doctor --fix || true; echo AND; \"$Q\" doctor || true
+                kill $daemon 2>/dev/null || true"
+            ));
+            let [before, fixing, after] = said.split("AND\n").collect::<Vec<_>>()[..] else { panic!("{said}") };
+            assert!(before.contains(finding) && !before.contains("fixed"), "{finding}: {said}");
+            let fixed = fixing.lines().find(|line| line.contains(finding)).unwrap_or_default();
+            assert!(fixed.starts_with("ok ") && fixed.contains(&format!("(fixed: {fix}")), "{finding}: {said}");
+            assert!(!after.contains(finding), "{finding}: {said}");
+        });
+    }
 }
