@@ -45,6 +45,12 @@ impl BenchOptions {
         if self.quick {
             command.push_str(" --quick");
         }
+        if let Some(repetitions) = self.repetitions {
+            command.push_str(&format!(" --repetitions {repetitions}"));
+        }
+        if let Some(duration) = self.duration {
+            command.push_str(&format!(" --duration {duration:?}"));
+        }
         if let Some(filter) = &self.filter {
             command.push_str(&format!(" --filter '{filter}'"));
         }

@@ -47,7 +47,7 @@ fn who_may_have_too_few_descriptors_is_told_how_many_are_needed() {
 #[test]
 fn a_program_that_lowers_its_limit_before_its_first_socket_is_told() {
     scenario(|| {
-        let mut place = Place::new();
+        let place = Place::new();
         place.shell(LINK);
         let program = "import socket; s = socket.socket(); print(s.bind(('10.9.0.2', 80)) or s.listen() or 'listens')";
         std::fs::write(place.file("program.py"), program).expect("a file");

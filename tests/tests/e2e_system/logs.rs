@@ -251,11 +251,11 @@ fn a_library_tells_at_the_level_and_in_the_format_of_its_command() {
                 "import socket; s = socket.socket(); s.bind(('0.0.0.0', 80)); s.listen(); print('there', flush=True){then}"
             )
         };
-        std::fs::write(place.file("stays.py"), program("; input()")).expect("a file");
+        std::fs::write(place.file("stays.py"), program("; __import__('sys').stdin.read()")).expect("a file");
         std::fs::write(place.file("ends.py"), program("")).expect("a file");
         // It has the first address, so that there is something to warn others of, and a name that JSON has to escape.
         let name = "we\"ird\\name";
-        let script = format!("exec -a '{name}' python3 stays.py");
+        let script = format!("exec -a '{name}' /usr/bin/python3 stays.py");
         let mut first = place.piped(&["run", "--", "bash", "-c", &script]);
         let mut line = String::new();
         BufReader::new(first.stdout.as_mut().expect("its output")).read_line(&mut line).expect("it says something");

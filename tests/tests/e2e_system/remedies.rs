@@ -194,7 +194,7 @@ const ROWS: [Row; 26] = [
     Row {
         before: "",
         command: "bench ratio --quick --filter nonesuch --report kept",
-        says: &["no case's name contains \"nonesuch\"; try '"],
+        says: &["no case's name contains that; there are '"],
         remedy: "true",
         after: Some("bench --list"),
     },
@@ -383,7 +383,11 @@ const FINDINGS: [(&str, &str, &str); 5] = [
         "groupadd --system qanat",
     ),
     ("begin; kill -9 $daemon", "crashed, 0 cards left, 0 in use", "qanat down --socket "),
-    ("begin; kill -9 $daemon; rm control.state -r", "left over, nobody listens", "rm -- "),
+    (
+        "python3 -c \"import socket; socket.socket(socket.AF_UNIX).bind('control.sock')\"",
+        "left over, nobody listens",
+        "rm -- ",
+    ),
     (
         "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip address add 10.9.0.1/24 dev near; \
          begin --uplink near; kill -9 $daemon; rm control.sock; begin",
