@@ -3,7 +3,7 @@
 use super::environment::Environment;
 use super::statistics::Summary;
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use std::fmt::{self, Write};
 
 /// One quantity.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
@@ -114,9 +114,31 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// As wide as terminals are that nobody has made wider.
+const COLUMNS: usize = 80;
+
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{}\n  repeat    {}\n{}\n", self.title, self.command, self.environment)?;
+        let grid = self.grid()?;
+        writeln!(f, "{}\n  repeat    {}\n{}", self.title, self.command, self.environment)?;
+        // Folded it would be no table any more. Whoever looks at it can make room.
+        let wide = grid.lines().map(width).max().unwrap_or(0);
+        if wide > COLUMNS {
+            writeln!(f, "  width     {wide} columns")?;
+        }
+        write!(f, "\n{grid}")?;
+        for remark in &self.remarks {
+            writeln!(f, "\n* {remark}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Table {
+    /// Headings and rows, one below the other.
+    fn grid(&self) -> Result<String, fmt::Error> {
+        let mut grid = String::new();
+        let f = &mut grid;
         let rows: Vec<Vec<String>> = self.rows.iter().map(|row| self.cells(row)).collect();
         let peer_width = self.rows.iter().map(|row| width(&row.peer)).max().unwrap_or(0).max(4);
         let widths: Vec<usize> = self
@@ -144,12 +166,9 @@ impl fmt::Display for Table {
             for (cell, wide) in cells.iter().zip(&widths) {
                 write!(f, "  {}{cell}", pad(cell, *wide))?;
             }
-            writeln!(f, "  {}", row.note)?;
+            writeln!(f, "{}{}", if row.note.is_empty() { "" } else { "  " }, row.note)?;
         }
-        for remark in &self.remarks {
-            writeln!(f, "\n* {remark}")?;
-        }
-        Ok(())
+        Ok(grid)
     }
 }
 
@@ -190,6 +209,12 @@ pub(crate) mod tests {
             text.contains("1,234,567 ±10%") && text.contains("WARNING   busy") && text.contains("* mind"),
             "{text}"
         );
+        assert!(!text.contains("columns"), "{text}");
+        let mut wide = table.clone();
+        wide.rows[0].note = "n".repeat(80);
+        let text = wide.to_string();
+        let widest = text.lines().map(width).max().unwrap_or(0);
+        assert!(widest > COLUMNS && text.contains(&format!("  width     {widest} columns\n")), "{text}");
         let json = serde_json::to_string(&table).unwrap();
         assert_eq!(serde_json::from_str::<Table>(&json).unwrap(), table);
         assert_eq!(table.value("1 KiB", "nginx", "p50").unwrap().median, 99.5);

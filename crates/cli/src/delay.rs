@@ -1,6 +1,7 @@
 //! `qanat delay`: a network emulator between two interfaces.
 
 use crate::attach::namespace;
+use crate::control::short;
 use crate::live::{Printer, grouped};
 use crate::signals;
 use clap::Args;
@@ -272,19 +273,14 @@ impl Meter {
         } else {
             let way = |arrow: &str, (packets_per_s, mbit_per_s): (f64, f64), lane: &LaneFigures| {
                 format!(
-                    "{arrow} {} packets/s {mbit_per_s:.0} Mbit/s, {} held, {} lost",
-                    grouped(packets_per_s as u64),
-                    grouped(lane.held),
-                    grouped(lost(lane)),
+                    "{arrow} {} packets/s {}bit/s {} lost",
+                    short(packets_per_s as u64),
+                    short((mbit_per_s * 1e6) as u64),
+                    short(lost(lane)),
                 )
             };
-            printer.live(format!(
-                "{}   {}   late {} (99%: {})",
-                way("→", forward, &figures.forward),
-                way("←", backward, &figures.backward),
-                micros(figures.jitter.median_ns),
-                micros(figures.jitter.p99_ns),
-            ));
+            printer
+                .live(format!("{}  {}", way("→", forward, &figures.forward), way("←", backward, &figures.backward),));
         }
         self.before = *figures;
         self.at = Instant::now();

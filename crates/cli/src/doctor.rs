@@ -1,5 +1,6 @@
 //! `qanat doctor`: what of this machine stands in the way, and what to do about it.
 
+use crate::columns::fitted;
 use crate::control::DaemonArguments;
 use crate::say::sayln;
 use clap::Args;
@@ -102,9 +103,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 Grade::Note => "note ",
                 Grade::Wrong => "WRONG",
             };
-            sayln!("{mark} {}", finding.what);
+            sayln!("{}", fitted(&format!("{mark} {}", finding.what)));
             if !finding.remedy.is_empty() {
-                sayln!("      → {}", finding.remedy);
+                sayln!("{}", fitted(&format!("      → {}", finding.remedy)));
             }
         }
     }

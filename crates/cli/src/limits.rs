@@ -1,5 +1,6 @@
 //! `qanat limits`: what this user may have, and has.
 
+use crate::columns::fitted;
 use crate::control::DaemonArguments;
 use crate::say::sayln;
 use crate::status::{named, rate_text};
@@ -32,20 +33,24 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     }
     let [vnics_max, vnics] = limits.vnics;
     let [memory_max, memory] = limits.memory_bytes;
-    sayln!("rule       \"{}\"", limits.rule);
-    sayln!("VNICs      {vnics} of {vnics_max}, {} queues and {} filters each", limits.queues, limits.filters);
-    sayln!("memory     {} of {} MiB", memory >> 20, memory_max >> 20);
-    sayln!("addresses  {}", limits.addresses.join(", "));
-    sayln!("services   {}", limits.services.join(", "));
-    sayln!("peers      {}", limits.peers.join(", "));
-    sayln!("transmit   {}", rate_text(limits.transmit));
-    sayln!("receive    {}", rate_text(limits.receive));
     let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
-    sayln!("VLANs      {}", list(&limits.vlans));
-    sayln!("EtherTypes {}", list(&limits.ethertypes));
-    sayln!("MACs       {}", list(&limits.macs));
-    sayln!("reach      {}", list(&limits.reach));
-    sayln!("providers  {}", list(&limits.providers));
-    sayln!("offloads   {}", limits.offloads.join(", "));
+    let rows = [
+        ("rule", format!("\"{}\"", limits.rule)),
+        ("VNICs", format!("{vnics} of {vnics_max}, {} queues and {} filters each", limits.queues, limits.filters)),
+        ("memory", format!("{} of {} MiB", memory >> 20, memory_max >> 20)),
+        ("addresses", list(&limits.addresses)),
+        ("services", list(&limits.services)),
+        ("peers", list(&limits.peers)),
+        ("transmit", rate_text(limits.transmit)),
+        ("receive", rate_text(limits.receive)),
+        ("VLANs", list(&limits.vlans)),
+        ("EtherTypes", list(&limits.ethertypes)),
+        ("MACs", list(&limits.macs)),
+        ("reach", list(&limits.reach)),
+        ("providers", list(&limits.providers)),
+        ("offloads", list(&limits.offloads)),
+    ];
+    // Two blanks at least show where the value begins.
+    rows.iter().for_each(|(name, value)| sayln!("{}", fitted(&format!("{name:<12}{value}"))));
     Ok(())
 }

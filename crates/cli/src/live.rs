@@ -1,7 +1,9 @@
 //! Live figures on one line, plain lines or JSON, printed by a thread of its own: a terminal that blocks must not stop
 //! the data path.
 
+use crate::columns::{cut, fitted};
 use crate::log::{self, Level};
+use console::Term;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
@@ -64,15 +66,20 @@ impl Printer {
 
     /// A line that stays.
     pub fn lasting(&self, line: String) {
-        self.send(Line::Lasting(line));
+        self.send(Line::Lasting(self.fitted(line)));
     }
 
     /// The last line of a service that has stopped: waits until a slow reader has taken those before it, for it is never
     /// skipped.
     pub fn last(&self, line: String) {
         if log::tells(Level::Info) {
-            self.send_surely(line);
+            self.send_surely(self.fitted(line));
         }
+    }
+
+    /// As it is read.
+    fn fitted(&self, line: String) -> String {
+        if self.json { line } else { fitted(&line) }
     }
 
     fn send_surely(&self, line: String) {
@@ -89,7 +96,7 @@ impl Printer {
     pub fn report<R: Serialize + Display>(&self, report: &R) -> Result<(), String> {
         self.send_surely(match self.json {
             true => serde_json::to_string(report).map_err(|error| error.to_string())?,
-            false => report.to_string(),
+            false => fitted(&report.to_string()),
         });
         Ok(())
     }
@@ -125,7 +132,7 @@ fn print(lines: &Receiver<Line>, shows: Shows, is_log: bool) {
             Line::Live(text) if shows == Shows::Rewritten => {
                 live_shown = true;
                 log::live_line(true);
-                write!(out, "\r\x1b[K{text}")
+                write!(out, "\r\x1b[K{}", cut(&text, usize::from(Term::stdout().size().1)))
             }
             Line::Live(text) => {
                 last_logged = Some(Instant::now());

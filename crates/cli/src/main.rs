@@ -8,6 +8,7 @@ mod app_cores;
 mod attach;
 mod bench;
 mod card;
+mod columns;
 mod control;
 mod delay;
 mod descriptors;

@@ -1,5 +1,6 @@
 //! `qanat status` and `qanat top`: VNICs, owners, queues, filters, rates, packets, drops by cause.
 
+use crate::columns::fitted;
 use crate::control::{DaemonArguments, short};
 use crate::live::grouped;
 use crate::net::SOCKET_NAME;
@@ -62,9 +63,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         value["programs"] = programs::programs().into();
         sayln!("{value}");
     } else {
-        say!("{}", table(&status));
+        say!("{}", fitted(&table(&status)));
         print_net_cores(&net_cores, false)?;
-        programs::programs().iter().for_each(|program| say!("{}", programs::text(program)));
+        programs::programs().iter().for_each(|program| say!("{}", fitted(&programs::text(program))));
     }
     Ok(())
 }
@@ -116,7 +117,7 @@ fn without_daemon(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Option<
         let print = |net_cores| sayln!("{}", serde_json::json!({ "net_cores": net_cores, "programs": programs }));
         return Some(net_cores_json(net_cores).map(print));
     }
-    programs.iter().for_each(|program| say!("{}", programs::text(program)));
+    programs.iter().for_each(|program| say!("{}", fitted(&programs::text(program))));
     Some(print_net_cores(net_cores, false))
 }
 
@@ -151,7 +152,7 @@ fn print_net_cores(net_cores: &[(PathBuf, NetCoreStatus)], json: bool) -> Result
         sayln!("{}", serde_json::json!({ "net_cores": net_cores_json(net_cores)? }));
         return Ok(());
     }
-    net_cores.iter().for_each(|(path, status)| say!("{}", net_core_text(path, status)));
+    net_cores.iter().for_each(|(path, status)| say!("{}", fitted(&net_core_text(path, status))));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! `qanat vnic`: virtual cards, by hand.
 
 use crate::attach::Prefixed;
+use crate::columns::fitted;
 use crate::control::{DaemonArguments, TellArguments};
 use crate::log;
 use crate::say::{done, say, sayln};
@@ -110,7 +111,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             let vnic = arguments.daemon.session()?.create_vnic(wish).map_err(|error| error.to_string())?;
             match arguments.tell.json {
                 true => sayln!("{}", named(vnic.status())?),
-                false => say!("{}", vnic_text(vnic.status())),
+                false => say!("{}", fitted(&vnic_text(vnic.status()))),
             }
             Ok(())
         }
@@ -129,7 +130,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
                     log::info!("vnic-list", "no VNICs");
                 }
                 for vnic in &status.vnics {
-                    say!("{}", vnic_text(vnic));
+                    say!("{}", fitted(&vnic_text(vnic)));
                 }
             }
             Ok(())

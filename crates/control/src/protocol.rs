@@ -642,10 +642,13 @@ pub fn send_in<T: Serialize>(
 pub fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Result<(T, Vec<OwnedFd>), Fault> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut was_reset = false;
     let received = loop {
         match recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut beside, RecvFlags::CMSG_CLOEXEC) {
             // A process stopped and continued while it waits.
             Err(Errno::INTR) => {}
+            // The other side closed without reading all. The kernel tells that once, before what was said until then.
+            Err(Errno::CONNRESET) if !was_reset => was_reset = true,
             other => break other,
         }
     };
@@ -721,6 +724,7 @@ pub fn understand<T: DeserializeOwned>(text: &[u8]) -> Result<T, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsFd;
 
     #[test]
     fn messages_the_fuzzer_starts_from_are_of_this_version() {
@@ -734,6 +738,20 @@ mod tests {
             }
         }
         assert!(requests >= 6, "{requests} of them are requests");
+    }
+
+    #[test]
+    fn the_last_word_of_who_has_not_read_all_is_heard() {
+        let kind = rustix::net::SocketType::SEQPACKET;
+        let flags = rustix::net::SocketFlags::CLOEXEC;
+        let (client, daemon) = rustix::net::socketpair(rustix::net::AddressFamily::UNIX, kind, flags, None).unwrap();
+        send(client.as_fd(), Request::Limits, &[]).unwrap();
+        send(daemon.as_fd(), Answer::Refused("no time for that".into()), &[]).unwrap();
+        drop(daemon);
+        let mut buffer = vec![0; MESSAGE_BYTES_MAX];
+        let heard = receive::<Answer>(client.as_fd(), &mut buffer);
+        assert!(matches!(&heard, Ok((Answer::Refused(why), _)) if why.text == "no time for that"), "{heard:?}");
+        assert!(matches!(receive::<Answer>(client.as_fd(), &mut buffer), Err(Fault::Closed)));
     }
 
     #[test]

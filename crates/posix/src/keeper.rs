@@ -123,6 +123,13 @@ struct Life {
     line: OwnedFd,
 }
 
+impl Life {
+    /// It is at the door, and no process of the world's yet.
+    fn comes_in(&self) -> bool {
+        matches!(self.number, join::NOBODY | join::OBSERVER)
+    }
+}
+
 struct Keeper {
     things: Things,
     /// The library's descriptors, but for the keeper's own.
@@ -226,13 +233,20 @@ impl Keeper {
             if rests && fds[2].revents != 0 {
                 looks = 0;
             }
-            let has_ended = |(fd, life): (&libc::pollfd, &mut Life)| {
-                fd.revents != 0 && join::has_ended(&life.line, &mut life.number)
-            };
-            let ended: Vec<bool> = fds[4..].iter().zip(&mut self.lives).map(has_ended).collect();
-            if ended.contains(&true) {
-                self.close_for(&ended)?;
-                looks = 0;
+            let mut due: Vec<bool> = fds[4..].iter().map(|fd| fd.revents != 0).collect();
+            // Who has ended before somebody else comes in has left nothing open, as with the kernel: the one may have waited for the
+            // other's end, and want its ports.
+            for comes_in in [false, true] {
+                let has_ended = |(due, life): (&bool, &mut Life)| {
+                    *due && life.comes_in() == comes_in && join::has_ended(&life.line, &mut life.number)
+                };
+                let ended: Vec<bool> = due.iter().zip(&mut self.lives).map(has_ended).collect();
+                if ended.contains(&true) {
+                    self.close_for(&ended)?;
+                    looks = 0;
+                }
+                let mut ended = ended.iter();
+                due.retain(|_| ended.next() == Some(&false));
             }
             if fds[0].revents != 0 {
                 match hear(registry) {

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod browser;
+mod columns;
 mod conflicts;
 mod curl;
 mod descriptors;

@@ -256,7 +256,7 @@ impl Place {
     }
 
     /// Starts a command; its words go to a file.
-    fn start(&self, words: &str) -> Child {
+    pub fn start(&self, words: &str) -> Child {
         let said = File::create(self.file("said")).expect("a file");
         let program = qanat();
         let program = program.to_str().expect("a path");
@@ -294,7 +294,7 @@ impl Place {
         String::from_utf8_lossy(&told.stdout).into_owned() + &String::from_utf8_lossy(&told.stderr)
     }
 
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         std::fs::read_to_string(self.file("said")).unwrap_or_default()
     }
 

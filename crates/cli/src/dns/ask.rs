@@ -1,6 +1,7 @@
 //! `qanat dns status`, `reload` and `refresh`: asks a running server, and shows what it says.
 
 use super::control::{Order, directory, is_ours};
+use crate::columns::fitted;
 use crate::say::sayln;
 use clap::Args;
 use serde_json::Value;
@@ -126,7 +127,7 @@ fn changed(place: &Where, order: &Order) -> Result<(), String> {
         sayln!("{reply}");
     } else {
         for line in reply.get("lines").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-            sayln!("{line}");
+            sayln!("{}", fitted(&line));
         }
     }
     match reply.get("broken").and_then(Value::as_bool) {
@@ -181,9 +182,9 @@ fn show(zone: &Value, now_s: u64) {
     if let Some(catalog) = text(zone, "member_of") {
         line += &format!(", of the catalog {catalog}");
     }
-    sayln!("{line}");
+    sayln!("{}", fitted(&line));
     for error in zone.get("errors").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-        sayln!("    {error}");
+        sayln!("{}", fitted(&format!("    {error}")));
     }
     let Some(transfers) = zone.get("transfers").filter(|transfers| !transfers.is_null()) else { return };
     let mut line = format!("    from {}", text(transfers, "primary").unwrap_or("?"));
@@ -202,9 +203,10 @@ fn show(zone: &Value, now_s: u64) {
     if let Some(expires) = number(transfers, "expires_s") {
         line += &format!(", expires in {}", span(expires.saturating_sub(now_s)));
     }
-    sayln!("{line}");
+    sayln!("{}", fitted(&line));
     if let Some(error) = text(transfers, "error") {
-        sayln!("    {} failed in a row, the last: {error}", number(transfers, "failures_in_a_row").unwrap_or_default());
+        let failures = number(transfers, "failures_in_a_row").unwrap_or_default();
+        sayln!("{}", fitted(&format!("    {failures} failed in a row, the last: {error}")));
     }
 }
 

@@ -1,6 +1,7 @@
 //! `qanat dns check`: what is wrong with a zone, and what to do about it.
 
 use super::{compile, parse_name, read};
+use crate::columns::fitted;
 use crate::live::grouped;
 use crate::say::sayln;
 use clap::Args;
@@ -89,10 +90,10 @@ fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFi
         return;
     }
     for problem in problems {
-        sayln!("{problem}");
+        sayln!("{}", fitted(&problem.to_string()));
     }
     if let Some(figures) = figures {
-        sayln!(
+        let text = format!(
             "{apex} serial {}: {} names, {} records; image {:.1} MiB; read in {:.2} s, compiled in {:.2} s",
             figures.zone.serial(),
             grouped(figures.image.name_count() as u64),
@@ -101,5 +102,6 @@ fn print_check(arguments: &CheckArguments, apex: &Name, figures: Option<&CheckFi
             figures.reading.as_secs_f64(),
             figures.compiling.as_secs_f64(),
         );
+        sayln!("{}", fitted(&text));
     }
 }
