@@ -104,12 +104,12 @@ fn lingering() -> (TcpStream, Weapon) {
 
 fn text(number: u8) -> &'static [u8] {
     match number % 6 {
-        0 => br#"{"version":2,"body":"status"}"#,
-        1 => br#"{"version":2,"body":"reclaim"}"#,
+        0 => br#"{"version":3,"body":"status"}"#,
+        1 => br#"{"version":3,"body":"reclaim"}"#,
         2 => br#"{"version":1,"body":"status"}"#,
         3 => b"",
         4 => b"\xff",
-        _ => b"{\"version\":2,\"body\":{\"open-queue\":{\"queue\":0,\"frame_size\":2048,\"receive_frames\":1,\"transmit_frames\":1,\"prepared_frames\":0}}}",
+        _ => b"{\"version\":3,\"body\":{\"open-queue\":{\"queue\":0,\"frame_size\":2048,\"receive_frames\":1,\"transmit_frames\":1,\"prepared_frames\":0}}}",
     }
 }
 

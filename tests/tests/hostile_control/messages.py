@@ -9,16 +9,18 @@ from card import VERSION, Card, Queue, Refused, Session
 from handles import stays
 
 STATUS = json.dumps({"version": VERSION, "body": "status"}).encode()
+OLDER = json.dumps({"version": VERSION - 1, "body": "status"}).encode()
+NEWER = json.dumps({"version": VERSION + 1, "body": "status"}).encode()
 NONSENSE = {
     "zeros": (b"\0" * 64, 0),
     "all ones": (b"\xff" * 64, 0),
     "half a message": (STATUS[: len(STATUS) // 2], 0),
     "two messages in one": (STATUS * 2, 0),
     "an oversized message": (STATUS + b" " * 40_000, 0),
-    "a message of an older version": (STATUS.replace(b"2", b"1", 1), 0),
-    "a message of a newer version": (STATUS.replace(b"2", b"3", 1), 0),
+    "a message of an older version": (OLDER, 0),
+    "a message of a newer version": (NEWER, 0),
     "an unknown request": (STATUS.replace(b"status", b"format"), 0),
-    "a very deep message": (b'{"version":2,"body":' + b"[" * 20_000, 0),
+    "a very deep message": (STATUS[: STATUS.index(b'"status"')] + b"[" * 20_000, 0),
     "an empty message": (b"", 0),
     "more descriptors than are taken": (STATUS, 16),
 }

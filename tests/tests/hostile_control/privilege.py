@@ -2,13 +2,14 @@
 
 import ctypes
 import fcntl
+import json
 import os
 import signal
 import socket
 import struct
 
 from arena import ATTACKER, PATH, VICTIM, allowed, row
-from card import CONTROL_GROUP, Refused, Session, become, in_child
+from card import CONTROL_GROUP, VERSION, Refused, Session, become, in_child
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
@@ -236,7 +237,7 @@ def forged_credentials(arena, way):
     def act():
         session = Session(PATH, 0, connect=True)
         own = struct.pack("=iII", os.getpid(), user, CONTROL_GROUP)
-        request = b'{"version":2,"body":"limits"}'
+        request = json.dumps({"version": VERSION, "body": "limits"}).encode()
         session.socket.sendmsg([request], [(socket.SOL_SOCKET, SCM_CREDENTIALS, own)])
         return len(session.socket.recv(1 << 16)) > 0
 
