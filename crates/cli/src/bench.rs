@@ -1,5 +1,6 @@
 //! `qanat bench`: side by side with others, on the same link.
 
+use crate::columns::fitted;
 use crate::log;
 use crate::say::sayln;
 use clap::builder::RangedU64ValueParser;
@@ -263,7 +264,7 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
         Some(Table::Echo(echo)) => run_one(echo.link.table(), &echo.common),
         None if arguments.list => {
             for entry in &TABLES {
-                sayln!("{:<12} {}", entry.name, entry.about);
+                sayln!("{}", fitted(&format!("{:<12}  {}", entry.name, entry.about)));
             }
             Ok(())
         }
