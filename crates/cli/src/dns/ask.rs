@@ -127,7 +127,7 @@ fn changed(place: &Where, order: &Order) -> Result<(), String> {
         sayln!("{reply}");
     } else {
         for line in reply.get("lines").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
-            sayln!("{}", fitted(&line));
+            sayln!("{}", fitted(line));
         }
     }
     match reply.get("broken").and_then(Value::as_bool) {
