@@ -233,20 +233,8 @@ impl Keeper {
             if rests && fds[2].revents != 0 {
                 looks = 0;
             }
-            let mut due: Vec<bool> = fds[4..].iter().map(|fd| fd.revents != 0).collect();
-            // Who has ended before somebody else comes in has left nothing open, as with the kernel: the one may have waited for the
-            // other's end, and want its ports.
-            for comes_in in [false, true] {
-                let has_ended = |(due, life): (&bool, &mut Life)| {
-                    *due && life.comes_in() == comes_in && join::has_ended(&life.line, &mut life.number)
-                };
-                let ended: Vec<bool> = due.iter().zip(&mut self.lives).map(has_ended).collect();
-                if ended.contains(&true) {
-                    self.close_for(&ended)?;
-                    looks = 0;
-                }
-                let mut ended = ended.iter();
-                due.retain(|_| ended.next() == Some(&false));
+            if self.hear_lives(&fds[4..])? {
+                looks = 0;
             }
             if fds[0].revents != 0 {
                 match hear(registry) {
@@ -259,6 +247,27 @@ impl Keeper {
             }
             self.lives.extend(newcomer);
         }
+    }
+
+    /// Hears what comes on the processes' lines, of which `fds` tells; whether one has ended. `None`: as `keep`.
+    fn hear_lives(&mut self, fds: &[libc::pollfd]) -> Option<bool> {
+        let mut due: Vec<bool> = fds.iter().map(|fd| fd.revents != 0).collect();
+        let mut has_one_ended = false;
+        // Who has ended before somebody else comes in has left nothing open, as with the kernel: the one may have waited for the
+        // other's end, and want its ports.
+        for comes_in in [false, true] {
+            let has_ended = |(due, life): (&bool, &mut Life)| {
+                *due && life.comes_in() == comes_in && join::has_ended(&life.line, &mut life.number)
+            };
+            let ended: Vec<bool> = due.iter().zip(&mut self.lives).map(has_ended).collect();
+            if ended.contains(&true) {
+                self.close_for(&ended)?;
+                has_one_ended = true;
+            }
+            let mut ended = ended.iter();
+            due.retain(|_| ended.next() == Some(&false));
+        }
+        Some(has_one_ended)
     }
 
     /// From here on the kernel ends this process if it takes too long, or no more. Only in a world that has fallen can somebody
