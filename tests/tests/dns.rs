@@ -1,7 +1,7 @@
 //! `qanat dns` as its users run it: over veth, asked by `dig` and `kdig`, by UDP and TCP, over IPv4 and IPv6.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Outcome, Program, Running, eventually, qanat, scenario};
+use qanat_tests::e2e::{Outcome, Program, Running, directory_for_anybody, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::fs;
@@ -28,7 +28,7 @@ impl Server {
 
     /// `zone`: more lines of the zone's table.
     fn start_zone(config: &str, zone: &str, more: &[&str]) -> Server {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         fs::write(directory.path().join("zone"), ZONE).expect("a file");
         let text = format!("{config}\n[[zone]]\nname = \"example.test\"\nfile = \"zone\"\n{zone}\n");
         fs::write(directory.path().join("dns.toml"), text).expect("a file");
@@ -279,7 +279,7 @@ fn queues_are_one_server() {
 #[test]
 fn queues_that_cannot_be_are_refused() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let config = directory.path().join("dns.toml");
         fs::write(&config, "[[zone]]\nname = \"example.test\"\nprimary = [\"10.77.0.1\"]\n").expect("a file");
         let outcome = Program::new(qanat()).arguments(["dns", "--queues", "2", "--config"]).arguments([&config]).run();
@@ -386,7 +386,7 @@ fn zone(serial: u32) -> String {
 #[test]
 fn a_broken_zone_harms_no_other() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let at = directory.path();
         write(at, "good", &zone(1));
         write(at, "broken", "$TTL 60\n@ SOA ns host 1 2 3 4 30\nwww A nonsense\n");
@@ -443,7 +443,7 @@ fn a_broken_zone_harms_no_other() {
 #[test]
 fn zones_come_and_go() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let at = directory.path();
         fs::create_dir(at.join("zones.d")).expect("a directory");
         for (name, serial) in [("a.test", 1), ("b.test", 2), ("c.test", 3)] {
@@ -521,7 +521,7 @@ fn the_log_has_every_question() {
 
 #[test]
 fn check_names_places_and_remedies() {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory_for_anybody();
     let path = directory.path().join("zone");
     let path = path.to_str().expect("a path");
     let check = |more: &[&str]| Program::new(qanat()).arguments(["dns", "check", path]).arguments(more).run();

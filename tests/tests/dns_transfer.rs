@@ -4,7 +4,9 @@
 
 use qanat_dns::name::Name;
 use qanat_dns::transfer::walk::{self, WholeRecord};
-use qanat_tests::e2e::{NOBODY, Program, Running, eventually, qanat, qanat_for_anybody, scenario};
+use qanat_tests::e2e::{
+    NOBODY, Program, Running, directory_for_anybody, eventually, qanat, qanat_for_anybody, scenario,
+};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::fmt::Write;
@@ -133,7 +135,7 @@ fn start_nsd(directory: &Path, zones: &str) -> Running {
 #[test]
 fn a_knot_secondary_follows_us() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let write = |version: usize| fs::write(directory.path().join("zone"), zone(version)).expect("a file");
         write(1);
         let config = format!(
@@ -182,7 +184,7 @@ fn who_may_not() {
 #[test]
 fn we_follow_knot_and_nsd() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let write = |version: usize| {
             for name in ["knot.zone", "nsd.zone"] {
                 fs::write(directory.path().join(name), zone(version)).expect("a file");
@@ -231,7 +233,7 @@ fn an_ordinary_user_follows_behind_the_daemon() {
     const POLICY: &str = "group = \"nogroup\"\n[[rule]]\nname = \"dns\"\nusers = [\"nobody\"]\naddresses = [\"10.77.0.2\"]\n\
                           services = [\"udp/53\", \"tcp/53\", \"tcp/61000-61255\"]\n";
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let path = directory.path();
         let command = qanat_for_anybody(path);
         let (policy, socket) = (path.join("policy.toml"), path.join("control.sock"));
@@ -273,7 +275,7 @@ fn an_ordinary_user_follows_behind_the_daemon() {
 fn a_copy_is_kept_and_expires() {
     const EXPIRE_S: u64 = 3_600;
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let at = directory.path().display();
         let text = zone(1).replace("36000 9000 1209600", &format!("1 1 {EXPIRE_S}"));
         fs::write(directory.path().join("knot.zone"), text).expect("a file");
@@ -322,7 +324,7 @@ fn a_copy_is_kept_and_expires() {
 #[test]
 fn we_follow_a_catalog_of_knots() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let path = directory.path();
         let at = path.display();
         let member = |name: &str| {
@@ -380,7 +382,7 @@ fn we_follow_a_catalog_of_knots() {
 #[test]
 fn secondaries_come_and_go() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let path = directory.path();
         let at = path.display();
         fs::write(path.join("knot.zone"), zone(1)).expect("a file");

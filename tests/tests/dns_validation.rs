@@ -2,7 +2,7 @@
 //! copy; and `dnsperf` asking the same server.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Program, Running, Signed, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, Running, Signed, directory_for_anybody, eventually, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn delv(anchors: &Path, name: &str, rtype: &str) -> String {
 
 fn validate(options: &[&str]) {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory");
+        let directory = directory_for_anybody();
         let directory = directory.path();
         let plain = directory.join("corners.zone");
         fs::copy(workspace().join("tests/data/dns/corners.zone"), &plain).expect("the zone");

@@ -1,7 +1,7 @@
 //! The split placement as its users run it: `--placement split`, `qanat net`, what is left when either side is killed.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Outcome, Program, Running, eventually, qanat, scenario};
+use qanat_tests::e2e::{Outcome, Program, Running, directory_for_anybody, eventually, qanat, scenario};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -43,7 +43,7 @@ fn net_core_process() -> u64 {
 }
 
 fn site() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory_for_anybody();
     std::fs::write(directory.path().join("small"), "It flows.").expect("a file");
     let large: String = (0..300_000).map(|number| format!("{number:08}\n")).collect();
     std::fs::write(directory.path().join("large"), large).expect("a file");
@@ -60,7 +60,7 @@ fn answers(words: &[&str]) -> String {
 }
 
 fn zone() -> tempfile::TempDir {
-    let directory = tempfile::tempdir().expect("a directory");
+    let directory = directory_for_anybody();
     let text = "$TTL 60\n@ SOA ns host 1 2 3 4 30\n@ NS ns\nns A 10.77.0.2\nwww A 192.0.2.1\n\
                 $GENERATE 1-200 many A 192.0.2.$\n";
     std::fs::write(directory.path().join("zone"), text).expect("a file");
@@ -140,7 +140,7 @@ fn a_net_core_that_is_killed_is_replaced_and_a_service_that_is_killed_leaves_not
 #[test]
 fn a_net_core_serves_several_and_outlives_them() {
     scenario(|| {
-        let (site, place) = (site(), tempfile::tempdir().expect("a directory"));
+        let (site, place) = (site(), directory_for_anybody());
         let root = site.path().to_str().expect("a name");
         let socket = place.path().join("qanat-net.sock");
         let name = socket.to_str().expect("a name");
@@ -183,7 +183,7 @@ fn a_net_core_serves_several_and_outlives_them() {
 #[test]
 fn a_net_core_with_a_card_of_the_daemons() {
     scenario(|| {
-        let (site, directory) = (site(), tempfile::tempdir().expect("a directory"));
+        let (site, directory) = (site(), directory_for_anybody());
         let socket = |name: &str| directory.path().join(name).display().to_string();
         let (control, net) = (socket("control.sock"), socket("net.sock"));
         let with_daemon = |words: &[&str]| Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", &control);

@@ -1,7 +1,7 @@
 //! Every command of the README, run. What the README learns, this test must learn: an unknown command fails it.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Program, Running, eventually, qanat, scenario, workspace};
+use qanat_tests::e2e::{Program, Running, directory_for_anybody, eventually, qanat, scenario, workspace};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::net::TcpStream;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn minds_interrupts(process: u32) -> bool {
 #[test]
 fn every_command_of_the_readme_does_what_it_says() {
     scenario(|| {
-        let directory = tempfile::tempdir().expect("a directory to run in");
+        let directory = directory_for_anybody();
         let here = directory.path();
         for sample in ["site", "packaging"] {
             std::os::unix::fs::symlink(workspace().join(sample), here.join(sample)).expect("the samples");

@@ -3,7 +3,7 @@
 
 use crate::attach::AttachArguments;
 use crate::log;
-use qanat::control::card_watch::{CardEnd, CardWatch, Standing};
+use qanat::control::card_watch::{CardEnd, CardWatch, Standing, has_hung_up};
 use qanat::control::client::ClientError;
 use qanat::control::protocol::Fault;
 use qanat::nic::af_xdp::PortRange;
@@ -11,7 +11,7 @@ use qanat::nic::{DESCRIPTORS_REMEDY, Vnic};
 use qanat::split::{PATIENCE, SplitRuntime};
 use qanat::{AttachError, Attachment, Runtime, RuntimeError};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// How long a daemon that has taken a card away may take to say why.
@@ -59,7 +59,8 @@ impl Failure {
 /// A card, of the daemon's or not.
 pub struct Card {
     pub attachment: Attachment,
-    watch: Option<Arc<CardWatch>>,
+    /// Of a daemon's card. It is a thread's work: it begins when the service has given up its rights.
+    watch: OnceLock<Arc<CardWatch>>,
     /// When the one before it was lost.
     lost_at: Option<Instant>,
 }
@@ -83,7 +84,7 @@ pub fn serve(
     mut run: impl FnMut(&Card) -> Result<(), Failure>,
 ) -> Result<(), String> {
     let wish = Wish { attach, services, queues };
-    let mut card = Card::of(attach.open_queues(wish.services.clone(), queues)?, None)?;
+    let mut card = Card::of(attach.open_queues(wish.services.clone(), queues)?, None);
     loop {
         match run(&card) {
             Ok(()) => return Ok(()),
@@ -99,17 +100,27 @@ pub fn serve(
 }
 
 impl Card {
-    fn of(attachment: Attachment, lost_at: Option<Instant>) -> Result<Card, String> {
-        let watch = attachment.vnic().map(CardWatch::start).transpose();
-        let watch = watch.map_err(|error| {
-            format!("watch the card: {error}; raise the limits, {DESCRIPTORS_REMEDY} or `ulimit -u`")
-        })?;
-        Ok(Card { attachment, watch: watch.map(Arc::new), lost_at })
+    fn of(attachment: Attachment, lost_at: Option<Instant>) -> Card {
+        Card { attachment, watch: OnceLock::new(), lost_at }
+    }
+
+    /// What watches it; `None`: it is no daemon's.
+    fn watcher(&self) -> Result<Option<&Arc<CardWatch>>, String> {
+        let Some(vnic) = self.attachment.vnic() else { return Ok(None) };
+        if self.watch.get().is_none() {
+            let watch = CardWatch::start(vnic);
+            let watch = watch.map_err(|error| {
+                format!("watch the card: {error}; raise the limits, {DESCRIPTORS_REMEDY} or `ulimit -u`")
+            })?;
+            // One that another thread has started meanwhile is as good.
+            let _ = self.watch.set(Arc::new(watch));
+        }
+        Ok(self.watch.get())
     }
 
     /// Has a runtime on it end when it does.
     pub fn watch(&self, runtime: &mut Runtime) -> Result<(), Failure> {
-        let watched = self.watch.as_ref().map_or(Ok(()), |watch| runtime.watch_card(watch));
+        let watched = self.watcher()?.map_or(Ok(()), |watch| runtime.watch_card(watch));
         watched.map_err(|error| Failure::Other(format!("doorbell: {error}")))
     }
 
@@ -129,21 +140,25 @@ impl Card {
 
     /// Whether it is no more, for who has it without a runtime.
     pub fn is_lost(&self, vnic: &impl Vnic) -> bool {
-        self.has_ended() || vnic.is_gone()
+        matches!(self.standing(), Standing::Ended(_)) || vnic.is_gone()
     }
 
     /// How that ends the service's run on it.
     pub fn failure(&self) -> Failure {
-        let is_daemons = self.watch.is_some();
+        let is_daemons = self.attachment.vnic().is_some();
         if is_daemons { RuntimeError::CardGone.into() } else { RuntimeError::InterfaceGone.into() }
     }
 
     fn standing(&self) -> Standing {
-        self.watch.as_ref().map_or(Standing::Held, |watch| watch.standing())
+        self.watcher().ok().flatten().map_or(Standing::Held, |watch| watch.standing())
     }
 
     fn has_ended(&self) -> bool {
-        matches!(self.standing(), Standing::Ended(_))
+        match self.watch.get() {
+            Some(watch) => matches!(watch.standing(), Standing::Ended(_)),
+            // It isn't watched yet.
+            None => self.attachment.vnic().is_some_and(has_hung_up),
+        }
     }
 }
 
@@ -171,7 +186,7 @@ impl Wish<'_> {
             }
             if Instant::now() >= attempt_at {
                 match self.attempt(lost) {
-                    Ok(attachment) => return Card::of(attachment, Some(lost_at)).map(Some),
+                    Ok(attachment) => return Ok(Some(Card::of(attachment, Some(lost_at)))),
                     Err(error) if !may_pass(self.attach, &error) => return Err(no_other(&error)),
                     Err(error) => {
                         log::debug!("card-attempt", "no card yet: {error}");

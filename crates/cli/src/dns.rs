@@ -14,6 +14,8 @@ use crate::card::{self, Card, Failure};
 use crate::live::{Printer, grouped};
 use crate::log;
 use crate::placement::PlacementArguments;
+use crate::privilege::access::Need;
+use crate::privilege::{Privilege, PrivilegeArguments, directory_of};
 use crate::report::stack_report;
 use crate::signals::{Signals, hangups};
 use ask::{RefreshArguments, ReloadArguments, StatusArguments};
@@ -22,6 +24,7 @@ use clap::{Args, Subcommand};
 use control::Door;
 use indicatif::{ProgressBar, ProgressStyle};
 use instances::{Control, Done, Plan, sum};
+use qanat::confine::Places;
 use qanat::nic::af_xdp::PortRange;
 use qanat::{PROTOCOL_TCP, PROTOCOL_UDP, RuntimeOptions, entropy};
 use qanat_dns::image::{Catalog, ZoneImage};
@@ -32,7 +35,8 @@ use qanat_dns::transfer::{PORTS, Transfers};
 use qanat_dns::zone::parse::{Progress, read_file};
 use qanat_dns::zone::{Problem, Zone};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
-use std::net::{IpAddr, SocketAddr};
+use std::cell::Cell;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
@@ -49,6 +53,8 @@ Examples:
   sudo qanat dns --zone example.com=a.zone --zone example.net=b.zone --interface eth1 --address 192.0.2.7/24
   sudo qanat dns --config dns.toml --metrics 127.0.0.1:9153     zones, limits and log from a file, figures for Prometheus
   sudo qanat dns --zone example.com=a.zone --queues 2           two threads, a queue of the card each
+  sudo qanat dns --config dns.toml --user dns                   as that user (default: who called sudo, or nobody), without
+                                                                root's rights: it must be able to read zones and keys
   sudo qanat dns --zone example.com=a.zone --placement split    its stack in another process, which it cannot harm
   qanat dns check ./example.com.zone                            what is wrong with a zone, and what to do about it
   qanat dns status; qanat dns reload; qanat dns refresh example.net          what a running server does, and what it should
@@ -129,6 +135,8 @@ struct ServeArguments {
     attach: AttachArguments,
     #[command(flatten)]
     placement: PlacementArguments,
+    #[command(flatten)]
+    privilege: PrivilegeArguments,
     /// Figures as JSON, a line each second
     #[arg(long)]
     json: bool,
@@ -235,6 +243,34 @@ struct Prepared {
     services: Vec<PortRange>,
     figures: SharedFigures,
     arguments: ServeArguments,
+    /// What it goes on needing of the file system.
+    files: Files,
+    privilege: Privilege,
+    /// Where figures can be fetched.
+    metrics: Cell<Option<TcpListener>>,
+    /// Where it can be asked.
+    door: Option<Door>,
+}
+
+/// Files of a server.
+struct Files {
+    /// Whether it can be used by who goes on.
+    needs: Vec<Need>,
+    places: Places,
+}
+
+impl Files {
+    fn of(arguments: &ServeArguments, file: &FileConfig, rules: &ZoneRules) -> Files {
+        let read = file.files.iter().cloned().chain(rules.files().into_iter().map(|zone| zone.path)).map(Need::Read);
+        let log = file.dns.log.iter().map(|log| Need::Append(log.file.clone()));
+        let needs = read.chain(rules.copies().into_iter().map(Need::Replace)).chain(log).collect();
+        let zones = arguments.zone.iter().map(|zone| directory_of(&zone.path));
+        // What a configuration names when it is read again can be anywhere.
+        let all = arguments.config.is_some().then(|| PathBuf::from("/"));
+        let logs = file.dns.log.iter().map(|log| directory_of(&log.file));
+        let write = rules.directories_of_copies().into_iter().chain(logs).collect();
+        Files { needs, places: Places { read: zones.chain(all).collect(), write } }
+    }
 }
 
 impl Prepared {
@@ -245,6 +281,7 @@ impl Prepared {
         if arguments.queues > 1 && rules.may_fetch() {
             return Err(ONE_QUEUE.to_owned());
         }
+        let rules_for_files = rules.clone();
         let zones = Zones::start(rules, arguments.text_index)?;
         let port = file.dns.port;
         let range = |protocol| PortRange { protocol, first: port, last: port };
@@ -253,32 +290,57 @@ impl Prepared {
             services.push(PortRange { protocol: PROTOCOL_TCP, first: *PORTS.start(), last: *PORTS.end() });
         }
         let figures = SharedFigures::default();
-        Ok(Prepared { file, zones, services, figures, arguments: arguments.clone() })
+        let files = Files::of(arguments, &file, &rules_for_files);
+        let privilege = Privilege::of(&arguments.privilege, "dns", arguments.placement.app_core)?;
+        let arguments = arguments.clone();
+        Ok(Prepared {
+            file,
+            zones,
+            services,
+            figures,
+            arguments,
+            files,
+            privilege,
+            metrics: Cell::default(),
+            door: None,
+        })
     }
 
-    /// Figures for Prometheus, signals, and the control socket, which is there as long as what is given back.
-    fn watch(&mut self, signals: Signals, control: &Control) -> Result<Option<Door>, String> {
+    /// Makes what takes rights: the log, and the sockets for figures and control.
+    fn open(&mut self) -> Result<(), String> {
+        if let Some(log) = &self.file.dns.log {
+            self.privilege.make_file(&log.file)?;
+        }
         if let Some(address) = self.file.metrics {
-            let (zones, figures) = (self.zones.clone(), Arc::clone(&self.figures));
-            metrics::serve(address, move || metrics_text(&zones, &figures))
+            let listener = TcpListener::bind(address)
                 .map_err(|error| format!("metrics at {address}: {error}; choose an address of the kernel's"))?;
+            self.metrics.set(Some(listener));
+        }
+        match (control::open(self.file.control.as_deref()), &self.file.control) {
+            (Ok(door), _) => {
+                self.privilege.is_to_remove(door.path());
+                self.door = Some(door);
+            }
+            // Who named it needs it; else a server is one without it.
+            (Err(error), Some(_)) => return Err(error),
+            (Err(error), None) => log::warning!("control", "`qanat dns status` will not find this server: {error}"),
+        }
+        Ok(())
+    }
+
+    /// Threads for figures, control and signals begin: once the rights are given up.
+    fn watch(&self, signals: Signals, control: &Control) -> Result<(), String> {
+        if let Some(listener) = self.metrics.take() {
+            let (zones, figures) = (self.zones.clone(), Arc::clone(&self.figures));
+            metrics::serve(listener, move || metrics_text(&zones, &figures))
+                .map_err(|error| format!("metrics: {error}; raise `ulimit -u`"))?;
         }
         let (arguments, fixed) = (self.arguments.clone(), self.file.fixed.clone());
         let rules = move || arguments.rules(&fixed);
-        let door = match (
-            control::serve(self.file.control.as_deref(), self.zones.clone(), Box::new(rules.clone())),
-            &self.file.control,
-        ) {
-            (Ok(door), _) => Some(door),
-            // Who named it needs it; else a server is one without it.
-            (Err(error), Some(_)) => return Err(error),
-            (Err(error), None) => {
-                log::warning!("control", "`qanat dns status` will not find this server: {error}");
-                None
-            }
-        };
-        handle_signals(signals, control.clone(), self.zones.clone(), rules)?;
-        Ok(door)
+        if let Some(door) = &self.door {
+            door.serve(self.zones.clone(), Box::new(rules.clone()))?;
+        }
+        handle_signals(signals, control.clone(), self.zones.clone(), rules)
     }
 }
 
@@ -307,28 +369,26 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
     let signals = hangups()?.of_led(arguments.placement.app_core);
     let mut prepared = Prepared::new(arguments)?;
     if arguments.placement.app_cores > 1 {
+        // Its processes give up their rights, each by itself.
         return app_cores::run(&arguments.placement, &arguments.attach, &prepared.services, signals);
     }
     if arguments.placement.is_split() {
         return split::serve(arguments, prepared, signals);
     }
+    prepared.open()?;
     let queues = u32::from(arguments.queues);
     let services = std::mem::take(&mut prepared.services);
     let control = Control::new(queues)?;
-    let (mut signals, mut door) = (Some(signals), None);
+    let signals = Cell::new(Some(signals));
     let printer = Printer::new(arguments.json);
     let mut meter = Meter::new();
     let outcome = card::serve(&arguments.attach, services, queues, &|| control.is_stopped(), |card| {
-        if let Some(signals) = signals.take() {
-            door = prepared.watch(signals, &control)?;
-        }
         control.begin()?;
-        let messages = serve_on(card, &prepared, &control, &printer, &mut meter)?;
+        let messages = serve_on(card, &prepared, (&control, &signals), &printer, &mut meter)?;
         messages.iter().for_each(|text| say(&printer, text));
         Ok(())
     });
-    drop(door);
-    if signals.is_none() {
+    if signals.take().is_none() {
         finish(&printer, &control.done());
     }
     outcome
@@ -338,15 +398,19 @@ fn serve(arguments: &ServeArguments) -> Result<(), String> {
 fn serve_on(
     card: &Card,
     prepared: &Prepared,
-    control: &Control,
+    (control, signals): (&Control, &Cell<Option<Signals>>),
     printer: &Printer,
     meter: &mut Meter,
 ) -> Result<Vec<String>, Failure> {
     let Prepared { file, zones, figures, arguments, .. } = prepared;
     let attachment = &card.attachment;
     let mut watch = AddressWatch::new(&attachment.addresses());
+    prepared.privilege.start_steward(Vec::new())?;
+    prepared.privilege.prepare(prepared.files.places.clone());
     let plan = Plan {
         card,
+        privilege: &prepared.privilege,
+        needs: &prepared.files.needs,
         publisher: zones.publisher(),
         config: &file.dns,
         batch: arguments.batch.into(),
@@ -356,9 +420,12 @@ fn serve_on(
     };
     let place = (attachment.addresses(), attachment.interface(), attachment.driver());
     let ready = || {
+        prepared.privilege.make_sure()?;
+        signals.take().map_or(Ok(()), |signals| prepared.watch(signals, control))?;
         if !card.tell_return() {
             announce(printer, file.dns.port, &zones.publisher().latest(), place);
         }
+        Ok(())
     };
     plan.run(Some(transfers(zones)?), ready, |look| {
         let now = sum(&look.done);

@@ -7,9 +7,11 @@ use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
 use crate::log;
 use crate::placement::{PlacementArguments, Request};
+use crate::privilege::{Privilege, PrivilegeArguments};
 use crate::report::stack_report;
 use crate::signals::{Signals, hangups};
 use clap::{Args, ValueEnum};
+use qanat::confine::Places;
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::breakdown;
 use qanat::nic::memif::MemifLink;
@@ -36,6 +38,7 @@ Examples:
   sudo qanat echo                               UDP and TCP at 10.77.0.2:7, on a virtual interface of its own
   sudo qanat echo --raw                         in the driver: addresses swapped, no stack
   sudo qanat echo --placement split             the stack in a process of its own, a net core
+  sudo qanat echo --user echo                   as that user (default: who called sudo, or nobody), without root's rights
   qanat echo --link memif:/tmp/echo.sock        over shared memory with another process: no root, no kernel
   qanat echo --kernel epoll --port 7007         over kernel sockets, to compare with: a datagram a call
   qanat echo --kernel uring --batch --port 7007  by io_uring, as many as there are in a call
@@ -78,6 +81,8 @@ pub struct Arguments {
     attach: AttachArguments,
     #[command(flatten)]
     placement: PlacementArguments,
+    #[command(flatten)]
+    privilege: PrivilegeArguments,
     /// Connections and counters were asked for, by a signal.
     #[arg(skip)]
     report: Arc<AtomicBool>,
@@ -306,21 +311,26 @@ impl Arguments {
 /// Runs the echo until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     if arguments.placement.app_cores > 1 {
+        // Its processes give up their rights, each by itself.
+        Privilege::of(&arguments.privilege, "echo", false)?;
         return app_cores::run(&arguments.placement, &arguments.attach, &arguments.services(), hangups()?);
     }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    stop_on_signals(hangups()?.of_led(arguments.placement.app_core), stop.clone())?;
+    let mut signals = Some(hangups()?.of_led(arguments.placement.app_core));
+    let mut obey = || signals.take().map_or(Ok(()), |signals| stop_on_signals(signals, stop.clone()));
     flag::register(SIGUSR1, Arc::clone(&arguments.report)).map_err(|error| format!("handling signals: {error}"))?;
     let printer = Printer::new(arguments.json);
     let mut show = Show { printer, before: Figures::default(), ended: Figures::default(), at: Instant::now() };
     if arguments.placement.is_split() {
-        run_split(arguments, &stop, &mut show)?
+        run_split(arguments, &stop, &mut show, &mut obey)?
     } else if let Some(mode) = arguments.kernel {
+        obey()?;
         run_kernel(arguments, mode, &stop, &mut show)?
     } else {
         match &arguments.link {
-            LinkChoice::Veth => run_veth(arguments, &stop, &mut show)?,
+            LinkChoice::Veth => run_veth(arguments, &stop, &mut show, &mut obey)?,
             LinkChoice::Memif { socket, master } => {
+                obey()?;
                 let link = OpenLink::memif(
                     socket.clone(),
                     *master,
@@ -373,22 +383,40 @@ fn run_kernel(arguments: &Arguments, mode: Kernel, stop: &StopHandle, show: &mut
     Ok(())
 }
 
-fn run_veth(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
+/// `obey` begins to heed signals, by a thread: once the rights are given up.
+fn run_veth(
+    arguments: &Arguments,
+    stop: &StopHandle,
+    show: &mut Show,
+    obey: &mut dyn FnMut() -> Result<(), String>,
+) -> Result<(), String> {
+    let privilege = Privilege::of(&arguments.privilege, "echo", arguments.placement.app_core)?;
     let services = arguments.services().to_vec();
     card::serve(&arguments.attach, services, 1, &|| stop.is_requested(), |card| {
         let attachment = &card.attachment;
         let vnic = attachment.open_queue(0, arguments.memory()).map_err(|error| error.to_string())?;
+        privilege.give_up(Places::default())?;
+        obey()?;
         arguments.serve(vnic, attachment.config().clone(), Way::Veth(card), stop, show)
     })
 }
 
 /// The stack on a net core: the service is the same.
-fn run_split(arguments: &Arguments, stop: &StopHandle, show: &mut Show) -> Result<(), String> {
+fn run_split(
+    arguments: &Arguments,
+    stop: &StopHandle,
+    show: &mut Show,
+    obey: &mut dyn FnMut() -> Result<(), String>,
+) -> Result<(), String> {
     if arguments.raw || arguments.kernel.is_some() || arguments.link != LinkChoice::Veth {
         return Err("the split placement is for the stack over veth: without --raw, --kernel and --link".to_owned());
     }
     let services = arguments.services();
-    let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("echo", &services, 16_384))?;
+    let privilege = Privilege::of(&arguments.privilege, "echo", arguments.placement.app_core)?;
+    let request = Request::new("echo", &services, 16_384);
+    let mut placed = arguments.placement.attach(&arguments.attach, &request, &privilege)?;
+    privilege.give_up(Places::default())?;
+    obey()?;
     let address = placed.runtime.addresses().first().map_or_else(String::new, |address| address.to_string());
     let mut service = EchoService::new(arguments.config());
     placed.runtime.start(&mut service).map_err(|error| error.to_string())?;

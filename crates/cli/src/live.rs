@@ -7,6 +7,7 @@ use console::Term;
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -35,23 +36,37 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Prints lines without blocking its caller, save for the last; what the reader is too slow for is skipped.
 pub struct Printer {
-    lines: Option<SyncSender<Line>>,
-    thread: Option<JoinHandle<()>>,
+    /// From the first line on: a service gives up its rights before, while it has one thread.
+    writer: OnceLock<Writer>,
     json: bool,
+    /// Lines are the log's.
+    is_log: bool,
+}
+
+struct Writer {
+    lines: SyncSender<Line>,
+    thread: JoinHandle<()>,
 }
 
 impl Printer {
     /// A printer to standard output: of JSON if that is asked for (`--json`), or is what the log is.
     pub fn new(json: bool) -> Printer {
-        let (lines, receiver) = sync_channel(16);
-        let is_log = log::is_json() && !json;
-        let shows = match io::stdout().is_terminal() {
-            _ if json || log::tells(Level::Debug) => Shows::EachLine,
-            true if !is_log => Shows::Rewritten,
-            _ => Shows::Seldom,
+        Printer { writer: OnceLock::new(), json: json || log::is_json(), is_log: log::is_json() && !json }
+    }
+
+    fn lines(&self) -> &SyncSender<Line> {
+        let start = || {
+            let (lines, receiver) = sync_channel(16);
+            let is_log = self.is_log;
+            let is_json = self.json && !is_log;
+            let shows = match io::stdout().is_terminal() {
+                _ if is_json || log::tells(Level::Debug) => Shows::EachLine,
+                true if !is_log => Shows::Rewritten,
+                _ => Shows::Seldom,
+            };
+            Writer { lines, thread: std::thread::spawn(move || print(&receiver, shows, is_log)) }
         };
-        let thread = std::thread::spawn(move || print(&receiver, shows, is_log));
-        Printer { lines: Some(lines), thread: Some(thread), json: json || is_log }
+        &self.writer.get_or_init(start).lines
     }
 
     /// Whether lines are JSON.
@@ -83,10 +98,8 @@ impl Printer {
     }
 
     fn send_surely(&self, line: String) {
-        if let Some(lines) = &self.lines {
-            // Fails if nobody reads any more.
-            let _ = lines.send(Line::Lasting(line));
-        }
+        // Fails if nobody reads any more.
+        let _ = self.lines().send(Line::Lasting(line));
     }
 
     /// The result of a run: one line of JSON, or as people read it.
@@ -102,17 +115,17 @@ impl Printer {
     }
 
     fn send(&self, line: Line) {
-        if let Some(lines) = self.lines.as_ref().filter(|_| log::tells(Level::Info)) {
+        if log::tells(Level::Info) {
             // Full: the reader is slow. Figures are cumulative or current, so a skipped line loses nothing.
-            let _ = lines.try_send(line);
+            let _ = self.lines().try_send(line);
         }
     }
 }
 
 impl Drop for Printer {
     fn drop(&mut self) {
-        self.lines = None;
-        if let Some(thread) = self.thread.take() {
+        if let Some(Writer { lines, thread }) = self.writer.take() {
+            drop(lines);
             let _ = thread.join();
         }
     }

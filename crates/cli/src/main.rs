@@ -30,6 +30,7 @@ mod log;
 mod net;
 mod net_core;
 mod placement;
+mod privilege;
 mod program;
 mod programs;
 mod rate;
@@ -96,6 +97,8 @@ enum Command {
     Rate(rate::Arguments),
     Limits(limits::Arguments),
     Doctor(doctor::Arguments),
+    #[command(hide = true)]
+    Steward(privilege::steward::Arguments),
 }
 
 /// The command line, or the end: with what is wrong about it, and a tip.
@@ -160,6 +163,7 @@ fn run(command: Command) -> ExitCode {
         Command::Rate(arguments) => rate::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Steward(arguments) => privilege::steward::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -182,7 +186,9 @@ mod tests {
     fn commands(command: &clap::Command, words: &str, found: &mut Vec<(String, clap::Command)>) {
         let words =
             if words.is_empty() { command.get_name().to_owned() } else { format!("{words} {}", command.get_name()) };
-        let mut below = command.get_subcommands().filter(|below| below.get_name() != "help").peekable();
+        // What processes of ours start is nobody's to type.
+        let is_typed = |below: &&clap::Command| below.get_name() != "help" && !below.is_hide_set();
+        let mut below = command.get_subcommands().filter(is_typed).peekable();
         if below.peek().is_none() || command.is_args_conflicts_with_subcommands_set() {
             found.push((words.clone(), command.clone()));
         }

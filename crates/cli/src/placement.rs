@@ -4,13 +4,14 @@ use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
 use crate::exit;
 use crate::log;
 use crate::net::Accept;
+use crate::privilege::Privilege;
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session, default_socket};
 use qanat::control::net_core::StackWish;
+use qanat::control::steward::{self, NetCoreDuty, farewell};
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Connector, Refusal, SplitOptions, SplitRuntime};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -75,8 +76,8 @@ pub struct OwnNetCore {
 }
 
 impl OwnNetCore {
-    /// Starts one, in place of a dead one; a socket to it.
-    fn start(&self, arguments: &[String]) -> io::Result<OwnedFd> {
+    /// Starts one, in place of a dead one, whose end of the service's socket is `its`.
+    pub fn start(&self, arguments: &[String], its: OwnedFd) -> io::Result<()> {
         match self.wait().and_then(|status| status.code()) {
             Some(exit::LINK_GONE) => self.had_daemons_card.store(true, Ordering::Relaxed),
             Some(exit::REFUSED) => {
@@ -85,8 +86,6 @@ impl OwnNetCore {
             }
             _ => {}
         }
-        let flags = SocketFlags::CLOEXEC;
-        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mut command = Command::new("/proc/self/exe");
         command.arg("net").args(arguments).args(log::forwarded());
         command.args(self.had_daemons_card.load(Ordering::Relaxed).then_some("--again"));
@@ -94,11 +93,11 @@ impl OwnNetCore {
         // A terminal's Ctrl-C is for the service, which finishes what is under way by the net core.
         command.process_group(0);
         *self.child.lock().unwrap_or_else(PoisonError::into_inner) = Some(command.spawn()?);
-        Ok(ours)
+        Ok(())
     }
 
     /// Its process has ended, or is made to.
-    fn wait(&self) -> Option<ExitStatus> {
+    pub fn wait(&self) -> Option<ExitStatus> {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         let deadline = Instant::now() + FAREWELL;
         while Instant::now() < deadline {
@@ -118,12 +117,12 @@ pub struct Placed {
     _own: Farewell,
 }
 
-/// Dropped, it waits for net cores of a service's own to go.
-struct Farewell(Vec<OwnNetCore>);
+/// Dropped, it waits for net cores of a service's own to go: its steward does.
+struct Farewell;
 
 impl Drop for Farewell {
     fn drop(&mut self) {
-        self.0.iter().for_each(|own| _ = own.wait());
+        farewell();
     }
 }
 
@@ -182,19 +181,26 @@ impl PlacementArguments {
     }
 
     /// Attaches to the net cores named, or to some of this service's own, made as `attach` says.
-    pub fn attach(&self, attach: &AttachArguments, request: &Request<'_>) -> Result<Placed, String> {
+    pub fn attach(
+        &self,
+        attach: &AttachArguments,
+        request: &Request<'_>,
+        privilege: &Privilege,
+    ) -> Result<Placed, String> {
         if self.app_core {
             let _ = set_parent_process_death_signal(Some(Signal::TERM));
         }
         let cards = self.cards(attach)?;
         let queues = self.queues(attach);
-        let mut own = Vec::new();
+        let mut duties = Vec::new();
         let mut connectors = Vec::new();
         let mut is_daemons = false;
         for (number, card) in cards.iter().enumerate() {
             // A net core's first card is as good as another; its own has the addresses that were asked for.
             let address = self.net.first().and(card.address_given());
             let connector: Connector = match self.net.get(number) {
+                // Who may use it is known by the user.
+                Some(path) if privilege.changes_user() => by_steward(NetCoreDuty::At(path.clone()), &mut duties),
                 Some(path) => SplitRuntime::at(path.clone()),
                 None => {
                     let queue = if queues > 1 { number as u32 } else { 0 };
@@ -208,20 +214,21 @@ impl PlacementArguments {
                         }
                         None => {
                             self.check_own(attach)?;
-                            own_net_core(card, request, &mut own)?
+                            by_steward(own_net_core(card, request)?, &mut duties)
                         }
                     }
                 }
             };
             connectors.push((connector, address));
         }
+        privilege.start_steward(duties)?;
         let options = SplitOptions { share: self.shares(), ..request.options.clone() };
         let runtime = SplitRuntime::attach_all(connectors, options).map_err(|error| match self.net.is_empty() {
             // It has said why, on standard error.
             true if !is_daemons => format!("the net core did not start ({error})"),
             _ => error.to_string(),
         })?;
-        Ok(Placed { runtime, _own: Farewell(own) })
+        Ok(Placed { runtime, _own: Farewell })
     }
 }
 
@@ -231,14 +238,32 @@ fn others(cards: &[AttachArguments], number: usize) -> Vec<Address> {
     others.map(|(_, card)| card.address.address.into()).collect()
 }
 
-/// Starts a net core of this service's own.
-fn own_net_core(card: &AttachArguments, request: &Request<'_>, own: &mut Vec<OwnNetCore>) -> Result<Connector, String> {
+/// A net core that the steward has: the service itself may be no longer able to.
+fn by_steward(duty: NetCoreDuty, duties: &mut Vec<NetCoreDuty>) -> Connector {
+    let number = duties.len();
+    // The first time the service goes itself where there is one: it is known by its process there.
+    let mut first = match &duty {
+        NetCoreDuty::At(path) => Some(SplitRuntime::at(path.clone())),
+        NetCoreDuty::Own(_) => None,
+    };
+    duties.push(duty);
+    Box::new(move || {
+        if let Some(mut connect) = first.take() {
+            return connect();
+        }
+        steward::net_core(number).map_err(|failed| match failed.is_final {
+            true => io::Error::other(Refusal(failed.error.to_string())),
+            false => failed.error,
+        })
+    })
+}
+
+/// A net core of this service's own.
+fn own_net_core(card: &AttachArguments, request: &Request<'_>) -> Result<NetCoreDuty, String> {
     let mut arguments = vec!["--inherit".to_owned(), "service".to_owned()];
     arguments.extend(forwarded(card)?);
     arguments.extend(request.services.iter().map(|range| service_argument(*range)));
-    let it = OwnNetCore::default();
-    own.push(it.clone());
-    Ok(Box::new(move || it.start(&arguments)))
+    Ok(NetCoreDuty::Own(arguments))
 }
 
 /// Finds a net core by asking the daemon; `None`: there is no daemon to be asked, or it has no net cores. `queues`: of the card.

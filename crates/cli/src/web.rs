@@ -7,9 +7,12 @@ use crate::card::{self, Card, Failure, NetCoreWatch};
 use crate::live::{Printer, grouped};
 use crate::log;
 use crate::placement::{PlacementArguments, Request};
+use crate::privilege::access::Need;
+use crate::privilege::{Privilege, PrivilegeArguments, directory_of, served};
 use crate::report::stack_report;
 use crate::signals::{Signals, hangups};
 use clap::{Args, ValueEnum};
+use qanat::confine::Places;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::SplitRuntime;
@@ -62,6 +65,7 @@ Examples:
   sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
   sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
   sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
 Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
          USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
 pub struct Arguments {
@@ -71,6 +75,8 @@ pub struct Arguments {
     attach: AttachArguments,
     #[command(flatten)]
     placement: PlacementArguments,
+    #[command(flatten)]
+    privilege: PrivilegeArguments,
     /// Port to listen on
     #[arg(long, default_value_t = 80)]
     port: u16,
@@ -164,15 +170,30 @@ impl Arguments {
 
     /// A small site is to start where there is little memory; files may be added while it is served.
     fn frame_memory_mib(&self) -> u32 {
-        let directories = || std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root));
         self.frame_memory.unwrap_or_else(|| {
             let mut frames = 0;
-            for directory in directories() {
+            for directory in self.roots() {
                 count_frames(directory, &mut frames);
             }
             let bytes = 2 * frames * u64::from(MemoryPlan::frame_size_for(1_500));
             u32::try_from(bytes >> 20).unwrap_or(u32::MAX).clamp(FRAME_MEMORY_MIB.0, FRAME_MEMORY_MIB.1)
         })
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root))
+    }
+
+    /// The log is made with root's rights. All else that is read and written, is by who goes on.
+    fn give_up(&self, privilege: &Privilege) -> Result<(), String> {
+        let log = self.access_log.iter();
+        log.clone().try_for_each(|log| privilege.make_file(log))?;
+        privilege.give_up(Places {
+            read: self.roots().flat_map(|root| served(root)).collect(),
+            write: log.clone().map(|log| directory_of(log)).collect(),
+        })?;
+        let trees = self.roots().map(|root| Need::Tree(root.clone(), self.hidden));
+        privilege.check(&trees.chain(log.cloned().map(Need::Append)).collect::<Vec<Need>>())
     }
 
     fn memory_plan(&self, mtu: u32) -> MemoryPlan {
@@ -195,14 +216,18 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
     })?;
     let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
     if arguments.placement.app_cores > 1 {
+        // Its processes give up their rights, each by itself.
+        Privilege::of(&arguments.privilege, "web", false)?;
         return app_cores::run(&arguments.placement, &arguments.attach, &services, signals);
     }
+    let privilege = Privilege::of(&arguments.privilege, "web", arguments.placement.app_core)?;
     if arguments.placement.is_split() {
-        return run_split(&arguments, &services, signals);
+        return run_split(&arguments, &services, signals, &privilege);
     }
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
     let mut server = Linked {
         arguments: &arguments,
+        privilege: &privilege,
         signals: Some(signals),
         stop: stop.clone(),
         service: Arc::default(),
@@ -221,6 +246,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
 /// The server in one process with its stack: a service and a runtime for each card.
 struct Linked<'a> {
     arguments: &'a Arguments,
+    privilege: &'a Privilege,
     /// Until the first service is there.
     signals: Option<Signals>,
     stop: StopHandle,
@@ -239,9 +265,10 @@ impl Linked<'_> {
         let (arguments, attachment) = (self.arguments, &card.attachment);
         let serves_six =
             attachment.addresses().iter().any(IpAddr::is_ipv6) || attachment.config().autoconfiguration.is_some();
-        let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
         let plan = arguments.memory_plan(attachment.mtu());
         let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
+        arguments.give_up(self.privilege)?;
+        let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
         let mut config = attachment.config().clone();
         config.connections_max = arguments.connections + REFUSALS;
         let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
@@ -281,9 +308,15 @@ impl Linked<'_> {
 }
 
 /// The stack on a net core: the service is the same, but that its content is copied at each sending.
-fn run_split(arguments: &Arguments, services: &[PortRange], signals: Signals) -> Result<(), String> {
-    let connections = arguments.connections + REFUSALS;
-    let mut placed = arguments.placement.attach(&arguments.attach, &Request::new("web", services, connections))?;
+fn run_split(
+    arguments: &Arguments,
+    services: &[PortRange],
+    signals: Signals,
+    privilege: &Privilege,
+) -> Result<(), String> {
+    let request = Request::new("web", services, arguments.connections + REFUSALS);
+    let mut placed = arguments.placement.attach(&arguments.attach, &request, privilege)?;
+    arguments.give_up(privilege)?;
     let runtime = &mut placed.runtime;
     let mut config = arguments.config(runtime.addresses().iter().any(IpAddr::is_ipv6));
     config.copy_mode = CopyMode::PerSend;

@@ -170,7 +170,7 @@ fn reclaim(daemon: &Path, handle: BorrowedFd<'_>) -> Result<OwnedFd, ClientError
 }
 
 /// Whether the daemon has closed its end of a handle.
-pub fn has_hung_up(handle: &OwnedFd) -> bool {
+pub fn has_hung_up(handle: &impl AsFd) -> bool {
     let mut looked = [PollFd::new(handle, PollFlags::RDHUP)];
     matches!(poll(&mut looked, Some(&Timespec::default())), Ok(1..))
 }

@@ -8,6 +8,7 @@ use crate::protocol::{
     VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
+use crate::steward;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
 use qanat_wire::ethernet::MacAddress;
@@ -108,6 +109,24 @@ pub fn default_socket() -> PathBuf {
     std::env::var_os("QANAT_SOCKET").map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
 }
 
+/// What this process has asked the daemon for by a connection of its own, each once.
+static ASKED: Mutex<Vec<Request>> = Mutex::new(Vec::new());
+/// A service has no more cards than this.
+const ASKED_MAX: usize = 64;
+
+/// Cards and net cores that this process has asked the daemon for so far: what its [steward](crate::steward) may ask for again.
+pub fn asked() -> Vec<Request> {
+    ASKED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn note(request: &Request) {
+    let mut asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner);
+    let text = |request: &Request| serde_json::to_vec(request).ok();
+    if asked.len() < ASKED_MAX && !asked.iter().any(|known| text(known) == text(request)) {
+        asked.push(request.clone());
+    }
+}
+
 /// Asks one thing on a descriptor and waits for the answer.
 fn ask(
     socket: BorrowedFd<'_>,
@@ -158,20 +177,38 @@ impl Session {
         Session { socket, path: path.to_owned() }
     }
 
-    /// Connects to the daemon at `path`.
+    /// Connects to the daemon at `path`. If this process has a [steward](crate::steward), that one does it.
     ///
     /// # Errors
     /// [`ClientError::Unreachable`].
     pub fn connect(path: &Path) -> Result<Session, ClientError> {
-        let open = || -> rustix::io::Result<OwnedFd> {
-            let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let open = || -> std::io::Result<OwnedFd> {
+            let new = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
+            let (socket, is_connected) = match steward::connect() {
+                Some(socket) => (socket?, true),
+                None => (new()?, false),
+            };
             sockopt::set_socket_timeout(&socket, sockopt::Timeout::Recv, Some(PATIENCE))?;
             sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, Some(PATIENCE))?;
-            connect(&socket, &SocketAddrUnix::new(path)?)?;
+            if !is_connected {
+                connect(&socket, &SocketAddrUnix::new(path)?)?;
+            }
             Ok(socket)
         };
-        let socket = open().map_err(|error| ClientError::Unreachable(path.to_owned(), error.into()))?;
+        let socket = open().map_err(|error| ClientError::Unreachable(path.to_owned(), error))?;
         Ok(Session { socket, path: path.to_owned() })
+    }
+
+    /// Asks for somebody else, who sends the descriptors and gets those of the answer.
+    pub(crate) fn pass(
+        &self,
+        request: Request,
+        beside: &[BorrowedFd<'_>],
+    ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
+        match &request {
+            Request::AttachNetCore { card, .. } => self.ask_for_card(&card.addresses.clone(), request),
+            _ => ask(self.socket.as_fd(), request, beside),
+        }
     }
 
     /// Asks anything.
@@ -187,7 +224,9 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn create_vnic(&self, wish: VnicWish) -> Result<VnicHandle, ClientError> {
-        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), Request::CreateVnic(wish), &[])?)
+        let request = Request::CreateVnic(wish);
+        note(&request);
+        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), request, &[])?)
     }
 
     /// A socket to one of the daemon's net cores, which has a card as `card` says for this service; `None`: the daemon has no
@@ -197,7 +236,9 @@ impl Session {
     /// [`ClientError`].
     pub fn attach_net_core(&self, card: VnicWish, stack: StackWish) -> Result<Option<OwnedFd>, ClientError> {
         let addresses = card.addresses.clone();
-        match self.ask_for_card(&addresses, Request::AttachNetCore { card, stack })? {
+        let request = Request::AttachNetCore { card, stack };
+        note(&request);
+        match self.ask_for_card(&addresses, request)? {
             (Answer::Done, mut beside) => Ok(beside.pop()),
             _ => Err(ClientError::Unexpected),
         }
@@ -210,8 +251,11 @@ impl Session {
         addresses: &[(Address, u8)],
         request: Request,
     ) -> Result<(Answer, Vec<OwnedFd>), ClientError> {
-        // Of one that is ending, nothing is left to read.
-        let runs = |process| std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| !words.is_empty());
+        // Of one that is ending, nothing is left to read. Who may not look takes it for one that is not.
+        let runs = |process| match std::fs::read(format!("/proc/{process}/cmdline")) {
+            Ok(words) => !words.is_empty(),
+            Err(error) => error.kind() == std::io::ErrorKind::PermissionDenied,
+        };
         let is_same = |own: &(IpAddr, u8)| addresses.iter().any(|(address, _)| *address == own.0.into());
         let is_ending = |vnic: &VnicStatus| vnic.addresses.iter().any(is_same) && !runs(vnic.process);
         let begun = Instant::now();
@@ -220,7 +264,8 @@ impl Session {
             if !matches!(answer, Err(ClientError::Refused(_))) || begun.elapsed() > GIVEN_UP {
                 return answer;
             }
-            if !self.status()?.vnics.iter().any(is_ending) {
+            // A steward, who has looked itself, tells nobody how things are.
+            if !self.status().is_ok_and(|status| status.vnics.iter().any(is_ending)) {
                 // It may have gone between the answer and the look.
                 return ask(self.socket.as_fd(), request, &[]);
             }
@@ -233,7 +278,9 @@ impl Session {
     /// # Errors
     /// [`ClientError`].
     pub fn open_vnic(&self, vnic: u32) -> Result<VnicHandle, ClientError> {
-        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), Request::OpenVnic { vnic }, &[])?)
+        let request = Request::OpenVnic { vnic };
+        note(&request);
+        VnicHandle::from_answer(&self.path, ask(self.socket.as_fd(), request, &[])?)
     }
 
     /// Makes a filter that covers what these `peers` and these own `services` have to do with each other: the paper's

@@ -23,3 +23,4 @@ pub mod net_core;
 pub mod policy;
 pub mod protocol;
 pub mod refusal;
+pub mod steward;

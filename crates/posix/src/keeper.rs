@@ -457,7 +457,7 @@ fn become_like(class: &Class) -> bool {
     let arguments = [head.as_mut_ptr().addr(), sets.as_ptr().addr(), 0, 0, 0];
     // SAFETY: as long as that.
     let has_none = unsafe { crate::raw::call(&Call::new(libc::SYS_capset, arguments)) } == 0;
-    has_none && qanat::split::confine_keeper().is_ok()
+    has_none && qanat::confine::confine_keeper().is_ok()
 }
 
 /// Whether who watches the device does nothing about what is there.

@@ -9,6 +9,7 @@
 
 mod attachment;
 mod block;
+pub mod confine;
 mod lifetime;
 mod runtime;
 mod service;

@@ -15,7 +15,7 @@ impl Pages {
     /// No temporary directory can be made.
     #[expect(clippy::new_without_default, reason = "it makes a directory")]
     pub fn new() -> Pages {
-        Pages { directory: tempfile::Builder::new().prefix("qanat-e2e").tempdir().expect("a temporary directory") }
+        Pages { directory: super::program::directory_for_anybody() }
     }
 
     /// With one file already.

@@ -41,6 +41,17 @@ pub fn qanat() -> PathBuf {
 pub const NOBODY: [&str; 5] =
     ["--reuid=65534", "--regid=65534", "--clear-groups", "--bounding-set=-all", "--inh-caps=-all"];
 
+/// A directory that anybody may read and write: a service that root starts becomes a user without rights.
+///
+/// # Panics
+/// There is no room for it.
+pub fn directory_for_anybody() -> tempfile::TempDir {
+    let directory = tempfile::Builder::new().prefix("qanat-e2e").tempdir().expect("a temporary directory");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), open).expect("its mode");
+    directory
+}
+
 /// A copy of the command in `directory`, where anybody may run it and read what is beside it.
 ///
 /// # Panics

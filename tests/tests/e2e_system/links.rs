@@ -19,14 +19,14 @@ pub(super) fn daemon_for(pages: &Pages, addresses: &str) -> Running {
 
 /// As [`daemon_for`], with more in its policy.
 pub(super) fn daemon_with(pages: &Pages, addresses: &str, more: &str) -> Running {
-    let socket = pages.file("control.sock");
+    let socket = pages.file(".daemon/control.sock");
     let policy = format!(
         "socket = \"{}\"\n{more}\n[[rule]]\nname = \"rooms\"\nusers = [\"root\"]\naddresses = [\"{addresses}\"]\nservices = \
          [\"any\"]\n",
         socket.display()
     );
-    pages.write("policy.toml", policy);
-    let policy = pages.file("policy.toml");
+    pages.write(".daemon/policy.toml", policy);
+    let policy = pages.file(".daemon/policy.toml");
     let daemon = Program::new(qanat()).arguments(["up".as_ref(), "--config".as_ref(), policy.as_os_str()]).start();
     eventually("the daemon listens", PATIENCE, || {
         let status = Program::new(qanat()).arguments(["status", "--json"]).environment("QANAT_SOCKET", &socket).run();
@@ -37,7 +37,7 @@ pub(super) fn daemon_with(pages: &Pages, addresses: &str, more: &str) -> Running
 
 fn web(pages: &Pages, more: &[&str]) -> Running {
     let program = Program::new(qanat()).arguments(["web", "--json", pages.argument()]).arguments(more);
-    program.environment("QANAT_SOCKET", pages.file("control.sock")).start()
+    program.environment("QANAT_SOCKET", pages.file(".daemon/control.sock")).start()
 }
 
 fn ip(words: &str) {

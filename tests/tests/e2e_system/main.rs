@@ -13,6 +13,7 @@ mod lifecycle;
 mod links;
 mod load;
 mod logs;
+mod privilege;
 mod remedies;
 mod returns;
 mod statistics;

@@ -16,7 +16,7 @@ const RAW: &str = "10.77.0.5";
 const ALL: &str = "10.77.0.0/24";
 
 fn command(pages: &Pages, words: &[&str]) -> Program {
-    Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", pages.file("control.sock"))
+    Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", pages.file(".daemon/control.sock"))
 }
 
 fn pages() -> Pages {

@@ -75,20 +75,24 @@ pub fn is_ours(path: &Path) -> bool {
 }
 
 /// A server's socket, taken away when the server ends.
-pub struct Door(PathBuf);
+pub struct Door {
+    path: PathBuf,
+    listener: UnixListener,
+    owner: rustix::process::Uid,
+}
 
 impl Drop for Door {
     fn drop(&mut self) {
         // It may be gone already.
-        let _ = std::fs::remove_file(&self.0);
+        let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// Listens at `path`, or where `qanat dns status` looks, on a thread of its own.
+/// Makes the socket at `path`, or where `qanat dns status` looks.
 ///
 /// # Errors
 /// A message: the socket cannot be made.
-pub fn serve(path: Option<&Path>, zones: Zones, rules: Rules) -> Result<Door, String> {
+pub fn open(path: Option<&Path>) -> Result<Door, String> {
     let path = match path {
         Some(path) => path.to_owned(),
         None => {
@@ -104,28 +108,44 @@ pub fn serve(path: Option<&Path>, zones: Zones, rules: Rules) -> Result<Door, St
         let _ = std::fs::remove_file(&path);
     }
     let listener = UnixListener::bind(&path).map_err(wrong)?;
-    let door = Door(path.clone());
+    let door = Door { path: path.clone(), listener, owner: rustix::process::geteuid() };
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).map_err(wrong)?;
-    let answer = move || {
-        for stream in listener.incoming() {
-            match stream {
-                // Who goes away is no error of ours.
-                Ok(stream) => drop(reply(&stream, &zones, &rules)),
-                // Out of descriptors: there are some again when others end.
-                Err(_) => std::thread::sleep(PATIENCE / 50),
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("dns-control".into()).spawn(answer);
-    thread.map_err(wrong)?;
     Ok(door)
 }
 
-fn reply(mut stream: &UnixStream, zones: &Zones, rules: &Rules) -> io::Result<()> {
+impl Door {
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Answers on a thread of its own.
+    ///
+    /// # Errors
+    /// A message: there is no thread to be had.
+    pub fn serve(&self, zones: Zones, rules: Rules) -> Result<(), String> {
+        let wrong = |error: io::Error| format!("control socket {}: {error}", self.path.display());
+        let (listener, owner) = (self.listener.try_clone().map_err(wrong)?, self.owner);
+        let answer = move || {
+            for stream in listener.incoming() {
+                match stream {
+                    // Who goes away is no error of ours.
+                    Ok(stream) => drop(reply(&stream, owner, &zones, &rules)),
+                    // Out of descriptors: there are some again when others end.
+                    Err(_) => std::thread::sleep(PATIENCE / 50),
+                }
+            }
+        };
+        std::thread::Builder::new().name("dns-control".into()).spawn(answer).map(drop).map_err(wrong)
+    }
+}
+
+/// `owner`: whose the server was when it began; others than that one and root are not heard.
+fn reply(mut stream: &UnixStream, owner: rustix::process::Uid, zones: &Zones, rules: &Rules) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let peer = socket_peercred(stream)?.uid;
-    if !peer.is_root() && peer != rustix::process::geteuid() {
+    if !peer.is_root() && peer != owner {
         return writeln!(stream, "{}", json!({ "error": "this server is another user's" }));
     }
     let mut line = String::new();

@@ -2,6 +2,8 @@
 //! catalogs and secrets; the first is the calling thread's, and speaks for all.
 
 use crate::card::{Card, Failure};
+use crate::privilege::Privilege;
+use crate::privilege::access::Need;
 use crate::report::stack_report;
 use qanat::nic::MemoryPlan;
 use qanat::{DuplicateAddressDetection, Runtime, RuntimeOptions, StopHandle, entropy};
@@ -38,6 +40,10 @@ impl Done {
 /// What the instances of a server are made from.
 pub struct Plan<'a> {
     pub card: &'a Card,
+    /// Given up by each instance's thread, once its queue is open.
+    pub privilege: &'a Privilege,
+    /// Files that whoever goes on must be able to use.
+    pub needs: &'a [Need],
     pub publisher: &'a CatalogPublisher,
     pub config: &'a DnsConfig,
     /// Frames taken from the device at once.
@@ -176,7 +182,7 @@ impl Plan<'_> {
     pub fn run(
         &self,
         transfers: Option<Transfers>,
-        ready: impl FnOnce(),
+        ready: impl FnOnce() -> Result<(), String>,
         mut look: impl FnMut(&Look<'_>),
     ) -> Result<Vec<String>, Failure> {
         let siblings: Vec<Option<Transfers>> =
@@ -189,7 +195,7 @@ impl Plan<'_> {
             let outcome = further.map_err(Failure::Other).and_then(|further| {
                 let first = Instance::open(plan, 0, transfers).and_then(|first| {
                     further.wait_until_open()?;
-                    ready();
+                    ready()?;
                     first.run(plan, &incoming, &mut look)
                 });
                 plan.control.end();
@@ -275,6 +281,10 @@ impl Instance {
             prepared_frames: 0,
         };
         let vnic = attachment.open_queue(queue as u32, memory).map_err(|error| error.to_string())?;
+        if !plan.privilege.is_given_up() {
+            plan.privilege.give_up_here()?;
+            plan.privilege.check(plan.needs)?;
+        }
         let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
         let mut config = attachment.config().clone();
         config.receive_batch = plan.batch;

@@ -20,7 +20,7 @@ const MTU: u32 = 1_500;
 pub(super) enum Opener {
     /// Who holds a card's handle.
     Client,
-    /// A net core of the daemon's, which can do no more with a program than run it (`split/confine.rs`).
+    /// A net core of the daemon's, which can do no more with a program than run it (`qanat/src/confine/`).
     NetCore,
 }
 

@@ -19,7 +19,6 @@ mod bell;
 mod card_end;
 mod code;
 mod commands;
-mod confine;
 mod director;
 mod handshake;
 #[cfg(feature = "harness")]
@@ -47,7 +46,6 @@ mod tenant;
 mod timers;
 
 pub use accept::AcceptPolicy;
-pub use confine::{Confinement, confine, confine_keeper};
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
 pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
 pub use remote::RemoteFigures;

@@ -211,7 +211,7 @@ pub struct NetCoreOptions {
     pub spin: SpinPolicy,
     /// Users whose services are served, besides root's.
     pub users: Vec<u32>,
-    /// It is confined ([`confine`](super::confine)).
+    /// It is confined ([`confine`](crate::confine::confine)).
     pub confined: bool,
     /// The processor it is pinned to.
     pub processor: Option<u32>,

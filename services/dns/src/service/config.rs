@@ -105,6 +105,8 @@ pub struct FileConfig {
     pub metrics: Option<SocketAddr>,
     /// Where `qanat dns status` and its likes find the server.
     pub control: Option<PathBuf>,
+    /// What was read for all this: files, and directories of files.
+    pub files: Vec<PathBuf>,
     /// All but the zones, as it was written: it takes effect when a server starts.
     pub fixed: String,
 }
@@ -196,7 +198,14 @@ impl FileConfig {
     pub fn with_cookies(secret: [u8; 16]) -> FileConfig {
         let mut dns = DnsConfig::default();
         dns.settings.cookies = Some(CookieSecrets::new(secret, []));
-        FileConfig { dns, zones: ZoneRules::default(), metrics: None, control: None, fixed: String::new() }
+        FileConfig {
+            dns,
+            zones: ZoneRules::default(),
+            metrics: None,
+            control: None,
+            files: Vec::new(),
+            fixed: String::new(),
+        }
     }
 
     /// Reads `path`; relative names of files in it start at its directory. `random`: the cookie secret if none is given.
@@ -206,7 +215,9 @@ impl FileConfig {
     pub fn read(path: &Path, random: [u8; 16]) -> Result<FileConfig, ConfigError> {
         let wrong = |message: String| ConfigError { path: path.to_owned(), message };
         let text = read_text(path).map_err(wrong)?;
-        FileConfig::parse(&text, path.parent().unwrap_or(Path::new("")), random).map_err(wrong)
+        let mut config = FileConfig::parse(&text, path.parent().unwrap_or(Path::new("")), random).map_err(wrong)?;
+        config.files.push(path.to_owned());
+        Ok(config)
     }
 
     fn parse(text: &str, directory: &Path, random: [u8; 16]) -> Result<FileConfig, String> {
@@ -251,15 +262,17 @@ impl FileConfig {
         });
         let mut zones = ZoneRules::default();
         zones.add(RawZones::new(raw.key, raw.template, raw.zone), directory)?;
+        let mut files: Vec<PathBuf> = raw.include.iter().map(|path| directory.join(path)).collect();
         for path in included(&raw.include, directory)? {
             let of = |error: String| format!("{}: {error}", path.display());
             let more: RawZones =
                 toml::from_str(&read_text(&path).map_err(of)?).map_err(|error| of(error.to_string()))?;
             zones.add(more, path.parent().unwrap_or(Path::new(""))).map_err(of)?;
+            files.push(path);
         }
         zones.transfers()?;
         let control = raw.control.map(|path| directory.join(path));
-        Ok(FileConfig { dns, zones, metrics: raw.metrics, control, fixed })
+        Ok(FileConfig { dns, zones, metrics: raw.metrics, control, files, fixed })
     }
 }
 

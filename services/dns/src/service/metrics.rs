@@ -9,7 +9,7 @@ use crate::transfer::{Standing, TransferFigures};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -118,20 +118,18 @@ pub fn text(report: &Report<'_>) -> String {
 /// What the figures were at the last look, for other threads.
 pub type SharedFigures = Arc<Mutex<(Figures, TransferFigures)>>;
 
-/// Answers scrapes with `text` at `address` on a thread of its own, one after the other, as long as the process lives.
+/// Answers scrapes with `text` on a thread of its own, one after the other, as long as the process lives.
 ///
 /// # Errors
-/// The address cannot be had.
-pub fn serve(address: SocketAddr, text: impl Fn() -> String + Send + 'static) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(address)?;
-    let bound = listener.local_addr()?;
+/// There is no thread to be had.
+pub fn serve(listener: TcpListener, text: impl Fn() -> String + Send + 'static) -> io::Result<()> {
     std::thread::Builder::new().name("dns-metrics".into()).spawn(move || {
         for stream in listener.incoming().flatten() {
             // A reader that goes away is no error of ours.
             let _ = reply(stream, &text());
         }
     })?;
-    Ok(bound)
+    Ok(())
 }
 
 fn reply(mut stream: TcpStream, text: &str) -> io::Result<()> {

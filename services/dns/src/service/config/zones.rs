@@ -200,6 +200,21 @@ impl ZoneRules {
         files.filter_map(|(apex, rules)| Some(ZoneFile { apex: apex.clone(), path: rules.file(apex)? })).collect()
     }
 
+    /// Files in which copies of other servers' zones are kept.
+    pub fn copies(&self) -> Vec<PathBuf> {
+        let copies = self.zones.iter().filter(|(_, rules)| rules.is_secondary());
+        copies.filter_map(|(apex, rules)| rules.file(apex)).collect()
+    }
+
+    /// Directories in which such files are, or may come to be: those of members of catalogs are named by templates.
+    pub fn directories_of_copies(&self) -> BTreeSet<PathBuf> {
+        let templates = self.templates.values().filter(|rules| rules.is_secondary());
+        let named = templates.filter_map(|rules| rules.file.clone());
+        let is_fixed = |path: &&Path| !path.as_os_str().as_encoded_bytes().contains(&b'%');
+        let directory = |path: PathBuf| path.ancestors().skip(1).find(is_fixed).map(Path::to_owned);
+        self.copies().into_iter().chain(named).filter_map(directory).collect()
+    }
+
     /// Whether zones come from primaries, or members of a catalog might.
     pub fn may_fetch(&self) -> bool {
         !self.catalogs.is_empty() || self.zones.values().any(Rules::is_secondary)

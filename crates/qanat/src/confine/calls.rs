@@ -1,64 +1,30 @@
-//! A net core's confinement: once its cards are open and its memory is mapped it needs neither rights nor names.
+//! The system calls that are left to a process which has given up the others, by what it is.
 //!
-//! * *User*: root becomes nobody, without groups; no new rights by exec.
-//! * *Landlock*: no file, no TCP port, can be opened by name any more.
-//! * *seccomp*: only the system calls of the loop; of `bpf` only what works on descriptors it has; `mmap` never executable.
-//!
-//! To be called while the process has one thread.
+//! A call that is not needed fails; it does not kill, so that nothing found late takes the network away.
 
-use landlock::{ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetStatus};
-use rustix::process::{DumpableBehavior, Gid, Uid};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use std::collections::BTreeMap;
 
-/// The user and group without rights.
-const NOBODY: u32 = 65_534;
-
-/// What was given up.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Confinement {
-    /// Was root, is nobody.
-    pub user: bool,
-    /// Landlock holds; false: this kernel has none.
-    pub landlock: bool,
-    /// seccomp holds.
-    pub seccomp: bool,
+/// Those of a net core's loop; of `bpf` only what works on descriptors it has; `mmap` never executable.
+pub(super) fn only_net_cores() -> Result<(), String> {
+    apply(filter(&[], &PRCTL, &[]))
 }
 
-/// Gives up all that a net core's loop does not need. For good.
-///
-/// # Errors
-/// What could not be given up; the process is not to go on then.
-pub fn confine() -> Result<Confinement, String> {
-    let mut done = Confinement::default();
-    if rustix::process::geteuid().is_root() {
-        become_nobody().map_err(|error| format!("becoming nobody: {error}"))?;
-        done.user = true;
-    }
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no new privileges: {error}"))?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|error| format!("keeping debuggers out: {error}"))?;
-    done.landlock = no_names().map_err(|error| format!("landlock: {error}"))?;
-    let filter = filter(&[], &PRCTL).map_err(|error| format!("seccomp: {error}"))?;
-    seccompiler::apply_filter(&filter).map_err(|error| format!("seccomp: {error}"))?;
-    done.seccomp = true;
-    Ok(done)
+/// Those of a process that keeps a stack for others.
+pub(super) fn only_keepers() -> Result<(), String> {
+    // Urgent data is told of by a signal; 0 asks whether there is such a process.
+    apply(filter(KEEPERS_CALLS, &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME], &[0, libc::SIGURG as u64]))
 }
 
-/// Gives up all that a process does not need which keeps a stack that less privileged ones share with it, and makes calls for others on
-/// sockets it is given: it opens nothing by name, makes no connection, executes nothing, looks into no process, and of signals sends
-/// only that of urgent data, which nobody heeds who has not asked for it, and what a socket sends whose owner has said so. For good.
-///
-/// # Errors
-/// What could not be given up; the process is not to go on then.
-pub fn confine_keeper() -> Result<(), String> {
-    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no new privileges: {error}"))?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(|error| format!("keeping debuggers out: {error}"))?;
-    no_names().map_err(|error| format!("landlock: {error}"))?;
-    let filter = filter(KEEPERS_CALLS, &[libc::PR_SET_PDEATHSIG, libc::PR_SET_NAME]);
+/// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected.
+pub(super) fn only_services(connects: bool) -> Result<(), String> {
+    let more = if connects { [SERVICES_CALLS, &[libc::SYS_connect]].concat() } else { SERVICES_CALLS.to_vec() };
+    apply(filter(&more, &[libc::PR_SET_NAME], &[]))
+}
+
+fn apply(filter: Result<BpfProgram, seccompiler::BackendError>) -> Result<(), String> {
     let filter = filter.map_err(|error| format!("seccomp: {error}"))?;
     seccompiler::apply_filter(&filter).map_err(|error| format!("seccomp: {error}"))
 }
@@ -105,27 +71,89 @@ const KEEPERS_CALLS: &[i64] = &[
     libc::SYS_epoll_wait,
 ];
 
+/// What services call as well: files as far as they may be opened, and threads. `clone` makes processes that are confined like their
+/// parent.
+const SERVICES_CALLS: &[i64] = &[
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    libc::SYS_newfstatat,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_getdents64,
+    libc::SYS_lseek,
+    libc::SYS_pread64,
+    libc::SYS_preadv,
+    libc::SYS_pwrite64,
+    libc::SYS_readv,
+    libc::SYS_writev,
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_unlinkat,
+    libc::SYS_fsync,
+    libc::SYS_fdatasync,
+    libc::SYS_fadvise64,
+    libc::SYS_utimensat,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_shutdown,
+    libc::SYS_setsockopt,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_socketpair,
+    libc::SYS_pipe2,
+    libc::SYS_dup,
+    libc::SYS_dup3,
+    libc::SYS_fcntl,
+    libc::SYS_close_range,
+    libc::SYS_eventfd2,
+    libc::SYS_epoll_create1,
+    libc::SYS_epoll_ctl,
+    libc::SYS_epoll_pwait,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_set_robust_list,
+    libc::SYS_set_tid_address,
+    libc::SYS_rseq,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_prlimit64,
+    libc::SYS_getrusage,
+    libc::SYS_clock_getres,
+    libc::SYS_sysinfo,
+    libc::SYS_uname,
+    libc::SYS_getuid,
+    libc::SYS_geteuid,
+    libc::SYS_getgid,
+    libc::SYS_getegid,
+    libc::SYS_getppid,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_getrlimit,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_dup2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+];
+
 /// Of `prctl` only the wish to end with the parent.
 const PRCTL: [i32; 1] = [libc::PR_SET_PDEATHSIG];
-
-fn become_nobody() -> rustix::io::Result<()> {
-    let (user, group) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
-    rustix::thread::set_thread_groups(&[])?;
-    rustix::thread::set_thread_res_gid(group, group, group)?;
-    rustix::thread::set_thread_res_uid(user, user, user)
-}
-
-/// Nothing can be opened by name; whether the kernel sees to it.
-fn no_names() -> Result<bool, landlock::RulesetError> {
-    let abi = ABI::V5;
-    let status = Ruleset::default()
-        .set_compatibility(CompatLevel::BestEffort)
-        .handle_access(AccessFs::from_all(abi))?
-        .handle_access(AccessNet::from_all(abi))?
-        .create()?
-        .restrict_self()?;
-    Ok(status.ruleset != RulesetStatus::NotEnforced)
-}
 
 /// What the loop calls, by any arguments.
 const CALLS: &[i64] = &[
@@ -174,7 +202,8 @@ const F_SETOWN_EX: u64 = 15;
 /// `bpf` commands on descriptors: look up, update and delete in a map; run a program.
 const BPF_COMMANDS: [u64; 4] = [1, 2, 3, 10];
 
-fn filter(more: &[i64], prctl: &[i32]) -> Result<BpfProgram, seccompiler::BackendError> {
+/// `more`: calls beyond a net core's; `signals`: what may be sent to others.
+fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, seccompiler::BackendError> {
     let is = |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let without = |argument, mask: i32| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask as u64), 0)
@@ -189,24 +218,33 @@ fn filter(more: &[i64], prctl: &[i32]) -> Result<BpfProgram, seccompiler::Backen
     let fcntl: Result<Vec<_>, _> = fcntl.iter().map(|command| one(is(1, *command as u64)?)).collect();
     rules.insert(libc::SYS_fcntl, fcntl?);
     if !more.is_empty() {
-        // With these two a keeper could send any signal by the sockets that are for ending its program, and to others.
+        // With these any signal could be sent by a socket: a keeper has such as are for ending its program.
         let is_not = |value| SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value);
         let no_signals =
             SeccompRule::new(vec![is_not(F_SETSIG)?, is_not(libc::F_SETOWN as u64)?, is_not(F_SETOWN_EX)?])?;
         rules.insert(libc::SYS_fcntl, vec![no_signals]);
-        // Urgent data is told of by a signal; 0 asks whether there is such a process.
-        let signals = [0, libc::SIGURG as u64];
-        for call in [libc::SYS_kill, libc::SYS_tkill] {
+        for call in [libc::SYS_kill, libc::SYS_tkill].into_iter().filter(|_| !signals.is_empty()) {
             let rule: Result<Vec<_>, _> = signals.iter().map(|signal| one(is(1, *signal)?)).collect();
             rules.insert(call, rule?);
         }
-        let controls = [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ];
+        let controls = [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS];
         let controls: Result<Vec<_>, _> = controls.iter().map(|request| one(is(1, *request)?)).collect();
         rules.insert(libc::SYS_ioctl, controls?);
     }
     rules.insert(libc::SYS_mmap, vec![one(without(2, libc::PROT_EXEC)?)?]);
     rules.insert(libc::SYS_mprotect, vec![one(without(2, libc::PROT_EXEC)?)?]);
-    // A call that is not needed fails; it does not kill, so that nothing found late takes the network away.
+    let mut sockets = Vec::new();
+    if more.contains(&libc::SYS_connect) {
+        sockets.push(one(is(0, libc::AF_UNIX as u64)?)?);
+    }
+    if more.contains(&libc::SYS_openat) {
+        // Services look at interfaces and routes when they get their next card.
+        let by_netlink = vec![is(0, libc::AF_NETLINK as u64)?, is(2, libc::NETLINK_ROUTE as u64)?];
+        sockets.push(SeccompRule::new(by_netlink)?);
+    }
+    if !sockets.is_empty() {
+        rules.insert(libc::SYS_socket, sockets);
+    }
     let refused = SeccompAction::Errno(libc::EPERM as u32);
     SeccompFilter::new(rules, refused, SeccompAction::Allow, std::env::consts::ARCH.try_into()?)?.try_into()
 }

@@ -1,0 +1,201 @@
+//! How processes give up what they don't need any more, for good: users, capabilities, names, system calls.
+//!
+//! * *User*: root becomes another one, without groups; no capability is left in any set; no new rights by exec.
+//! * *Landlock*: no file can be opened by name any more, but what [`Places`] lists; no TCP port of the kernel's.
+//! * *seccomp*: only the system calls that such a process makes ([`calls`]).
+//!
+//! The kernel does all of this to the calling thread, and threads inherit it. So it is done while there is one thread, or by each
+//! thread; [`is_whole`] looks whether every thread of the process has done so.
+
+mod calls;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetStatus,
+};
+use rustix::io::Errno;
+use rustix::process::{DumpableBehavior, Gid, Uid};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+use std::path::PathBuf;
+
+/// The user and group without rights.
+pub const NOBODY: u32 = 65_534;
+
+/// Who a process becomes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Account {
+    /// Its number.
+    pub user: u32,
+    /// Its only group.
+    pub group: u32,
+}
+
+/// What can still be opened by name, as far as the user may.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// Read, with all that is below.
+    pub read: Vec<PathBuf>,
+    /// Directories in which files are read, written, made and replaced, with all that is below.
+    pub write: Vec<PathBuf>,
+}
+
+/// What was given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Confinement {
+    /// Was root, is nobody.
+    pub user: bool,
+    /// Landlock holds; false: this kernel has none.
+    pub landlock: bool,
+    /// seccomp holds.
+    pub seccomp: bool,
+}
+
+/// Gives up all that a net core's loop does not need: once its cards are open and its memory is mapped it needs neither rights nor
+/// names. For good.
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine() -> Result<Confinement, String> {
+    let user = rustix::process::geteuid().is_root();
+    let account = user.then_some(Account { user: NOBODY, group: NOBODY });
+    let landlock = give_up(account, &Places::default())?;
+    calls::only_net_cores()?;
+    Ok(Confinement { user, landlock, seccomp: true })
+}
+
+/// Gives up all that a process does not need which keeps a stack that less privileged ones share with it, and makes calls for others on
+/// sockets it is given: it opens nothing by name, makes no connection, executes nothing, looks into no process, and of signals sends
+/// only that of urgent data, which nobody heeds who has not asked for it, and what a socket sends whose owner has said so. For good.
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine_keeper() -> Result<(), String> {
+    no_new_rights()?;
+    only_places(&Places::default())?;
+    calls::only_keepers()
+}
+
+/// Gives up, for the calling thread, all that a service does not need once its card is open. It reads and writes files where `places`
+/// says, starts threads, and uses the descriptors it has; it makes connections to Unix sockets if it is nobody else's steward that makes
+/// them ([`connects`](ServiceNeeds::connects)).
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine_service(account: Option<Account>, needs: &ServiceNeeds) -> Result<(), String> {
+    give_up(account, &needs.places)?;
+    calls::only_services(needs.connects)
+}
+
+/// What a service goes on needing.
+#[derive(Clone, Debug, Default)]
+pub struct ServiceNeeds {
+    /// Files.
+    pub places: Places,
+    /// It makes connections to Unix sockets itself.
+    pub connects: bool,
+}
+
+/// Gives up all that a steward does not need who only asks a daemon, or removes files from `places`: its user, by which others know it,
+/// is all that it keeps.
+///
+/// # Errors
+/// What could not be given up; the process is not to go on then.
+pub fn confine_steward(places: &Places) -> Result<(), String> {
+    give_up(None, places)?;
+    calls::only_services(true)
+}
+
+/// Whether Landlock holds.
+fn give_up(account: Option<Account>, places: &Places) -> Result<bool, String> {
+    // Before the user changes: it takes a capability.
+    empty_bounding_set()?;
+    if let Some(account) = account {
+        become_account(account)
+            .map_err(|error| format!("becoming user {}, group {}: {error}", account.user, account.group))?;
+    }
+    let none = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+        .and_then(|()| rustix::thread::clear_ambient_capability_set())
+        .map_err(|error| format!("no capabilities: {error}"))?;
+    no_new_rights()?;
+    only_places(places)
+}
+
+fn no_new_rights() -> Result<(), String> {
+    rustix::thread::set_no_new_privs(true).map_err(|error| format!("no new privileges: {error}"))?;
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| format!("keeping debuggers out: {error}"))
+}
+
+/// What no program executed later could have. Whoever may not say so has no such program either: there are no new rights.
+fn empty_bounding_set() -> Result<(), String> {
+    for capability in CapabilitySet::all().iter() {
+        match rustix::thread::remove_capability_from_bounding_set(capability) {
+            // The kernel has fewer capabilities than there are numbers for.
+            Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
+            Err(error) => return Err(format!("no capabilities by exec: {error}")),
+        }
+    }
+    Ok(())
+}
+
+fn become_account(account: Account) -> rustix::io::Result<()> {
+    let (user, group) = (Uid::from_raw(account.user), Gid::from_raw(account.group));
+    rustix::thread::set_thread_groups(&[])?;
+    rustix::thread::set_thread_res_gid(group, group, group)?;
+    rustix::thread::set_thread_res_uid(user, user, user)
+}
+
+/// Nothing else can be opened by name; whether the kernel sees to it.
+fn only_places(places: &Places) -> Result<bool, String> {
+    let abi = ABI::V5;
+    let failed = |error: landlock::RulesetError| format!("landlock: {error}");
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::BestEffort)
+        .handle_access(AccessFs::from_all(abi))
+        .and_then(|ruleset| ruleset.handle_access(AccessNet::from_all(abi)))
+        .and_then(Ruleset::create)
+        .map_err(failed)?;
+    let reading = AccessFs::ReadFile | AccessFs::ReadDir;
+    let writing = reading | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::RemoveFile | AccessFs::Truncate;
+    let all = places.read.iter().map(|path| (path, reading)).chain(places.write.iter().map(|path| (path, writing)));
+    let mut ruleset = ruleset;
+    for (path, access) in all {
+        // What can't be reached is not to be opened either: whoever needs it finds that out by opening it.
+        let Ok(place) = PathFd::new(path) else { continue };
+        ruleset = ruleset.add_rule(PathBeneath::new(place, allowed_on(path, access))).map_err(failed)?;
+    }
+    let status = ruleset.restrict_self().map_err(failed)?;
+    Ok(status.ruleset != RulesetStatus::NotEnforced)
+}
+
+/// Of a file, only what files have.
+fn allowed_on(path: &std::path::Path, access: BitFlags<AccessFs>) -> BitFlags<AccessFs> {
+    if path.is_dir() { access } else { access & AccessFs::from_file(ABI::V5) }
+}
+
+/// Whether every thread of this process has given up what the calling one has: user, groups, capabilities, new rights, calls.
+///
+/// # Errors
+/// What the kernel does not tell.
+pub fn is_whole() -> std::io::Result<bool> {
+    let mut first: Option<Vec<String>> = None;
+    for thread in std::fs::read_dir("/proc/self/task")? {
+        let Ok(status) = std::fs::read_to_string(thread?.path().join("status")) else { continue };
+        let rights = rights(&status);
+        match &first {
+            None => first = Some(rights),
+            Some(first) if *first == rights => {}
+            Some(_) => return Ok(false),
+        }
+    }
+    Ok(first.is_some())
+}
+
+/// The lines of a `status` that say what a thread may do.
+fn rights(status: &str) -> Vec<String> {
+    const NAMES: [&str; 9] =
+        ["Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:"];
+    let is_one = |line: &&str| NAMES.iter().any(|name| line.starts_with(name)) || line.starts_with("Seccomp");
+    status.lines().filter(is_one).map(str::to_owned).collect()
+}
