@@ -128,13 +128,13 @@ fn an_uplink_is_of_use_or_refused() {
         // A veth device that another one's XDP program sends to takes that only with this.
         far.within(|| Program::new("ethtool").arguments(["-K", "far", "gro", "on"]).succeeds()).expect("entering");
         let pages = Pages::new().with("index.html", "here");
-        let socket = pages.file("control.sock");
+        let socket = pages.file(".daemon/control.sock");
         let up = |more: &[&str]| {
             let words = Program::new(qanat()).arguments(["up", "--uplink", "near"]).arguments(more);
             words.environment("QANAT_SOCKET", &socket)
         };
-        pages.write("policy.toml", "[[rule]]\nname = \"all\"\nusers = [\"root\"]\naddresses = [\"any\"]\n");
-        let policy = pages.file("policy.toml");
+        pages.write(".daemon/policy.toml", "[[rule]]\nname = \"all\"\nusers = [\"root\"]\naddresses = [\"any\"]\n");
+        let policy = pages.file(".daemon/policy.toml");
         let words = ["--config", policy.to_str().expect("a path")];
         ends_with(up(&words).start().wait(PATIENCE), &words, &["uplink = true", "near"]);
         let _daemon = up(&[]).start();

@@ -36,7 +36,7 @@ impl Service {
         let file = |name| std::fs::File::create(pages.file(name)).expect("a file");
         let mut command = Command::new(qanat());
         command.args(words).args(more).current_dir(pages.path()).envs(environment.iter().copied());
-        command.env("QANAT_SOCKET", pages.file("control.sock")).stdin(Stdio::null());
+        command.env("QANAT_SOCKET", pages.file(".daemon/control.sock")).stdin(Stdio::null());
         let running = command.stdout(file("stdout")).stderr(file("stderr")).spawn().expect("it starts");
         Service { running, pages }
     }
@@ -159,19 +159,19 @@ fn a_lost_card_is_a_warning_and_one_that_is_back_is_none() {
         let start = |words: &[&str], level: &str| -> Running {
             let program =
                 Program::new(qanat()).arguments(words).arguments(["--log-format", "json", "--log-level", level]);
-            program.environment("QANAT_SOCKET", pages.file("control.sock")).start()
+            program.environment("QANAT_SOCKET", pages.file(".daemon/control.sock")).start()
         };
         let mut daemon = daemon_for(&pages, "10.77.0.0/24");
         let echo = start(&["echo", "--address", "10.77.0.4/24"], "info");
         let split = start(&["echo", "--address", "10.77.0.5/24", "--placement", "split"], "info");
         let quiet = start(&["echo", "--address", "10.77.0.6/24"], "error");
         let down = || {
-            Program::new(qanat()).arguments(["down"]).environment("QANAT_SOCKET", pages.file("control.sock")).succeeds()
+            Program::new(qanat()).arguments(["down"]).environment("QANAT_SOCKET", pages.file(".daemon/control.sock")).succeeds()
         };
         let cards = || -> usize {
             let status = Program::new(qanat())
                 .arguments(["status", "--json"])
-                .environment("QANAT_SOCKET", pages.file("control.sock"));
+                .environment("QANAT_SOCKET", pages.file(".daemon/control.sock"));
             let status: Value = serde_json::from_str(&status.run().text()).unwrap_or_default();
             status["vnics"].as_array().map_or(0, |cards| cards.iter().filter(|card| card["queues_open"] == 1).count())
         };

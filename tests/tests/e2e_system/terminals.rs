@@ -182,7 +182,7 @@ fn top_draws_in_place_and_leaves_the_terminal_as_it_was() {
             let daemon = daemon_for(&pages, "10.77.0.0/24");
             let mut command = Command::new("python3");
             command.args(["-c", WATCH, what]).arg(qanat()).args(["top", "--interval", "0.1"]);
-            let done = command.env("QANAT_SOCKET", pages.file("control.sock")).output().expect("python3");
+            let done = command.env("QANAT_SOCKET", pages.file(".daemon/control.sock")).output().expect("python3");
             let said = String::from_utf8_lossy(&done.stdout).into_owned();
             let drawn = said.strip_prefix(open).and_then(|rest| rest.split_once(close));
             let (drawn, after) = drawn.unwrap_or_else(|| panic!("{what}: {said:?}"));

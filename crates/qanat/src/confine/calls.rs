@@ -3,7 +3,8 @@
 //! A call that is not needed fails; it does not kill, so that nothing found late takes the network away.
 
 use seccompiler::{
-    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
 };
 use std::collections::BTreeMap;
 
@@ -21,12 +22,21 @@ pub(super) fn only_keepers() -> Result<(), String> {
 /// Those of a service: a net core's, files, and threads. Sockets are pairs of Unix sockets; with `connects` they may be connected.
 pub(super) fn only_services(connects: bool) -> Result<(), String> {
     let more = if connects { [SERVICES_CALLS, &[libc::SYS_connect]].concat() } else { SERVICES_CALLS.to_vec() };
+    // First, since the second one allows no more filters.
+    apply(without_clone3())?;
     apply(filter(&more, &[libc::PR_SET_NAME], &[]))
 }
 
-fn apply(filter: Result<BpfProgram, seccompiler::BackendError>) -> Result<(), String> {
+fn apply(filter: Result<BpfProgram, BackendError>) -> Result<(), String> {
     let filter = filter.map_err(|error| format!("seccomp: {error}"))?;
     seccompiler::apply_filter(&filter).map_err(|error| format!("seccomp: {error}"))
+}
+
+/// `clone3` isn't there. The C library then starts threads by `clone`, whose flags a filter can see.
+fn without_clone3() -> Result<BpfProgram, BackendError> {
+    let rules = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    let missing = SeccompAction::Errno(libc::ENOSYS as u32);
+    SeccompFilter::new(rules, SeccompAction::Allow, missing, std::env::consts::ARCH.try_into()?)?.try_into()
 }
 
 /// What keepers call as well. `clone` makes processes that are confined like their parent.
@@ -71,8 +81,7 @@ const KEEPERS_CALLS: &[i64] = &[
     libc::SYS_epoll_wait,
 ];
 
-/// What services call as well: files as far as they may be opened, and threads. `clone` makes processes that are confined like their
-/// parent.
+/// What services call as well: files as far as they may be opened, and threads. `clone` makes no other process.
 const SERVICES_CALLS: &[i64] = &[
     libc::SYS_openat,
     libc::SYS_openat2,
@@ -111,15 +120,13 @@ const SERVICES_CALLS: &[i64] = &[
     libc::SYS_epoll_create1,
     libc::SYS_epoll_ctl,
     libc::SYS_epoll_pwait,
-    libc::SYS_wait4,
-    libc::SYS_waitid,
     libc::SYS_clone,
+    // Another filter says that it isn't there.
     libc::SYS_clone3,
     libc::SYS_set_robust_list,
     libc::SYS_set_tid_address,
     libc::SYS_rseq,
     libc::SYS_sched_getaffinity,
-    libc::SYS_sched_setaffinity,
     libc::SYS_prlimit64,
     libc::SYS_getrusage,
     libc::SYS_clock_getres,
@@ -202,8 +209,17 @@ const F_SETOWN_EX: u64 = 15;
 /// `bpf` commands on descriptors: look up, update and delete in a map; run a program.
 const BPF_COMMANDS: [u64; 4] = [1, 2, 3, 10];
 
+/// In a namespace of its own a process has all capabilities.
+const NAMESPACES: i32 = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+
 /// `more`: calls beyond a net core's; `signals`: what may be sent to others.
-fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, seccompiler::BackendError> {
+fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, BackendError> {
     let is = |argument, value| SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value);
     let without = |argument, mask: i32| {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(mask as u64), 0)
@@ -230,6 +246,21 @@ fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, se
         let controls = [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS];
         let controls: Result<Vec<_>, _> = controls.iter().map(|request| one(is(1, *request)?)).collect();
         rules.insert(libc::SYS_ioctl, controls?);
+        let mut clone = vec![without(0, NAMESPACES)?];
+        if more.contains(&libc::SYS_clone3) {
+            let thread = libc::CLONE_THREAD as u64;
+            clone.push(SeccompCondition::new(
+                0,
+                SeccompCmpArgLen::Dword,
+                SeccompCmpOp::MaskedEq(thread),
+                thread,
+            )?);
+        }
+        rules.insert(libc::SYS_clone, vec![SeccompRule::new(clone)?]);
+    }
+    if more.contains(&libc::SYS_prlimit64) {
+        // Its own: another process of the same user could be killed by a limit.
+        rules.insert(libc::SYS_prlimit64, vec![one(is(0, 0)?)?]);
     }
     rules.insert(libc::SYS_mmap, vec![one(without(2, libc::PROT_EXEC)?)?]);
     rules.insert(libc::SYS_mprotect, vec![one(without(2, libc::PROT_EXEC)?)?]);

@@ -14,7 +14,9 @@ use landlock::{
     RulesetCreatedAttr, RulesetStatus,
 };
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Gid, Uid};
+use rustix::process::{
+    DumpableBehavior, Gid, Pid, Signal, Uid, getppid, parent_process_death_signal, set_parent_process_death_signal,
+};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 use std::path::PathBuf;
 
@@ -109,6 +111,7 @@ pub fn confine_steward(places: &Places) -> Result<(), String> {
 fn give_up(account: Option<Account>, places: &Places) -> Result<bool, String> {
     // Before the user changes: it takes a capability.
     empty_bounding_set()?;
+    let (parent, death) = (getppid(), parent_process_death_signal());
     if let Some(account) = account {
         become_account(account)
             .map_err(|error| format!("becoming user {}, group {}: {error}", account.user, account.group))?;
@@ -117,8 +120,17 @@ fn give_up(account: Option<Account>, places: &Places) -> Result<bool, String> {
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .and_then(|()| rustix::thread::clear_ambient_capability_set())
         .map_err(|error| format!("no capabilities: {error}"))?;
+    end_with(parent, death).map_err(|error| format!("ending with its parent: {error}"))?;
     no_new_rights()?;
     only_places(places)
+}
+
+/// The kernel forgets that a process is to end with its parent when the user changes.
+fn end_with(parent: Option<Pid>, death: rustix::io::Result<Option<Signal>>) -> rustix::io::Result<()> {
+    let Some(signal) = death? else { return Ok(()) };
+    set_parent_process_death_signal(Some(signal))?;
+    // It may have ended meanwhile.
+    if getppid() == parent { Ok(()) } else { Err(Errno::SRCH) }
 }
 
 fn no_new_rights() -> Result<(), String> {
