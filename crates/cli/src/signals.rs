@@ -35,7 +35,12 @@ struct Process {
     terminal: i32,
     /// A number that is used again is another process.
     began: u64,
+    /// It has ended, or is about to.
+    is_ending: bool,
 }
+
+/// In a process's flags: it is ending. Its children may be another's already.
+const PF_EXITING: u64 = 4;
 
 /// Catches HUP from now on; each is told to whoever asks for signals later. Other signals do what they always do until they are
 /// added.
@@ -115,7 +120,8 @@ impl Birth {
         let Some(sender) = sender else { return true };
         let above = self.line.get(1..).unwrap_or_default();
         let Some(ancestor) = above.iter().find(|process| process.id == sender) else { return false };
-        ancestor.now().is_none() || line().iter().skip(1).any(|process| process.id == sender)
+        // In this order: a shell that ends says HUP just before. It is above this process until it is about to end.
+        line().iter().skip(1).any(|process| process.id == sender) || ancestor.now().is_none()
     }
 
     fn has_lost_terminal(&self) -> bool {
@@ -133,10 +139,10 @@ fn line() -> Vec<Process> {
 impl Process {
     /// As it is now, if it lives.
     fn now(&self) -> Option<Process> {
-        Process::read(&self.id.to_string()).filter(|now| now.began == self.began)
+        Process::read(&self.id.to_string()).filter(|now| now.began == self.began && !now.is_ending)
     }
 
-    /// As the kernel tells of it: `id (name) state parent group session terminal … began …`.
+    /// As the kernel tells of it: `id (name) state parent group session terminal … flags … began …`.
     fn read(name: &str) -> Option<Process> {
         Process::parse(&std::fs::read_to_string(format!("/proc/{name}/stat")).ok()?)
     }
@@ -146,14 +152,13 @@ impl Process {
         let (id, rest) = text.split_once(" (")?;
         let fields: Vec<&str> = rest.rsplit_once(") ")?.1.split_whitespace().collect();
         let number = |index: usize| fields.get(index)?.parse().ok();
-        if matches!(*fields.first()?, "Z" | "X") {
-            return None;
-        }
+        let flags: u64 = fields.get(6)?.parse().ok()?;
         Some(Process {
             id: id.parse().ok()?,
             parent: number(1)?,
             terminal: number(4)?,
             began: fields.get(19)?.parse().ok()?,
+            is_ending: matches!(*fields.first()?, "Z" | "X") || flags & PF_EXITING != 0,
         })
     }
 }
@@ -178,9 +183,13 @@ mod tests {
     #[test]
     fn a_process_is_read() {
         let text = "4242 (a ) (b) S 17 4242 4242 34816 4242 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654 0 0\n";
-        assert_eq!(Process::parse(text), Some(Process { id: 4242, parent: 17, terminal: 34_816, began: 987_654 }));
-        let dead = text.replace(") S", ") Z");
-        assert_eq!([Process::parse(""), Process::parse("1 (x) S 2"), Process::parse(&dead)], [None, None, None]);
+        let known = Process { id: 4242, parent: 17, terminal: 34_816, began: 987_654, is_ending: false };
+        assert_eq!(Process::parse(text), Some(known));
+        // A shell sends HUP, and ends: for a moment it is neither gone nor above anybody.
+        for changed in [text.replace(") S", ") Z"), text.replace("4194304", "4194308")] {
+            assert_eq!(Process::parse(&changed), Some(Process { is_ending: true, ..known }));
+        }
+        assert_eq!([Process::parse(""), Process::parse("1 (x) S 2")], [None, None]);
         let own = Process::read("self").unwrap();
         assert_eq!(own.id, std::process::id() as i32);
         assert!(is_hangup_ignored().is_some(), "it is told, whoever started this");
