@@ -8,7 +8,9 @@ use qanat::control::net_core::StackWish;
 use qanat::control::protocol::VnicWish;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StopHandle};
-use qanat_tests::e2e::{House, Program, Wire, connect, echoes, eventually, has_ended, process, scenario, scenario_on};
+use qanat_tests::e2e::{
+    House, Pages, Program, Wire, connect, echoes, eventually, has_ended, process, scenario, scenario_on,
+};
 use rustix::process::{Signal, kill_process};
 use serde_json::Value;
 use std::collections::HashMap;
@@ -251,6 +253,8 @@ fn who_says_that_it_serves_is_reached_by_every_queue() {
         std::fs::write(&zone, "@ 60 IN SOA ns hostmaster 1 60 60 60 60\n@ 60 IN NS ns\nns 60 IN A 10.77.0.2\n")
             .expect("a zone");
         let zone = format!("example={zone}");
+        // The daemon's state is not to be served.
+        let pages = Pages::new().with("index.html", "here");
         let question = b"\x01\x02\0\0\0\x01\0\0\0\0\0\0\x02ns\x07example\0\0\x01\0\x01";
         let connected = |port| (0..20).filter_map(|_| connect(&format!("10.77.0.2:{port}"))).count();
         for round in 0..3 {
@@ -260,7 +264,7 @@ fn who_says_that_it_serves_is_reached_by_every_queue() {
             let echo = Serving::start(&house, &["echo"]);
             assert_eq!((answered(20, ADDRESS, b"hello"), connected(7)), (20, 20), "echo, round {round}");
             drop(echo);
-            let web = Serving::start(&house, &["web", house.root()]);
+            let web = Serving::start(&house, &["web", pages.argument()]);
             assert_eq!(connected(80), 20, "web, round {round}");
             drop(web);
         }

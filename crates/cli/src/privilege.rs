@@ -165,7 +165,9 @@ impl Privilege {
             Goal::Stay => None,
         };
         let needs = self.needs.get().filter(|_| !self.is_given_up());
-        needs.map_or(Ok(()), |needs| confine_service(account, needs).map_err(|why| format!("giving up rights: {why}")))
+        needs.map_or(Ok(()), |needs| {
+            confine_service(account, needs).map_err(|why| format!("giving up rights: {why}; see --user"))
+        })
     }
 
     /// Whether every thread has given up its rights.

@@ -19,6 +19,7 @@ use qanat::split::SplitRuntime;
 use qanat::{PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use std::fs::OpenOptions;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -277,7 +278,8 @@ impl Linked<'_> {
         card.watch(&mut runtime)?;
         *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
         if let Some(signals) = self.signals.take() {
-            handle_signals(signals, self.stop.clone(), Arc::clone(&self.service), Arc::clone(&self.report))?;
+            let (service, report) = (Arc::clone(&self.service), Arc::clone(&self.report));
+            handle_signals(signals, self.stop.clone(), service, report, arguments.access_log.clone())?;
         }
         runtime.start(&mut service)?;
         if !card.tell_return() {
@@ -323,7 +325,8 @@ fn run_split(
     let mut service = WebService::new(config).map_err(|error| error.to_string())?;
     runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
     let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    handle_signals(signals, stop.clone(), Arc::new(Mutex::new(Some(service.handle()))), Arc::default())?;
+    let handle = Arc::new(Mutex::new(Some(service.handle())));
+    handle_signals(signals, stop.clone(), handle, Arc::default(), arguments.access_log.clone())?;
     runtime.start(&mut service).map_err(|error| error.to_string())?;
     let printer = Printer::new(arguments.json);
     let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
@@ -354,17 +357,31 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interfac
     }
 }
 
+/// The log is opened anew by who serves, who may be no longer able to make one. Then it goes on in the file that was renamed.
+fn tell_of_lost(log: &Path) {
+    if let Err(error) = OpenOptions::new().append(true).create(true).open(log) {
+        log::warning!(
+            "access-log",
+            "{}: {error}: lines go on to the file that was there before; whoever renames it is to make the next one for the user \
+             that serves (logrotate: `create 0640 USER GROUP`)",
+            log.display()
+        );
+    }
+}
+
 /// INT and TERM stop gracefully, a second time at once; HUP reloads.
 fn handle_signals(
     mut signals: Signals,
     stop: StopHandle,
     service: Arc<Mutex<Option<WebHandle>>>,
     report: Arc<AtomicBool>,
+    access_log: Option<PathBuf>,
 ) -> Result<(), String> {
     signals.also_handle(&[SIGINT, SIGTERM, SIGUSR1])?;
     std::thread::spawn(move || {
         for signal in signals.forever() {
             if signal == SIGHUP {
+                access_log.iter().for_each(|log| tell_of_lost(log));
                 service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
             } else if signal == SIGUSR1 {
                 report.store(true, Ordering::Release);

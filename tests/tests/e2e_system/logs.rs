@@ -166,7 +166,10 @@ fn a_lost_card_is_a_warning_and_one_that_is_back_is_none() {
         let split = start(&["echo", "--address", "10.77.0.5/24", "--placement", "split"], "info");
         let quiet = start(&["echo", "--address", "10.77.0.6/24"], "error");
         let down = || {
-            Program::new(qanat()).arguments(["down"]).environment("QANAT_SOCKET", pages.file(".daemon/control.sock")).succeeds()
+            Program::new(qanat())
+                .arguments(["down"])
+                .environment("QANAT_SOCKET", pages.file(".daemon/control.sock"))
+                .succeeds()
         };
         let cards = || -> usize {
             let status = Program::new(qanat())

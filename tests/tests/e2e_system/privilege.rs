@@ -344,6 +344,63 @@ fn the_user_is_named_or_whoever_called_sudo() {
     });
 }
 
+#[test]
+fn a_log_that_cannot_be_made_anew_is_told_of() {
+    scenario(|| {
+        let (pages, logs) = (pages(), directory_for_anybody());
+        // As `/var/log` is.
+        mode(logs.path(), 0o755);
+        let (log, old) = (logs.path().join("log"), logs.path().join("log.1"));
+        let said = pages.file("said");
+        let words = "exec \"$0\" web \"$1\" --access-log \"$2\" > \"$3\" 2>&1";
+        let web = Program::new("sh").arguments(["-c", words]).arguments([&qanat(), pages.path(), &log, &said]);
+        let web = web.environment("QANAT_SOCKET", "/nowhere/control.sock").environment("SUDO_UID", "").start();
+        let has = |path: &Path, text: &str| std::fs::read_to_string(path).is_ok_and(|all| all.contains(text));
+        let ask = |page: &str| {
+            let url = format!("http://{ADDRESS}/{page}");
+            eventually(&format!("an answer for {page}"), PATIENCE, || {
+                Program::new("curl").arguments(["-s", "-m", "2", &url]).run().code == Some(0)
+            });
+        };
+        ask("first");
+        std::fs::rename(&log, &old).expect("renamed");
+        tell(&web, Signal::HUP);
+        eventually("it says so", PATIENCE, || has(&said, "lines go on to the file that was there before"));
+        ask("second");
+        eventually("it goes on in the old file", PATIENCE, || has(&old, "GET /second"));
+        // The remedy.
+        std::fs::write(&log, "").expect("a log");
+        chown(&log, Some(65_534), Some(65_534)).expect("its owner");
+        tell(&web, Signal::HUP);
+        eventually("it goes on in the new file", PATIENCE, || {
+            ask("third");
+            has(&log, "GET /third")
+        });
+        end(web);
+    });
+}
+
+#[test]
+fn services_without_rights_end_with_who_started_them() {
+    scenario(|| {
+        let pages = pages();
+        let before = interfaces();
+        let leader = command(&pages, &["web", pages.argument(), "--app-cores", "2"]).start();
+        eventually("an answer", PATIENCE, || is_answered(&format!("{ADDRESS}:80")));
+        let is_app_core = |process: &u32| command_line(*process).contains(" --app-core ");
+        let below = || tree(leader.id()).into_iter().filter(|process| *process != leader.id()).collect::<Vec<u32>>();
+        eventually("two app cores", PATIENCE, || below().iter().filter(|process| is_app_core(process)).count() == 2);
+        for app_core in below().iter().filter(|process| is_app_core(process)) {
+            eventually("it has no rights", PATIENCE, || statuses(*app_core).iter().all(|all| all["Seccomp"] == "2"));
+            assert_without_rights(*app_core, 65_534, 65_534);
+        }
+        let all = below();
+        tell(&leader, Signal::KILL);
+        eventually("all its processes have ended", PATIENCE, || !all.iter().any(|process| is_alive(*process)));
+        eventually("its interfaces are gone", PATIENCE, || interfaces() == before);
+    });
+}
+
 /// The command that a refusal names first.
 fn remedy(outcome: &Outcome) -> String {
     let command = outcome.stderr.split('`').nth(1);

@@ -4,6 +4,7 @@ use super::{directory_of, is_refused};
 use rustix::fs::{Access, access};
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Files of a directory that are looked at. Those beyond are refused, if they must be, one by one when they are asked for.
@@ -31,8 +32,14 @@ struct Refused {
     /// The file that is needed.
     path: PathBuf,
     what: &'static str,
-    /// The file or directory that is in the way, and what would let everybody through.
+    /// What would let everybody do it.
     remedy: String,
+    /// Whose the file or directory is that is in the way, if not root's: that one could serve it.
+    owner: Option<u32>,
+}
+
+fn owner_of(path: &Path) -> Option<u32> {
+    Some(fs::metadata(path).ok()?.uid()).filter(|owner| *owner != 0)
 }
 
 /// Looks at all of them. What isn't there is told by whoever opens it.
@@ -57,10 +64,12 @@ pub fn check(needs: &[Need], user: u32, name: &str) -> Result<(), String> {
         return Ok(());
     }
     let more = refused.len().saturating_sub(TOLD_MAX);
-    let lines = refused.iter().take(TOLD_MAX).map(|Refused { path, what, remedy }| {
+    let lines = refused.iter().take(TOLD_MAX).map(|Refused { path, what, remedy, owner }| {
+        // A name is in a file that may be out of reach.
+        let owner = owner.map_or_else(String::new, |owner| format!(" (it is user {owner}'s)"));
+        let path = path.display();
         format!(
-            "{}: {name}, as whom this serves, may not {what}: {remedy}, or name another user with --user",
-            path.display()
+            "{path}: {name}, as whom this serves, may not {what}: {remedy}, or name another user with --user{owner}"
         )
     });
     let mut lines: Vec<String> = lines.collect();
@@ -101,14 +110,16 @@ fn refusal(path: &Path, what: &'static str, error: io::Error) -> Option<Refused>
     if !is_refused(&error) {
         return None;
     }
-    let remedy = obstacle(path).map_or_else(
+    let in_the_way = obstacle(path);
+    let owner = owner_of(in_the_way.as_deref().unwrap_or(path));
+    let remedy = in_the_way.map_or_else(
         || {
             let right = if fs::metadata(path).is_ok_and(|about| about.is_dir()) { "a+rx" } else { "a+r" };
-            format!("`chmod {right} {}` lets everybody", quoted(path))
+            format!("`chmod {right} {}` lets everybody read it", quoted(path))
         },
         |directory| passing(&directory),
     );
-    Some(Refused { path: path.to_owned(), what, remedy })
+    Some(Refused { path: path.to_owned(), what, remedy, owner })
 }
 
 /// `left`: files to look at.

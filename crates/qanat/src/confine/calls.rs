@@ -249,12 +249,7 @@ fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, Ba
         let mut clone = vec![without(0, NAMESPACES)?];
         if more.contains(&libc::SYS_clone3) {
             let thread = libc::CLONE_THREAD as u64;
-            clone.push(SeccompCondition::new(
-                0,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::MaskedEq(thread),
-                thread,
-            )?);
+            clone.push(SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(thread), thread)?);
         }
         rules.insert(libc::SYS_clone, vec![SeccompRule::new(clone)?]);
     }

@@ -113,8 +113,13 @@ fn give_up(account: Option<Account>, places: &Places) -> Result<bool, String> {
     empty_bounding_set()?;
     let (parent, death) = (getppid(), parent_process_death_signal());
     if let Some(account) = account {
-        become_account(account)
-            .map_err(|error| format!("becoming user {}, group {}: {error}", account.user, account.group))?;
+        become_account(account).map_err(|error| {
+            let Account { user, group } = account;
+            format!(
+                "becoming user {user}, group {group}: {error}: it takes CAP_SETUID and CAP_SETGID, and both numbers must be known in \
+                 this user namespace"
+            )
+        })?;
     }
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
@@ -210,4 +215,61 @@ fn rights(status: &str) -> Vec<String> {
         ["Uid:", "Gid:", "Groups:", "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:", "NoNewPrivs:"];
     let is_one = |line: &&str| NAMES.iter().any(|name| line.starts_with(name)) || line.starts_with("Seccomp");
     status.lines().filter(is_one).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::{Resource, getpid, getrlimit, prlimit, test_kill_process};
+    use std::fs::File;
+    use std::net::TcpListener;
+    use std::process::Command;
+
+    /// Threads are confined one by one, so this test's others are not.
+    #[test]
+    fn a_service_has_its_files_and_threads_and_nothing_else() {
+        let is_root = rustix::process::geteuid().is_root();
+        let account = is_root.then_some(Account { user: NOBODY, group: NOBODY });
+        let places = Places { read: vec!["/proc".into()], write: Vec::new() };
+        let limits = getrlimit(Resource::Cpu);
+        let confined = std::thread::spawn(move || {
+            // As `confine_service` does. This kernel may be without Landlock.
+            let has_landlock = give_up(account, &places)?;
+            calls::only_services(false)?;
+            let is_out_of_reach = || File::open("/etc/passwd").is_err();
+            let by_thread = std::thread::Builder::new().spawn(is_out_of_reach);
+            let by_thread = by_thread.map_err(|error| format!("a thread: {error}"))?;
+            let is_refused = [
+                ("a file elsewhere", is_out_of_reach() || !has_landlock),
+                ("the same by a thread", by_thread.join().unwrap_or_default() || !has_landlock),
+                ("a program", Command::new("/bin/true").spawn().is_err()),
+                ("a port", TcpListener::bind("127.0.0.1:0").is_err()),
+                ("a signal", test_kill_process(getpid()).is_err()),
+                ("limits of a process by its number", prlimit(Some(getpid()), Resource::Cpu, limits.clone()).is_err()),
+                (
+                    "another way to be root",
+                    rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err(),
+                ),
+            ];
+            let is_allowed = [
+                ("a file of its places", File::open("/proc/self/status").is_ok()),
+                ("its own limits", prlimit(None, Resource::Cpu, limits).is_ok()),
+                (
+                    "the same rights in its threads",
+                    rights_of_thread().is_some_and(|rights| {
+                        rights.iter().any(|line| line == "CapBnd:\t0000000000000000") || !is_root
+                    }),
+                ),
+            ];
+            Ok::<_, String>(is_refused.into_iter().chain(is_allowed).collect::<Vec<_>>())
+        });
+        let outcome = confined.join().expect("it does not panic").expect("it is confined");
+        for (what, is_so) in outcome {
+            assert!(is_so, "{what}");
+        }
+    }
+
+    fn rights_of_thread() -> Option<Vec<String>> {
+        Some(rights(&std::fs::read_to_string("/proc/thread-self/status").ok()?))
+    }
 }
