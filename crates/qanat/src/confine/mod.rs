@@ -245,7 +245,7 @@ mod tests {
                 ("a program", Command::new("/bin/true").spawn().is_err()),
                 ("a port", TcpListener::bind("127.0.0.1:0").is_err()),
                 ("a signal", test_kill_process(getpid()).is_err()),
-                ("limits of a process by its number", prlimit(Some(getpid()), Resource::Cpu, limits.clone()).is_err()),
+                ("limits of a process by its number", prlimit(Some(getpid()), Resource::Cpu, limits).is_err()),
                 (
                     "another way to be root",
                     rustix::thread::set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT).is_err(),
