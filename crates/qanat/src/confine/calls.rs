@@ -243,7 +243,7 @@ fn filter(more: &[i64], prctl: &[i32], signals: &[u64]) -> Result<BpfProgram, Ba
             let rule: Result<Vec<_>, _> = signals.iter().map(|signal| one(is(1, *signal)?)).collect();
             rules.insert(call, rule?);
         }
-        let controls = [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS];
+        let controls = [libc::FIONBIO, libc::FIONREAD, libc::TIOCOUTQ, libc::TCGETS, libc::TIOCGWINSZ];
         let controls: Result<Vec<_>, _> = controls.iter().map(|request| one(is(1, *request)?)).collect();
         rules.insert(libc::SYS_ioctl, controls?);
         let mut clone = vec![without(0, NAMESPACES)?];
