@@ -18,8 +18,10 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::split::SplitRuntime;
 use qanat::{PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
+use rustix::fs::Access;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -359,7 +361,14 @@ fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interfac
 
 /// The log is opened anew by who serves, who may be no longer able to make one. Then it goes on in the file that was renamed.
 fn tell_of_lost(log: &Path) {
-    if let Err(error) = OpenOptions::new().append(true).create(true).open(log) {
+    // Only looked for: who makes it is the writer, when it has written what it had for the old one.
+    let outcome: io::Result<()> = match OpenOptions::new().append(true).open(log) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            rustix::fs::access(directory_of(log), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
+        }
+        outcome => outcome.map(drop),
+    };
+    if let Err(error) = outcome {
         log::warning!(
             "access-log",
             "{}: {error}: lines go on to the file that was there before; whoever renames it is to make the next one for the user \
