@@ -30,6 +30,11 @@ impl Default for EchoConfig {
 #[derive(Default)]
 struct Stream {
     open: bool,
+    /// The peer has said all; when that is on its way back it is told the same.
+    peer_closed: bool,
+    /// Received, and not yet sent: the connection took no more.
+    unsent: VecDeque<Chunk>,
+    /// Sent, and not yet acknowledged.
     waiting: VecDeque<Chunk>,
     /// Acknowledged bytes of the first waiting chunk.
     acknowledged: usize,
@@ -60,21 +65,39 @@ impl EchoService {
     }
 
     fn data(&mut self, connection: ConnectionId, chunk: Chunk, context: &mut Context<'_>) {
-        let length = chunk.len() as u64;
-        // What is sent of a stream is not what was received: an echo is one copy, to where it is sent from.
-        let mut block = context.block(chunk.len());
-        let taken = block.append(chunk.bytes());
-        debug_assert_eq!(taken, chunk.len(), "a block is larger than a frame");
-        if context.send_block(connection, block.filled()).is_err() {
-            self.figures.dropped += 1;
-            context.consume(connection, chunk);
+        match self.stream(connection) {
+            Some(stream) => stream.unsent.push_back(chunk),
+            None => return context.consume(connection, chunk),
+        }
+        self.send(connection, context);
+    }
+
+    /// Sends what has been received, as much as the connection takes. The rest goes when some of what it has is acknowledged: a stream
+    /// has no holes. Until then it counts as not read, so the peer's window closes.
+    fn send(&mut self, connection: ConnectionId, context: &mut Context<'_>) {
+        let Some(stream) = self.streams.get_mut(connection.index()).filter(|stream| stream.open) else { return };
+        while let Some(chunk) = stream.unsent.pop_front() {
+            // What is sent of a stream is not what was received: an echo is one copy, to where it is sent from.
+            let mut block = context.block(chunk.len());
+            let taken = block.append(chunk.bytes());
+            debug_assert_eq!(taken, chunk.len(), "a block is larger than a frame");
+            if context.send_block(connection, block.filled()).is_ok() {
+                self.figures.echoed += 1;
+                self.figures.bytes += chunk.len() as u64;
+                stream.waiting.push_back(chunk);
+                continue;
+            }
+            stream.unsent.push_front(chunk);
+            if stream.waiting.is_empty() {
+                // Nothing will be acknowledged, so nothing would ever be sent again.
+                self.figures.dropped += 1;
+                let _ = context.abort(connection);
+            }
             return;
         }
-        self.figures.echoed += 1;
-        self.figures.bytes += length;
-        match self.stream(connection) {
-            Some(stream) => stream.waiting.push_back(chunk),
-            None => context.consume(connection, chunk),
+        if stream.peer_closed {
+            // What was echoed goes out first. A handle that is gone needs no closing.
+            let _ = context.close(connection);
         }
     }
 
@@ -88,6 +111,9 @@ impl EchoService {
             if let Some(chunk) = stream.waiting.pop_front() {
                 context.consume(connection, chunk);
             }
+        }
+        if !stream.unsent.is_empty() {
+            self.send(connection, context);
         }
     }
 }
@@ -110,7 +136,7 @@ impl Service for EchoService {
     }
 
     fn leave(&mut self, connection: ConnectionId, context: &mut Context<'_>) -> bool {
-        let Some(stream) = self.stream(connection) else { return false };
+        let Some(stream) = self.stream(connection).filter(|stream| stream.unsent.is_empty()) else { return false };
         // All of it is on its way back.
         let stream = std::mem::take(stream);
         stream.waiting.into_iter().for_each(|chunk| context.consume(connection, chunk));
@@ -170,8 +196,10 @@ impl EchoService {
             Event::Data { connection, chunk } => self.data(connection, chunk, context),
             Event::Acked { connection, bytes } => self.acknowledged(connection, bytes as usize, context),
             Event::PeerClosed { connection } => {
-                // What was echoed goes out first. A handle that is gone needs no closing.
-                let _ = context.close(connection);
+                if let Some(stream) = self.stream(connection) {
+                    stream.peer_closed = true;
+                }
+                self.send(connection, context);
             }
             Event::Closed { connection, .. } => {
                 if let Some(stream) = self.stream(connection) {
