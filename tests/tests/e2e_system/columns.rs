@@ -61,7 +61,7 @@ fn what_commands_say_fits_80_columns() {
         place.shell("ip link add near type veth peer name far; ip link set far up; ip link set near up");
         place.shell("ip link add other type veth peer name rest; ip link set rest up; ip link set other up");
         for (words, ready) in [
-            ("web . --address 10.77.0.200/24", "Serving"),
+            ("web site --address 10.77.0.200/24", "Serving"),
             ("dns --zone example.test=z --address 10.77.0.201/24 --control dns.sock", "Answering"),
             ("echo --address 10.77.0.202/24", "Echoing"),
             ("delay near other", "Forwarding"),

@@ -8,7 +8,7 @@ const ON_LINK: &str = "--interface near --address 10.9.0.2/24";
 
 /// Commands, and how many descriptors they say that they need.
 fn commands() -> Vec<(String, u64)> {
-    let services = ["echo", "web .", "dns --zone example.test=z", "web . --placement split"];
+    let services = ["echo", "web site", "dns --zone example.test=z", "web site --placement split"];
     let mut all: Vec<(String, u64)> = services.iter().map(|service| (format!("{service} {ON_LINK}"), 64)).collect();
     // With a daemon's card too, which comes as a descriptor beside a message.
     all.extend([("echo --address 10.77.0.9/24".to_owned(), 64), ("status".to_owned(), 64), ("hello".to_owned(), 64)]);

@@ -226,7 +226,7 @@ pub struct Place {
 
 impl Place {
     pub fn new() -> Place {
-        Place { pages: Pages::new().with("index.html", "here"), limit: None }
+        Place { pages: Pages::new().with("index.html", "here").with("site/index.html", "here"), limit: None }
     }
 
     /// Commands started from now on may have so many descriptors, and no more.
@@ -369,6 +369,18 @@ fn who_lacks_a_capability_is_told_which() {
     });
 }
 
+/// Lines that were folded, as they were before.
+fn unfolded(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match lines.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(last) => *last = format!("{last} {}", line.trim_start()),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n") + "\n"
+}
+
 /// What doctor finds, when it is made so by a shell; what it says of it, and the command by which it does something about it.
 const FINDINGS: [(&str, &str, &str); 5] = [
     (
@@ -407,6 +419,7 @@ fn doctor_does_what_it_says_and_then_finds_nothing() {
                 \"$Q\" doctor || true; echo AND; \"$Q\" doctor --fix || true; echo AND; \"$Q\" doctor || true
                 kill $daemon 2>/dev/null || true"
             ));
+            let said = unfolded(&said);
             let [before, fixing, after] = said.split("AND\n").collect::<Vec<_>>()[..] else { panic!("{said}") };
             assert!(before.contains(finding) && !before.contains("fixed"), "{finding}: {said}");
             let fixed = fixing.lines().find(|line| line.contains(finding)).unwrap_or_default();
