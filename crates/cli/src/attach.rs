@@ -6,7 +6,9 @@ use qanat::control::client::{ClientError, default_socket};
 use qanat::nic::DeviceError;
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
-use qanat::{AttachError, AttachOptions, Attachment, DuplicateAddressDetection, RouterAdvertisements, SpinPolicy};
+use qanat::{
+    AttachError, AttachOptions, Attachment, DuplicateAddressDetection, OwnDevice, RouterAdvertisements, SpinPolicy,
+};
 use std::net::IpAddr;
 use std::path::Path;
 use std::str::FromStr;
@@ -72,6 +74,15 @@ pub enum Trial {
     Optimistic,
 }
 
+/// Of which kind our own virtual interface is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OwnDeviceKind {
+    /// A TAP device: 64 KiB at a time to and from this machine's kernel; one queue
+    Tap,
+    /// One end of a veth pair, by AF_XDP: several queues, and clients that use AF_XDP too
+    Veth,
+}
+
 /// Where the VNIC comes from.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Network")]
@@ -114,6 +125,9 @@ pub struct AttachArguments {
     /// Make the device here, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
+    /// Of which kind our own virtual interface is (default: veth). A TAP device is for clients on kernel sockets. As --direct
+    #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
+    pub device: Option<OwnDeviceKind>,
     /// Use this card of yours, made by `qanat vnic create`, with the addresses it has
     #[arg(long, value_name = "NUMBER", conflicts_with_all = ["interface", "direct", "also", "mtu"])]
     pub vnic: Option<u32>,
@@ -145,6 +159,23 @@ impl AttachArguments {
     fn alike(&self) -> impl Iterator<Item = &Prefixed> {
         let is_like_first = |other: &&Prefixed| other.address.is_ipv4() == self.address.address.is_ipv4();
         std::iter::once(&self.address).chain(&self.also).filter(is_like_first)
+    }
+
+    /// Whether no daemon is asked for the device.
+    pub fn is_direct(&self) -> bool {
+        self.direct || self.device.is_some()
+    }
+
+    /// The kind of an interface of our own that has so many queues.
+    fn own_device(&self, queues: u32) -> Result<OwnDevice, String> {
+        match self.device {
+            Some(OwnDeviceKind::Tap) if queues > 1 => {
+                Err(format!("a TAP device has one queue, not {queues}: use --device veth"))
+            }
+            Some(OwnDeviceKind::Tap) if self.force_copy => Err("--force-copy is for --device veth".to_owned()),
+            Some(OwnDeviceKind::Tap) => Ok(OwnDevice::Tap),
+            Some(OwnDeviceKind::Veth) | None => Ok(OwnDevice::Veth),
+        }
     }
 
     /// How many these are.
@@ -212,7 +243,7 @@ impl AttachArguments {
 
     /// Whether a daemon's net core could have the card: nothing is asked for that only this process can do.
     pub fn suits_a_daemons_net_core(&self) -> bool {
-        let own = self.interface.is_some() || self.netns.is_some() || self.direct || self.force_copy;
+        let own = self.interface.is_some() || self.netns.is_some() || self.is_direct() || self.force_copy;
         !own && self.vnic.is_none() && self.queue.is_none() && self.dad.is_none() && self.ipv6 == Ipv6::Given
     }
 
@@ -224,6 +255,7 @@ impl AttachArguments {
         options.namespace = namespace(self.netns.as_deref())?;
         options.gateway = self.gateway;
         options.mtu = self.mtu;
+        options.device = self.own_device(queues)?;
         options.services = services;
         options.queues = queues;
         options.vlan = self.vlan;
@@ -239,7 +271,7 @@ impl AttachArguments {
             Trial::Optimistic => DuplicateAddressDetection::Optimistic,
         });
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
-        options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
+        options.control = Some(default_socket()).filter(|socket| !self.is_direct() && socket.exists());
         (options.vnic, options.queue) = (self.vnic, self.queue);
         Ok(options)
     }

@@ -243,7 +243,9 @@ impl Arguments {
         // Costs nothing, and does nothing, unless built to count cycles.
         let vnic = breakdown::metered(vnic);
         let announce = |show: &Show| match way {
-            Way::Veth(card) if !card.tell_return() => show.announce(self.what(), &self.place(card), "veth"),
+            Way::Veth(card) if !card.tell_return() => {
+                show.announce(self.what(), &self.place(card), card.attachment.driver());
+            }
             Way::Veth(_) | Way::Memif(_) => {}
         };
         if self.raw {

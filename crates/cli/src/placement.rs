@@ -1,6 +1,6 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
-use crate::attach::{AttachArguments, Ipv6, Spin, Trial};
+use crate::attach::{AttachArguments, Ipv6, OwnDeviceKind, Spin, Trial};
 use crate::exit;
 use crate::log;
 use crate::net::Accept;
@@ -315,6 +315,7 @@ pub fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
     option("dad", attach.dad.map(|trial| name(&trial)));
     option("vnic", attach.vnic.map(|vnic| vnic.to_string()));
     option("queue", attach.queue.map(|queue| queue.to_string()));
+    option("device", attach.device.map(|kind| name(&kind)));
     option("spin", Some(name(&attach.spin)));
     for (flag, given) in [("--force-copy", attach.force_copy), ("--direct", attach.direct)] {
         arguments.extend(given.then(|| flag.to_owned()));
@@ -336,4 +337,4 @@ macro_rules! value_name {
         }
     )*};
 }
-value_name!(Accept, Ipv6, Spin, Trial);
+value_name!(Accept, Ipv6, OwnDeviceKind, Spin, Trial);

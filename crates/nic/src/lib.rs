@@ -20,10 +20,12 @@ pub mod place;
 mod plan;
 mod prefetch;
 pub mod privilege;
+mod queue;
 mod random;
 pub mod sim;
 pub mod snapshot;
 mod spread;
+pub mod tap;
 mod time;
 pub mod uring;
 pub mod veth;
@@ -39,8 +41,13 @@ pub use pair::{Pair, PairConfig, PairPort, pair};
 pub use pcap::Pcap;
 pub use plan::{FrameMemory, MemoryPlan};
 pub use prefetch::prefetch;
+pub use queue::Queue;
 pub use random::Random;
 pub use sim::{LinkConfig, LinkCounters, SimulatedLink};
 pub use spread::QueueShare;
+pub use tap::Tap;
 pub use time::{Clock, ManualClock, MonotonicClock, Time};
-pub use vnic::{Capabilities, ChecksumOffload, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+pub use vnic::{
+    Capabilities, ChecksumOffload, PACKET_FRAMES_MAX, ReceiveChecksum, TransmitBuffer, TransmitOptions, Vnic,
+    VnicStatistics,
+};

@@ -544,6 +544,13 @@ impl Frame {
         Some(self.bytes_mut())
     }
 
+    /// The free bytes after the data, to be read into; [`append`](Frame::append) makes them data. They are what the last owner left.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        debug_assert!(self.pool.write_limit > 0, "a frame of another process's");
+        // SAFETY: from the data's end to the frame's; as in `bytes`, and `self` is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.data.as_ptr().add(self.length as usize), self.tailroom()) }
+    }
+
     /// Adds `bytes` at the end; `None`, with nothing changed, if they do not fit. A frame that can't be written is copied
     /// first.
     #[inline]

@@ -39,6 +39,21 @@ pub struct FrameMemory {
     pub prepared: Pool,
 }
 
+impl FrameMemory {
+    /// The same frames in new pools, all of them free but prepared ones: for whoever goes on after the owner of these was killed. The old
+    /// pools must not be used any more.
+    pub(crate) fn anew(&self) -> FrameMemory {
+        let region = &self.region;
+        let (receive, transmit) = (self.receive.frame_count(), self.transmit.frame_count());
+        FrameMemory {
+            region: Rc::clone(region),
+            receive: Pool::of(region, 0..receive, true),
+            transmit: Pool::of(region, receive..receive + transmit, true),
+            prepared: Pool::of(region, 0..0, true),
+        }
+    }
+}
+
 impl MemoryPlan {
     /// Bytes of frames for packets of `mtu` bytes: one frame each up to 1,700; larger ones take several of 4,096.
     pub const fn frame_size_for(mtu: u32) -> u32 {

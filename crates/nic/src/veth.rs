@@ -10,6 +10,7 @@
 
 use crate::af_xdp::{AttachConfig, Interface};
 use crate::error::DeviceError;
+use crate::link::netlink::Refusal;
 use crate::link::{self, Feature, Link, Namespace};
 use qanat_wire::ethernet::MacAddress;
 use std::io;
@@ -80,7 +81,8 @@ pub fn create(config: &VethConfig) -> Result<Veth, DeviceError> {
     let namespace = Namespace::anonymous().map_err(|error| DeviceError::system("create a network namespace", error))?;
     let quiet = namespace.within(silence_kernel);
     quiet.map_err(|error| DeviceError::system(what, error))?;
-    let host = host_namespace.within(|| make_host_end(config, &namespace));
+    let make = &mut |name: &str| link::create_veth(name, DEVICE_NAME, &namespace, config.mtu, config.queues.max(1));
+    let host = host_namespace.within(|| make_host_end(config, "veth devices (CONFIG_VETH)", make));
     let host = host.map_err(|error| DeviceError::system(what, error))??;
     let device = namespace.within(|| {
         let device = link::link(DEVICE_NAME)?;
@@ -146,12 +148,15 @@ pub fn silence_kernel() {
     }
 }
 
-/// Runs inside the host namespace.
-fn make_host_end(config: &VethConfig, peer: &Namespace) -> Result<Link, DeviceError> {
+/// Makes a device by its name.
+type Make<'a> = &'a mut dyn FnMut(&str) -> Result<(), Refusal>;
+
+/// Makes the kernel's end by `make`, and sets it up; `missing`: what a kernel lacks that doesn't support it. Runs inside the host namespace.
+pub(crate) fn make_host_end(config: &VethConfig, missing: &'static str, make: Make<'_>) -> Result<Link, DeviceError> {
     wait_for_addresses(config)?;
     let name = match &config.host_name {
-        Some(name) => create_named(config, name, peer, LEFTOVER_WAIT)?,
-        None => create_numbered(config, peer)?,
+        Some(name) => create_named(name, missing, make, LEFTOVER_WAIT)?,
+        None => create_numbered(missing, make)?,
     };
     let what = "configure the veth device";
     let host = link::link(&name).map_err(|error| DeviceError::system(what, error))?;
@@ -173,9 +178,9 @@ fn make_host_end(config: &VethConfig, peer: &Namespace) -> Result<Link, DeviceEr
     finish().map_err(|error| DeviceError::system(what, error))
 }
 
-fn create_numbered(config: &VethConfig, peer: &Namespace) -> Result<String, DeviceError> {
+fn create_numbered(missing: &'static str, make: Make<'_>) -> Result<String, DeviceError> {
     for number in 0..NAMES_MAX {
-        match create_named(config, &format!("qanat{number}"), peer, Duration::ZERO) {
+        match create_named(&format!("qanat{number}"), missing, make, Duration::ZERO) {
             Err(DeviceError::NameTaken { .. }) => {}
             result => return result,
         }
@@ -183,7 +188,7 @@ fn create_numbered(config: &VethConfig, peer: &Namespace) -> Result<String, Devi
     Err(DeviceError::NameTaken { name: format!("qanat{}", NAMES_MAX - 1) })
 }
 
-fn create_named(config: &VethConfig, name: &str, peer: &Namespace, wait: Duration) -> Result<String, DeviceError> {
+fn create_named(name: &str, missing: &'static str, make: Make<'_>, wait: Duration) -> Result<String, DeviceError> {
     if name.is_empty() || name.len() > 15 || name.contains(['/', ' ', '\0']) {
         return Err(DeviceError::Invalid {
             reason: format!("interface name '{name}': 1 to 15 characters, no / or space"),
@@ -191,7 +196,7 @@ fn create_named(config: &VethConfig, name: &str, peer: &Namespace, wait: Duratio
     }
     let deadline = Instant::now() + wait;
     loop {
-        match link::create_veth(name, DEVICE_NAME, peer, config.mtu, config.queues.max(1)) {
+        match make(name) {
             Ok(()) => return Ok(name.to_owned()),
             Err(refusal) if refusal.errno() == libc::EEXIST => {
                 if Instant::now() >= deadline {
@@ -199,9 +204,9 @@ fn create_named(config: &VethConfig, name: &str, peer: &Namespace, wait: Duratio
                 }
             }
             Err(refusal) if refusal.errno() == libc::EOPNOTSUPP => {
-                return Err(DeviceError::KernelTooOld { missing: "veth devices (CONFIG_VETH)" });
+                return Err(DeviceError::KernelTooOld { missing });
             }
-            Err(refusal) => return Err(DeviceError::system("create a veth device", refusal.into())),
+            Err(refusal) => return Err(DeviceError::system("create a virtual device", refusal.into())),
         }
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -130,6 +130,9 @@ impl VnicStatistics {
     }
 }
 
+/// Frames that a received packet has at most: 64 KiB, behind the headroom of the first, in frames of 2,048 bytes.
+pub const PACKET_FRAMES_MAX: usize = 33;
+
 /// One queue pair of a virtual network card, used by one thread.
 ///
 /// A packet is one frame, or several with [`Frame::continues`] / [`TransmitOptions::continues`] on all but the last.
@@ -138,7 +141,7 @@ pub trait Vnic {
     fn capabilities(&self) -> Capabilities;
 
     /// Appends up to `frames_max` received frames (never part of a packet) to `frames`; returns how many. Never blocks.
-    /// `frames_max` below the frames of one packet (18 are always enough) gets nothing while such a packet is first.
+    /// `frames_max` below the frames of one packet ([`PACKET_FRAMES_MAX`] are always enough) gets nothing while such a packet is first.
     fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize;
 
     /// How many frames [`transmit`](Vnic::transmit) will certainly take now. Reclaims sent frames first when short.

@@ -8,7 +8,7 @@
 use crate::lock;
 use crate::wait::{readable, sleep};
 use crate::world::Device;
-use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
+use qanat::nic::{Clock, MonotonicClock, Queue, Vnic};
 use qanat::stack::Stack;
 use qanat::{ConnectOptions, ConnectionId, Event, Time};
 use std::os::fd::{AsRawFd, RawFd};
@@ -59,7 +59,7 @@ pub(crate) fn publish(successor: RawFd) {
 
 struct Teller {
     stack: Stack,
-    card: AfXdp,
+    card: Queue,
     clock: MonotonicClock,
     successor: RawFd,
     told: Vec<ConnectionId>,

@@ -11,7 +11,7 @@ use crate::transit::Transit;
 use crate::wire::Wire;
 use qanat::nic::breakdown::{self, Metered, Phase};
 use qanat::nic::place::Place;
-use qanat::nic::{AfXdp, Clock, MonotonicClock, Vnic};
+use qanat::nic::{Clock, MonotonicClock, Queue, Vnic};
 use qanat::stack::Stack;
 use qanat::{Attachment, Config, Time};
 use std::net::IpAddr;
@@ -87,7 +87,7 @@ pub(crate) struct Holdings {
 #[allow(clippy::large_enum_variant, reason = "there is one, and the card's is on every packet's way")]
 pub(crate) enum Device {
     /// The daemon's card, which goes with its attachment.
-    Card(Metered<AfXdp>, Attachment),
+    Card(Metered<Queue>, Attachment),
     Wire(Box<Wire>),
 }
 

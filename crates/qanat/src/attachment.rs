@@ -1,8 +1,9 @@
-//! Where a VNIC comes from: the daemon, a veth device of our own, or an interface that is there already.
+//! Where a VNIC comes from: the daemon, a device of our own, or an interface that is there already.
 //!
 //! ```text
 //!  daemon:     kernel ── qanat0 ═ gate, deliver (the daemon's namespace) ── AF_XDP ── 10.77.0.2, without privileges
 //!  own veth:   kernel ── qanat0 10.77.0.1/24 ═══ qanat-device (anonymous namespace) ── AF_XDP ── 10.77.0.2
+//!  own TAP:    kernel ── qanat0 10.77.0.1/24 ══ descriptor ── 10.77.0.2
 //!  interface:  eth1 ── XDP program: takes what the rules name, passes the rest ── AF_XDP
 //! ```
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
@@ -13,8 +14,9 @@ use qanat_control::filter::{Addresses, Ports, Service};
 use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, QueueOpener, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace};
+use qanat_nic::tap::{self, TapConfig, TapDevice};
 use qanat_nic::veth::{self, Veth, VethConfig};
-use qanat_nic::{AfXdp, DeviceError, LendableFiles, MemoryPlan};
+use qanat_nic::{DeviceError, LendableFiles, MemoryPlan, Queue};
 use qanat_stack::{Autoconfiguration, Config, DuplicateAddressDetection};
 use std::fmt;
 use std::io;
@@ -107,10 +109,20 @@ pub enum RouterAdvertisements {
     Addresses,
 }
 
+/// Of which kind a device of our own is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum OwnDevice {
+    /// One end of a veth pair, by AF_XDP: any number of queues, and the quickest way to a peer that uses AF_XDP as well.
+    #[default]
+    Veth,
+    /// A TAP device: one queue, and 64 KiB at a time to and from the kernel of this machine.
+    Tap,
+}
+
 /// What to attach.
 #[derive(Clone, Debug)]
 pub struct AttachOptions {
-    /// The interface; `None`: a veth device of our own.
+    /// The interface; `None`: a device of our own.
     pub interface: Option<String>,
     /// The interface's network namespace; `None`: this process's.
     pub namespace: Option<Namespace>,
@@ -120,9 +132,11 @@ pub struct AttachOptions {
     pub more_addresses: Vec<(IpAddr, u8)>,
     /// Next hop off the prefix.
     pub gateway: Option<IpAddr>,
-    /// With a veth of our own: the kernel's address at its other end. `None`: the first of the prefix.
+    /// Of which kind a device of our own is.
+    pub device: OwnDevice,
+    /// With a device of our own: the kernel's address at its other end. `None`: the first of the prefix.
     pub host_address: Option<IpAddr>,
-    /// With a veth of our own: its MTU.
+    /// With a device of our own: its MTU.
     pub mtu: u32,
     /// Queues.
     pub queues: u32,
@@ -154,7 +168,7 @@ pub struct AttachOptions {
 }
 
 impl AttachOptions {
-    /// A veth device with `address` on our end.
+    /// A device of our own with `address` on our end.
     pub fn new(address: IpAddr, prefix_length: u8) -> AttachOptions {
         AttachOptions {
             interface: None,
@@ -162,6 +176,7 @@ impl AttachOptions {
             address: (address, prefix_length),
             more_addresses: Vec::new(),
             gateway: None,
+            device: OwnDevice::default(),
             host_address: None,
             mtu: 1_500,
             queues: 1,
@@ -248,6 +263,8 @@ enum Device {
     Own(Interface, #[allow(dead_code, reason = "kept for its drop")] Option<Veth>),
     /// The daemon's.
     Handed(VnicHandle),
+    /// A TAP device of ours.
+    Tap(TapDevice),
 }
 
 impl Attachment {
@@ -340,6 +357,17 @@ impl Attachment {
             if !host_addresses.iter().any(clash) && !addresses.iter().any(clash) {
                 host_addresses.push((neighbour, further.1));
             }
+        }
+        if options.device == OwnDevice::Tap {
+            let device = tap::create(&TapConfig {
+                host_name: None,
+                host_addresses,
+                host_namespace: options.namespace.clone(),
+                mtu: options.mtu,
+            })?;
+            let link = device.host().clone();
+            let driver = "tun".to_owned();
+            return Ok(Attachment { device: Device::Tap(device), config, interface: link.name, driver, mtu: link.mtu });
         }
         let veth = veth::create(&VethConfig {
             host_addresses,
@@ -440,7 +468,9 @@ impl Attachment {
             let Some((kernel, length)) = prefix else {
                 return Err(AttachError::NoPrefix { interface: link.name, target });
             };
-            if driver != "veth" {
+            // On an interface that a program like this one made addresses may be guessed.
+            let is_own = driver == "tun" && link.name.starts_with("qanat");
+            if driver != "veth" && !is_own {
                 return Err(AttachError::SourceNeeded { interface: link.name });
             }
             let taken = |address: &IpAddr| {
@@ -535,12 +565,13 @@ impl Attachment {
     ///
     /// # Errors
     /// [`AttachError::Device`].
-    pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
+    pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?),
+            Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
+            Device::Tap(device) => return Ok(device.open(plan)?.into()),
         };
-        Ok(opener(interface, queue)?.open(plan)?)
+        Ok(opener(interface, queue)?.open(plan)?.into())
     }
 
     /// As [`open_queue`](Attachment::open_queue), over memory that the processes forked from this one share with it. (Of a
@@ -549,26 +580,37 @@ impl Attachment {
     ///
     /// # Errors
     /// [`AttachError::Device`].
-    pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<AfXdp, AttachError> {
+    pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?),
+            Device::Handed(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
+            Device::Tap(device) => {
+                let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
+                return Ok(device.open_over(memory)?.into());
+            }
         };
         let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
-        Ok(opener(interface, queue)?.without_injector().open_over(plan, memory)?)
+        Ok(opener(interface, queue)?.without_injector().open_over(plan, memory)?.into())
     }
 
     /// As [`open_queue`](Attachment::open_queue), with received frames that can be lent to another process.
     ///
     /// # Errors
     /// [`AttachError::Device`].
-    pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(AfXdp, LendableFiles), AttachError> {
+    pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(Queue, LendableFiles), AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
-            Device::Handed(vnic) => return Ok(vnic.open_lendable_queue(queue, plan)?),
+            Device::Handed(vnic) => {
+                let (queue, files) = vnic.open_lendable_queue(queue, plan)?;
+                return Ok((queue.into(), files));
+            }
+            Device::Tap(device) => {
+                let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
+                return Ok((device.open_over(memory)?.into(), files));
+            }
         };
         let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
-        Ok((opener(interface, queue)?.open_over(plan, memory)?, files))
+        Ok((opener(interface, queue)?.open_over(plan, memory)?.into(), files))
     }
 
     /// The interface's name; of a daemon's VNIC, that of the kernel's end.
@@ -589,7 +631,7 @@ impl Attachment {
     /// The VNIC's handle, if it is a daemon's.
     pub fn vnic(&self) -> Option<&VnicHandle> {
         match &self.device {
-            Device::Own(..) => None,
+            Device::Own(..) | Device::Tap(_) => None,
             Device::Handed(vnic) => Some(vnic),
         }
     }
@@ -598,7 +640,7 @@ impl Attachment {
     pub fn verdicts(&self) -> Option<Verdicts> {
         match &self.device {
             Device::Own(interface, _) => interface.verdicts().ok(),
-            Device::Handed(_) => None,
+            Device::Handed(_) | Device::Tap(_) => None,
         }
     }
 

@@ -17,7 +17,9 @@ mod spin;
 pub mod split;
 mod wait_set;
 
-pub use attachment::{AttachError, AttachOptions, Attachment, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements};
+pub use attachment::{
+    AttachError, AttachOptions, Attachment, OwnDevice, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements,
+};
 pub use block::{Block, FilledBlock};
 pub use bytes::Bytes;
 pub use qanat_control as control;

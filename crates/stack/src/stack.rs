@@ -115,7 +115,7 @@ impl Stack {
             wheel: Wheel::new(timers, TICK_SHIFT, now),
             service_timers: Slab::new(config.timers_max),
             receive_checksum: vnic.capabilities().receive_checksum,
-            receive_batch: config.receive_batch.max(1),
+            receive_batch: config.receive_batch.max(qanat_nic::PACKET_FRAMES_MAX),
             batch: Vec::with_capacity(128),
             tail: Vec::with_capacity(32),
             secret,

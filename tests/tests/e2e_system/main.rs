@@ -7,6 +7,7 @@ mod columns;
 mod conflicts;
 mod curl;
 mod descriptors;
+mod devices;
 mod ethernet;
 mod hostile;
 mod lifecycle;

@@ -6,9 +6,15 @@ use std::time::Duration;
 
 #[test]
 fn connections_and_counters_by_signal() {
-    scenario(|| {
+    report_by_signal("tap", &[]);
+    report_by_signal("veth", &["steering_taken_address ", "steering_taken_arp "]);
+}
+
+/// With a device of this `kind`, whose program counts `more`.
+fn report_by_signal(kind: &'static str, more: &'static [&'static str]) {
+    scenario(move || {
         let pages = Pages::new().with("large", Pages::pattern(20 << 20));
-        let mut server = Server::start(&[pages.argument(), "--also", "fd77::2/64"]);
+        let mut server = Server::start(&[pages.argument(), "--also", "fd77::2/64", "--device", kind]);
         let url = server.url("/large");
         let _slow = Program::new("curl").arguments(["-sS", "--limit-rate", "200K", "-o", "/dev/null", &url]).start();
         server.figures_when("the download has begun", |figures| figures["web"]["requests"] == 1);
@@ -42,9 +48,10 @@ fn connections_and_counters_by_signal() {
             "tcp_accepted ",
             "receive_frames ",
             "device_receive_frames ",
-            "steering_taken_address ",
-            "steering_taken_arp ",
-        ] {
+        ]
+        .iter()
+        .chain(more)
+        {
             assert!(report.to_lowercase().contains(what), "{what} is not in\n{report}");
         }
     });

@@ -114,7 +114,7 @@ impl HandedQueue {
         let mut socket = Socket::map(socket, rings, metadata_bytes)?;
         let lent_count = stock(&mut socket.fill, &memory.receive, shift);
         let HandedCard { mac, mtu, queue, is_veth } = card;
-        let card = Card { mac, mtu, is_veth, scatter };
+        let card = Card { mac, mtu, is_local: is_veth, scatter };
         let mut queue = AfXdp::assemble(socket, memory, shift, lent_count, rings, card, queue, None);
         // The gate at the other end keeps it ready to take injected frames.
         queue.use_injector(injector.and_then(|injector| Injector::over(injector, None).ok()));

@@ -71,8 +71,16 @@ impl HandedQueue {
         let socket = Socket::map(socket, rings, metadata_bytes)?;
         let HandedCard { mac, mtu, queue, is_veth } = card;
         let lent_count = snapshot::lend(lent);
-        let mut queue =
-            AfXdp::assemble(socket, memory, shift, lent_count, rings, Card { mac, mtu, is_veth, scatter }, queue, None);
+        let mut queue = AfXdp::assemble(
+            socket,
+            memory,
+            shift,
+            lent_count,
+            rings,
+            Card { mac, mtu, is_local: is_veth, scatter },
+            queue,
+            None,
+        );
         for frame in in_flight {
             let place = queue.in_flight.get_mut(frame.index() as usize).filter(|_| frame.is_of(&queue.memory.receive));
             let place = place.ok_or_else(|| DeviceError::Invalid { reason: "a frame of other memory".to_owned() })?;

@@ -82,7 +82,8 @@ pub struct AfXdp {
 pub(super) struct Card {
     pub(super) mac: MacAddress,
     pub(super) mtu: u32,
-    pub(super) is_veth: bool,
+    /// Another program of this machine is at its other end: a veth device, or the kernel's end of a TAP device.
+    pub(super) is_local: bool,
     pub(super) scatter: bool,
 }
 
@@ -129,10 +130,15 @@ impl AfXdp {
         let socket =
             Socket::open(&socket_config, &memory.region, |fill| lent_count = stock(fill, &memory.receive, shift))?;
         opener.register(socket.as_fd())?;
-        let card = Card { mac: link.mac, mtu: link.mtu, is_veth: attachment.driver == "veth", scatter };
+        let is_local = matches!(attachment.driver.as_str(), "veth" | "tun");
+        let card = Card { mac: link.mac, mtu: link.mtu, is_local, scatter };
         let queue = opener.queue;
         // Without it (an older kernel, no privileges) everything goes by the ring.
-        let injector = match config.injection && opener.injects && inject::is_injectable(link.mtu) && card.is_veth {
+        let injector = match config.injection
+            && opener.injects
+            && inject::is_injectable(link.mtu)
+            && attachment.driver == "veth"
+        {
             true => Injector::open(link, config.namespace.as_ref()).ok(),
             false => None,
         };
@@ -164,7 +170,7 @@ impl AfXdp {
             mtu: card.mtu.min(65_535) as u16,
             // A zero-copy driver may lack it, and there is no telling which does.
             transmit_checksum: socket.metadata_bytes > 0 && !socket.zero_copy,
-            receive_checksum: if card.is_veth { ReceiveChecksum::AcceptPartial } else { ReceiveChecksum::Verify },
+            receive_checksum: if card.is_local { ReceiveChecksum::AcceptPartial } else { ReceiveChecksum::Verify },
             transmit_buffers_max: if card.scatter { TRANSMIT_BUFFERS_MAX } else { 1 },
             segmentation_bytes_max: 0,
             transmit_headroom: socket.metadata_bytes as u16,

@@ -41,7 +41,7 @@ impl AfXdp {
         let card = Card {
             mac: was.mac,
             mtu: u32::from(was.mtu),
-            is_veth: was.receive_checksum == ReceiveChecksum::AcceptPartial,
+            is_local: was.receive_checksum == ReceiveChecksum::AcceptPartial,
             scatter: was.transmit_buffers_max > 1,
         };
         let shift = region.frame_size().trailing_zeros();

@@ -13,7 +13,7 @@ pub use ethtool::{Feature, driver, keep_vlan_tags, receive_queues_in_use, set_fe
 pub use holder::Holder;
 pub use listener::kernel_listens;
 pub use namespace::{Namespace, in_namespace};
-pub(crate) use observer::{Departures, Observer};
+pub(crate) use observer::{Bystander, Departures, Observer};
 pub use program::{ask_program, clear_xdp, set_generic_xdp, set_xdp};
 pub use watch::{LinkChanges, LinkWatch};
 
@@ -239,6 +239,18 @@ pub fn set_mtu(index: u32, mtu: u32) -> io::Result<()> {
 /// What netlink says.
 pub fn delete(index: u32) -> io::Result<()> {
     request(Message::new(libc::RTM_DELLINK, libc::NLM_F_ACK, &interface_header(index, 0, 0)))?;
+    Ok(())
+}
+
+/// Takes the queueing discipline off an interface: its packets go to the device at once, as a veth device's do.
+pub(crate) fn remove_queueing(index: u32) -> io::Result<()> {
+    const TC_H_ROOT: u32 = 0xffff_ffff;
+    // `struct tcmsg`: family, interface, handle, parent, information.
+    let mut header = [0; 20];
+    header[4..8].copy_from_slice(&index.to_ne_bytes());
+    header[12..16].copy_from_slice(&TC_H_ROOT.to_ne_bytes());
+    let flags = libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
+    request(Message::new(libc::RTM_NEWQDISC, flags, &header).attribute(libc::TCA_KIND, b"noqueue\0"))?;
     Ok(())
 }
 

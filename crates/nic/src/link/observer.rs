@@ -30,6 +30,36 @@ pub(crate) struct Departures {
     pub(crate) dropped: u64,
 }
 
+/// What an answer about a link says of them.
+fn departures(answer: &[u8]) -> Option<Departures> {
+    let statistics = find(answer.get(16..)?, IFLA_STATS64)?;
+    let word = |offset: usize| statistics.get(offset..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
+    Some(Departures { packets: word(TRANSMITTED)?, dropped: word(TRANSMIT_DROPPED)? })
+}
+
+/// Looks at an interface that something else than AF_XDP sends to.
+#[derive(Debug)]
+pub(crate) struct Bystander {
+    route: OwnedFd,
+    index: u32,
+}
+
+impl Bystander {
+    /// Of an interface of the calling thread's namespace.
+    pub(crate) fn open(index: u32) -> io::Result<Bystander> {
+        Ok(Bystander { route: netlink::open(libc::NETLINK_ROUTE)?, index })
+    }
+
+    /// Whether an XDP program is on it, and what left it; `None` if the kernel won't tell: it is gone.
+    pub(crate) fn look(&self) -> Option<(bool, Departures)> {
+        let message = Message::new(libc::RTM_GETLINK, libc::NLM_F_ACK, &interface_header(self.index, 0, 0));
+        let answers = netlink::request_by(&self.route, message).ok()?;
+        let answer = answers.first()?;
+        let has_xdp = super::parse_link(answer)?.xdp_program.is_some();
+        Some((has_xdp, departures(answer)?))
+    }
+}
+
 /// How an interface is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look {
@@ -67,10 +97,7 @@ impl Observer {
         let answer = answers.first()?;
         // A veth device whose other end is down still says that it takes frames.
         let is_up = u32_at(answer, 8)? & UP == UP;
-        let statistics = find(answer.get(16..)?, IFLA_STATS64)?;
-        let word = |offset: usize| statistics.get(offset..)?.first_chunk().map(|word| u64::from_ne_bytes(*word));
-        let departures = Departures { packets: word(TRANSMITTED)?, dropped: word(TRANSMIT_DROPPED)? };
-        Some(Look { takes_frames: is_up && self.is_taken_there(), departures })
+        Some(Look { takes_frames: is_up && self.is_taken_there(), departures: departures(answer)? })
     }
 
     fn is_taken_there(&self) -> bool {

@@ -42,6 +42,18 @@ impl Peer {
         Peer { socket: namespace.within(open).unwrap().unwrap() }
     }
 
+    pub fn send(&self, bytes: &[u8]) {
+        self.socket.send(bytes).unwrap();
+    }
+
+    /// Whether something has come; it is left there.
+    pub fn has_answer(&self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        let has = self.socket.peek(&mut [0; 1]).is_ok();
+        self.socket.set_nonblocking(false).unwrap();
+        has
+    }
+
     pub fn receive(&self) -> std::io::Result<Vec<u8>> {
         let mut bytes = [0; 65_536];
         let length = self.socket.recv(&mut bytes)?;

@@ -1,9 +1,10 @@
-//! The AF_XDP driver over a real veth device. Needs root; says so loudly when it can't run, and fails instead with
+//! The drivers over real devices: AF_XDP over veth, and TAP. Needs root; says so loudly when it can't run, and fails instead with
 //! `QANAT_REQUIRE_ROOT=1`.
 
 mod helpers;
 mod injection;
 mod link_changes;
+mod tap;
 
 use helpers::{Peer, echo_once, frame_bytes, require_root};
 use qanat_nic::af_xdp::{AttachConfig, Interface, PortRange, Rule};

@@ -42,8 +42,6 @@ fn without_clone3() -> Result<BpfProgram, BackendError> {
 /// What keepers call as well. `clone` makes processes that are confined like their parent.
 const KEEPERS_CALLS: &[i64] = &[
     libc::SYS_setitimer,
-    libc::SYS_readv,
-    libc::SYS_writev,
     libc::SYS_recvmmsg,
     libc::SYS_sendmmsg,
     libc::SYS_listen,
@@ -95,8 +93,6 @@ const SERVICES_CALLS: &[i64] = &[
     libc::SYS_pread64,
     libc::SYS_preadv,
     libc::SYS_pwrite64,
-    libc::SYS_readv,
-    libc::SYS_writev,
     libc::SYS_renameat,
     libc::SYS_renameat2,
     libc::SYS_unlinkat,
@@ -166,6 +162,9 @@ const PRCTL: [i32; 1] = [libc::PR_SET_PDEATHSIG];
 const CALLS: &[i64] = &[
     libc::SYS_read,
     libc::SYS_write,
+    // A TAP device's queue.
+    libc::SYS_readv,
+    libc::SYS_writev,
     libc::SYS_close,
     libc::SYS_ppoll,
     libc::SYS_accept4,

@@ -1,0 +1,120 @@
+//! [`Queue`]: a queue by whichever driver its device needs.
+
+use crate::af_xdp::AfXdp;
+use crate::error::DeviceError;
+use crate::memory::{Frame, Pool};
+use crate::tap::Tap;
+use crate::vnic::{Capabilities, TransmitBuffer, TransmitOptions, Vnic, VnicStatistics};
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+
+/// An open queue of a device of the kernel's.
+#[allow(clippy::large_enum_variant, reason = "there is one to a thread, and it is on every packet's way")]
+pub enum Queue {
+    /// By AF_XDP.
+    AfXdp(AfXdp),
+    /// By a TAP device's descriptor.
+    Tap(Tap),
+}
+
+impl From<AfXdp> for Queue {
+    fn from(queue: AfXdp) -> Queue {
+        Queue::AfXdp(queue)
+    }
+}
+
+impl From<Tap> for Queue {
+    fn from(queue: Tap) -> Queue {
+        Queue::Tap(queue)
+    }
+}
+
+/// Calls the driver's.
+macro_rules! driver {
+    ($queue:expr, $name:ident => $call:expr) => {
+        match $queue {
+            Queue::AfXdp($name) => $call,
+            Queue::Tap($name) => $call,
+        }
+    };
+}
+
+impl Queue {
+    /// A queue over this one's device and memory: see [`AfXdp::take_over`] and [`Tap::take_over`].
+    ///
+    /// # Errors
+    /// Those of the driver's.
+    pub fn take_over(&self) -> Result<Queue, DeviceError> {
+        match self {
+            Queue::AfXdp(queue) => Ok(queue.take_over()?.into()),
+            Queue::Tap(queue) => Ok(queue.take_over()?.into()),
+        }
+    }
+}
+
+impl Vnic for Queue {
+    fn capabilities(&self) -> Capabilities {
+        driver!(self, queue => queue.capabilities())
+    }
+
+    #[inline]
+    fn receive(&mut self, frames: &mut Vec<Frame>, frames_max: usize) -> usize {
+        driver!(self, queue => queue.receive(frames, frames_max))
+    }
+
+    #[inline]
+    fn transmit_room(&mut self) -> usize {
+        driver!(self, queue => queue.transmit_room())
+    }
+
+    #[inline]
+    fn batch_room(&mut self) -> usize {
+        driver!(self, queue => queue.batch_room())
+    }
+
+    #[inline]
+    fn transmit(&mut self, buffer: TransmitBuffer, options: TransmitOptions) -> Result<(), TransmitBuffer> {
+        driver!(self, queue => queue.transmit(buffer, options))
+    }
+
+    #[inline]
+    fn flush(&mut self) {
+        driver!(self, queue => queue.flush());
+    }
+
+    fn transmit_pool(&self) -> &Pool {
+        driver!(self, queue => queue.transmit_pool())
+    }
+
+    fn receive_frame_count(&self) -> u32 {
+        driver!(self, queue => queue.receive_frame_count())
+    }
+
+    fn prepared_pool(&self) -> &Pool {
+        driver!(self, queue => queue.prepared_pool())
+    }
+
+    fn doorbell(&self) -> Option<BorrowedFd<'_>> {
+        driver!(self, queue => queue.doorbell())
+    }
+
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        driver!(self, queue => queue.claim_address(address))
+    }
+
+    fn release_address(&mut self, address: IpAddr) {
+        driver!(self, queue => queue.release_address(address));
+    }
+
+    fn as_af_xdp(&self) -> Option<&AfXdp> {
+        driver!(self, queue => queue.as_af_xdp())
+    }
+
+    fn is_gone(&self) -> bool {
+        driver!(self, queue => queue.is_gone())
+    }
+
+    fn statistics(&self) -> VnicStatistics {
+        driver!(self, queue => queue.statistics())
+    }
+}
