@@ -44,7 +44,7 @@ def attach(path, version, layout, address):
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     peer.connect("\0" + path[1:] if path.startswith("@") else path)
     wish = {"version": version, "layout": layout, "name": "attacker", "address": address, "connections": 64}
-    peer.send(json.dumps({"version": 2, "body": {"Attach": wish}}).encode())
+    peer.send(json.dumps({"version": 3, "body": {"Attach": wish}}).encode())
     text, ancillary, _, _ = peer.recvmsg(16384, socket.CMSG_LEN(20))
     files = array.array("i")
     for _, _, data in ancillary:
