@@ -1,7 +1,7 @@
 //! `qanat dns` as its users run it: over veth, asked by `dig` and `kdig`, by UDP and TCP, over IPv4 and IPv6.
 #![forbid(unsafe_code)]
 
-use qanat_tests::e2e::{Outcome, Program, Running, directory_for_anybody, eventually, qanat, scenario};
+use qanat_tests::e2e::{Outcome, Program, Running, directory_for_anybody, eventually, qanat, scenario, unfolded};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use serde_json::Value;
 use std::fs;
@@ -412,6 +412,7 @@ fn a_broken_zone_harms_no_other() {
         assert!(is("www.broken.test", "192.0.2.7"));
         write(at, "good", "nonsense\n");
         let (code, text) = order(at, &["reload"]);
+        let text = unfolded(&text);
         assert!(code == 1 && text.contains("good.test.: cannot be used, serial 1 stays: "), "{text}");
         assert!(text.contains("1 as they were, 2 that cannot be used"), "{text}");
         assert!(is("www.good.test", "192.0.2.1") && is("www.broken.test", "192.0.2.7"));

@@ -23,7 +23,8 @@ pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
 pub use pages::Pages;
 pub use program::{
-    NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, workspace,
+    NOBODY, Outcome, Program, Running, directory_for_anybody, qanat, qanat_for_anybody, resident_kib, unfolded,
+    workspace,
 };
 pub use scenario::{PATIENCE, eventually, is_root, scenario, scenario_on};
 pub use server::{Server, Stopped};

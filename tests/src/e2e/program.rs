@@ -270,3 +270,15 @@ impl Drop for Running {
         }
     }
 }
+
+/// What a command says to people, with lines that it folded as they were before.
+pub fn unfolded(text: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match lines.last_mut().filter(|_| line.starts_with(' ')) {
+            Some(last) => *last = format!("{last} {}", line.trim_start()),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    lines.join("\n") + "\n"
+}

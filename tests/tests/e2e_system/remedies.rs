@@ -5,7 +5,7 @@
 //! login), `sudo` (there may be none), versions of another build (hostile_control/takeover.rs has them), and packages that are missing (all are installed).
 
 use super::links::PATIENCE;
-use qanat_tests::e2e::{Pages, eventually, qanat, scenario};
+use qanat_tests::e2e::{Pages, eventually, qanat, scenario, unfolded};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::path::PathBuf;
@@ -367,18 +367,6 @@ fn who_lacks_a_capability_is_told_which() {
             assert!(said.contains(&format!("root has not got {name} here")), "{taken}: {said}");
         }
     });
-}
-
-/// Lines that were folded, as they were before.
-fn unfolded(text: &str) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for line in text.lines() {
-        match lines.last_mut().filter(|_| line.starts_with(' ')) {
-            Some(last) => *last = format!("{last} {}", line.trim_start()),
-            None => lines.push(line.to_owned()),
-        }
-    }
-    lines.join("\n") + "\n"
 }
 
 /// What doctor finds, when it is made so by a shell; what it says of it, and the command by which it does something about it.
