@@ -48,7 +48,10 @@ fn kill(program: &Path) -> Result<Found, HarnessError> {
     let namespace = Namespace::anonymous()
         .map_err(|error| HarnessError::system("make a network namespace (it needs root: sudo)", error))?;
     let place = Scratch::create("restart")?;
-    place.write("file", "It flows.")?;
+    // Apart from the daemon's files, which whoever serves may not read.
+    let root = place.path().join("site");
+    std::fs::create_dir(&root).map_err(|error| HarnessError::system(format!("make {}", root.display()), error))?;
+    place.write("site/file", "It flows.")?;
     let socket = place.path().join("control").display().to_string();
     let policy = place.write(
         "policy",
@@ -61,7 +64,7 @@ fn kill(program: &Path) -> Result<Found, HarnessError> {
     if !wait_until(PATIENCE, || Path::new(&socket).exists()) {
         return Err(daemon.failure("does not listen"));
     }
-    let root = place.path().display().to_string();
+    let root = root.display().to_string();
     let mut web = run(&namespace, "qanat web", program, &socket, &["web", &root, "--placement", "split"])?;
     let daemons = daemon.id();
     let found = namespace.within(|| {
