@@ -1,13 +1,24 @@
-//! What people read fits 80 columns. Programs ask for JSON.
+//! What people read at a terminal fits 80 columns. Programs ask for JSON.
+
+use std::io::IsTerminal;
 
 /// As wide as terminals are that nobody has made wider.
 const COLUMNS: usize = 80;
 /// A name at the start of a line, with its value behind it, is no longer than this.
 const NAME_MAX: usize = 20;
 
+/// The text as it is shown: in lines that fit where somebody looks at it, that is at a terminal, or where `COLUMNS` is set. What goes to a
+/// file or another program stays as it is, so that what is looked for there is found in one line.
+pub fn fitted(text: &str) -> String {
+    match std::io::stdout().is_terminal() || std::env::var_os("COLUMNS").is_some() {
+        true => folded(text),
+        false => text.to_owned(),
+    }
+}
+
 /// The same text in lines that fit. What is too long goes on below, further in, or below the value of its name. Whatever has no blanks
 /// stays whole, such as a path, and so does what stands between backticks, which somebody may copy.
-pub fn fitted(text: &str) -> String {
+fn folded(text: &str) -> String {
     let mut fitted = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {
         match width(line.trim_end()) <= COLUMNS {
@@ -84,7 +95,7 @@ mod tests {
     #[test]
     fn long_lines_go_on_below_and_no_word_is_lost() {
         let short = "a line that fits\n  and another\n";
-        assert_eq!(fitted(short), short);
+        assert_eq!(folded(short), short);
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         let value = "fd00::1234/64, ".repeat(20);
         for (line, indent) in [
@@ -93,7 +104,7 @@ mod tests {
             (format!("VNIC 3 {value}"), 4),
             (format!("      → {value}"), 10),
         ] {
-            let text = fitted(&format!("{line}\nnext\n"));
+            let text = folded(&format!("{line}\nnext\n"));
             assert!(text.lines().all(|line| width(line) <= COLUMNS) && text.ends_with("\nnext\n"), "{text}");
             assert!(text.lines().count() > 4 && words(&text) == words(&format!("{line} next")), "{text}");
             let below = text.lines().nth(1).unwrap();
@@ -105,7 +116,7 @@ mod tests {
     fn what_is_copied_stays_whole() {
         let command = format!("`qanat vnic create card --address {}`", "10.77.0.9/24 ".repeat(8));
         let path = format!("/{}", "x".repeat(100));
-        let text = fitted(&format!("do this, as root, if it is to go on: {command} or look into {path} for more\n"));
+        let text = folded(&format!("do this, as root, if it is to go on: {command} or look into {path} for more\n"));
         assert!(text.lines().any(|line| line.trim() == command) && text.contains(&path), "{text}");
         assert_eq!(cut("→→→", 2), "→→");
         assert_eq!(cut("ab", 9), "ab");

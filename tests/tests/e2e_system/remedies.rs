@@ -246,7 +246,8 @@ impl Place {
     fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.current_dir(self.pages.path()).env("Q", qanat()).env("QANAT_SOCKET", self.file("control.sock"));
-        command.stdin(Stdio::null());
+        // As at a terminal.
+        command.env("COLUMNS", "80").stdin(Stdio::null());
         command
     }
 
