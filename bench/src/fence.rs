@@ -74,7 +74,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     if cpu::count() < 2 {
         return Err(HarnessError::Option("the flood and its neighbour need a processor each".to_owned()));
     }
-    let wanted = |case: &str| options.wants(case);
+    let cases = options.chosen(vec![COST, NEIGHBOUR, PEAK], |case| (*case).to_owned())?;
     let namespace = Namespace::anonymous().map_err(failed("make a network namespace (it needs root: sudo)"))?;
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");
@@ -84,7 +84,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     let repetitions = options.repetitions();
     let duration = options.duration(Duration::from_millis(250), Duration::from_millis(100));
     let mut rows = Vec::new();
-    if wanted(COST) {
+    if cases.contains(&COST) {
         progress(COST);
         let runs: Result<Vec<[f64; 2]>, HarnessError> =
             (0..repetitions).map(|_| within(&namespace, gate_costs)).collect();
@@ -102,16 +102,11 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     }
     let mut tally = PlacementTally::default();
     for (case, load) in [(NEIGHBOUR, Load::HalfAlone), (PEAK, Load::HalfPeak)] {
-        if wanted(case) {
+        if cases.contains(&case) {
             let rounds = repetitions * ROUNDS;
             rows.extend(neighbour_rows(&namespace, (case, load), rounds, duration, &mut tally, progress)?);
             environment.placement = tally.to_string();
         }
-    }
-    if rows.is_empty() {
-        return Err(HarnessError::Option(format!(
-            "no case's name contains that; try '{COST}', '{NEIGHBOUR}' or '{PEAK}'"
-        )));
     }
     Ok(Table {
         title: "The fence around virtual cards: its cost, and what it is good for".to_owned(),

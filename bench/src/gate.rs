@@ -175,11 +175,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     if cpu::count() < 2 {
         return Err(HarnessError::Option("server and client need a processor each".to_owned()));
     }
-    let wanted = |case: &&Case| options.wants(case.name) && (case.is_quick || !options.quick);
-    let cases: Vec<&Case> = CASES.iter().filter(wanted).collect();
-    if cases.is_empty() {
-        return Err(HarnessError::Option("no case's name contains that; try '1 KiB' or 'our client'".to_owned()));
-    }
+    let all = CASES.iter().filter(|case| case.is_quick || !options.quick);
+    let cases = options.chosen(all.collect(), |case| case.name.to_owned())?;
     let ground = Ground::new(&options.program)?;
     let mut environment = Environment::here();
     progress("waiting for a quiet machine");

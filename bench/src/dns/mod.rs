@@ -135,11 +135,8 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     if cpu::count() < 2 {
         return Err(HarnessError::Option("two processors are needed, one for the server, one for the load".to_owned()));
     }
-    let cases = CASES.iter().filter(|case| case.is_quick || !options.quick).filter(|case| options.wants(case.name));
-    let cases: Vec<&Case> = cases.collect();
-    if cases.is_empty() {
-        return Err(HarnessError::Option("no case's name contains that; try '10,000' or 'kxdpgun'".to_owned()));
-    }
+    let all = CASES.iter().filter(|case| case.is_quick || !options.quick);
+    let cases = options.chosen(all.collect(), |case| case.name.to_owned())?;
     let versions = servers::versions()?;
     let topology = Topology::new(MTU)?;
     let mut zones = BTreeMap::new();

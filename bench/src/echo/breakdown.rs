@@ -74,16 +74,15 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
     if !cfg!(feature = "breakdown") {
         return Err(HarnessError::Missing(NOT_BUILT.to_owned()));
     }
+    let all = vec![(BenchLink::Veth, &OVER_VETH[..]), (BenchLink::Memif, &OVER_MEMIF[..])];
+    let cases = options.common.chosen(all, |(link, _)| case_name(*link))?;
     let topology = Topology::new(MTU)?;
     let has_perf = sampling::has_perf();
     let mut environment = environment(options, has_perf);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 2 } else { 20 }));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
-    for (link, subjects) in [(BenchLink::Veth, &OVER_VETH[..]), (BenchLink::Memif, &OVER_MEMIF[..])] {
-        let case = format!("{LENGTH} bytes over {}, ns a packet", link.name());
-        if !options.common.wants(&case) {
-            continue;
-        }
+    for (link, subjects) in cases {
+        let case = case_name(link);
         let mut own = EchoBenchOptions { link, ..options.clone() };
         own.common.duration = Some(options.duration().max(DURATION_MIN));
         let bench = Bench { options: &own, topology: Some(&topology), keeps_output: true };
@@ -111,6 +110,10 @@ pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result
         rows,
         remarks: remarks(),
     })
+}
+
+fn case_name(link: BenchLink) -> String {
+    format!("{LENGTH} bytes over {}, ns a packet", link.name())
 }
 
 fn environment(options: &EchoBenchOptions, has_perf: bool) -> Environment {

@@ -90,13 +90,9 @@ const CASES: [Case; 5] = [
 /// [`HarnessError`], with what is missing or wrong.
 pub fn run(options: &EchoBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     check(options)?;
-    let wanted = |case: &&Case| options.common.wants(case.name);
     let there =
         |case: &&Case| (!options.common.quick || case.length == 64) && (!case.alike || options.link == BenchLink::Veth);
-    let cases: Vec<&Case> = CASES.iter().filter(there).filter(wanted).collect();
-    if cases.is_empty() {
-        return Err(HarnessError::Option("no case's name contains that; try '64 bytes' or 'one at a time'".to_owned()));
-    }
+    let cases = options.common.chosen(CASES.iter().filter(there).collect(), |case| case.name.to_owned())?;
     let topology = match options.link {
         BenchLink::Veth => Some(Topology::new(MTU)?),
         _ => None,

@@ -1,5 +1,6 @@
 //! What every table understands.
 
+use crate::harness::HarnessError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -34,9 +35,22 @@ impl BenchOptions {
         self.duration.unwrap_or(if self.quick { quick } else { full })
     }
 
-    /// Whether the case of this name is wanted.
-    pub fn wants(&self, case: &str) -> bool {
-        self.filter.as_ref().is_none_or(|filter| case.contains(filter.as_str()))
+    /// Those of the cases that the filter names.
+    ///
+    /// # Errors
+    /// [`HarnessError::Option`], with the names there are, when it names none of them.
+    pub fn chosen<T>(&self, all: Vec<T>, name: impl Fn(&T) -> String) -> Result<Vec<T>, HarnessError> {
+        let Some(filter) = &self.filter else { return Ok(all) };
+        let names: Vec<String> = all.iter().map(|case| format!("'{}'", name(case))).collect();
+        let chosen: Vec<T> = all.into_iter().filter(|case| name(case).contains(filter.as_str())).collect();
+        if !chosen.is_empty() {
+            return Ok(chosen);
+        }
+        let fewer = if self.quick { " (and more without --quick)" } else { "" };
+        Err(HarnessError::Option(format!(
+            "no case's name contains '{filter}'; there are {}{fewer}",
+            names.join("; ")
+        )))
     }
 
     /// The words that make `command` do this again.

@@ -82,13 +82,8 @@ impl Kind {
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     let all = [Kind::Goodput, Kind::Downloads, Kind::Fairness];
     let all = all.into_iter().flat_map(|kind| kind.cases().iter().map(move |case| (kind, case)));
-    let wanted =
-        |(kind, case): &(Kind, &PathCase)| (case.is_quick || !options.quick) && options.wants(&kind.name(case));
-    let cases: Vec<(Kind, &PathCase)> = all.clone().filter(wanted).collect();
-    if cases.is_empty() {
-        let names: Vec<String> = all.map(|(kind, case)| kind.name(case)).collect();
-        return Err(HarnessError::Option(format!("no path is called so; there are: {}", names.join("; "))));
-    }
+    let all = all.filter(|(_, case)| case.is_quick || !options.quick);
+    let cases: Vec<(Kind, &PathCase)> = options.chosen(all.collect(), |(kind, case)| kind.name(case))?;
     let mut table = table();
     table.environment.wait_for_quiet(Duration::from_secs(if options.quick { 1 } else { 20 }));
     let mut tally = PlacementTally::default();

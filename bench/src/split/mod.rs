@@ -335,7 +335,7 @@ fn bytes(size: usize) -> String {
     }
 }
 
-fn cases(options: &BenchOptions) -> Vec<Case> {
+fn cases(options: &BenchOptions) -> Result<Vec<Case>, HarnessError> {
     let sizes = SIZES.iter().filter(|(_, is_quick)| *is_quick || !options.quick);
     let sizes: Vec<usize> = sizes.map(|(size, _)| *size).collect();
     let mut all: Vec<Case> = sizes.iter().map(|size| Case::PingPong(*size)).collect();
@@ -348,8 +348,7 @@ fn cases(options: &BenchOptions) -> Vec<Case> {
     if rustix::process::geteuid().is_root() {
         all.push(Case::Killed);
     }
-    all.retain(|case| options.wants(&case.name()));
-    all
+    options.chosen(all, Case::name)
 }
 
 /// Measures; `progress` is told what is being done.
@@ -360,10 +359,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
     if cpu::count() < 2 {
         return Err(HarnessError::Option("the two sides need a processor each".to_owned()));
     }
-    let cases = cases(options);
-    if cases.is_empty() {
-        return Err(HarnessError::Option("no case's name contains that; try 'ping-pong' or 'blocks'".to_owned()));
-    }
+    let cases = cases(options)?;
     let mut environment = environment(options, progress);
     let duration = options.duration(Duration::from_millis(500), Duration::from_millis(200));
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());

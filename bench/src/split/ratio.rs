@@ -73,17 +73,13 @@ fn measured(load: Load, duration: Duration, repetitions: usize) -> Result<Costs,
 /// # Errors
 /// [`HarnessError`].
 pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
-    let is_wanted = |(_, name): &&(_, &str)| options.wants(name);
-    if !LOADS.iter().any(|load| is_wanted(&load)) {
-        let names = LOADS.map(|(_, name)| format!("'{name}'"));
-        return Err(HarnessError::Option(format!("no case's name contains that; there are {}", names.join(", "))));
-    }
+    let loads = options.chosen(LOADS.to_vec(), |(_, name)| (*name).to_owned())?;
     let mut rows = Vec::new();
     let environment = environment(options, progress);
     let duration = options.duration(Duration::from_millis(500), Duration::from_millis(200));
-    for (load, name) in LOADS.iter().filter(is_wanted) {
+    for (load, name) in loads {
         progress(&format!("costs of {name}"));
-        let costs = measured(*load, duration, options.repetitions())?;
+        let costs = measured(load, duration, options.repetitions())?;
         rows.extend(LAYOUTS.map(|layout| row(name, &costs, layout)));
     }
     let column = |(name, heading, digits): (&str, &str, usize)| Column::new(name, heading, digits);

@@ -77,7 +77,7 @@ pub struct Case {
 }
 
 /// Every case, in order.
-fn cases(options: &WebBenchOptions) -> Vec<Case> {
+fn cases(options: &WebBenchOptions) -> Result<Vec<Case>, HarnessError> {
     // As many connections as keep a core of either server busy: with 64 and small files ours waits for the client.
     let sizes: [(Option<u64>, &str, usize); 6] = [
         (Some(1 << 10), "1 KiB", 512),
@@ -111,8 +111,7 @@ fn cases(options: &WebBenchOptions) -> Vec<Case> {
         cases.retain(quick);
         cases.iter_mut().for_each(|case| case.kernel_client = false);
     }
-    cases.retain(|case| options.common.wants(&case.name));
-    cases
+    options.common.chosen(cases, |case| case.name.clone())
 }
 
 /// Peers of a case, the one others are compared with first.
@@ -193,18 +192,12 @@ impl Measured {
 /// [`HarnessError::Missing`] without root or nginx, with the remedy; else what a child or the system said.
 pub fn run(options: &WebBenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Table, HarnessError> {
     check(options)?;
+    let cases = cases(options)?;
     let nginx = nginx_version()?;
     let topology = Topology::new(options.mtu)?;
     let site = Site::create()?;
     let mut environment = environment(options, nginx);
     environment.wait_for_quiet(Duration::from_secs(if options.common.quick { 1 } else { 20 }));
-    let cases = cases(options);
-    if cases.is_empty() {
-        let filter = options.common.filter.clone().unwrap_or_default();
-        return Err(HarnessError::Option(format!(
-            "no case's name contains {filter:?}; try '1 KiB' or 'new connection'"
-        )));
-    }
     let (mut rows, mut tally) = (Vec::new(), PlacementTally::default());
     for case in &cases {
         let peers = peers(options, case);
@@ -454,22 +447,23 @@ mod tests {
     #[test]
     fn quick_fits_its_time() {
         let options = WebBenchOptions { common: BenchOptions { quick: true, ..options().common }, ..options() };
-        let runs: usize = cases(&options).iter().map(|case| peers(&options, case).len()).sum();
+        let runs: usize = cases(&options).unwrap().iter().map(|case| peers(&options, case).len()).sum();
         let each = options.duration() + options.warm_up() + Duration::from_millis(600);
         assert!(each * runs as u32 * (options.common.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
         assert!(
-            cases(&options).iter().any(|case| case.close) && cases(&options).iter().any(|case| case.bytes.is_none())
+            cases(&options).unwrap().iter().any(|case| case.close) && cases(&options).unwrap().iter().any(|case| case.bytes.is_none())
         );
     }
 
     #[test]
     fn full_has_every_size_both_ways() {
-        let all = cases(&options());
+        let all = cases(&options()).unwrap();
         assert_eq!(all.len(), 13);
         let filtered = cases(&WebBenchOptions {
             common: BenchOptions { filter: Some("new connection".to_owned()), ..options().common },
             ..options()
-        });
+        })
+        .unwrap();
         assert_eq!(filtered.len(), 6);
     }
 
@@ -492,7 +486,7 @@ mod tests {
 
     #[test]
     fn rows_compare_with_the_first_peer() {
-        let case = cases(&options()).remove(0);
+        let case = cases(&options()).unwrap().remove(0);
         let runs = [vec![measured(10_000.0, 0.5, 0.6)], vec![measured(40_000.0, 1.0, 0.01)]];
         let mut warnings = Vec::new();
         let rows = case_rows(&case, &[Peer::NGINX, Peer::QANAT_PRE], &runs, &mut warnings);

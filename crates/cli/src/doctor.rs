@@ -7,7 +7,7 @@ use clap::Args;
 use qanat::control::client::{ClientError, Session};
 use qanat::control::daemon::{is_left_program, leftovers};
 use qanat::control::policy::Policy;
-use qanat::control::protocol::{Provider, VnicStatus};
+use qanat::control::protocol::{Provider, Status, VnicStatus};
 use qanat::nic::foreign::refuse_rights;
 use qanat::nic::link::{self, Link};
 use qanat::nic::privilege;
@@ -16,9 +16,13 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 /// The oldest kernel with all that is used.
 const KERNEL_MIN: (u32, u32) = (6, 6);
+/// So often is a daemon asked that hangs up, and so long does it take between two tries.
+const TRIES: usize = 5;
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 /// This program, in whatever place it is.
 const THIS_PROGRAM: &str = "/proc/self/exe";
 
@@ -240,23 +244,39 @@ fn group() -> Finding {
     }
 }
 
+/// What the daemon says of itself. A daemon that is just being killed still lets a client connect and then hangs up; it is asked
+/// again until it is gone.
+fn ask(path: &Path) -> Result<Status, ClientError> {
+    let again = |last: &Result<Status, ClientError>| matches!(last, Err(ClientError::Fault(_)));
+    let once = || Session::connect(path).and_then(|session| session.status());
+    let mut told = once();
+    for _ in 1..TRIES {
+        if !again(&told) {
+            break;
+        }
+        std::thread::sleep(BETWEEN_TRIES);
+        told = once();
+    }
+    told
+}
+
 fn daemon(arguments: &DaemonArguments) -> Finding {
     let path = arguments.path();
-    match Session::connect(&path).map(|session| session.status()) {
-        Ok(Ok(status)) => good(format!("control plane {}: {} cards", status.daemon, status.vnics.len())),
-        Ok(Err(error)) => bad(Grade::Wrong, format!("control plane: {error}"), "qanat down, then sudo qanat up"),
+    match ask(&path) {
+        Ok(status) => good(format!("control plane {}: {} cards", status.daemon, status.vnics.len())),
         Err(ClientError::Unreachable(_, error)) if error.kind() == std::io::ErrorKind::PermissionDenied => bad(
             Grade::Wrong,
             format!("control plane at {}: this user may not ask", path.display()),
             "usermod -aG qanat USER, then log in anew",
         ),
-        Err(_) if leftovers(&path).is_some() => crashed(&path),
-        Err(_) if path.exists() => {
+        Err(ClientError::Unreachable(..)) if leftovers(&path).is_some() => crashed(&path),
+        Err(ClientError::Unreachable(..)) if path.exists() => {
             let text = path.display().to_string();
             bad(Grade::Wrong, format!("{text}: left over, nobody listens"), format!("rm {text}, then sudo qanat up"))
                 .fixed_by(&["rm", "--", &text])
         }
-        Err(_) => bad(Grade::Note, "no control plane", "sudo qanat up"),
+        Err(ClientError::Unreachable(..)) => bad(Grade::Note, "no control plane", "sudo qanat up"),
+        Err(error) => bad(Grade::Wrong, format!("control plane: {error}"), "qanat down, then sudo qanat up"),
     }
 }
 
@@ -286,7 +306,7 @@ fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
     let Ok(links) = link::links() else {
         return vec![bad(Grade::Wrong, "interfaces can't be listed", "is this a Linux with netlink?")];
     };
-    let status = Session::connect(&arguments.path()).and_then(|session| session.status());
+    let status = ask(&arguments.path());
     // Only root is told of all.
     let known: Option<Known> = status.ok().filter(|_| rustix::process::geteuid().is_root()).map(|status| {
         let is_queue = |vnic: &&VnicStatus| matches!(vnic.provider, Provider::Queue { .. });

@@ -194,7 +194,7 @@ const ROWS: [Row; 26] = [
     Row {
         before: "",
         command: "bench ratio --quick --filter nonesuch --report kept",
-        says: &["no case's name contains that; there are '"],
+        says: &["no case's name contains 'nonesuch'; there are '"],
         remedy: "true",
         after: Some("bench --list"),
     },
@@ -353,6 +353,22 @@ fn what_an_error_says_to_do_helps() {
     }
 }
 
+/// Every table says which cases it has when a filter names none of them, before it measures anything.
+#[test]
+fn a_filter_that_names_no_case_is_told_which_there_are() {
+    scenario(|| {
+        let place = Place::new();
+        let list = place.says(&["bench", "--list"]);
+        // A line that begins with blanks goes on with the one before.
+        let names: Vec<&str> = list.lines().filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next()).collect();
+        assert!(names.len() > 10 && names.contains(&"breakdown"), "{list}");
+        for name in names.into_iter().filter(|name| *name != "breakdown") {
+            let said = place.fails(&format!("bench --tables {name} --quick --filter nonesuch"));
+            assert!(unfolded(&said).contains("no case's name contains 'nonesuch'; there are '"), "{name}: {said}");
+        }
+    });
+}
+
 /// Root without a capability is told which, not to become root.
 #[test]
 fn who_lacks_a_capability_is_told_which() {
@@ -391,7 +407,7 @@ const FINDINGS: [(&str, &str, &str); 5] = [
     ),
     (
         "ip link add near type veth peer name far; ip link set far up; ip link set near up; ip address add 10.9.0.1/24 dev near; \
-         begin --uplink near; kill -9 $daemon; rm control.sock; begin",
+         begin --uplink near; kill -9 $daemon; wait $daemon || true; rm control.sock; begin",
         "of a control plane that is no more",
         "ip link set near xdp off",
     ),
