@@ -47,10 +47,7 @@ impl BenchOptions {
             return Ok(chosen);
         }
         let fewer = if self.quick { " (and more without --quick)" } else { "" };
-        Err(HarnessError::Option(format!(
-            "no case's name contains '{filter}'; there are {}{fewer}",
-            names.join("; ")
-        )))
+        Err(HarnessError::Option(format!("no case's name contains '{filter}'; there are {}{fewer}", names.join("; "))))
     }
 
     /// The words that make `command` do this again.

@@ -451,7 +451,8 @@ mod tests {
         let each = options.duration() + options.warm_up() + Duration::from_millis(600);
         assert!(each * runs as u32 * (options.common.repetitions() as u32) < Duration::from_secs(45), "{runs} runs");
         assert!(
-            cases(&options).unwrap().iter().any(|case| case.close) && cases(&options).unwrap().iter().any(|case| case.bytes.is_none())
+            cases(&options).unwrap().iter().any(|case| case.close)
+                && cases(&options).unwrap().iter().any(|case| case.bytes.is_none())
         );
     }
 

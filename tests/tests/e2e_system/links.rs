@@ -78,6 +78,42 @@ fn a_card_is_reached_whatever_the_kernels_end_is_called() {
     });
 }
 
+/// The kernel keeps an IPv6 address once an interface, so its ways to further ones of a card are routes.
+#[test]
+fn a_card_is_reached_at_each_of_its_addresses() {
+    scenario(|| {
+        let pages = Pages::new().with("index.html", "here");
+        let mut first = daemon_for(&pages, "any");
+        let own = |number: u32| {
+            [
+                format!("10.77.0.{number}"),
+                format!("10.77.0.10{number}"),
+                format!("fd77::{number}"),
+                format!("fd77::10{number}"),
+            ]
+        };
+        let cards = [own(2), own(3)];
+        let start = |addresses: &[String; 4]| {
+            let length = |address: &str| if address.contains(':') { 64 } else { 24 };
+            let named: Vec<String> = addresses.iter().map(|address| format!("{address}/{}", length(address))).collect();
+            let [first, second, third, fourth] = &named[..] else { unreachable!() };
+            web(&pages, &["--address", first, "--also", second, "--also", third, "--also", fourth])
+        };
+        let services = cards.each_ref().map(start);
+        let all_answer = |when: &str| {
+            for address in cards.iter().flatten() {
+                let port = if address.contains(':') { format!("[{address}]:80") } else { format!("{address}:80") };
+                eventually(&format!("{port} answers {when}"), PATIENCE, || is_answered(&port));
+            }
+        };
+        all_answer("at first");
+        first.kill();
+        let second = daemon_for(&pages, "any");
+        all_answer("after the daemon's restart");
+        drop((services, second));
+    });
+}
+
 #[test]
 fn a_service_ends_with_its_interface() {
     scenario(|| {

@@ -360,7 +360,8 @@ fn a_filter_that_names_no_case_is_told_which_there_are() {
         let place = Place::new();
         let list = place.says(&["bench", "--list"]);
         // A line that begins with blanks goes on with the one before.
-        let names: Vec<&str> = list.lines().filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next()).collect();
+        let names: Vec<&str> =
+            list.lines().filter(|line| !line.starts_with(' ')).filter_map(|line| line.split(' ').next()).collect();
         assert!(names.len() > 10 && names.contains(&"breakdown"), "{list}");
         for name in names.into_iter().filter(|name| *name != "breakdown") {
             let said = place.fails(&format!("bench --tables {name} --quick --filter nonesuch"));

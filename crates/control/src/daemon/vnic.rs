@@ -524,9 +524,14 @@ fn address_host(host: &Link, addresses: &[(Address, u8)], own: &[(Address, u8)])
             return Err(format!("{address}: the kernel has no address of that family here: add one to `host`"));
         };
         let gateway = gateway.ip();
-        link::add_peer_address(host.index, gateway, address.ip())
-            .map_err(|error| say("give the kernel's end an address", error))?;
-        if !gateways.contains(&gateway) {
+        let is_there = gateways.contains(&gateway);
+        match gateway.is_ipv6() && is_there {
+            // The kernel keeps an IPv6 address once an interface, whatever its peer.
+            true => link::add_route(host.index, address.ip(), gateway),
+            false => link::add_peer_address(host.index, gateway, address.ip()),
+        }
+        .map_err(|error| say("give the kernel's end a way to an address", error))?;
+        if !is_there {
             gateways.push(gateway);
         }
     }

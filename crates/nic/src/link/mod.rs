@@ -195,6 +195,36 @@ pub fn add_peer_address(index: u32, address: IpAddr, peer: IpAddr) -> io::Result
     Ok(())
 }
 
+/// Has the kernel send to `destination` by this interface, directly, from `source`, which is an address of the interface's. The
+/// interface must be up.
+///
+/// # Errors
+/// `EEXIST` if there is such a route; else what netlink says.
+pub fn add_route(index: u32, destination: IpAddr, source: IpAddr) -> io::Result<()> {
+    let (to, from) = (address_bytes(destination), address_bytes(source));
+    // struct rtmsg: family, lengths of destination and source, TOS, table, protocol, scope, type, flags.
+    let length = (to.len() * 8) as u8;
+    let main = libc::RT_TABLE_MAIN;
+    let header = [
+        family(destination),
+        length,
+        0,
+        0,
+        main,
+        libc::RTPROT_STATIC,
+        libc::RT_SCOPE_LINK,
+        libc::RTN_UNICAST,
+        0,
+        0,
+        0,
+        0,
+    ];
+    let message = Message::new(libc::RTM_NEWROUTE, libc::NLM_F_ACK | libc::NLM_F_CREATE | libc::NLM_F_EXCL, &header);
+    let message = message.attribute(libc::RTA_DST, &to).attribute(libc::RTA_PREFSRC, &from);
+    request(message.attribute(libc::RTA_OIF, &index.to_ne_bytes()))?;
+    Ok(())
+}
+
 /// Creates a veth device: one end in the calling thread's namespace, the other in `peer_namespace`. Both are down.
 ///
 /// # Errors
