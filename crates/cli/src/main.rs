@@ -3,6 +3,7 @@
 //! Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
+mod address_space;
 mod addresses;
 mod app_cores;
 mod attach;
@@ -137,9 +138,24 @@ fn main() -> ExitCode {
 
 /// Runs a command, and tells why it failed.
 fn run(command: Command) -> ExitCode {
-    if !matches!(command, Command::Run(_))
-        && let Err(message) = descriptors::make_room()
-    {
+    let is_service = matches!(
+        command,
+        Command::Hello(_)
+            | Command::Web(_)
+            | Command::Delay(_)
+            | Command::Dns(_)
+            | Command::Echo(_)
+            | Command::Load(_)
+            | Command::Net(_)
+            | Command::NetCore(_)
+            | Command::Up(_)
+    );
+    let room = match command {
+        Command::Run(_) => Ok(()),
+        _ if is_service => descriptors::make_room().and_then(|()| address_space::check()),
+        _ => descriptors::make_room(),
+    };
+    if let Err(message) = room {
         log::error!("failed", "{message}");
         return ExitCode::from(exit::FAILED);
     }

@@ -3,6 +3,8 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
+#[path = "../../posix/src/address_space.rs"]
+mod address_space;
 #[allow(dead_code, reason = "the library's own, of which only what the launcher chooses is needed here")]
 #[path = "../../posix/src/numbers.rs"]
 mod numbers;
@@ -13,6 +15,7 @@ use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
 use crate::log;
 use crate::program;
 use crate::say::say;
+use address_space::ADDRESS_SPACE_MIN;
 use clap::Args;
 use numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use qanat::control::client::{ClientError, Session, default_socket};
@@ -138,6 +141,9 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
     program::check(&path)?;
     if let Some(most) = getrlimit(Resource::Nofile).maximum.filter(|most| *most < LIMIT_MIN) {
         return Err(shortage_of(most).into());
+    }
+    if let Some(limit) = getrlimit(Resource::As).current.filter(|limit| *limit < ADDRESS_SPACE_MIN) {
+        return Err(address_space::shortage_of(limit).into());
     }
     let library = library()?;
     let interface = match arguments.interface.as_slice() {

@@ -15,6 +15,7 @@
 //!   the keeper.
 
 mod address;
+mod address_space;
 mod arena;
 mod attach;
 mod away;

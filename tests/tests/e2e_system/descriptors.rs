@@ -31,14 +31,14 @@ fn who_may_have_too_few_descriptors_is_told_how_many_are_needed() {
         for (command, needed) in commands() {
             let _ = std::fs::remove_file(place.file("begun"));
             for limit in LIMITS.into_iter().filter(|limit| *limit < needed) {
-                let said = place.with_limit(limit).fails(&command);
+                let said = place.with_limit("nofile", limit).fails(&command);
                 let context = format!("{command} with {limit}: {said}");
                 assert!(said.lines().count() == 1 && !place.has("begun"), "{context}");
                 assert!(said.contains(&needed.to_string()) && said.contains(&limit.to_string()), "{context}");
                 assert!(said.contains("ulimit") && said.contains("LimitNOFILE"), "{context}");
             }
             // The limit that it names is enough.
-            place.with_limit(needed).works(&command);
+            place.with_limit("nofile", needed).works(&command);
         }
     });
 }

@@ -2,6 +2,7 @@
 //! namespace of its own: `make test-system`.
 #![forbid(unsafe_code)]
 
+mod address_space;
 mod browser;
 mod columns;
 mod conflicts;

@@ -220,8 +220,8 @@ const READY: [&str; 5] = ["Echoing", "Serving", "Answering", "event=daemon-start
 /// A directory in which commands are tried.
 pub struct Place {
     pages: Pages,
-    /// Descriptors that a command may have.
-    limit: Option<u64>,
+    /// What bounds a command, as `prlimit` has it.
+    limit: Option<String>,
 }
 
 impl Place {
@@ -229,9 +229,9 @@ impl Place {
         Place { pages: Pages::new().with("index.html", "here").with("site/index.html", "here"), limit: None }
     }
 
-    /// Commands started from now on may have so many descriptors, and no more.
-    pub fn with_limit(&mut self, limit: u64) -> &Place {
-        self.limit = Some(limit);
+    /// Commands started from now on may have so much of this (`nofile`, `as`), and no more.
+    pub fn with_limit(&mut self, resource: &str, limit: u64) -> &Place {
+        self.limit = Some(format!("--{resource}={limit}:{limit}"));
         self
     }
 
@@ -261,10 +261,10 @@ impl Place {
         let said = File::create(self.file("said")).expect("a file");
         let program = qanat();
         let program = program.to_str().expect("a path");
-        let mut command = match self.limit {
+        let mut command = match &self.limit {
             Some(limit) => {
                 let mut command = self.command("prlimit");
-                command.arg(format!("--nofile={limit}:{limit}")).arg(program);
+                command.arg(limit).arg(program);
                 command
             }
             None => self.command(program),
