@@ -15,6 +15,11 @@ const LINE_HEIGHT: f64 = 16.0;
 const GRID_LINES_MAX: usize = 6;
 /// A few groups don't fill the width with fat bars.
 const GROUP_WIDTH_MAX: f64 = 260.0;
+/// Names of groups below the axis: between two panels there is room for so many lines.
+const NAME_LINES_MAX: usize = 4;
+const NAME_LINE_HEIGHT: f64 = 13.0;
+/// Of a letter in them, about.
+const LETTER_WIDTH: f64 = 6.2;
 
 /// Bars of one quantity.
 #[derive(Clone, PartialEq, Debug)]
@@ -101,7 +106,11 @@ impl Panel {
         let bar_width = group_width * 0.84 / self.bars.len().max(1) as f64;
         for (number, group) in self.groups.iter().enumerate() {
             let left = MARGIN + group_width * (number as f64 + 0.08);
-            text(svg, left + group_width * 0.42, bottom + 18.0, "middle", 12, "#000000", group);
+            let lines = folded(group, (group_width / LETTER_WIDTH) as usize, NAME_LINES_MAX);
+            for (line, words) in lines.iter().enumerate() {
+                let y = bottom + 16.0 + line as f64 * NAME_LINE_HEIGHT;
+                text(svg, left + group_width * 0.42, y, "middle", 11, "#000000", words);
+            }
             if self.stacked {
                 self.draw_stack(svg, number, (left, bottom), (group_width * 0.6, scale));
                 continue;
@@ -144,6 +153,32 @@ impl Panel {
         }
         text(svg, left + width / 2.0, y - 5.0, "middle", 11, "#000000", &short(sum));
     }
+}
+
+/// A text in lines of at most `columns` letters, and at most `lines_max` of them. An ellipsis stands for what has no room: the table below
+/// a picture has each name whole.
+fn folded(content: &str, columns: usize, lines_max: usize) -> Vec<String> {
+    let columns = columns.max(2);
+    let length = |text: &str| text.chars().count();
+    let cut = |text: &str| text.chars().take(columns - 1).collect::<String>().trim_end().to_owned() + "…";
+    let mut lines: Vec<String> = Vec::new();
+    for word in content.split_whitespace() {
+        let word = if length(word) > columns { cut(word) } else { word.to_owned() };
+        let count = lines.len();
+        match lines.last_mut() {
+            Some(line) if length(line) + 1 + length(&word) <= columns => {
+                line.push(' ');
+                line.push_str(&word);
+            }
+            Some(line) if count == lines_max => {
+                let longer = format!("{line} {word}");
+                *line = cut(&longer);
+                break;
+            }
+            _ => lines.push(word),
+        }
+    }
+    lines
 }
 
 /// Distance and number of grid lines that cover `highest` with room for labels above.
@@ -261,6 +296,29 @@ pub(crate) mod tests {
             let chart = Chart { title: title.clone(), subtitle: title, series, panels: vec![panel], footer: vec!["<".to_owned()] };
             assert_well_formed(&chart.to_svg());
         }
+    }
+
+    proptest! {
+        #[test]
+        fn names_are_folded_within_their_room(content in any::<String>(), columns in 0usize..40, lines_max in 1usize..5) {
+            let lines = folded(&content, columns, lines_max);
+            prop_assert!(lines.len() <= lines_max);
+            prop_assert!(lines.iter().all(|line| !line.is_empty() && line.chars().count() <= columns.max(2)));
+            let whole: Vec<&str> = content.split_whitespace().collect();
+            if !lines.iter().any(|line| line.contains('…')) {
+                prop_assert_eq!(lines.join(" "), whole.join(" "));
+            }
+        }
+    }
+
+    #[test]
+    fn names_are_folded_between_words() {
+        assert_eq!(
+            folded("64 B there and back (linked 1877 ns)", 14, 4),
+            ["64 B there and", "back (linked", "1877 ns)"]
+        );
+        assert_eq!(folded("one two three", 5, 2), ["one", "two…"]);
+        assert_eq!(folded("immeasurable", 5, 2), ["imme…"]);
     }
 
     #[test]
