@@ -39,7 +39,7 @@ CAPABILITIES = (
 ).split()
 # Known, and nothing to do here: how it is started and ended, and what the directory is.
 ELSEWHERE = {
-    "ExecStart", "ExecReload", "ExecStop", "Restart", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
+    "Type", "ExecStart", "ExecReload", "ExecStop", "Restart", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
     "FileDescriptorStoreMax", "NotifyAccess", "KeyringMode", "PrivateMounts", "SystemCallErrorNumber", "ReadWritePaths",
 }
 # Filters of a control group, which a service manager makes.

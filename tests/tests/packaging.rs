@@ -105,6 +105,24 @@ fn echo_is_there(address: &str) {
     eventually("the echo answers", GRACE, || echoes(address));
 }
 
+/// Under systemd itself: start, restart, reload, crash and stop, with a service that goes on through all of them.
+#[test]
+fn the_unit_lives_a_day_under_its_service_manager() {
+    scenario(|| {
+        let place = tempfile::tempdir().expect("a directory");
+        let command = qanat();
+        let library = command.with_file_name("libqanat_posix.so");
+        let boot = Program::new(workspace().join("tests/systemd/boot.sh"));
+        let done = boot.arguments([place.path(), &command, &library]).patience(Duration::from_secs(600)).run();
+        let said = std::fs::read_to_string(place.path().join("said")).unwrap_or_default();
+        assert_eq!(done.code, Some(0), "{done:?}; {said}");
+        for moment in ["start", "restart", "reload", "crash", "reload after crash"] {
+            assert!(said.contains(&format!("after {moment}: answers\n")), "{moment}: {said}");
+        }
+        assert!(said.contains("after stop: nothing is left"), "{said}");
+    });
+}
+
 #[test]
 fn the_unit_is_rated_well() {
     let unit = workspace().join("packaging/qanatd.service");

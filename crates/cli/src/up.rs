@@ -7,7 +7,7 @@ use crate::signals::Signals;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execve;
-use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE};
+use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE, tell_ready};
 use qanat::control::filter::Addresses;
 use qanat::control::names::Names;
 use qanat::control::policy::{Policy, parse_processors};
@@ -156,6 +156,8 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
+    // Where nobody can be told, whoever waits for it ends this.
+    tell_ready().map_err(|error| format!("tell the service manager (NOTIFY_SOCKET): {error}"))?;
     if arguments.until_unused {
         daemon.end_when_unused();
     }

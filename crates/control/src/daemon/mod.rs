@@ -12,6 +12,7 @@ mod injectors;
 mod keepers;
 mod links;
 mod log;
+mod manager;
 mod metrics;
 mod moves;
 mod net_cores;
@@ -24,15 +25,14 @@ pub mod rows;
 mod serve;
 mod state;
 mod steering;
-mod store;
 pub mod tables;
 mod takeover;
 mod uplink;
 mod vnic;
 
 pub use log::Event;
+pub use manager::{HEIR, tell_ready};
 pub use net_cores::Starter;
-pub use store::HEIR;
 pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::accounts::Subordinates;

@@ -12,7 +12,7 @@ use super::nic;
 use super::state::{Kept, StateDirectory, VnicState, digest};
 use super::tables::{self, OWN_QUEUE, Tables, say};
 use super::vnic::Vnic;
-use super::{Daemon, FilterObject, Owner, Role, store};
+use super::{Daemon, FilterObject, Owner, Role, manager};
 use crate::protocol::VnicEnd;
 use qanat_nic::link::{self, Link, Namespace};
 use std::collections::BTreeSet;
@@ -41,7 +41,7 @@ pub(super) struct Ground {
 /// # Errors
 /// What is missing, and the remedy.
 pub(super) fn ground(state: &StateDirectory) -> Result<Ground, String> {
-    let given = store::given_back();
+    let given = manager::given_back();
     let Some(kept) = state.read() else {
         let cards = state.foreign_cards().len();
         if let Some(version) = state.foreign_version()
@@ -145,8 +145,8 @@ impl Ground {
             link::set_generic_xdp(LOOPBACK, self.charges.holder())
         };
         self.ends.within(attach).and_then(|done| done).map_err(|error| say("keep the table of sockets", error))?;
-        let stored =
-            store::keep(&self.ends).map_err(|error| say("give the cards' namespace to the service manager", error))?;
+        let stored = manager::keep(&self.ends)
+            .map_err(|error| say("give the cards' namespace to the service manager", error))?;
         let path = state.ends();
         let mount = || -> io::Result<()> {
             std::fs::write(&path, "")?;

@@ -1,5 +1,6 @@
-//! What keeps the cards' namespace where a mount does not, in a unit with file systems of its own: a service manager's store of
-//! descriptors (`sd_notify(3)`, `FileDescriptorStoreMax=`) over a crash, and the process itself when it becomes its successor.
+//! A service manager (`sd_notify(3)`): it is told when clients find the daemon (`Type=notify`), and its store of descriptors
+//! (`FileDescriptorStoreMax=`) keeps the cards' namespace over a crash where a mount does not, in a unit with file systems of its own.
+//! When the process becomes its successor, it keeps the namespace itself.
 
 use qanat_nic::link::Namespace;
 use rustix::net::{
@@ -9,7 +10,7 @@ use rustix::net::{
 use std::ffi::OsStr;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 /// Names the descriptor of the cards' namespace to the program that this process becomes.
@@ -30,25 +31,40 @@ pub(super) fn keep(namespace: &Namespace) -> io::Result<bool> {
     }
 }
 
-fn give(manager: &OsStr, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+/// Tells the manager, if there is one, that clients find the daemon now.
+///
+/// # Errors
+/// What the system says.
+pub fn tell_ready() -> io::Result<()> {
+    match std::env::var_os("NOTIFY_SOCKET") {
+        Some(manager) => tell(&line_to(&manager)?, b"READY=1", SendAncillaryBuffer::default()),
+        None => Ok(()),
+    }
+}
+
+fn line_to(manager: &OsStr) -> io::Result<OwnedFd> {
     let address = match manager.as_bytes() {
         [b'@', name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
         _ => SocketAddrUnix::new(manager)?,
     };
     let socket = socket_with(AddressFamily::UNIX, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &address)?;
+    Ok(socket)
+}
+
+fn tell(manager: &OwnedFd, text: &[u8], mut beside: SendAncillaryBuffer<'_, '_, '_>) -> io::Result<()> {
+    sendmsg(manager, &[IoSlice::new(text)], &mut beside, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+fn give(manager: &OsStr, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+    let manager = line_to(manager)?;
     let (mut space, given) = ([MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))], [descriptor]);
     let mut beside = SendAncillaryBuffer::new(&mut space);
     beside.push(SendAncillaryMessage::ScmRights(&given));
     // The same name again would be kept twice: what is there is removed first.
-    sendmsg(
-        &socket,
-        &[IoSlice::new(b"FDSTOREREMOVE=1\nFDNAME=ends")],
-        &mut SendAncillaryBuffer::default(),
-        SendFlags::NOSIGNAL,
-    )?;
-    sendmsg(&socket, &[IoSlice::new(b"FDSTORE=1\nFDNAME=ends")], &mut beside, SendFlags::NOSIGNAL)?;
-    Ok(())
+    tell(&manager, b"FDSTOREREMOVE=1\nFDNAME=ends", SendAncillaryBuffer::default())?;
+    tell(&manager, b"FDSTORE=1\nFDNAME=ends", beside)
 }
 
 /// Namespaces among the descriptors this process was started with: by the manager, or by the daemon it was. All are taken, so that
