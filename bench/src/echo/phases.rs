@@ -145,6 +145,7 @@ mod tests {
     fn sample(cpu: usize, program: &str, functions: &[&str]) -> Sample {
         let functions = functions.iter().map(|function| (*function).to_owned()).collect();
         Sample {
+            at_s: 0.0,
             cpu,
             process: u32::from(!program.starts_with("swapper")),
             program: program.to_owned(),

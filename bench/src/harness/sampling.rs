@@ -14,6 +14,10 @@ const PERF: &str = "/usr/bin/perf";
 const FREQUENCY: u32 = 10_000;
 /// From the start of the load until it runs evenly.
 const SETTLING: Duration = Duration::from_millis(900);
+/// The sampled time is looked at in so many parts: where one has no sample of the measurement's own, the load did not run through all of it.
+const PARTS: usize = 8;
+/// So often is it sampled anew then.
+const TRIES: usize = 3;
 /// The load's window is this much longer than the sampled time, at least.
 const MARGIN: Duration = Duration::from_millis(600);
 
@@ -23,8 +27,10 @@ pub fn has_perf() -> bool {
 }
 
 /// A sample: where, and the functions from the innermost out.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Sample {
+    /// When, by perf's clock.
+    pub at_s: f64,
     /// The processor.
     pub cpu: usize,
     /// The process.
@@ -49,12 +55,41 @@ pub struct Samples {
 
 /// Samples the machine while `work` loads something for `window`. Keeps the samples of processes that are in one of
 /// `namespaces`, which must be the measurement's own, and of the kernel's threads: whatever else runs on the machine, in
-/// whatever program's name, does not count.
+/// whatever program's name, does not count. When the load did not run through all of the sampled time, it is done again.
 pub fn during<T>(
     window: Duration,
     namespaces: &[&Namespace],
-    work: impl FnOnce() -> T,
+    mut work: impl FnMut() -> T,
 ) -> (T, Result<Samples, HarnessError>) {
+    let mut last = once(window, namespaces, &mut work);
+    for _ in 1..TRIES {
+        if !matches!(last.1, Err(Failed::Uneven)) {
+            break;
+        }
+        last = once(window, namespaces, &mut work);
+    }
+    let explain = |failed| match failed {
+        Failed::Uneven => HarnessError::Child(format!(
+            "the load did not run through the time that was sampled, {TRIES} times: the machine is busy; measure longer, by -d"
+        )),
+        Failed::Other(error) => error,
+    };
+    (last.0, last.1.map_err(explain))
+}
+
+/// Why there are no samples.
+enum Failed {
+    Uneven,
+    Other(HarnessError),
+}
+
+impl From<HarnessError> for Failed {
+    fn from(error: HarnessError) -> Failed {
+        Failed::Other(error)
+    }
+}
+
+fn once<T>(window: Duration, namespaces: &[&Namespace], work: &mut impl FnMut() -> T) -> (T, Result<Samples, Failed>) {
     let length = window.saturating_sub(MARGIN).max(Duration::from_millis(100));
     let file = std::env::temp_dir().join(format!("qanat-bench-perf-{}", std::process::id()));
     let path = file.display().to_string();
@@ -87,16 +122,34 @@ pub fn during<T>(
         });
         (work(), looking.join().unwrap_or_default())
     });
-    let samples = perf.and_then(|perf| perf.output(window + Duration::from_secs(20))).and_then(|_| {
-        let fields = ["script", "--input", &path, "--fields", "comm,pid,cpu,ip,sym,dso", "--force"];
+    let sampled = || -> Result<Samples, Failed> {
+        perf?.output(window + Duration::from_secs(20))?;
+        let fields = ["script", "--input", &path, "--fields", "comm,pid,cpu,time,ip,sym,dso", "--force"];
         let text = start(&Spec::new("perf script", PERF, &fields))?.output(Duration::from_secs(60))?;
         let period_ns = 1e9 / f64::from(FREQUENCY);
         let mut samples = parse(&text);
+        if !runs_throughout(&samples, &own) {
+            return Err(Failed::Uneven);
+        }
         samples.retain(|sample| sample.is_of_kernel() || own.contains(&sample.process));
         Ok(Samples { samples, duration_s: length.as_secs_f64(), period_ns })
-    });
+    };
+    let samples = sampled();
     let _ = std::fs::remove_file(&file);
     (result, samples)
+}
+
+/// Whether the processes called `own` are seen in every part of the sampled time. Processors that wait are sampled too, so the samples
+/// begin and end with that time.
+fn runs_throughout(samples: &[Sample], own: &HashSet<u32>) -> bool {
+    let times = || samples.iter().map(|sample| sample.at_s);
+    let (from, to) = (times().fold(f64::INFINITY, f64::min), times().fold(f64::NEG_INFINITY, f64::max));
+    let mut is_seen = [false; PARTS];
+    for sample in samples.iter().filter(|sample| own.contains(&sample.process)) {
+        let part = (sample.at_s - from) / (to - from) * PARTS as f64;
+        is_seen[(part as usize).min(PARTS - 1)] = true;
+    }
+    is_seen.iter().all(|seen| *seen)
 }
 
 /// The processes whose network namespace is one of `namespaces`.
@@ -111,13 +164,15 @@ fn processes_in(namespaces: &[&Namespace]) -> HashSet<u32> {
     numbers.filter(is_there).collect()
 }
 
-/// Reads what `perf script` prints: a line with program, process and processor, a line for each function, an empty line.
+/// Reads what `perf script` prints: a line with program, process, processor and time, a line for each function, an empty line.
 fn parse(text: &str) -> Vec<Sample> {
     let mut samples = Vec::new();
     for block in text.split("\n\n") {
         let mut lines = block.lines().filter(|line| !line.trim().is_empty());
         let Some((program, rest)) = lines.next().and_then(|line| line.rsplit_once('[')) else { continue };
         let Some(cpu) = rest.split(']').next().and_then(|cpu| cpu.trim().parse().ok()) else { continue };
+        let at_s =
+            rest.split(']').nth(1).and_then(|time| time.trim().trim_end_matches(':').parse().ok()).unwrap_or(0.0);
         // The kernel's idle threads have the number 0.
         let Some((program, process)) = program.trim().rsplit_once(' ') else { continue };
         let Ok(process) = process.trim().parse() else { continue };
@@ -125,6 +180,7 @@ fn parse(text: &str) -> Vec<Sample> {
         let function = |line: &&str| Some(line.split_whitespace().nth(1)?.to_owned());
         let object = |line: &&str| Some(line.rsplit_once(" (")?.1.trim_end().trim_end_matches(')').to_owned());
         samples.push(Sample {
+            at_s,
             cpu,
             process,
             program: program.trim().to_owned(),
@@ -168,15 +224,38 @@ mod tests {
     #[test]
     fn samples_are_read() {
         let samples = parse(
-            "qanat 17 [000] \n\tffffffff81 rep_movs_alternative ([kernel.kallsyms])\n\tffffffff82 _copy_to_iter ([kernel.kallsyms])\n\
-             \t 55 recvfrom (/lib/libc.so.6)\n\nswapper     0 [001] \n\tffffffff81 pv_native_safe_halt ([kernel.kallsyms])\n\n\
-             a b  4711 [001] \n\t55 <T as X>::y (/opt/a (b)/libx.so)\n",
+            "qanat 17 [000]  3702.250500: \n\tffffffff81 rep_movs_alternative ([kernel.kallsyms])\n\tffffffff82 _copy_to_iter ([kernel.kallsyms])\n\
+             \t 55 recvfrom (/lib/libc.so.6)\n\nswapper     0 [001]  3702.250600: \n\tffffffff81 pv_native_safe_halt ([kernel.kallsyms])\n\n\
+             a b  4711 [001] 3702.250700:\n\t55 <T as X>::y (/opt/a (b)/libx.so)\n",
         );
         assert_eq!(samples[0].functions, ["rep_movs_alternative", "_copy_to_iter", "recvfrom"]);
         assert_eq!((samples[0].cpu, samples[0].process, samples[0].object.as_str()), (0, 17, "[kernel.kallsyms]"));
+        assert_eq!(samples.iter().map(|sample| sample.at_s).collect::<Vec<_>>(), [3702.2505, 3702.2506, 3702.2507]);
         assert!(samples[1].is_idle() && samples[1].is_of_kernel() && !samples[0].is_idle());
         assert_eq!((samples[2].program.as_str(), samples[2].process), ("a b", 4711));
         assert!(parse("").is_empty() && parse("garbage\n\n[x]\n").is_empty());
+    }
+
+    /// One end of the load that starts late, or ends early, would have its requests cost less than they do.
+    #[test]
+    fn a_load_that_does_not_run_all_the_time_is_seen() {
+        let sample = |at: usize, process| Sample {
+            at_s: 100.0 + at as f64 * 0.01,
+            cpu: 0,
+            process,
+            program: String::new(),
+            functions: Vec::new(),
+            object: String::new(),
+        };
+        let own = HashSet::from([7]);
+        let with = |from: usize, to: usize| {
+            let idle = (0..100).map(|at| sample(at, 0));
+            let samples: Vec<Sample> = idle.chain((from..to).map(|at| sample(at, 7))).collect();
+            runs_throughout(&samples, &own)
+        };
+        assert!(with(0, 100) && with(5, 95));
+        assert!(!with(20, 100) && !with(0, 80) && !with(50, 50));
+        assert!(!runs_throughout(&[], &own));
     }
 
     #[test]

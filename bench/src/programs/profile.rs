@@ -199,7 +199,7 @@ mod tests {
     fn sample(cpu: usize, program: &str, functions: &[&str], object: &str) -> Sample {
         let functions = functions.iter().map(|function| (*function).to_owned()).collect();
         let process = u32::from(program != "swapper");
-        Sample { cpu, process, program: program.to_owned(), functions, object: object.to_owned() }
+        Sample { at_s: 0.0, cpu, process, program: program.to_owned(), functions, object: object.to_owned() }
     }
 
     #[test]
