@@ -139,7 +139,7 @@ fn columns() -> Vec<Column> {
 }
 
 /// Sampling begins when both ends run evenly: shorter runs would be over by then.
-const DURATION_MIN: Duration = Duration::from_secs(1);
+const DURATION_MIN: Duration = Duration::from_secs(2);
 
 /// What `qanat echo` says at its end, and the library of `qanat run`, if it is there, in a line of its own.
 #[derive(Deserialize)]

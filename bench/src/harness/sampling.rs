@@ -18,7 +18,7 @@ const SETTLING: Duration = Duration::from_millis(900);
 const PARTS: usize = 8;
 /// So often is it sampled anew then.
 const TRIES: usize = 3;
-/// The load's window is this much longer than the sampled time, at least.
+/// The load runs for so long after the sampled time, at least: `perf` takes a while to begin.
 const MARGIN: Duration = Duration::from_millis(600);
 
 /// Whether `perf` is there.
@@ -53,20 +53,20 @@ pub struct Samples {
     pub period_ns: f64,
 }
 
-/// Samples the machine while `work` loads something for `window`. Keeps the samples of processes that are in one of
+/// Samples the machine while `work` loads something for `whole`, which is some seconds, its warm-up included. Keeps the samples of processes that are in one of
 /// `namespaces`, which must be the measurement's own, and of the kernel's threads: whatever else runs on the machine, in
 /// whatever program's name, does not count. When the load did not run through all of the sampled time, it is done again.
 pub fn during<T>(
-    window: Duration,
+    whole: Duration,
     namespaces: &[&Namespace],
     mut work: impl FnMut() -> T,
 ) -> (T, Result<Samples, HarnessError>) {
-    let mut last = once(window, namespaces, &mut work);
+    let mut last = once(whole, namespaces, &mut work);
     for _ in 1..TRIES {
         if !matches!(last.1, Err(Failed::Uneven)) {
             break;
         }
-        last = once(window, namespaces, &mut work);
+        last = once(whole, namespaces, &mut work);
     }
     let explain = |failed| match failed {
         Failed::Uneven => HarnessError::Child(format!(
@@ -89,8 +89,8 @@ impl From<HarnessError> for Failed {
     }
 }
 
-fn once<T>(window: Duration, namespaces: &[&Namespace], work: &mut impl FnMut() -> T) -> (T, Result<Samples, Failed>) {
-    let length = window.saturating_sub(MARGIN).max(Duration::from_millis(100));
+fn once<T>(whole: Duration, namespaces: &[&Namespace], work: &mut impl FnMut() -> T) -> (T, Result<Samples, Failed>) {
+    let length = whole.saturating_sub(SETTLING + MARGIN).max(Duration::from_millis(100));
     let file = std::env::temp_dir().join(format!("qanat-bench-perf-{}", std::process::id()));
     let path = file.display().to_string();
     let (delay, frequency) = (SETTLING.as_millis().to_string(), FREQUENCY.to_string());
@@ -123,7 +123,7 @@ fn once<T>(window: Duration, namespaces: &[&Namespace], work: &mut impl FnMut() 
         (work(), looking.join().unwrap_or_default())
     });
     let sampled = || -> Result<Samples, Failed> {
-        perf?.output(window + Duration::from_secs(20))?;
+        perf?.output(whole + Duration::from_secs(20))?;
         let fields = ["script", "--input", &path, "--fields", "comm,pid,cpu,time,ip,sym,dso", "--force"];
         let text = start(&Spec::new("perf script", PERF, &fields))?.output(Duration::from_secs(60))?;
         let period_ns = 1e9 / f64::from(FREQUENCY);

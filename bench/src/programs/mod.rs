@@ -28,6 +28,8 @@ const SERVER_CPU: usize = 0;
 const CLIENT_CPU: usize = 1;
 const MTU: u32 = 1_500;
 const PATIENCE: Duration = Duration::from_secs(30);
+/// A load is not counted for so long.
+const WARM_UP: Duration = Duration::from_secs(1);
 /// A processor busier than this was at its limit.
 const SATURATED_SHARE: f64 = 0.97;
 
@@ -302,7 +304,6 @@ fn load<T>(
     duration: Duration,
     around: impl FnOnce(&mut dyn FnMut() -> Result<Measured, HarnessError>) -> T,
 ) -> Result<T, HarnessError> {
-    let warm_up = Duration::from_secs(1);
     let cpus = (SERVER_CPU, CLIENT_CPU);
     let mut server = Server::start((case.program, sockets), &options.program, topology, files, cpus)?;
     let target = match server.address.port() {
@@ -314,7 +315,7 @@ fn load<T>(
         Load::Kernel(client) => {
             let address = server.address;
             return Ok(around(&mut || {
-                let measured = client.measure(topology, address, CLIENT_CPU, (warm_up, duration));
+                let measured = client.measure(topology, address, CLIENT_CPU, (WARM_UP, duration));
                 measured.map_err(|error| server.explain(error))
             }));
         }
@@ -322,14 +323,14 @@ fn load<T>(
     let mut arguments: Vec<String> = vec!["load".to_owned()];
     arguments.extend(words.replace("{}", &target).split(' ').map(str::to_owned));
     arguments.extend(["-d".to_owned(), format!("{}ms", duration.as_millis())]);
-    arguments.extend(["--warm-up".to_owned(), format!("{}ms", warm_up.as_millis()), "--json".to_owned()]);
+    arguments.extend(["--warm-up".to_owned(), format!("{}ms", WARM_UP.as_millis()), "--json".to_owned()]);
     arguments.extend(["--watch-process".to_owned(), server.id().to_string()]);
     let sources = topology.client_addresses(1);
     arguments.extend(sources.iter().flat_map(|source| ["--source".to_owned(), source.to_string()]));
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let client = Spec::new("the load generator", &options.program, &arguments).placed(topology.client(), CLIENT_CPU);
     Ok(around(&mut || {
-        let output = start(&client)?.output(duration + warm_up + PATIENCE).map_err(|error| server.explain(error))?;
+        let output = start(&client)?.output(duration + WARM_UP + PATIENCE).map_err(|error| server.explain(error))?;
         Measured::read(&output)
             .ok_or_else(|| HarnessError::Child(format!("the load printed no report, but: {output:?}")))
     }))

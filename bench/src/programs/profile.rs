@@ -5,7 +5,7 @@
 //! wherever it was done, as if the two were two machines.
 
 use super::servers::{Files, Sockets};
-use super::{CLIENT_CPU, Case, MTU, Measured, SERVER_CPU, load, relative};
+use super::{CLIENT_CPU, Case, MTU, Measured, SERVER_CPU, WARM_UP, load, relative};
 use crate::harness::alternate::{PlacementTally, Run, alternate, common_placement, summarize};
 use crate::harness::bars;
 use crate::harness::options::BenchOptions;
@@ -122,7 +122,7 @@ pub fn run(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Tab
             let sockets = *PEERS.get(number).ok_or_else(|| HarnessError::Option("no such peer".to_owned()))?;
             progress(&format!("{}: {}", case.name, sockets.name()));
             let (measured, samples) = load(options, &topology, &files, (case, sockets), duration, |load| {
-                sampling::during(duration, &[topology.server(), topology.client()], load)
+                sampling::during(WARM_UP + duration, &[topology.server(), topology.client()], load)
             })?;
             Profile::new(&samples?, &measured?, case.program.threads())
         };
