@@ -1,5 +1,6 @@
 //! Options that say where the VNIC comes from; the same for every service.
 
+use crate::control::Card;
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, default_socket};
@@ -128,9 +129,9 @@ pub struct AttachArguments {
     /// Of which kind our own virtual interface is (default: veth). A TAP device is for clients on kernel sockets. As --direct
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
     pub device: Option<OwnDeviceKind>,
-    /// Use this card of yours, made by `qanat vnic create`, with the addresses it has
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["interface", "direct", "also", "mtu"])]
-    pub vnic: Option<u32>,
+    /// Use this card of yours, made by `qanat vnic create`, by its number or name, with the addresses it has
+    #[arg(long, value_name = "CARD", conflicts_with_all = ["interface", "direct", "also", "mtu"])]
+    pub vnic: Option<Card>,
     /// Have the daemon give this queue of --interface, without privileges; for those its policy trusts
     #[arg(long, value_name = "NUMBER", requires = "interface", conflicts_with_all = ["direct", "vnic", "vlan"])]
     pub queue: Option<u32>,
@@ -272,7 +273,8 @@ impl AttachArguments {
         });
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
         options.control = Some(default_socket()).filter(|socket| !self.is_direct() && socket.exists());
-        (options.vnic, options.queue) = (self.vnic, self.queue);
+        options.vnic = self.vnic.as_ref().map(|card| card.number(&default_socket())).transpose()?;
+        options.queue = self.queue;
         Ok(options)
     }
 }

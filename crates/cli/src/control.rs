@@ -3,7 +3,10 @@
 use clap::Args;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::{Answer, Request};
-use std::path::PathBuf;
+use std::convert::Infallible;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 /// Which daemon.
 #[derive(Args, Clone, Debug, Default)]
@@ -30,6 +33,54 @@ impl DaemonArguments {
         match self.session()?.ask(request).map_err(|error| error.to_string())? {
             Answer::Done => Ok(()),
             other => Err(format!("the daemon answers {other:?}: restart it with this version")),
+        }
+    }
+}
+
+/// Which card: its number, or its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Card {
+    Number(u32),
+    Name(String),
+}
+
+impl FromStr for Card {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Card, Infallible> {
+        Ok(text.parse().map_or_else(|_| Card::Name(text.to_owned()), Card::Number))
+    }
+}
+
+impl fmt::Display for Card {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Card::Number(number) => number.fmt(f),
+            Card::Name(name) => name.fmt(f),
+        }
+    }
+}
+
+impl Card {
+    /// Its number, as the daemon at `socket` knows it.
+    ///
+    /// # Errors
+    /// No card of this user's has the name, or several have.
+    pub fn number(&self, socket: &Path) -> Result<u32, String> {
+        let name = match self {
+            Card::Number(number) => return Ok(*number),
+            Card::Name(name) => name,
+        };
+        let status =
+            Session::connect(socket).and_then(|session| session.status()).map_err(|error| error.to_string())?;
+        let numbers: Vec<u32> = status.vnics.iter().filter(|vnic| vnic.name == *name).map(|vnic| vnic.vnic).collect();
+        match numbers.as_slice() {
+            [] => Err(format!("no VNIC is called {name:?}: `qanat vnic list` shows those there are")),
+            [one] => Ok(*one),
+            several => {
+                let several: Vec<String> = several.iter().map(u32::to_string).collect();
+                Err(format!("several VNICs are called {name:?}: name one by its number, {}", several.join(" or ")))
+            }
         }
     }
 }

@@ -109,7 +109,7 @@ struct ServeArguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Port (53)
-    #[arg(long)]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
     /// Name of this server, for NSID and id.server
     #[arg(long, value_name = "TEXT")]

@@ -72,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "LOG2", default_value_t = 10, value_parser = clap::value_parser!(u8).range(1..=14))]
     ring: u8,
     /// Port
-    #[arg(long, default_value_t = 7)]
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// Figures as JSON, a line each second
     #[arg(long)]

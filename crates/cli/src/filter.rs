@@ -1,6 +1,6 @@
 //! `qanat filter`: what a virtual card may send, and wants to receive.
 
-use crate::control::{DaemonArguments, TellArguments};
+use crate::control::{Card, DaemonArguments, TellArguments};
 use crate::say::{done, sayln};
 use clap::{Args, Subcommand};
 use qanat::control::filter::{
@@ -64,9 +64,9 @@ Examples:
 
 #[derive(Args)]
 struct Volume {
-    /// The card's number
+    /// The card's number, or its name
     #[arg(long)]
-    vnic: u32,
+    vnic: Card,
     /// Of what it receives
     #[arg(long, conflicts_with = "transmit", required_unless_present = "transmit")]
     receive: bool,
@@ -198,10 +198,12 @@ fn change(
     request: impl Fn(Option<u32>, Direction, Filter) -> Request,
 ) -> Result<(), String> {
     let direction = volume.direction();
-    for filter in volume.filters()? {
-        let words = words(volume.vnic, direction, &Steered { filter, queue: volume.queue });
-        arguments.daemon.order(request(Some(volume.vnic), direction, filter))?;
-        let fields = json!({ "event": event, "vnic": volume.vnic, "direction": direction.to_string(), "filter": filter, "words": words });
+    let filters = volume.filters()?;
+    let vnic = volume.vnic.number(&arguments.daemon.path())?;
+    for filter in filters {
+        let words = words(vnic, direction, &Steered { filter, queue: volume.queue });
+        arguments.daemon.order(request(Some(vnic), direction, filter))?;
+        let fields = json!({ "event": event, "vnic": vnic, "direction": direction.to_string(), "filter": filter, "words": words });
         done(arguments.tell.json, &fields, &format!("{what}: {words}"));
     }
     Ok(())
@@ -233,6 +235,7 @@ fn list(arguments: &Arguments) -> Result<(), String> {
 mod tests {
     use super::*;
     use clap::Parser;
+    use std::path::Path;
 
     #[derive(Parser)]
     struct Line {
@@ -265,7 +268,13 @@ mod tests {
             let filters = volume.filters().unwrap();
             let words: Vec<String> = filters
                 .iter()
-                .map(|filter| words(volume.vnic, volume.direction(), &Steered { filter: *filter, queue: volume.queue }))
+                .map(|filter| {
+                    words(
+                        volume.vnic.number(Path::new("/")).unwrap(),
+                        volume.direction(),
+                        &Steered { filter: *filter, queue: volume.queue },
+                    )
+                })
                 .collect();
             assert_eq!(words, [text]);
         }

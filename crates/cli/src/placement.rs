@@ -1,6 +1,7 @@
 //! Where a service's stack runs: in its process, or on a net core.
 
 use crate::attach::{AttachArguments, Ipv6, OwnDeviceKind, Spin, Trial};
+use crate::control::Card;
 use crate::exit;
 use crate::log;
 use crate::net::Accept;
@@ -313,7 +314,7 @@ pub fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
     option("vlan", attach.vlan.map(|vlan| vlan.to_string()));
     option("ipv6", (attach.ipv6 != Ipv6::Given).then(|| name(&attach.ipv6)));
     option("dad", attach.dad.map(|trial| name(&trial)));
-    option("vnic", attach.vnic.map(|vnic| vnic.to_string()));
+    option("vnic", attach.vnic.as_ref().map(Card::to_string));
     option("queue", attach.queue.map(|queue| queue.to_string()));
     option("device", attach.device.map(|kind| name(&kind)));
     option("spin", Some(name(&attach.spin)));

@@ -1,6 +1,6 @@
 //! `qanat rate`: limits of virtual cards, changed while packets flow.
 
-use crate::control::{DaemonArguments, TellArguments, parse_number};
+use crate::control::{Card, DaemonArguments, TellArguments, parse_number};
 use crate::say::done;
 use crate::status::rate_text;
 use clap::{Args, Subcommand};
@@ -33,8 +33,8 @@ Examples:
   qanat rate set 0 --receive --packets 50k    throttle what it receives
   qanat rate set 0                            take the limit away: the policy's holds")]
     Set {
-        /// The card's number
-        vnic: u32,
+        /// The card's number, or its name
+        vnic: Card,
         /// Of what it receives, instead of what it sends
         #[arg(long)]
         receive: bool,
@@ -55,7 +55,9 @@ Examples:
 
 /// Does it.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    let Action::Set { vnic, receive, bits, packets, burst, burst_packets } = arguments.action;
+    let Action::Set { vnic, receive, bits, packets, burst, burst_packets } = &arguments.action;
+    let vnic = vnic.number(&arguments.daemon.path())?;
+    let (receive, bits, packets, burst, burst_packets) = (*receive, *bits, *packets, *burst, *burst_packets);
     let direction = if receive { Direction::Receive } else { Direction::Transmit };
     let rate = Rate { bits_per_s: bits, packets_per_s: packets, burst_bytes: burst, burst_packets };
     arguments.daemon.order(Request::SetRate { vnic: Some(vnic), direction, rate })?;

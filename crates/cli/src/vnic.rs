@@ -2,7 +2,7 @@
 
 use crate::attach::Prefixed;
 use crate::columns::fitted;
-use crate::control::{DaemonArguments, TellArguments};
+use crate::control::{Card, DaemonArguments, TellArguments};
 use crate::log;
 use crate::say::{done, say, sayln};
 use crate::status::{named, vnic_text};
@@ -45,7 +45,7 @@ Examples:
         #[arg(long, value_name = "SERVICE")]
         service: Vec<Service>,
         /// Queue pairs
-        #[arg(long, default_value_t = 1)]
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
         queues: u32,
         /// Of these the last so many are high-priority: they receive only what filters give them (`qanat filter --queue`)
         #[arg(long, value_name = "COUNT", default_value_t = 0)]
@@ -69,10 +69,11 @@ Examples:
     /// Delete one, whoever uses it
     #[command(after_help = "\
 Examples:
-  qanat vnic delete 0      a service on it ends, and says why")]
+  qanat vnic delete 0      a service on it ends, and says why
+  qanat vnic delete blog   by its name")]
     Delete {
-        /// Its number
-        vnic: u32,
+        /// Its number, or its name
+        vnic: Card,
     },
     /// List them
     #[command(after_help = "\
@@ -116,6 +117,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             Ok(())
         }
         Action::Delete { vnic } => {
+            let vnic = vnic.number(&arguments.daemon.path())?;
             arguments.daemon.order(Request::DeleteVnic { vnic })?;
             let fields = json!({ "event": "vnic-delete", "vnic": vnic });
             done(arguments.tell.json, &fields, &format!("VNIC {vnic} is deleted; whoever used it has been told."));

@@ -11,6 +11,7 @@ use crate::privilege::access::Need;
 use crate::privilege::{Privilege, PrivilegeArguments, directory_of, served};
 use crate::report::stack_report;
 use crate::signals::{Signals, hangups};
+use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
 use qanat::confine::Places;
 use qanat::nic::MemoryPlan;
@@ -28,6 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+/// Time-outs are at most a day.
+const SECONDS_MAX: u64 = 86_400;
 const DOORBELL_TOKEN: u64 = 1;
 /// Frames each connection's requests and the receive ring need, beyond prepared content.
 const RECEIVE_FRAMES: u32 = 8_192;
@@ -81,7 +84,7 @@ pub struct Arguments {
     #[command(flatten)]
     privilege: PrivilegeArguments,
     /// Port to listen on
-    #[arg(long, default_value_t = 80)]
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
     /// How each segment gets its bytes: copies kept ready in device memory, or one copied at each sending
     #[arg(long, value_enum, default_value_t = Copy::Pre)]
@@ -90,10 +93,10 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME=DIRECTORY", value_parser = parse_site)]
     host: Vec<Site>,
     /// Memory for content in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 256)]
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1_048_576))]
     memory: usize,
     /// Memory for ready frames in MiB, locked (default: twice what the files need now, 4 to 64)
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
     frame_memory: Option<u32>,
     /// Prepare all content at start instead of at first request
     #[arg(long)]
@@ -108,20 +111,20 @@ pub struct Arguments {
     #[arg(long)]
     hidden: bool,
     /// Open connections at most
-    #[arg(long, value_name = "COUNT", default_value_t = 16_384)]
+    #[arg(long, value_name = "COUNT", default_value_t = 16_384, value_parser = count(1_048_576))]
     connections: usize,
     /// Open connections of one peer at most: an IPv4 address, or an IPv6 network of 64 bits; by default three quarters of all,
     /// and at least 64; 0: no limit
     #[arg(long, value_name = "COUNT")]
     connections_per_peer: Option<usize>,
     /// Seconds an unused connection is kept
-    #[arg(long, value_name = "SECONDS", default_value_t = 75)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     idle_timeout: u64,
     /// Seconds a client may take for the head of a request
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     head_timeout: u64,
     /// Seconds a client may take nothing of what it is owed
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
     send_timeout: u64,
     /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
@@ -207,6 +210,11 @@ impl Arguments {
         };
         MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames }
     }
+}
+
+/// A number from 1 to `most`.
+fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
 }
 
 /// Runs the server until it is told to stop.

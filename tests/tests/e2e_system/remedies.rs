@@ -25,7 +25,7 @@ struct Row {
     after: Option<&'static str>,
 }
 
-const ROWS: [Row; 26] = [
+const ROWS: [Row; 29] = [
     Row {
         before: "",
         command: "status",
@@ -192,6 +192,27 @@ const ROWS: [Row; 26] = [
         after: Some("vnic create card --address 10.77.0.9/24 --mtu 576"),
     },
     Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done; $Q vnic create twin --address 10.77.0.9/24; $Q vnic create twin --address 10.77.0.10/24",
+        command: "vnic delete twin",
+        says: &["several VNICs are called \"twin\"", "by its number, 0 or 1"],
+        remedy: "$Q vnic delete 1",
+        after: None,
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done; $Q vnic create blog --address 10.77.0.9/24",
+        command: "rate set glob --bits 1M",
+        says: &["no VNIC is called \"glob\"", "`qanat vnic list`"],
+        remedy: "$Q vnic list | grep blog",
+        after: Some("rate set blog --bits 1M"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done; $Q vnic create blog --address 10.77.0.9/24",
+        command: "web site --vnic glob",
+        says: &["no VNIC is called \"glob\"", "`qanat vnic list`"],
+        remedy: "$Q vnic list | grep blog; $Q filter create --vnic blog --transmit tcp any :80",
+        after: Some("web site --vnic blog"),
+    },
+    Row {
         before: "",
         command: "bench ratio --quick --filter nonesuch --report kept",
         says: &["no case's name contains 'nonesuch'; there are '"],
@@ -351,6 +372,51 @@ fn what_an_error_says_to_do_helps() {
             place.works(row.after.unwrap_or(row.command));
         });
     }
+}
+
+/// A number that nobody can have is told at once; it neither becomes another one, nor ends the program halfway.
+#[test]
+fn a_number_that_cannot_be_had_is_refused() {
+    scenario(|| {
+        let place = Place::new();
+        let of_web = [
+            "--port 0",
+            "--connections 0",
+            "--connections 99999999999",
+            "--memory 0",
+            "--frame-memory 0",
+            "--idle-timeout 0",
+            "--head-timeout 0",
+            "--send-timeout 0",
+        ];
+        let mut commands: Vec<String> = of_web.iter().map(|option| format!("web site {option}")).collect();
+        commands.extend(
+            [
+                "echo --port 0",
+                "dns --zone example.test=z --port 0",
+                "vnic create card --address 10.77.0.9/24 --queues 0",
+            ]
+            .map(str::to_owned),
+        );
+        commands.extend(
+            [
+                "load http http://10.77.0.2/ -c 0",
+                "load http http://10.77.0.2/ --pipeline 0",
+                "top --interval 0",
+                "delay a b --queues 0",
+            ]
+            .map(str::to_owned),
+        );
+        for command in commands {
+            let option = command.rsplit(" -").next().unwrap_or_default().trim_start_matches('-').to_owned();
+            let said = place.fails(&command);
+            let name = option.split(' ').next().unwrap_or_default();
+            assert!(
+                said.contains(name) && !said.contains("panicked") && !said.contains("allocation"),
+                "{command}: {said}"
+            );
+        }
+    });
 }
 
 /// Every table says which cases it has when a filter names none of them, before it measures anything.
