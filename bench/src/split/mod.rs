@@ -183,7 +183,6 @@ pub(crate) fn costs(place: Place, load: Load, duration: Duration) -> Result<Outc
 }
 
 /// `None`: not every answer came in one piece, so answers were not counted. What is sent anew because a processor was away does that.
-
 fn costs_of<S: Service + 'static>(
     place: Place,
     make: impl FnOnce() -> Result<S, String> + Send + 'static,

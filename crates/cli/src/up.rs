@@ -102,13 +102,14 @@ fn policy(arguments: &Arguments) -> Result<Policy, String> {
 
 /// What the policy means, and what in it can't be meant.
 fn check(policy: &Policy) -> Result<(), String> {
+    let in_vain = Names::of(policy).in_vain(policy);
+    let warnings: Vec<String> = policy.idle().into_iter().chain(in_vain.iter().map(ToString::to_string)).collect();
     if log::is_json() {
         let rules: Vec<_> = policy
             .rule
             .iter()
             .map(|rule| json!({ "name": rule.name, "users": rule.users, "groups": rule.groups, "vnics": rule.vnics }))
             .collect();
-        let warnings: Vec<String> = Names::of(policy).unknown(policy).iter().map(ToString::to_string).collect();
         sayln!("{}", json!({ "rules": rules, "net_cores": policy.net.cores, "warnings": warnings }));
         return if rules.is_empty() { Err(format!("{NO_RULE}: add a [[rule]]")) } else { Ok(()) };
     }
@@ -121,8 +122,7 @@ fn check(policy: &Policy) -> Result<(), String> {
     if policy.rule.is_empty() {
         return Err(format!("{NO_RULE}: add a [[rule]]"));
     }
-    policy.idle().iter().for_each(|what| sayln!("warning: {what}"));
-    Names::of(policy).unknown(policy).iter().for_each(|name| sayln!("warning: {name}"));
+    warnings.iter().for_each(|what| sayln!("warning: {what}"));
     Ok(())
 }
 

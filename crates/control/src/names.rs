@@ -3,7 +3,7 @@
 //! The machine's name service may ask other machines, so a look-up can take seconds. Nothing here is called in the daemon's
 //! loop: a thread does it ([`crate::daemon`]'s registrar).
 
-use crate::policy::Policy;
+use crate::policy::{Policy, Rule};
 use nix::unistd::{Group, Uid, User};
 use std::collections::HashMap;
 use std::fmt::{self, Display, Formatter};
@@ -20,15 +20,30 @@ pub struct Names {
     groups: HashMap<String, u32>,
 }
 
-/// A name in a rule that no user, or no group, has.
+/// What a policy says in vain.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownName {
-    /// The rule's name.
-    pub rule: String,
-    /// `user` or `group`.
-    pub kind: &'static str,
-    /// As it is in the rule.
-    pub name: String,
+pub enum InVain {
+    /// A rule names a user, or a group, that there is not.
+    UnknownName {
+        /// The rule's name.
+        rule: String,
+        /// `user` or `group`.
+        kind: &'static str,
+        /// As it is in the rule.
+        name: String,
+    },
+    /// A rule names nobody.
+    NamesNobody {
+        /// The rule's name.
+        rule: String,
+    },
+    /// Whomever a rule names is named by rules before it, and the first that names somebody decides.
+    NeverDecides {
+        /// The rule's name.
+        rule: String,
+        /// That of the first rule that takes somebody from it.
+        before: String,
+    },
 }
 
 impl Names {
@@ -54,12 +69,12 @@ impl Names {
         known(name).or_else(|| self.groups.get(name).copied())
     }
 
-    /// Names of a policy's rules that are nobody's: such a rule gives less than it says.
-    pub fn unknown(&self, policy: &Policy) -> Vec<UnknownName> {
-        let mut unknown = Vec::new();
+    /// What a policy says in vain: its rules give less than they say.
+    pub fn in_vain(&self, policy: &Policy) -> Vec<InVain> {
+        let mut found = Vec::new();
         for rule in &policy.rule {
             let mut say = |kind, name: &String| {
-                unknown.push(UnknownName { rule: rule.name.clone(), kind, name: name.clone() });
+                found.push(InVain::UnknownName { rule: rule.name.clone(), kind, name: name.clone() });
             };
             rule.users
                 .iter()
@@ -67,14 +82,51 @@ impl Names {
                 .for_each(|name| say("user", name));
             rule.groups.iter().filter(|name| self.group(name).is_none()).for_each(|name| say("group", name));
         }
-        unknown
+        for (number, rule) in policy.rule.iter().enumerate() {
+            let earlier = policy.rule.get(..number).unwrap_or_default();
+            found.extend(self.is_idle(rule, earlier));
+        }
+        found
+    }
+
+    /// Whether a rule behind these others decides for nobody. Who is in which group is not looked up.
+    fn is_idle(&self, rule: &Rule, earlier: &[Rule]) -> Option<InVain> {
+        if rule.users.is_empty() && rule.groups.is_empty() {
+            return Some(InVain::NamesNobody { rule: rule.name.clone() });
+        }
+        let is_user = |wanted: &String, name: &String| {
+            name == "*" || name == wanted || self.user(name).is_some_and(|number| self.user(wanted) == Some(number))
+        };
+        let is_group = |wanted: &String, name: &String| {
+            name == wanted || self.group(name).is_some_and(|number| self.group(wanted) == Some(number))
+        };
+        let of_user = |wanted| earlier.iter().position(|other| other.users.iter().any(|name| is_user(wanted, name)));
+        let takes_group = |other: &Rule, wanted| {
+            other.users.iter().any(|name| name == "*") || other.groups.iter().any(|name| is_group(wanted, name))
+        };
+        let of_group = |wanted| earlier.iter().position(|other| takes_group(other, wanted));
+        let takers: Option<Vec<usize>> =
+            rule.users.iter().map(of_user).chain(rule.groups.iter().map(of_group)).collect();
+        let first = earlier.get(takers?.into_iter().min()?)?;
+        Some(InVain::NeverDecides { rule: rule.name.clone(), before: first.name.clone() })
     }
 }
 
-impl Display for UnknownName {
+impl Display for InVain {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let UnknownName { rule, kind, name } = self;
-        write!(f, "rule \"{rule}\" names the {kind} \"{name}\", and there is none: make it, or name another")
+        match self {
+            InVain::UnknownName { rule, kind, name } => {
+                write!(f, "rule \"{rule}\" names the {kind} \"{name}\", and there is none: make it, or name another")
+            }
+            InVain::NamesNobody { rule } => {
+                write!(f, "rule \"{rule}\" names nobody, so it never decides: give it `users` or `groups`")
+            }
+            InVain::NeverDecides { rule, before } => write!(
+                f,
+                "rule \"{rule}\" never decides, for rules before it name everybody whom it names: put it before rule \"{before}\", or \
+                 take it out"
+            ),
+        }
     }
 }
 
@@ -132,8 +184,44 @@ mod tests {
             [Some(0), Some(65_534), Some(7), None]
         );
         assert_eq!(["nogroup", "60", "no such group"].map(|name| names.group(name)), [Some(65_534), Some(60), None]);
-        let unknown: Vec<_> = names.unknown(&policy).into_iter().map(|unknown| (unknown.kind, unknown.name)).collect();
-        assert_eq!(unknown, [("user", "no such user".to_owned()), ("group", "no such group".to_owned())]);
+        let unknown = |kind, name: &str| InVain::UnknownName { rule: "a".to_owned(), kind, name: name.to_owned() };
+        assert_eq!(names.in_vain(&policy), [unknown("user", "no such user"), unknown("group", "no such group")]);
         assert!(has_account(0) && !has_account(3_999_999_999));
+    }
+
+    #[test]
+    fn rules_that_never_decide_are_found() {
+        let found = |rules: &[(&str, &str)]| {
+            let text: String = rules
+                .iter()
+                .enumerate()
+                .map(|(number, (users, groups))| {
+                    format!("[[rule]]\nname = \"{number}\"\nusers = [{users}]\ngroups = [{groups}]\n")
+                })
+                .collect();
+            let policy = Policy::parse(&text).unwrap();
+            let in_vain = Names::of(&policy).in_vain(&policy);
+            in_vain.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        for fine in [
+            &[("\"root\"", ""), ("\"nobody\"", ""), ("", "\"root\""), ("\"*\"", "")][..],
+            // A group's members may be other users.
+            &[("\"root\"", ""), ("", "\"root\"")],
+            &[("\"root\"", ""), ("\"root\", \"nobody\"", "")],
+            &[("", "\"root\""), ("\"root\"", "")],
+        ] {
+            assert_eq!(found(fine), "", "{fine:?}");
+        }
+        for (never, before) in [
+            (&[("\"*\"", ""), ("\"root\"", "\"nogroup\"")][..], 0),
+            (&[("\"root\"", ""), ("\"0\"", "")], 0),
+            (&[("", "\"nogroup\""), ("\"nobody\"", ""), ("\"65534\"", "\"65534\"")], 0),
+        ] {
+            let said = found(never);
+            let last = never.len() - 1;
+            assert!(said.contains(&format!("rule \"{last}\" never decides")), "{said}");
+            assert!(said.contains(&format!("before rule \"{before}\"")) && !said.contains(';'), "{said}");
+        }
+        assert!(found(&[("", "")]).contains("names nobody"));
     }
 }

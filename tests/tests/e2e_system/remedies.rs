@@ -379,6 +379,7 @@ fn what_an_error_says_to_do_helps() {
 fn a_number_that_cannot_be_had_is_refused() {
     scenario(|| {
         let place = Place::new();
+        place.shell("printf 'port = 0\\n' > port.toml");
         let of_web = [
             "--port 0",
             "--connections 0",

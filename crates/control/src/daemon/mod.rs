@@ -37,7 +37,7 @@ pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::accounts::Subordinates;
 use crate::filter::{Direction, Filter, Rate};
-use crate::names::UnknownName;
+use crate::names::InVain;
 use crate::policy::{Policy, Standing};
 use crate::protocol::{
     Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, VnicEnd, glance, mismatch, send, send_in,
@@ -199,7 +199,7 @@ pub struct Daemon {
     porters: Porters,
     registrar: Registrar,
     /// Names in the policy that nobody has: told already.
-    unknown_names: Vec<UnknownName>,
+    in_vain: Vec<InVain>,
     shares: Shares,
     turn: u64,
     /// Listeners that are not listened to until then.
@@ -266,7 +266,7 @@ impl Daemon {
             net_cores: NetCores::default(),
             porters,
             registrar,
-            unknown_names: Vec::new(),
+            in_vain: Vec::new(),
             shares: Shares::default(),
             turn: 0,
             paused: Vec::new(),

@@ -218,18 +218,18 @@ impl Daemon {
                 self.admit(token, peer, waiting.groups, waiting.until);
             }
         }
-        self.tell_of_unknown_names();
+        self.tell_of_what_is_in_vain();
     }
 
-    /// Names in the policy that nobody has are told once for each time they are looked up after a change.
-    fn tell_of_unknown_names(&mut self) {
+    /// What the policy says in vain is told once for each time its names are looked up after a change.
+    fn tell_of_what_is_in_vain(&mut self) {
         let Some((_, _, names)) = &self.registrar.names else { return };
-        let unknown = names.unknown(&self.policy);
-        if unknown != self.unknown_names {
-            for name in &unknown {
-                (self.log)(&Event::new("policy", "failed", name.to_string()));
+        let in_vain = names.in_vain(&self.policy);
+        if in_vain != self.in_vain {
+            for what in &in_vain {
+                (self.log)(&Event::new("policy", "failed", what.to_string()));
             }
-            self.unknown_names = unknown;
+            self.in_vain = in_vain;
         }
     }
 

@@ -13,6 +13,7 @@ use crate::transfer::config::KeyTable;
 use serde::Deserialize;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zones::{RawTemplate, RawZone, RawZones};
@@ -129,7 +130,7 @@ impl std::error::Error for ConfigError {}
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields, default)]
 struct RawFile {
-    port: Option<u16>,
+    port: Option<NonZeroU16>,
     identity: Option<String>,
     version: Option<String>,
     udp_payload_max: Option<u16>,
@@ -225,7 +226,7 @@ impl FileConfig {
         let head = (&raw.port, &raw.identity, &raw.version, &raw.udp_payload_max, &raw.metrics, &raw.control);
         let fixed = format!("{head:?} {:?} {:?} {:?} {:?}", raw.tcp, raw.rate_limit, raw.cookies, raw.log);
         let mut dns = DnsConfig::default();
-        dns.port = raw.port.unwrap_or(dns.port);
+        dns.port = raw.port.map_or(dns.port, NonZeroU16::get);
         let settings = &mut dns.settings;
         settings.udp_payload_max = raw.udp_payload_max.unwrap_or(settings.udp_payload_max);
         if !(512..=4_096).contains(&settings.udp_payload_max) {
