@@ -109,13 +109,22 @@ impl Volume {
             "ip" | "any" => (Level::Ip, None),
             "tcp" => (Level::Tcp, None),
             "udp" => (Level::Udp, None),
-            // A protocol's number in place of a level is the IP level with that service.
+            // These two have ports, however they are called.
+            "6" => (Level::Tcp, None),
+            "17" => (Level::Udp, None),
+            // The number of another protocol in place of a level is the IP level with that service.
             number => (Level::Ip, Some(number)),
         };
         let wrong = || format!("`{}`: write ethernet, ip, tcp, udp or a protocol number", self.level);
         let services = protocol.unwrap_or(&self.services);
         if protocol.is_some_and(|text| !text.starts_with(|first: char| first.is_ascii_digit())) {
             return Err(wrong());
+        }
+        if let Some(number) = protocol.filter(|_| !matches!(self.services.as_str(), "any" | "*")) {
+            return Err(format!(
+                "`{}`: protocol {number} has no ports, so this would say more than it means: write `{number} {}` alone, or tcp or udp",
+                self.services, self.peers
+            ));
         }
         let flags = FilterFlags { direction: self.direction(), level };
         let peer = |text: &str| -> Result<Peer, String> {
@@ -277,6 +286,14 @@ mod tests {
                 })
                 .collect();
             assert_eq!(words, [text]);
+        }
+        // What has ports has them by its number too; ports of what has none are not left out.
+        let by_number = volume("--vnic 0 --receive 6 10.0.0.0/8 :81").filters().unwrap();
+        assert_eq!(by_number, volume("--vnic 0 --receive tcp 10.0.0.0/8 :81").filters().unwrap());
+        let by_number = volume("--vnic 0 --receive 17 any :53").filters().unwrap();
+        assert_eq!(by_number, volume("--vnic 0 --receive udp any :53").filters().unwrap());
+        for wider in ["47 any :80", "6,17 any :80", "6-17 any 80", "ip any :80"] {
+            assert!(volume(&format!("--vnic 0 --receive {wider}")).filters().is_err(), "{wider}");
         }
         // TCP by its number is TCP.
         let filters = volume("--vnic 0 --transmit ip any 6").filters().unwrap();

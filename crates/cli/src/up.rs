@@ -219,7 +219,15 @@ impl Watchman {
             let _ = SigSet::from_iter(SIGNALS).thread_unblock();
             for signal in signals.forever() {
                 let is_restart = signal == SIGHUP;
-                if is_restart && let Err(why) = policy(&arguments) {
+                let refusal = || match policy(&arguments) {
+                    // Whoever empties the file while it is edited does not mean that.
+                    Ok(policy) if policy.rule.is_empty() => {
+                        Some(format!("{NO_RULE}: add a [[rule]], or end the daemon"))
+                    }
+                    Ok(_) => None,
+                    Err(why) => Some(why),
+                };
+                if is_restart && let Some(why) = refusal() {
                     let detail = format!("{why}; the policy stays as it was");
                     log(&Event { event: "reload", result: "refused", detail, ..Event::default() });
                     continue;

@@ -36,7 +36,8 @@ Examples:
   qanat vnic create blog --address 10.77.0.20/24 --service tcp/80
   qanat vnic create dns --address 10.77.0.53/24 --service udp/53 --service tcp/53 --json")]
     Create {
-        /// What it is called in listings
+        /// What it is called
+        #[arg(value_parser = clap::builder::NonEmptyStringValueParser::new())]
         name: String,
         /// Its own address; may be repeated
         #[arg(long, value_name = "ADDRESS/LENGTH", required = true)]
@@ -63,7 +64,7 @@ Examples:
         #[arg(long, value_name = "NUMBER", required_if_eq("provider", "queue"))]
         queue: Option<u32>,
         /// Largest packet
-        #[arg(long, default_value_t = 1_500)]
+        #[arg(long, default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(1..))]
         mtu: u32,
     },
     /// Delete one, whoever uses it

@@ -25,7 +25,7 @@ struct Row {
     after: Option<&'static str>,
 }
 
-const ROWS: [Row; 29] = [
+const ROWS: [Row; 31] = [
     Row {
         before: "",
         command: "status",
@@ -190,6 +190,20 @@ const ROWS: [Row; 29] = [
         says: &["MTU 100: must be from 576 to 9000"],
         remedy: "true",
         after: Some("vnic create card --address 10.77.0.9/24 --mtu 576"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create card --address fd77::27/64 --mtu 1000",
+        says: &["MTU 1000: must be 1280 or more with an IPv6 address"],
+        remedy: "true",
+        after: Some("vnic create card --address fd77::27/64 --mtu 1280"),
+    },
+    Row {
+        before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done",
+        command: "vnic create card --address 10.77.0.20/24 --address 10.77.0.20/24",
+        says: &["10.77.0.20 is named twice: name it once"],
+        remedy: "true",
+        after: Some("vnic create card --address 10.77.0.20/24"),
     },
     Row {
         before: "$Q up >/dev/null 2>&1 & echo $! > number; while ! $Q status >/dev/null 2>&1; do sleep 0.1; done; $Q vnic create twin --address 10.77.0.9/24; $Q vnic create twin --address 10.77.0.10/24",

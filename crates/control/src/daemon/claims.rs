@@ -36,7 +36,10 @@ impl Daemon {
                 )
                 .into());
             }
-            if is_twice || self.policy.host.iter().any(is_it) || self.vnics.values().any(of_vnic) {
+            if is_twice {
+                return Err(format!("address {address} is named twice: name it once (--address)").into());
+            }
+            if self.policy.host.iter().any(is_it) || self.vnics.values().any(of_vnic) {
                 let text = format!("address {address} is taken: choose another (--address)");
                 return Err(Refusal::new(Cause::Taken, text));
             }

@@ -25,6 +25,8 @@ use std::os::fd::{AsFd, OwnedFd};
 const NAMES_MAX: u32 = 512;
 /// Packets of a VNIC, bytes.
 const MTU: std::ops::RangeInclusive<u32> = 576..=9_000;
+/// RFC 8200 §5.
+const IPV6_MTU_MIN: u32 = 1_280;
 /// Addresses of a VNIC at most.
 pub(super) const ADDRESSES_MAX: usize = 16;
 
@@ -148,6 +150,9 @@ impl Vnic {
         wish.mtu = if wish.mtu == 0 { 1_500 } else { wish.mtu };
         if !MTU.contains(&wish.mtu) {
             return Err(format!("MTU {}: must be from {} to {}", wish.mtu, MTU.start(), MTU.end()).into());
+        }
+        if wish.mtu < IPV6_MTU_MIN && wish.addresses.iter().any(|(address, _)| !address.is_ipv4()) {
+            return Err(format!("MTU {}: must be {IPV6_MTU_MIN} or more with an IPv6 address", wish.mtu).into());
         }
         let end_name = format!("vnic{slot}");
         let host = make_veth(slot, &end_name, site.ends, wish.mtu)?;
