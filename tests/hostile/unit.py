@@ -40,10 +40,10 @@ CAPABILITIES = (
 # Known, and nothing to do here: how it is started and ended, and what the directory is.
 ELSEWHERE = {
     "Type", "ExecStart", "ExecReload", "ExecStop", "Restart", "RuntimeDirectory", "RuntimeDirectoryMode", "RuntimeDirectoryPreserve",
-    "FileDescriptorStoreMax", "NotifyAccess", "KeyringMode", "PrivateMounts", "SystemCallErrorNumber", "ReadWritePaths",
+    "FileDescriptorStoreMax", "NotifyAccess", "KeyringMode", "PrivateMounts", "SystemCallErrorNumber", "ReadWritePaths", "BindPaths",
 }
 # Filters of a control group, which a service manager makes.
-CONTROL_GROUPS = {"IPAddressDeny", "IPAddressAllow"}
+CONTROL_GROUPS = {"IPAddressDeny", "IPAddressAllow", "DeviceAllow"}
 
 
 def checked(outcome, what):
@@ -210,6 +210,14 @@ class Mounts(Unit):
         mount("tmpfs", f"{new}/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")
         for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
             os.symlink(target, f"{new}/{name}")
+        for path in self.words("BindPaths"):
+            path = path.removeprefix("-")
+            assert path.startswith("/dev/"), "only devices are bound"
+            if os.path.exists(path):
+                inside = new + path.removeprefix("/dev")
+                os.makedirs(os.path.dirname(inside), exist_ok=True)
+                open(inside, "w").close()
+                bind(path, inside)
         bind(new, "/dev")
         read_only("/dev", deep=False)
 

@@ -76,12 +76,22 @@ pub enum Trial {
 }
 
 /// Of which kind our own virtual interface is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum OwnDeviceKind {
     /// A TAP device: 64 KiB at a time to and from this machine's kernel; one queue
     Tap,
     /// One end of a veth pair, by AF_XDP: several queues, and clients that use AF_XDP too
+    #[default]
     Veth,
+}
+
+impl From<OwnDeviceKind> for OwnDevice {
+    fn from(kind: OwnDeviceKind) -> OwnDevice {
+        match kind {
+            OwnDeviceKind::Tap => OwnDevice::Tap,
+            OwnDeviceKind::Veth => OwnDevice::Veth,
+        }
+    }
 }
 
 /// Where the VNIC comes from.
@@ -126,7 +136,7 @@ pub struct AttachArguments {
     /// Make the device here, as root, even if a daemon runs (`qanat up`)
     #[arg(long)]
     pub direct: bool,
-    /// Of which kind our own virtual interface is (default: veth). A TAP device is for clients on kernel sockets. As --direct
+    /// Of which kind our own virtual interface is (default: veth). A TAP device is for clients on kernel sockets
     #[arg(long, value_enum, value_name = "KIND", conflicts_with_all = ["interface", "vnic", "queue"])]
     pub device: Option<OwnDeviceKind>,
     /// Use this card of yours, made by `qanat vnic create`, by its number or name, with the addresses it has
@@ -162,11 +172,6 @@ impl AttachArguments {
         std::iter::once(&self.address).chain(&self.also).filter(is_like_first)
     }
 
-    /// Whether no daemon is asked for the device.
-    pub fn is_direct(&self) -> bool {
-        self.direct || self.device.is_some()
-    }
-
     /// The kind of an interface of our own that has so many queues.
     fn own_device(&self, queues: u32) -> Result<OwnDevice, String> {
         match self.device {
@@ -174,8 +179,8 @@ impl AttachArguments {
                 Err(format!("a TAP device has one queue, not {queues}: use --device veth"))
             }
             Some(OwnDeviceKind::Tap) if self.force_copy => Err("--force-copy is for --device veth".to_owned()),
-            Some(OwnDeviceKind::Tap) => Ok(OwnDevice::Tap),
-            Some(OwnDeviceKind::Veth) | None => Ok(OwnDevice::Veth),
+            Some(kind) => Ok(kind.into()),
+            None => Ok(OwnDevice::default()),
         }
     }
 
@@ -244,7 +249,8 @@ impl AttachArguments {
 
     /// Whether a daemon's net core could have the card: nothing is asked for that only this process can do.
     pub fn suits_a_daemons_net_core(&self) -> bool {
-        let own = self.interface.is_some() || self.netns.is_some() || self.is_direct() || self.force_copy;
+        let is_tap = self.device == Some(OwnDeviceKind::Tap);
+        let own = self.interface.is_some() || self.netns.is_some() || self.direct || self.force_copy || is_tap;
         !own && self.vnic.is_none() && self.queue.is_none() && self.dad.is_none() && self.ipv6 == Ipv6::Given
     }
 
@@ -272,7 +278,7 @@ impl AttachArguments {
             Trial::Optimistic => DuplicateAddressDetection::Optimistic,
         });
         options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
-        options.control = Some(default_socket()).filter(|socket| !self.is_direct() && socket.exists());
+        options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
         options.vnic = self.vnic.as_ref().map(|card| card.number(&default_socket())).transpose()?;
         options.queue = self.queue;
         Ok(options)

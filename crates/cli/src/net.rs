@@ -449,7 +449,7 @@ fn open_card(arguments: &Arguments, address: Option<Prefixed>) -> Result<(Attach
 /// this user offer. Without a daemon nothing is left out.
 fn services(arguments: &Arguments, attach: &AttachArguments) -> Result<Vec<PortRange>, AttachError> {
     let named: Vec<PortRange> = arguments.service.iter().map(|service| service.0).collect();
-    let is_daemons = attach.interface.is_none() && !attach.is_direct() && attach.vnic.is_none();
+    let is_daemons = attach.interface.is_none() && !attach.direct && attach.vnic.is_none();
     if !named.is_empty() || !is_daemons {
         return Ok(named);
     }

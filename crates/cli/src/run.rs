@@ -10,7 +10,7 @@ mod address_space;
 mod numbers;
 mod wishes;
 
-use crate::attach::Prefixed;
+use crate::attach::{OwnDeviceKind, Prefixed};
 use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
 use crate::log;
 use crate::program;
@@ -70,6 +70,9 @@ pub struct Arguments {
     /// MTU of the card
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     mtu: u32,
+    /// Of which kind the card is. A TAP device is for peers on kernel sockets of this machine
+    #[arg(long, value_enum, value_name = "KIND", env = "QANAT_DEVICE", default_value_t)]
+    device: OwnDeviceKind,
     /// Say which sockets are ours, which are the kernel's, and why, on standard error
     #[arg(long)]
     explain: bool,
@@ -133,7 +136,7 @@ pub fn tip(words: &[OsString]) -> Option<String> {
 }
 
 /// Options that the next word belongs to.
-const VALUED: [&str; 6] = ["--address", "--gateway", "--interface", "--mtu", "--log-level", "--log-format"];
+const VALUED: [&str; 7] = ["--address", "--gateway", "--interface", "--mtu", "--device", "--log-level", "--log-format"];
 
 fn become_program(arguments: &Arguments) -> Result<(), Failure> {
     let (name, rest) = arguments.command.split_first().ok_or_else(|| "no program".to_owned())?;
@@ -157,8 +160,19 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let socket = default_socket();
+    if interface.is_some() && arguments.device == OwnDeviceKind::Tap {
+        let reason =
+            "--device tap is a card of the daemon's: leave it out (or QANAT_DEVICE), or --interface".to_owned();
+        return Err(reason.into());
+    }
     let session = interface.is_none().then(|| connect(&socket)).transpose()?;
-    wishes::check(&arguments.address, interface.map(String::as_str), session.as_ref(), arguments.mtu)?;
+    wishes::check(
+        &arguments.address,
+        interface.map(String::as_str),
+        session.as_ref(),
+        arguments.mtu,
+        arguments.device,
+    )?;
     let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
     let addresses = if named.is_empty() { ADDRESS.to_owned() } else { named.join(",") };
@@ -170,6 +184,11 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         .env("QANAT_ADDRESSES", addresses)
         .env("QANAT_RUN", name_of_run())
         .env("QANAT_MTU", arguments.mtu.to_string());
+    match arguments.device {
+        // Of a launcher around this one.
+        OwnDeviceKind::Veth => command.env_remove("QANAT_DEVICE"),
+        OwnDeviceKind::Tap => command.env("QANAT_DEVICE", "tap"),
+    };
     log::forward_to(&mut command);
     if named.is_empty() && interface.is_none() {
         command.env("QANAT_ANY_ADDRESS", "1");

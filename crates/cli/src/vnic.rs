@@ -90,6 +90,8 @@ enum ProviderName {
     /// A virtual device with a fence around it
     #[default]
     Veth,
+    /// A TAP device with a fence around it: 64 KiB at a time to and from this machine's kernel; one queue
+    Tap,
     /// Queues of a NIC's own, for those the policy trusts
     Queue,
     /// An SR-IOV function: not built yet
@@ -104,6 +106,7 @@ pub fn run(arguments: Arguments) -> Result<(), String> {
             let (services, persistent) = (service, true);
             let provider = match (provider, device, queue) {
                 (ProviderName::Veth, None, None) => Provider::Veth,
+                (ProviderName::Tap, None, None) => Provider::Tap,
                 (ProviderName::Queue, Some(interface), Some(first)) => Provider::Queue { interface, first },
                 (ProviderName::Vf, ..) => Provider::Vf,
                 _ => return Err("--device and --queue go with --provider queue".to_owned()),

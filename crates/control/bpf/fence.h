@@ -57,6 +57,7 @@ enum cause {
     DIVERTED,
     MAPPED_ADDRESS,
     ICMP_QUOTE,
+    OFFLOAD,
     CAUSES
 };
 
@@ -236,6 +237,13 @@ struct {
     __uint(value_size, 8);
     __uint(max_entries, VNICS_MAX);
 } ports SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY); // VNIC → its switch end, for classifiers, which may not read `ports`
+    __type(key, __u32);
+    __type(value, __u32);
+    __uint(max_entries, VNICS_MAX);
+} doors SEC(".maps");
 
 // A VNIC's further queues are veth pairs of their own, for a socket gets frames of its own device's queue only:
 //

@@ -8,10 +8,31 @@
 // another VNIC or the uplink straight to it. `deliver` sees what is about to reach a VNIC: it drops what is not addressed
 // to it or what no receive filter allows, throttles, counts, and puts the rest into the right queue's ring. `relay` and
 // `deliver_queue` are the two ends of a further queue. `uplink` sees what comes from the wire: what is for a VNIC leaves
-// the kernel's path there. `own_queue` sees what comes by a NIC some of whose queues belong to VNICs.
+// the kernel's path there. `own_queue` sees what comes by a NIC some of whose queues belong to VNICs. Of a VNIC that is a TAP
+// device, `tap_gate`, `tap_deliver` and `onward` see what is sent and received (tap.h).
 //
 // Nothing here trusts a byte of a frame.
 #include "read.h"
+
+// What holds a frame: what XDP programs see, or a socket buffer, which classifiers see.
+enum carrier { XDP_BUFFER, SOCKET_BUFFER };
+
+// What a packet costs: a train, which is to be cut, as much as the frames that it becomes.
+struct load {
+    __u64 length, frames;
+};
+
+// Where a frame begins and ends. It is asked for again behind `read`: what is known of the frame on each way through that is of no
+// use there, and the kernel's verifier need not follow each way to the end then.
+static __always_inline void *start_of(void *context, enum carrier carrier) {
+    return carrier == XDP_BUFFER ? (void *)(long)*(volatile __u32 *)&((struct xdp_md *)context)->data
+                                 : (void *)(long)*(volatile __u32 *)&((struct __sk_buff *)context)->data;
+}
+
+static __always_inline void *end_of(void *context, enum carrier carrier) {
+    return carrier == XDP_BUFFER ? (void *)(long)*(volatile __u32 *)&((struct xdp_md *)context)->data_end
+                                 : (void *)(long)*(volatile __u32 *)&((struct __sk_buff *)context)->data_end;
+}
 
 struct search {
     const struct key *key;
@@ -166,7 +187,7 @@ static __always_inline int take(__u64 *arrival, __u64 cost, __u64 tolerance, __u
 }
 
 // Polices by the two limits a direction has. The verdict is a cause, or `verdict` unchanged.
-static __always_inline enum cause police(const struct vnic *vnic, enum direction direction, __u64 length, enum cause verdict) {
+static __always_inline enum cause police(const struct vnic *vnic, enum direction direction, struct load load, enum cause verdict) {
     __u64 now = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
@@ -178,21 +199,22 @@ static __always_inline enum cause police(const struct vnic *vnic, enum direction
             continue;
         if (!now)
             now = bpf_ktime_get_ns() << 4;
-        if (limit->per_packet && !take(&limit->arrival_packets, limit->per_packet, limit->tolerance_packets, now))
+        __u64 packets = limit->per_packet * load.frames;
+        if (limit->per_packet && !take(&limit->arrival_packets, packets, limit->tolerance_packets, now))
             return RATE_PACKETS;
-        __u64 cost = (length + FRAME_OVERHEAD) * limit->per_byte >> 16;
+        __u64 cost = (load.length + FRAME_OVERHEAD * load.frames) * limit->per_byte >> 16;
         if (limit->per_byte && !take(&limit->arrival_bits, cost, limit->tolerance_bits, now))
             return RATE_BITS;
     }
     return verdict;
 }
 
-static __always_inline void count(__u32 slot, enum direction direction, enum cause cause, __u64 length) {
+static __always_inline void count(__u32 slot, enum direction direction, enum cause cause, struct load load) {
     __u32 row = (slot * DIRECTIONS + direction) * CAUSES + cause;
     __u64 *counter = bpf_map_lookup_elem(&counters, &row);
     if (counter) {
-        counter[0] += 1;
-        counter[1] += length;
+        counter[0] += load.frames;
+        counter[1] += load.length;
     }
 }
 
@@ -348,8 +370,8 @@ static __always_inline enum cause judge(__u32 slot, const struct vnic *vnic, str
 // of one that is received it sent that. 0: the quote is not whole, which is the header and eight bytes (RFC 792, RFC 4443), or
 // nobody answers such a packet with an error: one with options or extension headers, another error, a later fragment
 // (RFC 1122 section 3.2.2).
-static __always_inline int read_quote(struct xdp_md *context, const struct packet *packet, struct key *flow) {
-    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+static __always_inline int read_quote(void *context, enum carrier carrier, const struct packet *packet, struct key *flow) {
+    void *data = start_of(context, carrier), *end = end_of(context, carrier);
     __u32 link = packet->link_bytes;
     if (link > sizeof(struct ethhdr) + 2 * sizeof(struct tag))
         return 0;
@@ -391,13 +413,13 @@ static __always_inline int read_quote(struct xdp_md *context, const struct packe
 
 // Whether an ICMP error tells of a packet that the VNIC may have received from whom it sends the error to, or may have sent
 // itself if it receives the error: else it could speak, or hear, about others' flows. The quote is judged as the packet would
-// be. Global, so that the verifier judges it once and not on each way to it.
-__noinline int judge_quote(struct xdp_md *context, struct packet *packet, __u32 slot) {
+// be.
+static __always_inline int is_quote_apt(void *context, enum carrier carrier, struct packet *packet, __u32 slot) {
     struct vnic *vnic = bpf_map_lookup_elem(&vnics, &slot);
     if (!packet || !vnic)
         return 0;
     struct key flow = packet->key;
-    if (!read_quote(context, packet, &flow))
+    if (!read_quote(context, carrier, packet, &flow))
         return 0;
     int is_sent = packet->key.direction == TRANSMIT, is_tagged = flow.vlan != UNTAGGED;
     if (is_sent ? !same_address(&flow.peer, &packet->key.peer) : !same_address(&flow.local, &packet->key.local))
@@ -411,18 +433,40 @@ __noinline int judge_quote(struct xdp_md *context, struct packet *packet, __u32 
     return owns(slot, &flow.local) || has(verdict, FILTER_GRANTED);
 }
 
-// Where a frame begins and ends, asked for again behind `read`: what is known of the frame on each way through that is of no use
-// there, and the kernel's verifier need not follow each way to the end then.
-static __always_inline void *start_of(struct xdp_md *context) {
-    return (void *)(long)*(volatile __u32 *)&context->data;
+// Global, so that the verifier judges it once and not on each way to it; one for each kind of program, as it goes by the context's type.
+__noinline int judge_quote(struct xdp_md *context, struct packet *packet, __u32 slot) {
+    return is_quote_apt(context, XDP_BUFFER, packet, slot);
 }
 
-static __always_inline void *end_of(struct xdp_md *context) {
-    return (void *)(long)*(volatile __u32 *)&context->data_end;
+__noinline int judge_tap_quote(struct __sk_buff *context, struct packet *packet, __u32 slot) {
+    return is_quote_apt(context, SOCKET_BUFFER, packet, slot);
+}
+
+static __always_inline int is_apt(void *context, enum carrier carrier, struct packet *packet, __u32 slot) {
+    return carrier == XDP_BUFFER ? judge_quote(context, packet, slot) : judge_tap_quote(context, packet, slot);
+}
+
+// What becomes of a frame that a VNIC sends, apart from its rates. Whom it is for, if that is a VNIC, is put into `to`.
+static __always_inline enum cause judge_sent(void *context, enum carrier carrier, __u32 slot, const struct vnic *vnic, struct packet *packet,
+                                             __u64 length, __u32 *to) {
+    enum cause cause = read(packet, slot, vnic, 1, start_of(context, carrier), end_of(context, carrier), length);
+    void *data = start_of(context, carrier), *end = end_of(context, carrier);
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_GATE, packet);
+    if (cause == PASSED_TO_KERNEL)
+        cause = judge(slot, vnic, packet);
+    if (packet->is_error && cause == PASSED_TO_KERNEL)
+        cause = is_apt(context, carrier, packet, slot) ? PASSED_TO_KERNEL : ICMP_QUOTE;
+    if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
+        cause = route(vnic, slot, packet, data, to);
+    return cause;
+}
+
+static __always_inline int goes_on(enum cause cause) {
+    return cause == PASSED_TO_KERNEL || cause == SWITCHED || cause == TO_UPLINK;
 }
 
 static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
-    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
     __u32 interface = context->ingress_ifindex;
     __u32 *found = bpf_map_lookup_elem(&gates, &interface);
     if (!found)
@@ -432,22 +476,15 @@ static __always_inline int gate_frame(struct xdp_md *context, __u64 length) {
     if (!vnic)
         return XDP_DROP;
     struct packet packet = {};
+    struct load load = {.length = length, .frames = 1};
     __u32 to = 0;
-    enum cause cause = read(&packet, slot, vnic, 1, data, end, length);
-    data = start_of(context), end = end_of(context);
-    if (cause == FRAGMENT)
-        cause = follow(slot, AT_GATE, &packet);
-    if (cause == PASSED_TO_KERNEL)
-        cause = judge(slot, vnic, &packet);
-    if (packet.is_error && cause == PASSED_TO_KERNEL)
-        cause = judge_quote(context, &packet, slot) ? PASSED_TO_KERNEL : ICMP_QUOTE;
-    if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
-        cause = route(vnic, slot, &packet, data, &to);
-    if (cause == PASSED_TO_KERNEL || cause == SWITCHED || cause == TO_UPLINK)
-        cause = police(vnic, TRANSMIT, length, cause);
+    enum cause cause = judge_sent(context, XDP_BUFFER, slot, vnic, &packet, length, &to);
+    void *data = start_of(context, XDP_BUFFER), *end = end_of(context, XDP_BUFFER);
+    if (goes_on(cause))
+        cause = police(vnic, TRANSMIT, load, cause);
     if (cause == TO_UPLINK && vnic->flags & FLAG_SHARED && data + sizeof(struct ethhdr) <= end)
         cause = disguise(slot, &packet, data, end);
-    count(slot, TRANSMIT, cause, length);
+    count(slot, TRANSMIT, cause, load);
     if (cause == SWITCHED)
         return bpf_redirect_map(&ports, to, 0);
     if (cause == TO_UPLINK)
@@ -480,7 +517,7 @@ static __always_inline enum cause accept(__u32 slot, const struct vnic *vnic, co
 // is no whole quote is any queue's. Global, so that the verifier judges it once and not on each way to it; always 0.
 __noinline int name_quoted(struct xdp_md *context, struct packet *packet) {
     if (packet)
-        read_quote(context, packet, &packet->key);
+        read_quote(context, XDP_BUFFER, packet, &packet->key);
     return 0;
 }
 
@@ -538,8 +575,24 @@ static __always_inline __u32 choose_queue(__u32 slot, const struct vnic *vnic, c
     return packet->is_neighbour ? 0 : (__u32)(hash(&packet->key, 5) >> 16) % vnic->spread;
 }
 
+// What becomes of a frame that is about to reach a VNIC, apart from its rates; the filter that says so is put into `verdict`.
+static __always_inline enum cause judge_received(void *context, enum carrier carrier, __u32 slot, const struct vnic *vnic,
+                                                 struct packet *packet, __u64 length, __u32 *verdict) {
+    enum cause cause = read(packet, slot, vnic, 0, start_of(context, carrier), end_of(context, carrier), length);
+    void *data = start_of(context, carrier), *end = end_of(context, carrier);
+    if (cause == FRAGMENT)
+        cause = follow(slot, AT_END, packet);
+    if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
+        cause = accept(slot, vnic, packet, data, verdict);
+    else if (is_unfilterable(cause) && !(vnic->flags & FLAG_FILTERED) && packet->key.vlan == UNTAGGED)
+        // Without receive filters everything to an own address is the VNIC's: fragments in any order, and options too.
+        cause = owns(slot, &packet->key.local) ? DELIVERED : NOT_ADDRESSED;
+    if (packet->is_error && cause == DELIVERED && vnic->flags & FLAG_FILTERED && !is_apt(context, carrier, packet, slot))
+        cause = ICMP_QUOTE;
+    return cause;
+}
+
 static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
-    void *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
     __u32 interface = context->ingress_ifindex;
     __u32 *found = bpf_map_lookup_elem(&ends, &interface);
     if (!found)
@@ -549,24 +602,15 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
     if (!vnic)
         return XDP_DROP;
     struct packet packet = {};
+    struct load load = {.length = length, .frames = 1};
     __u32 verdict = 0;
-    enum cause cause = read(&packet, slot, vnic, 0, data, end, length);
-    data = start_of(context), end = end_of(context);
-    if (cause == FRAGMENT)
-        cause = follow(slot, AT_END, &packet);
-    if (cause == PASSED_TO_KERNEL && data + sizeof(struct ethhdr) <= end)
-        cause = accept(slot, vnic, &packet, data, &verdict);
-    else if (is_unfilterable(cause) && !(vnic->flags & FLAG_FILTERED) && packet.key.vlan == UNTAGGED)
-        // Without receive filters everything to an own address is the VNIC's: fragments in any order, and options too.
-        cause = owns(slot, &packet.key.local) ? DELIVERED : NOT_ADDRESSED;
-    if (packet.is_error && cause == DELIVERED && vnic->flags & FLAG_FILTERED && !judge_quote(context, &packet, slot))
-        cause = ICMP_QUOTE;
+    enum cause cause = judge_received(context, XDP_BUFFER, slot, vnic, &packet, length, &verdict);
     if (cause == DELIVERED && has(verdict, FILTER_DIVERTED)) {
-        count(slot, RECEIVE, DIVERTED, length);
+        count(slot, RECEIVE, DIVERTED, load);
         return bpf_redirect_map(&ports, verdict >> 16 & (VNICS_MAX - 1), 0);
     }
     if (cause == DELIVERED)
-        cause = police(vnic, RECEIVE, length, DELIVERED);
+        cause = police(vnic, RECEIVE, load, DELIVERED);
     int action = XDP_DROP;
     if (cause == DELIVERED) {
         if (packet.is_error && vnic->spread > 1)
@@ -582,7 +626,7 @@ static __always_inline int deliver_frame(struct xdp_md *context, __u64 length) {
         if (action != XDP_REDIRECT)
             cause = NO_QUEUE;
     }
-    count(slot, RECEIVE, cause, length);
+    count(slot, RECEIVE, cause, load);
     return action;
 }
 
@@ -634,7 +678,7 @@ static __always_inline int uplink_frame(struct xdp_md *context, __u64 length) {
     struct packet packet = {};
     struct vnic none = {};
     enum cause cause = read(&packet, KERNEL, &none, 0, data, end, length);
-    data = start_of(context), end = end_of(context);
+    data = start_of(context, XDP_BUFFER), end = end_of(context, XDP_BUFFER);
     struct ethhdr *ethernet = data;
     if ((void *)(ethernet + 1) > end || (cause != PASSED_TO_KERNEL && !is_unfilterable(cause)))
         return XDP_PASS;
@@ -678,7 +722,7 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
     struct packet packet = {};
     struct vnic none = {};
     enum cause cause = read(&packet, KERNEL, &none, 0, data, end, length);
-    data = start_of(context), end = end_of(context);
+    data = start_of(context, XDP_BUFFER), end = end_of(context, XDP_BUFFER);
     struct ethhdr *ethernet = data;
     if ((void *)(ethernet + 1) > end || (cause != PASSED_TO_KERNEL && !is_unfilterable(cause)) || packet.key.protocol == NOT_IP)
         return XDP_PASS;
@@ -700,17 +744,20 @@ static __always_inline int own_queue_frame(struct xdp_md *context, __u64 length)
     // Of a shared address the kernel answers for its link, and hears of errors.
     if (cause != DELIVERED || (vnic->flags & FLAG_SHARED && packet.key.is_link_only))
         return XDP_PASS;
+    struct load load = {.length = length, .frames = 1};
     __u64 place = (__u64)context->ingress_ifindex << 32 | context->rx_queue_index;
     __u32 *row = bpf_map_lookup_elem(&nic_queues, &place);
     int action = XDP_PASS;
     if (row && *row / QUEUES_MAX == slot) {
-        cause = police(vnic, RECEIVE, length, DELIVERED);
+        cause = police(vnic, RECEIVE, load, DELIVERED);
         action = cause == DELIVERED ? bpf_redirect_map(&sockets, *row, XDP_PASS) : XDP_DROP;
     }
     // By another queue than its own: the NIC has not been told which flows are for which.
-    count(slot, RECEIVE, action == XDP_PASS ? NO_QUEUE : cause, length);
+    count(slot, RECEIVE, action == XDP_PASS ? NO_QUEUE : cause, load);
     return action;
 }
+
+#include "tap.h"
 
 // veth knows packets of several buffers; their headers are in the first.
 SEC("xdp.frags")

@@ -61,6 +61,7 @@ struct packet {
     __u8 is_icmp;
     __u8 is_error; // of these one that quotes a packet
     __u8 link_bytes;   // of the Ethernet header with its tags
+    __u8 transport_bytes; // of the header of TCP or UDP, where it is in the packet
 };
 
 static __always_inline int same_mac(const __u8 *one, const __u8 *other) {
@@ -128,11 +129,13 @@ static __always_inline enum cause read_transport(struct packet *packet, int is_s
         if (length < 20 || data + length > end)
             return TOO_SHORT;
         source = bpf_ntohs(tcp->source), destination = bpf_ntohs(tcp->destination);
+        packet->transport_bytes = length;
     } else if (packet->key.protocol == IPPROTO_UDP) {
         struct udp *udp = data;
         if ((void *)(udp + 1) > end || bpf_ntohs(udp->length) < 8)
             return TOO_SHORT;
         source = bpf_ntohs(udp->source), destination = bpf_ntohs(udp->destination);
+        packet->transport_bytes = sizeof(*udp);
     }
     packet->key.local_port = is_sent ? source : destination;
     packet->key.peer_port = is_sent ? destination : source;

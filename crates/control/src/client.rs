@@ -10,7 +10,8 @@ use crate::protocol::{
 use crate::refusal::{Cause, Refusal};
 use crate::steward;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
-use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan};
+use qanat_nic::tap::HandedTap;
+use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::fmt;
@@ -512,6 +513,20 @@ impl VnicHandle {
         let (memory, files) = plan.allocate_lendable().map_err(memory_error)?;
         let opened = self.open_queue_over(queue, plan, memory, &[files.receive.as_fd(), files.rest.as_fd()], true)?;
         Ok((opened, files))
+    }
+
+    /// Maps frame memory of this process's own and opens the queue of a card that is a TAP device. Needs no privilege.
+    ///
+    /// # Errors
+    /// [`ClientError`]; also of a card that is none.
+    pub fn open_tap(&self, queue: u32, memory: FrameMemory) -> Result<Tap, ClientError> {
+        let wish = QueueWish { queue, frame_size: 0, receive_frames: 0, transmit_frames: 0, prepared_frames: 0 };
+        let (Answer::Tap, mut beside) = self.ask(Request::OpenQueue(wish), &[])? else {
+            return Err(ClientError::Unexpected);
+        };
+        let fd = beside.pop().ok_or(ClientError::Unexpected)?;
+        let (mac, mtu) = (MacAddress(self.status.mac), self.status.mtu);
+        Ok(HandedTap { fd, mac, mtu }.open_over(memory))
     }
 
     fn open_queue_over(

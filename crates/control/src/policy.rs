@@ -179,6 +179,8 @@ pub struct Rule {
     pub switch: bool,
     /// On the uplink's wire too, with addresses of its prefixes.
     pub uplink: bool,
+    /// Cards may be TAP devices.
+    pub tap: bool,
     /// May have queues of NICs: what is sent by one passes no filter, no rate and no count. And injectors: their program can be
     /// attached to devices.
     pub trusted: bool,
@@ -250,6 +252,7 @@ impl Default for Rule {
             icmp: true,
             switch: true,
             uplink: false,
+            tap: true,
             trusted: false,
             transmit: Rate::UNLIMITED,
             receive: Rate::UNLIMITED,

@@ -253,6 +253,8 @@ pub enum Provider {
         /// The first of its queues.
         first: u32,
     },
+    /// A TAP device, fenced in both directions: 64 KiB at a time to and from the kernel of this machine.
+    Tap,
     /// An SR-IOV function: not built.
     Vf,
 }
@@ -263,6 +265,7 @@ impl Provider {
         match self {
             Provider::Veth => "veth",
             Provider::Queue { .. } => "queue",
+            Provider::Tap => "tap",
             Provider::Vf => "vf",
         }
     }
@@ -313,6 +316,8 @@ pub enum Answer {
     Vnic(VnicStatus),
     /// The queue opened; its socket is beside.
     Queue(QueueStatus),
+    /// The TAP device opened; its descriptor is beside.
+    Tap,
     /// The filter's number; its handle is beside.
     Filter(u64),
     /// What there is.

@@ -7,6 +7,7 @@
 pub mod af_xdp;
 pub mod breakdown;
 mod checksum;
+mod errno;
 mod error;
 pub mod fault;
 pub mod foreign;

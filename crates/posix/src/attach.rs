@@ -16,7 +16,7 @@ use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
-use qanat::{AttachError, AttachOptions, Attachment, Config};
+use qanat::{AttachError, AttachOptions, Attachment, Config, OwnDevice};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -45,6 +45,7 @@ pub(crate) struct Wishes {
     /// An interface that is there already, instead of a card of the daemon's.
     interface: Option<String>,
     pub(crate) mtu: u32,
+    device: OwnDevice,
     /// Nobody has asked for these addresses: others will do.
     any_address: bool,
     /// The launcher's name for what it has started.
@@ -65,6 +66,7 @@ impl Wishes {
             socket: None,
             interface: None,
             mtu: mtu.into(),
+            device: OwnDevice::default(),
             any_address: false,
             run: String::new(),
         }
@@ -92,10 +94,12 @@ pub(crate) fn wishes() -> Option<&'static Wishes> {
         let gateway = std::env::var("QANAT_GATEWAY").ok().and_then(|text| text.parse().ok());
         let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
         let interface = std::env::var("QANAT_INTERFACE").ok();
+        let is_tap = std::env::var("QANAT_DEVICE").is_ok_and(|kind| kind == "tap");
+        let device = if is_tap { OwnDevice::Tap } else { OwnDevice::default() };
         let socket = std::env::var_os("QANAT_SOCKET").map(PathBuf::from).filter(|_| interface.is_none());
         let any_address = std::env::var_os("QANAT_ANY_ADDRESS").is_some();
         let run = std::env::var("QANAT_RUN").unwrap_or_default();
-        Some(Wishes { addresses, gateway, socket, interface, mtu, any_address, run })
+        Some(Wishes { addresses, gateway, socket, interface, mtu, device, any_address, run })
     };
     WISHES.get_or_init(read).as_ref()
 }
@@ -451,6 +455,7 @@ fn make_here(
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
     options.mtu = wishes.mtu;
+    options.device = wishes.device;
     options.control.clone_from(&wishes.socket);
     options.interface.clone_from(&wishes.interface);
     options.name = Some(crate::start::program().to_owned()).filter(|name| !name.is_empty());

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  daemon:     kernel ── qanat0 ═ gate, deliver (the daemon's namespace) ── AF_XDP ── 10.77.0.2, without privileges
+//!  its TAP:    kernel ── qanat0 ═ tap_gate, tap_deliver ══ descriptor ── 10.77.0.2, without privileges
 //!  own veth:   kernel ── qanat0 10.77.0.1/24 ═══ qanat-device (anonymous namespace) ── AF_XDP ── 10.77.0.2
 //!  own TAP:    kernel ── qanat0 10.77.0.1/24 ══ descriptor ── 10.77.0.2
 //!  interface:  eth1 ── XDP program: takes what the rules name, passes the rest ── AF_XDP
@@ -16,7 +17,7 @@ use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::{Addresses, Ports, Service};
 use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, QueueOpener, Rule, Verdicts};
-use qanat_nic::link::{self, Namespace};
+use qanat_nic::link::{self, Namespace, Side};
 use qanat_nic::tap::{self, TapConfig, TapDevice};
 use qanat_nic::veth::{self, Veth, VethConfig};
 use qanat_nic::{DeviceError, LendableFiles, MemoryPlan, Queue};
@@ -112,7 +113,7 @@ pub enum RouterAdvertisements {
     Addresses,
 }
 
-/// Of which kind a device of our own is.
+/// Of which kind a device is that is made for us, by ourselves or by a daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum OwnDevice {
     /// One end of a veth pair, by AF_XDP: any number of queues, and the quickest way to a peer that uses AF_XDP as well.
@@ -135,7 +136,7 @@ pub struct AttachOptions {
     pub more_addresses: Vec<(IpAddr, u8)>,
     /// Next hop off the prefix.
     pub gateway: Option<IpAddr>,
-    /// Of which kind a device of our own is.
+    /// Of which kind a device is that is made for us.
     pub device: OwnDevice,
     /// With a device of our own: the kernel's address at its other end. `None`: the first of the prefix.
     pub host_address: Option<IpAddr>,
@@ -244,6 +245,10 @@ impl AttachOptions {
         }
         Ok(())
     }
+}
+
+fn is_tap(vnic: &VnicHandle) -> bool {
+    vnic.status().provider == Provider::Tap
 }
 
 /// As the daemon is told addresses.
@@ -399,6 +404,8 @@ impl Attachment {
                 no_server_has(&options.services, &[options.address], options)?;
             }
             wish.provider = Provider::Queue { interface: interface.clone(), first };
+        } else if options.device == OwnDevice::Tap {
+            wish.provider = Provider::Tap;
         }
         let session = match &options.session {
             Some(session) => Session::over(copied(session)?, socket),
@@ -412,7 +419,8 @@ impl Attachment {
         if options.vnic.is_some() {
             config.addresses.clone_from(&status.addresses);
         }
-        if (status.provider != Provider::Veth || status.uplink) && options.duplicate_address_detection.is_none() {
+        let is_alone = matches!(status.provider, Provider::Veth | Provider::Tap) && !status.uplink;
+        if !is_alone && options.duplicate_address_detection.is_none() {
             // Somebody else may be on that link.
             config.duplicate_address_detection = DuplicateAddressDetection::On;
         }
@@ -441,18 +449,25 @@ impl Attachment {
             let link = link::link_by_index(route.interface_index)?;
             let driver = link::driver(&link.name).unwrap_or_default();
             let addresses = link::addresses(link.index)?;
-            Ok((route, link, driver, addresses))
+            // The fence of a daemon's TAP card.
+            let is_classified = link::classifiers(link.index, Side::Ingress).is_ok_and(|found| !found.is_empty());
+            Ok((route, link, driver, addresses, is_classified))
         };
         let found = match namespace {
             Some(namespace) => namespace.within(look).and_then(|found| found),
             None => look(),
         };
-        let (route, link, driver, addresses) = found.map_err(AttachError::Route)?;
+        let (route, link, driver, addresses, is_classified) = found.map_err(AttachError::Route)?;
         if route.is_local || link.name == "lo" {
             return Err(AttachError::Loopback(target));
         }
         // Another's VNIC of the same daemon: our own comes from there too, and the fence switches between them.
-        if driver == "veth" && link.name.starts_with("qanat") && link.xdp_program.is_some() {
+        let is_fenced = match driver.as_str() {
+            "veth" => link.xdp_program.is_some(),
+            "tun" => is_classified,
+            _ => false,
+        };
+        if is_fenced && link.name.starts_with("qanat") {
             return Attachment::beside(target, sources, count);
         }
         let near = |address: &&(IpAddr, u8)| {
@@ -563,6 +578,9 @@ impl Attachment {
     pub fn open_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
+            Device::Handed(vnic) if is_tap(vnic) => {
+                return Ok(vnic.open_tap(queue, plan.allocate().map_err(no_memory)?)?.into());
+            }
             Device::Handed(vnic) => return Ok(vnic.open_queue(queue, plan)?.into()),
             Device::Tap(device) => return Ok(device.open(plan)?.into()),
         };
@@ -578,6 +596,10 @@ impl Attachment {
     pub fn open_shared_queue(&self, queue: u32, plan: MemoryPlan) -> Result<Queue, AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
+            Device::Handed(vnic) if is_tap(vnic) => {
+                let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
+                return Ok(vnic.open_tap(queue, memory)?.into());
+            }
             Device::Handed(vnic) => return Ok(vnic.open_shared_queue(queue, plan)?.into()),
             Device::Tap(device) => {
                 let (memory, _) = plan.allocate_in_memory_file().map_err(no_memory)?;
@@ -595,6 +617,10 @@ impl Attachment {
     pub fn open_lendable_queue(&self, queue: u32, plan: MemoryPlan) -> Result<(Queue, LendableFiles), AttachError> {
         let interface = match &self.device {
             Device::Own(interface, _) => interface,
+            Device::Handed(vnic) if is_tap(vnic) => {
+                let (memory, files) = plan.allocate_lendable().map_err(no_memory)?;
+                return Ok((vnic.open_tap(queue, memory)?.into(), files));
+            }
             Device::Handed(vnic) => {
                 let (queue, files) = vnic.open_lendable_queue(queue, plan)?;
                 return Ok((queue.into(), files));

@@ -1,6 +1,7 @@
 //! The kinds of device a service can make for itself: the same bytes, with clients on the kernel's sockets.
 
-use qanat_tests::e2e::{Pages, Program, Server, eventually, qanat, scenario};
+use super::links::{daemon_for, is_answered};
+use qanat_tests::e2e::{Pages, Program, Running, Server, eventually, qanat, scenario};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
@@ -70,5 +71,130 @@ fn what_a_tap_device_can_not_do_is_refused() {
             let refusal = Server::try_start(&[&[pages.argument()][..], words].concat()).err();
             assert!(refusal.as_deref().is_some_and(|text| text.contains(reason)), "{words:?}: {refusal:?}");
         }
+    });
+}
+
+const PREFIX: &str = "10.77.0.0/24";
+/// Each way between two ends.
+const EXCHANGED: usize = 30 << 20;
+
+fn command(pages: &Pages, words: &[&str]) -> Program {
+    Program::new(qanat()).arguments(words).environment("QANAT_SOCKET", pages.file(".daemon/control.sock"))
+}
+
+/// A server of these pages on a card of that kind.
+fn serve(pages: &Pages, kind: &str, address: &str) -> Running {
+    let running = command(pages, &["web", pages.argument(), "--device", kind, "--address", &format!("{address}/24")])
+        .piped()
+        .start();
+    eventually("it answers", PATIENCE, || is_answered(&format!("{address}:80")));
+    running
+}
+
+/// What a program on a card of that kind gets from there.
+fn get_by_card(pages: &Pages, kind: &str, url: &str) -> Vec<u8> {
+    let words = ["run", "--device", kind, "--address", "10.77.0.40/24", "--", "curl", "-sS", "--max-time", "100", url];
+    command(pages, &words).succeeds().stdout
+}
+
+fn get(url: &str) -> Vec<u8> {
+    Program::new("curl").arguments(["-sS", "--max-time", "100", url]).succeeds().stdout
+}
+
+fn classifiers(side: &str) -> String {
+    Program::new("tc").arguments(["filter", "show", "dev", "qanat0", side]).run().text()
+}
+
+#[test]
+fn a_daemons_tap_card_exchanges_bytes_with_the_kernel_and_with_other_cards() {
+    scenario(|| {
+        let content = Pages::pattern(EXCHANGED);
+        let pages = Pages::new().with("large", &content).with("index.html", "here");
+        let daemon = daemon_for(&pages, PREFIX);
+        let _tap = serve(&pages, "tap", "10.77.0.2");
+        let _veth = serve(&pages, "veth", "10.77.0.3");
+        let root = pages.path().as_os_str();
+        let words = [
+            "-m".as_ref(),
+            "http.server".as_ref(),
+            "--bind".as_ref(),
+            "10.77.0.1".as_ref(),
+            "8000".as_ref(),
+            "-d".as_ref(),
+            root,
+        ];
+        let _kernel = Program::new("python3").arguments(words).piped().start();
+        eventually("the kernel's server answers", PATIENCE, || TcpStream::connect("10.77.0.1:8000").is_ok());
+        assert!(get("http://10.77.0.2/large") == content, "TAP card to kernel");
+        for (kind, url, way) in [
+            ("tap", "http://10.77.0.1:8000/large", "kernel to TAP card"),
+            ("veth", "http://10.77.0.2/large", "TAP card to veth card"),
+            ("tap", "http://10.77.0.3/large", "veth card to TAP card"),
+            ("tap", "http://10.77.0.2/large", "TAP card to TAP card"),
+        ] {
+            let got = get_by_card(&pages, kind, url);
+            assert!(got == content, "{way}: {} bytes of {}", got.len(), content.len());
+        }
+        let listed = command(&pages, &["vnic", "list"]).succeeds().text();
+        println!("{listed}");
+        assert!(!listed.contains(" offload ") && listed.contains("switched"), "{listed}");
+        command(&pages, &["down"]).succeeds();
+        assert_eq!(daemon.wait(PATIENCE).code, Some(0));
+    });
+}
+
+#[test]
+fn a_daemons_tap_card_outlives_its_daemon_and_keeps_its_fence() {
+    scenario(|| {
+        let content = Pages::pattern(EXCHANGED);
+        let pages = Pages::new().with("large", &content).with("small", "It flows.").with("index.html", "here");
+        let mut first = daemon_for(&pages, PREFIX);
+        let _web = serve(&pages, "tap", "10.77.0.2");
+        let is_whole = || classifiers("ingress").contains("tap_gate") && classifiers("egress").contains("tap_deliver");
+        assert!(is_whole());
+        Program::new("tc").arguments(["qdisc", "del", "dev", "qanat0", "clsact"]).succeeds();
+        eventually("the fence is back", PATIENCE, is_whole);
+        assert_eq!(get("http://10.77.0.2/small"), b"It flows.");
+        first.kill();
+        assert!(is_whole() && get("http://10.77.0.2/large") == content, "without a daemon");
+        let second = daemon_for(&pages, PREFIX);
+        assert!(is_whole() && get("http://10.77.0.2/large") == content, "with the next one");
+        let listed = command(&pages, &["vnic", "list"]).succeeds().text();
+        assert!(listed.contains("10.77.0.2/24") && listed.contains("qanat0"), "{listed}");
+        assert!(get_by_card(&pages, "veth", "http://10.77.0.2/small") == b"It flows.", "from a card of the next one's");
+        // Elsewhere nothing would judge what it carries.
+        Program::new("ip").arguments(["netns", "add", "elsewhere"]).succeeds();
+        Program::new("ip").arguments(["link", "set", "qanat0", "netns", "elsewhere"]).succeeds();
+        eventually("its card ends", PATIENCE, || !command(&pages, &["vnic", "list"]).run().text().contains("qanat0"));
+        Program::new("ip").arguments(["netns", "del", "elsewhere"]).succeeds();
+        command(&pages, &["down"]).succeeds();
+        assert_eq!(second.wait(PATIENCE).code, Some(0));
+    });
+}
+
+#[test]
+fn what_a_daemons_tap_card_can_not_do_is_refused() {
+    scenario(|| {
+        let pages = Pages::new();
+        let daemon = daemon_for(&pages, PREFIX);
+        let create =
+            ["vnic", "create", "kept", "--address", "10.77.0.2/24", "--service", "tcp/80", "--provider", "tap"];
+        for (words, reason) in [
+            (&["--queues", "2"][..], "a TAP device has one queue"),
+            (&["--mtu", "9000"], "takes 64 KiB at a time all the same"),
+            (&["--shared"], "is not on the uplink"),
+        ] {
+            let refused = command(&pages, &[&create[..], words].concat()).run();
+            assert!(
+                refused.code != Some(0) && refused.text().contains(reason) || refused.stderr.contains(reason),
+                "{refused:?}"
+            );
+        }
+        command(&pages, &create).succeeds();
+        let ethernet = ["filter", "create", "--vnic", "0", "--receive", "ethernet", "any", "0x88b5"];
+        let refused = command(&pages, &ethernet).run();
+        assert!(refused.code != Some(0), "no EtherType: {refused:?}");
+        command(&pages, &["down"]).succeeds();
+        assert_eq!(daemon.wait(PATIENCE).code, Some(0));
     });
 }

@@ -26,13 +26,14 @@ import messages
 import privilege
 import quotes
 import side_channels
+import taps
 import time_and_cost
 import upkeep
 from arena import ATTACKER, ROWS, Arena, Witness, complaint
 
 # In this order.
 _ = memory, handles, messages, closing, time_and_cost, descriptors, fields, identity, quotes, administration
-_ = privilege, side_channels, upkeep
+_ = privilege, side_channels, upkeep, taps
 
 
 def one(arena, witness, row):

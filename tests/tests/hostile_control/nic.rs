@@ -162,7 +162,7 @@ fn a_nics_queue_is_for_those_the_policy_trusts() {
             let control = Control::start(&NIC.replace("trusted = true", ""));
             refused(&control, "without trust", queue_wish(20, 2), &["rule \"fast\"", "trusted = true"]);
             let limits = control.session().limits().expect("limits");
-            assert_eq!(limits.providers, ["veth"]);
+            assert_eq!(limits.providers, ["veth", "tap"]);
         }
         let control = Control::start(NIC);
         let of = |interface: &str, first, queues| VnicWish {

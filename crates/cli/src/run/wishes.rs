@@ -1,7 +1,7 @@
 //! Whether the program can have what its user names: an address, an interface. It is found out before the program begins, since a
 //! program that is at other addresses than it was told to be is worse than one that has not begun.
 
-use crate::attach::Prefixed;
+use crate::attach::{OwnDeviceKind, Prefixed};
 use crate::exit::NOT_BEGUN;
 use crate::run::Failure;
 use qanat::AttachOptions;
@@ -24,6 +24,7 @@ pub(super) fn check(
     interface: Option<&str>,
     session: Option<&Session>,
     mtu: u32,
+    device: OwnDeviceKind,
 ) -> Result<(), Failure> {
     let refused = |reason| Failure { code: NOT_BEGUN, reason };
     addresses.iter().try_for_each(|prefix| is_nobodys(prefix, interface)).map_err(refused)?;
@@ -31,7 +32,7 @@ pub(super) fn check(
         check_interface(interface).map_err(refused)?;
     }
     match (session, addresses.split_first()) {
-        (Some(session), Some((first, rest))) => try_card(session, first, rest, mtu).map_err(refused),
+        (Some(session), Some((first, rest))) => try_card(session, first, rest, (mtu, device)).map_err(refused),
         _ => Ok(()),
     }
 }
@@ -71,10 +72,16 @@ fn check_interface(interface: &str) -> Result<(), String> {
 }
 
 /// Whether the daemon gives this user a card with these addresses: one is made, and given back.
-fn try_card(session: &Session, first: &Prefixed, rest: &[Prefixed], mtu: u32) -> Result<(), String> {
+fn try_card(
+    session: &Session,
+    first: &Prefixed,
+    rest: &[Prefixed],
+    (mtu, device): (u32, OwnDeviceKind),
+) -> Result<(), String> {
     let mut options = AttachOptions::new(first.address, first.length);
     options.more_addresses = rest.iter().map(|prefix| (prefix.address, prefix.length)).collect();
     options.mtu = mtu;
+    options.device = device.into();
     options.control = Some(default_socket());
     let copy = session.as_fd().try_clone_to_owned().map_err(|error| format!("the daemon's connection: {error}"))?;
     options.session = Some(Arc::new(copy));

@@ -58,7 +58,7 @@ impl Charges {
         let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain(what, &error))?;
         let missing = || "the table of sockets has no program: rebuild".to_owned();
         let program: &mut Xdp = object.program_mut("holder").ok_or_else(missing)?.try_into().map_err(|_| missing())?;
-        load_program(program).map_err(|error| explain(what, &error))?;
+        load_program(program, Xdp::load).map_err(|error| explain(what, &error))?;
         let holder = program.fd().and_then(|fd| fd.try_clone().map_err(Into::into));
         let holder = holder.map_err(|error| explain(what, &error))?;
         let held = object.take_map("held").ok_or_else(missing)?;

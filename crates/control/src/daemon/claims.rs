@@ -50,7 +50,7 @@ impl Daemon {
             }
             // The kernel's own on any interface: other cards would find this one where they look for the kernel. Of a NIC whose
             // queues are wished for its own addresses are looked at with it.
-            let is_apart = !wish.shared && wish.provider == Provider::Veth;
+            let is_apart = !wish.shared && matches!(wish.provider, Provider::Veth | Provider::Tap);
             if is_apart && link::route_to(**address).is_ok_and(|route| route.is_local) {
                 return Err(format!("address {address} is this machine's own: choose another (--address)").into());
             }

@@ -1,12 +1,14 @@
 //! Links that change under the cards: the kernel's ends are anybody's who may administer this namespace.
 
+use super::handles::LOOK_INTERVAL;
 use super::state::LinkState;
 use super::tables::{Tables, say};
 use super::vnic::Vnic;
-use super::{Daemon, Event};
+use super::{Daemon, Event, tap};
 use crate::protocol::VnicEnd;
 use qanat_nic::link::{self, LinkChanges};
 use qanat_wire::ethernet::MacAddress;
+use std::time::Instant;
 
 impl Daemon {
     /// Interfaces have changed: what the fence and the senders must know of them is told.
@@ -20,12 +22,39 @@ impl Daemon {
             .filter(|vnic| !vnic.is_nics() && (vnic.is_away || has_changed(vnic.host.index)))
             .map(|vnic| vnic.slot)
             .collect();
-        changed.into_iter().for_each(|slot| self.follow_link(slot));
+        for slot in changed {
+            match self.is_spared(slot) {
+                true => drop(self.unlooked.insert(slot)),
+                false => self.follow_link(slot),
+            }
+        }
         if let Some(uplink) = &mut self.uplink
             && has_changed(uplink.link.index)
             && let Err(why) = uplink.follow(&mut self.tables)
         {
             (self.log)(&Event::new("uplink-change", "failed", why));
+        }
+    }
+
+    /// Whether a card is not to be looked at yet. Who has a TAP device's descriptor can change the device as often as he likes, without a
+    /// right.
+    fn is_spared(&mut self, slot: u32) -> bool {
+        let Some(vnic) = self.vnics.get_mut(&slot).filter(|vnic| vnic.is_tap()) else { return false };
+        let now = Instant::now();
+        if vnic.next_look.is_some_and(|next| now < next) {
+            return true;
+        }
+        vnic.next_look = Some(now + LOOK_INTERVAL);
+        false
+    }
+
+    /// Looks at the cards that were spared.
+    pub(super) fn look_after_links(&mut self) {
+        for slot in std::mem::take(&mut self.unlooked) {
+            match self.is_spared(slot) {
+                true => drop(self.unlooked.insert(slot)),
+                false => self.follow_link(slot),
+            }
         }
     }
 
@@ -35,6 +64,9 @@ impl Daemon {
         // While it is away, another interface may have its number.
         let known = LinkState::of(&vnic.host);
         let Some(host) = link::link_by_index(vnic.host.index).ok().filter(|found| known.is_host(found)) else {
+            if vnic.is_tap() {
+                return self.end_tap(slot);
+            }
             let end = vnic.end.index;
             let is_there = self.ends.within(|| link::link_by_index(end)).is_ok_and(|found| found.is_ok());
             return match is_there {
@@ -58,9 +90,16 @@ impl Daemon {
             (self.log)(&said.of(slot));
             self.dirty.insert(slot);
         }
-        if host.xdp_program.is_none() {
-            let attached = link::set_xdp(host.index, self.tables.gate());
-            let said = match attached.map_err(|error| say("attach the gate", error)) {
+        let is_bare = match vnic.is_tap() {
+            true => !tap::is_fenced(&self.tables, host.index),
+            false => host.xdp_program.is_none(),
+        };
+        if is_bare {
+            let attached = match vnic.is_tap() {
+                true => tap::fence(&self.tables, host.index),
+                false => link::set_xdp(host.index, self.tables.gate()).map_err(|error| say("attach the gate", error)),
+            };
+            let said = match attached {
                 Ok(()) => Event::new("fence-change", "done", format!("{} was without the gate", host.name)),
                 Err(why) => Event::new("fence-change", "failed", format!("{} is without the gate: {why}", host.name)),
             };
@@ -81,6 +120,14 @@ impl Daemon {
         for number in injecting {
             self.charges.set_sending(number, arrives.then_some(end), &self.ends);
         }
+    }
+
+    /// A TAP device that is not here is deleted, or in another namespace, where it is without its fence: its card ends.
+    fn end_tap(&mut self, slot: u32) {
+        let name = self.vnics.get(&slot).map(|vnic| vnic.host.name.clone()).unwrap_or_default();
+        let detail = format!("{name} was deleted, or moved to another network namespace: its card ends");
+        (self.log)(&Event::new("link-change", "failed", detail).of(slot));
+        self.delete_vnic(slot, VnicEnd::InterfaceDeleted);
     }
 
     fn note_moved(&mut self, slot: u32) {

@@ -59,7 +59,7 @@ impl Daemon {
         let Some((name, first)) = place(&wish.provider) else {
             return match wish.provider {
                 Provider::Vf => {
-                    Err("provider vf: SR-IOV functions as cards are not built; there are veth and queue".into())
+                    Err("provider vf: SR-IOV functions as cards are not built; there are veth, tap and queue".into())
                 }
                 _ => Ok(None),
             };

@@ -27,6 +27,7 @@ impl Vnic {
             Some(_) if self.is_nics() => {
                 Err("which of a NIC's queues a packet comes by is the NIC's affair: see `ethtool -N`".to_owned())
             }
+            Some(_) if self.is_tap() => Err("a TAP device has one queue: leave the queue out".to_owned()),
             Some(_) if direction == Direction::Transmit => {
                 Err("what is sent has no queue: name one with a receive filter only".to_owned())
             }

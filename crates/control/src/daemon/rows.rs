@@ -156,7 +156,9 @@ pub(super) fn encode_rate(rate: Rate, mtu: u32) -> [u64; 6] {
     if rate.packets_per_s > 0 {
         per_packet = bounded(SECOND / u128::from(rate.packets_per_s)).max(1);
         let burst = if rate.burst_packets > 0 { rate.burst_packets } else { rate.packets_per_s / 100 };
-        packets = bounded(u128::from(burst.max(4)) * u128::from(per_packet));
+        // Frames of the longest packet, if it is a train.
+        let least = u64::from(mtu / 512).max(4);
+        packets = bounded(u128::from(burst.max(least)) * u128::from(per_packet));
     }
     [per_byte, per_packet, bits, packets, 0, 0]
 }

@@ -4,7 +4,7 @@ use super::injectors::Opener;
 use super::porters::Beside;
 use super::state::Identity;
 use super::vnic::{Maker, Site, Vnic};
-use super::{Daemon, Ending, FilterObject, Peer, Role, tables};
+use super::{Daemon, Ending, FilterObject, Peer, Role, tables, tap};
 use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
 use crate::name;
 use crate::policy::{Rule, Standing};
@@ -176,6 +176,9 @@ impl Daemon {
         let slot = (0..tables::VNICS_MAX).find(free).ok_or_else(none_free)?;
         let nic = self.wanted_nic(&wish, &rule)?;
         let owner = self.owner_number(peer.account(), [rule.transmit, rule.receive])?;
+        if wish.provider == Provider::Tap && rule.tap {
+            self.let_trains_through(peer.account(), [rule.transmit, rule.receive])?;
+        }
         let host = &self.policy.host;
         let mut site = Site {
             tables: &mut self.tables,
@@ -189,6 +192,7 @@ impl Daemon {
         let provider = wish.provider.clone();
         let made = match nic {
             Some(nic) => Vnic::of_nic(&mut site, slot, wish, nic, maker),
+            None if wish.provider == Provider::Tap => Vnic::of_tap(&mut site, slot, wish, maker),
             None => Vnic::make(&mut site, slot, wish, maker),
         };
         let vnic = match made {
@@ -217,6 +221,18 @@ impl Daemon {
     }
 
     pub(super) fn open_queue(&mut self, slot: u32, wish: QueueWish, beside: &[OwnedFd], opener: Opener) -> Served {
+        let is_tap = self.vnics.get(&slot).is_some_and(Vnic::is_tap);
+        if is_tap && opener == Opener::NetCore {
+            return Err("a net core's card is not a TAP device: use provider veth".into());
+        }
+        if is_tap && (wish.queue != 0 || !beside.is_empty()) {
+            return Err("a TAP device has one queue, number 0, and takes no memory beside the request".into());
+        }
+        if is_tap {
+            self.dirty.insert(slot);
+            let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
+            return Ok((Answer::Tap, vec![vnic.open_tap()?]));
+        }
         if !(1..=2).contains(&beside.len()) {
             let text = "a queue is opened with its memory file, or two (the frames to receive into in one of their own), \
                         and nothing else, beside the request";
@@ -290,6 +306,9 @@ impl Daemon {
         self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         vnic.rule.check_filter(direction, &wanted.filter)?;
+        if vnic.is_tap() {
+            tap::check_filter(&wanted.filter)?;
+        }
         vnic.check_queue(direction, wanted.queue)?;
         let filters = vnic.filters.get_mut(direction as usize).ok_or("no such direction")?;
         filters.push(wanted);
@@ -360,6 +379,7 @@ impl Daemon {
             .collect(),
             providers: [Provider::Veth.name().to_owned()]
                 .into_iter()
+                .chain(rule.tap.then(|| Provider::Tap.name().to_owned()))
                 .chain(rule.trusted.then(|| self.free_nic_queues()).into_iter().flatten())
                 .collect(),
             offloads: vec!["scatter-gather above MTU 1774".to_owned()],

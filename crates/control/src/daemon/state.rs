@@ -111,6 +111,11 @@ impl VnicState {
     pub(super) fn is_nics(&self) -> bool {
         matches!(self.wish.provider, Provider::Queue { .. })
     }
+
+    /// Whether it is a TAP device.
+    pub(super) fn is_tap(&self) -> bool {
+        self.wish.provider == Provider::Tap
+    }
 }
 
 /// A filter that has a handle.

@@ -7,7 +7,7 @@
 use super::rows::LinkScope;
 use super::tables::FilterRow;
 use super::vnic::Vnic;
-use super::{Daemon, Event, tables};
+use super::{Daemon, Event, tables, tap};
 use crate::address::Address;
 use crate::filter::{Addresses, Direction, Filter, Macs, Service};
 use crate::policy::Rule;
@@ -112,6 +112,9 @@ impl Daemon {
         let (direction, filters) = (object.direction, object.filters.clone());
         let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
         vnic.check_queue(direction, queue)?;
+        if vnic.is_tap() {
+            filters.iter().try_for_each(tap::check_filter)?;
+        }
         let user = vnic.user;
         let owner = address_of(&filters).filter(|address| !vnic.has_address(*address)).and_then(|address| {
             self.vnics.values().find(|other| other.has_address(address)).map(|other| (other.slot, other.user))
@@ -120,6 +123,11 @@ impl Daemon {
             None => None,
             Some((_, other)) if other != user => {
                 return Err("the filter's address is another user's VNIC's".to_owned());
+            }
+            // What other cards send to a TAP device goes to no third one.
+            Some((owner, _)) if self.vnics.get(&owner).is_some_and(Vnic::is_tap) => {
+                let text = "the filter's address is a TAP device's, whose packets go to no other card: use provider veth there";
+                return Err(text.to_owned());
             }
             Some((owner, _)) => Some(owner),
         };

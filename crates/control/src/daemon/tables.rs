@@ -8,7 +8,7 @@ use crate::filter::{Direction, Rate};
 use crate::protocol::Count;
 use aya::Pod;
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
-use aya::programs::{ProgramFd, ProgramInfo, TestRun, TestRunOptions, Xdp, loaded_programs};
+use aya::programs::{Program, ProgramFd, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp, loaded_programs};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
 use qanat_nic::af_xdp::load_program;
@@ -33,7 +33,7 @@ const OWNER_LIMITS: u32 = 1 + 2 * VNICS_MAX;
 pub const OWNERS_MAX: u32 = (LIMITS_MAX - OWNER_LIMITS) / 2;
 
 /// Fates of a frame, by their names in listings and metrics, and whether they are drops.
-pub const CAUSES: [(&str, bool); 26] = [
+pub const CAUSES: [(&str, bool); 27] = [
     ("passed_to_kernel", false),
     ("switched", false),
     ("delivered", false),
@@ -60,6 +60,7 @@ pub const CAUSES: [(&str, bool); 26] = [
     ("diverted", false),
     ("mapped_address", true),
     ("icmp_quote", true),
+    ("offload", true),
 ];
 
 /// ICMP echo and errors allowed.
@@ -84,12 +85,18 @@ pub const KERNEL: u32 = u32::MAX;
 const XDP_DROP: u32 = 1;
 /// Of `bpf(BPF_MAP_UPDATE_ELEM)`: the row must not be there.
 const BPF_NOEXIST: u64 = 1;
-/// Programs that not every VNIC needs: a further queue's two, the uplink's, and that of NICs whose queues are VNICs'.
-const OTHERS: [&str; 4] = ["relay", "deliver_queue", "uplink", OWN_QUEUE];
+/// Programs that not every VNIC needs: a further queue's two, the uplink's, that of NICs whose queues are VNICs', and TAP devices'.
+const OTHERS: [&str; 7] = ["relay", "deliver_queue", "uplink", OWN_QUEUE, TAP_GATE, TAP_DELIVER, ONWARD];
 /// Tables that say nothing but what was seen: counters, and what is found out again.
 const FORGETTABLE: [&str; 5] = ["counters", "flows", "datagrams", "questions", "asked"];
 /// The program of NICs some of whose queues belong to VNICs.
 pub const OWN_QUEUE: &str = "own_queue";
+/// The classifier of what comes from TAP devices.
+pub const TAP_GATE: &str = "tap_gate";
+/// Of what goes to them.
+pub const TAP_DELIVER: &str = "tap_deliver";
+/// The program of what other VNICs send to them.
+const ONWARD: &str = "onward";
 /// Of the ranges of filters in a VNIC's row.
 const FILTERS_OFFSET: usize = 16;
 
@@ -117,6 +124,8 @@ pub struct Tables {
     limits: Array<MapData, [u64; 6]>,
     counters: PerCpuArray<MapData, [u64; 2]>,
     ports: DevMap<MapData>,
+    /// `None`: taken back from a daemon of which no TAP device was in use.
+    doors: Option<Array<MapData, u32>>,
     inlets: DevMap<MapData>,
     /// `None`: taken back from a daemon of whose NICs none was in use.
     nic_queues: Option<HashMap<MapData, u64, u32>>,
@@ -149,12 +158,16 @@ impl Tables {
         let mut object = loader.load(OBJECT).map_err(|error| explain("load the gate", &error))?;
         let mut load = |name: &str| -> Result<ProgramFd, String> {
             let missing = || format!("the gate has no program {name}: rebuild");
-            let program: &mut Xdp = object.program_mut(name).ok_or_else(missing)?.try_into().map_err(|_| missing())?;
-            load_program(program).map_err(|error| explain("load the gate", &error))?;
-            program
-                .fd()
-                .and_then(|fd| fd.try_clone().map_err(Into::into))
-                .map_err(|error| explain("load the gate", &error))
+            let program = object.program_mut(name).ok_or_else(missing)?;
+            let loaded = match program {
+                Program::Xdp(program) => {
+                    load_program(program, Xdp::load).and_then(|()| program.fd()?.try_clone().map_err(Into::into))
+                }
+                Program::SchedClassifier(program) => load_program(program, SchedClassifier::load)
+                    .and_then(|()| program.fd()?.try_clone().map_err(Into::into)),
+                _ => return Err(missing()),
+            };
+            loaded.map_err(|error| explain("load the gate", &error))
         };
         let (gate, deliver) = (load("gate")?, load("deliver")?);
         let others: Result<_, String> = OTHERS.iter().map(|name| Ok((*name, load(name)?))).collect();
@@ -285,6 +298,7 @@ impl Tables {
             limits: open(take("limits")?)?,
             counters: open(take("counters")?)?,
             ports: open(take("ports")?)?,
+            doors: take("doors").ok().map(open).transpose()?,
             inlets: open(take("inlets")?)?,
             nic_queues: take("nic_queues").ok().map(open).transpose()?,
             gateways: open(take("gateways")?)?,
@@ -375,7 +389,25 @@ impl Tables {
     /// # Errors
     /// What the system says.
     pub fn open_port(&mut self, slot: u32, host_index: u32) -> Result<(), String> {
-        self.ports.set(slot, host_index, None, 0).map_err(|error| explain("open a switch port", &error))
+        self.ports.set(slot, host_index, None, 0).map_err(|error| explain("open a switch port", &error))?;
+        self.open_door(slot, host_index)
+    }
+
+    fn open_door(&mut self, slot: u32, host_index: u32) -> Result<(), String> {
+        let Some(doors) = &mut self.doors else { return Ok(()) };
+        doors.set(slot, host_index, 0).map_err(|error| explain("open a switch port", &error))
+    }
+
+    /// As `connect` and `open_port`, for a VNIC that is a TAP device.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn connect_tap(&mut self, slot: u32, index: u32) -> Result<(), String> {
+        let onward = self.others.get(ONWARD).ok_or_else(|| ended(ONWARD))?;
+        let set = self.ports.set(slot, index, Some(onward), 0);
+        set.map_err(|error| explain("open a switch port", &error))?;
+        claim(&mut self.gates, index, slot).map_err(|error| error.of("connect a VNIC", &index))?;
+        self.open_door(slot, index)
     }
 
     /// Sends what is for a row of further queues to `inlet`, and judges what these interfaces see as the row's; in the
@@ -455,6 +487,7 @@ impl Tables {
         for queue in 0..QUEUES_MAX {
             let _ = self.sockets.unset(slot * QUEUES_MAX + queue);
         }
+        let _ = self.open_door(slot, 0);
         let _ = self.vnics.set(slot, VnicRow::default().encode(), 0);
     }
 

@@ -10,11 +10,12 @@ use super::injectors::{self, Injectors};
 use super::log::Event;
 use super::nic;
 use super::state::{Kept, StateDirectory, VnicState, digest};
-use super::tables::{self, OWN_QUEUE, Tables, say};
+use super::tables::{self, OWN_QUEUE, TAP_GATE, Tables, say};
 use super::vnic::Vnic;
-use super::{Daemon, FilterObject, Owner, Role, manager};
+use super::{Daemon, FilterObject, Owner, Role, manager, tap};
 use crate::protocol::VnicEnd;
 use qanat_nic::link::{self, Link, Namespace};
+use qanat_wire::ethernet::MacAddress;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -117,7 +118,11 @@ fn take_back(state: &StateDirectory, kept: Kept, given: Vec<Namespace>, is_upgra
 /// replaced them.
 fn attached(kept: &Kept, ends: &Namespace) -> Option<Vec<(u32, &'static str)>> {
     let of_vnic = |vnic: &VnicState| {
-        let host = host_of(vnic)?.xdp_program?;
+        let host = host_of(vnic)?;
+        if vnic.is_tap() {
+            return Some(vec![(tap::gate_of(host.index)?, TAP_GATE)]);
+        }
+        let host = host.xdp_program?;
         if vnic.is_nics() {
             return tables::is_called(host, OWN_QUEUE).then(|| vec![(host, OWN_QUEUE)]);
         }
@@ -200,15 +205,23 @@ impl Daemon {
         let name = state.wish.name.clone();
         let handles = state.handles.len() as u32;
         let host = link::link_by_index(state.host.index).map_err(|error| say("find its device", error))?;
-        let (end_index, is_nics) = (state.end.index, state.is_nics());
+        let (end_index, is_nics, is_tap) = (state.end.index, state.is_nics(), state.is_tap());
         let find = || link::link_by_index(end_index);
-        let end = if is_nics { find() } else { self.ends.within(find).and_then(|found| found) };
+        let end = if is_tap {
+            Ok(Link { mac: MacAddress(state.end.mac), ..host.clone() })
+        } else if is_nics {
+            find()
+        } else {
+            self.ends.within(find).and_then(|found| found)
+        };
         let end = end.map_err(|error| say("find its device", error))?;
         if slot >= tables::VNICS_MAX || !state.host.is_host(&host) || !state.end.is(&end) {
             return Err("its device is another's".to_owned());
         }
         if is_nics {
             nic::attach(&self.tables, &end)?;
+        } else if is_tap {
+            tap::fence(&self.tables, host.index)?;
         } else if is_new {
             let (gate, deliver) = (self.tables.gate(), self.tables.deliver());
             link::set_xdp(host.index, gate).map_err(|error| say("attach the gate", error))?;
@@ -222,7 +235,9 @@ impl Daemon {
         self.vnics.insert(slot, vnic);
         self.dirty.insert(slot);
         if let Some(number) = owner {
-            self.owners.entry(account).or_insert(Owner { number, vnics: 0 }).vnics += 1;
+            let owner = self.owners.entry(account).or_insert(Owner { number, vnics: 0, takes_trains: false });
+            owner.vnics += 1;
+            owner.takes_trains |= is_tap;
         }
         (self.log)(&Event::new("vnic-take-back", "done", name).of(slot));
         Ok(())
@@ -230,8 +245,9 @@ impl Daemon {
 
     /// Removes devices and rows that were being made or unmade when the earlier daemon ended.
     fn remove_unknown(&mut self) {
-        let veths = || self.vnics.values().filter(|vnic| !vnic.is_nics());
-        let hosts: BTreeSet<u32> = veths().map(|vnic| vnic.host.index).collect();
+        let made = || self.vnics.values().filter(|vnic| !vnic.is_nics());
+        let veths = || made().filter(|vnic| !vnic.is_tap());
+        let hosts: BTreeSet<u32> = made().map(|vnic| vnic.host.index).collect();
         let further = veths().flat_map(|vnic| vnic.further_devices(&self.ends));
         let keepers = self.ends.within(injectors::keepers).unwrap_or_default();
         let ends: BTreeSet<u32> = veths().map(|vnic| vnic.end.index).chain(further).chain(keepers).collect();

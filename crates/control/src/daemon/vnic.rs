@@ -7,6 +7,7 @@ use super::queues;
 use super::state::{HandleState, LinkState, StateDirectory, VnicState};
 use super::steering::Assignment;
 use super::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, FLAG_UPLINK, Tables, VnicRow, say};
+use super::tap::{self, TRAIN_BYTES_MAX};
 use super::uplink::{self, Uplink};
 use crate::address::Address;
 use crate::filter::{Addresses, Direction, Filter, Rate, Service};
@@ -20,9 +21,10 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Instant;
 
 /// Names tried after `qanat`.
-const NAMES_MAX: u32 = 512;
+pub(super) const NAMES_MAX: u32 = 512;
 /// Packets of a VNIC, bytes.
 const MTU: std::ops::RangeInclusive<u32> = 576..=9_000;
 /// RFC 8200 §5.
@@ -69,6 +71,10 @@ pub(super) struct Vnic {
     pub(super) handles: u32,
     /// The kernel's end is in another namespace.
     pub(super) is_away: bool,
+    /// Of a TAP device: its descriptor.
+    pub(super) tap: Option<OwnedFd>,
+    /// It is not looked at before.
+    pub(super) next_look: Option<Instant>,
 }
 
 /// For whom a VNIC is made, and by which rule.
@@ -133,11 +139,14 @@ pub(super) fn own_all(tables: &mut Tables, slot: u32, wish: &VnicWish) -> Result
 }
 
 /// Makes a card's addresses and devices known to the programs.
-fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+pub(super) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
     if matches!(wish.provider, Provider::Queue { .. }) {
         return nic::enter(tables, slot, wish, end);
     }
     own_all(tables, slot, wish)?;
+    if wish.provider == Provider::Tap {
+        return tap::connect(tables, slot, host, end);
+    }
     tables.name_card(slot, end.mac.0)?;
     tables.connect(slot, host.index, end.index)?;
     tables.open_port(slot, host.index)
@@ -239,6 +248,8 @@ impl Vnic {
             sockets: BTreeMap::new(),
             handles: 0,
             is_away: false,
+            tap: None,
+            next_look: None,
         }
     }
 
@@ -274,6 +285,8 @@ impl Vnic {
             sockets,
             handles,
             is_away: false,
+            tap: None,
+            next_look: None,
         };
         vnic.write_filters(tables)?;
         Ok(vnic)
@@ -316,6 +329,8 @@ impl Vnic {
             let known = LinkState::of(&self.host);
             let _ = match link::link_by_index(host).is_ok_and(|found| known.is_host(&found)) {
                 true => link::delete(host),
+                // In another namespace, where it is nobody's affair here, or gone.
+                false if self.is_tap() => Ok(()),
                 false => ends.within(|| link::delete(end)).and_then(|deleted| deleted),
             };
         }
@@ -349,7 +364,8 @@ impl Vnic {
 
     /// Limits one direction, now.
     pub(super) fn set_rate(&mut self, tables: &mut Tables, direction: Direction, rate: Rate) -> Result<(), String> {
-        tables.set_limit(Tables::vnic_limit(self.slot, direction), rate, self.wish.mtu)?;
+        let largest = if self.is_tap() { TRAIN_BYTES_MAX } else { self.wish.mtu };
+        tables.set_limit(Tables::vnic_limit(self.slot, direction), rate, largest)?;
         self.rates[direction as usize] = rate;
         Ok(())
     }
@@ -469,9 +485,10 @@ impl Vnic {
             priority_queues: self.wish.priority_queues,
             uplink: self.row.flags & FLAG_UPLINK != 0,
             provider: self.wish.provider.clone(),
-            driver: match self.is_nics() {
-                true => link::driver(&self.end.name).unwrap_or_default(),
-                false => "veth".to_owned(),
+            driver: match self.wish.provider {
+                Provider::Queue { .. } => link::driver(&self.end.name).unwrap_or_default(),
+                Provider::Tap => "tun".to_owned(),
+                Provider::Veth | Provider::Vf => "veth".to_owned(),
             },
             shared: self.wish.shared,
             transmit: direction(Direction::Transmit, transmit),
@@ -517,7 +534,11 @@ fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Li
 }
 
 /// Gives the kernel's end an address towards each of the VNIC's, and only towards it; returns these.
-fn address_host(host: &Link, addresses: &[(Address, u8)], own: &[(Address, u8)]) -> Result<Vec<IpAddr>, String> {
+pub(super) fn address_host(
+    host: &Link,
+    addresses: &[(Address, u8)],
+    own: &[(Address, u8)],
+) -> Result<Vec<IpAddr>, String> {
     let mut gateways = Vec::new();
     for (address, _) in addresses {
         let family = |(candidate, _): &&(Address, u8)| candidate.is_ipv4() == address.is_ipv4();

@@ -12,6 +12,7 @@
 use super::account::Account;
 use super::injection::Injection;
 use super::queue::LINK_HEADER_MAX;
+use crate::errno;
 use crate::error::DeviceError;
 use crate::link::{Link, Namespace, Observer};
 use std::cell::{Cell, RefCell};
@@ -336,11 +337,13 @@ impl Injector {
     fn run(&mut self, repeat: u32) -> Result<(), i32> {
         self.attributes.repeat = repeat;
         let attributes: *mut TestRun = &raw mut *self.attributes;
-        // SAFETY: a live attribute block of this length; it names the live template and context, which are only read.
-        match unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, attributes, size_of::<TestRun>()) } {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
-        }
+        errno::kept(|| {
+            // SAFETY: a live attribute block of this length; it names the live template and context, which are only read.
+            match unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_TEST_RUN, attributes, size_of::<TestRun>()) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+            }
+        })
     }
 
     /// A kernel that knows the program from an attachment runs it at once; else each call patches the kernel's code, and

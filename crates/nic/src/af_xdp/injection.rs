@@ -58,7 +58,7 @@ impl Injection {
             || DeviceError::Invalid { reason: "the object lacks the program inject, or its maps: rebuild".to_owned() };
         let loading = |error: aya::programs::ProgramError| load_error(error.into());
         let program: &mut Xdp = object.program_mut(INJECT).ok_or_else(missing)?.try_into().map_err(loading)?;
-        super::object::load_program(program).map_err(loading)?;
+        super::object::load_program(program, Xdp::load).map_err(loading)?;
         let program = program.fd().map_err(loading)?.as_fd().try_clone_to_owned();
         let program = program.map_err(|error| DeviceError::system(LOADING, error))?;
         match (object.take_map(BATCHES), object.take_map(DEVICES)) {

@@ -1,6 +1,6 @@
 //! Programs of ours from their objects.
 
-use aya::programs::{ProgramError, Xdp};
+use aya::programs::ProgramError;
 use aya::{Ebpf, EbpfError, EbpfLoader};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,14 +20,14 @@ pub(super) fn load(object: &[u8]) -> Result<Ebpf, EbpfError> {
 /// A signal that arrives ends the verifier's work with `EAGAIN`. So many signals in a row are put up with.
 const INTERRUPTIONS_MAX: u32 = 64;
 
-/// Loads a program, whatever signals arrive meanwhile.
+/// Loads a program by `load`, whatever signals arrive meanwhile.
 ///
 /// # Errors
 /// The verifier's refusal, or what the system says.
-pub fn load_program(program: &mut Xdp) -> Result<(), ProgramError> {
+pub fn load_program<P>(program: &mut P, load: impl Fn(&mut P) -> Result<(), ProgramError>) -> Result<(), ProgramError> {
     let mut interruptions = 0;
     loop {
-        match program.load() {
+        match load(program) {
             Err(ProgramError::LoadError { io_error, .. })
                 if io_error.raw_os_error() == Some(libc::EAGAIN) && interruptions < INTERRUPTIONS_MAX =>
             {

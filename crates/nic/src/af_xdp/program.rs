@@ -323,7 +323,7 @@ fn try_attach(object: &mut Ebpf, name: &str, index: u32) -> Result<OwnedFd, Atte
     use aya::programs::ProgramError;
     let program = object.program_mut(name).ok_or(Attempt::Load(ProgramError::UnexpectedProgramType))?;
     let program: &mut Xdp = program.try_into().map_err(Attempt::Load)?;
-    super::object::load_program(program).map_err(Attempt::Load)?;
+    super::object::load_program(program, Xdp::load).map_err(Attempt::Load)?;
     let fd = program.fd().map_err(Attempt::Load)?;
     create_link(fd.as_fd(), index, XDP_FLAGS_DRV_MODE).map_err(Attempt::Link)
 }

@@ -2,6 +2,7 @@
 
 use super::ring::{Consumer, Producer};
 use super::{Mode, RingSizes};
+use crate::errno;
 use crate::error::DeviceError;
 use crate::link::Namespace;
 use crate::memory::Region;
@@ -97,43 +98,51 @@ impl Socket {
     /// Tells the kernel that there are frames to send. The errno is 0 on success.
     #[inline]
     pub(super) fn kick_transmit(&self) -> i32 {
-        // SAFETY: null buffer and address with length 0 are what AF_XDP expects.
-        let result =
-            unsafe { libc::sendto(self.fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
-        if result >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+        let nothing = std::ptr::null();
+        errno::kept(|| {
+            // SAFETY: null buffer and address with length 0 are what AF_XDP expects.
+            let result =
+                unsafe { libc::sendto(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), 0) };
+            if result >= 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) }
+        })
     }
 
     /// Tells the kernel that there are frames to receive into again.
     #[inline]
     pub(super) fn kick_receive(&self) {
-        // SAFETY: as in `kick_transmit`. Nothing to do about errors: the next call tries again.
-        unsafe {
-            libc::recvfrom(
-                self.fd.as_raw_fd(),
-                std::ptr::null_mut(),
-                0,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-                std::ptr::null_mut(),
-            )
-        };
+        // Nothing to do about errors: the next call tries again.
+        let _ = self.receive_nothing();
+    }
+
+    /// What the kernel says of a call that receives nothing.
+    fn receive_nothing(&self) -> io::Result<()> {
+        let nothing = std::ptr::null_mut();
+        errno::kept(|| {
+            // SAFETY: as in `kick_transmit`.
+            let result = unsafe {
+                libc::recvfrom(
+                    self.fd.as_raw_fd(),
+                    nothing,
+                    0,
+                    libc::MSG_DONTWAIT,
+                    nothing.cast(),
+                    std::ptr::null_mut(),
+                )
+            };
+            if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        })
     }
 
     /// Whether the kernel has taken the socket from its queue, as it does when the interface is deleted.
     pub(super) fn is_unbound(&self) -> bool {
-        let nothing = std::ptr::null_mut();
-        // SAFETY: as in `kick_receive`.
-        let result = unsafe {
-            libc::recvfrom(self.fd.as_raw_fd(), nothing, 0, libc::MSG_DONTWAIT, nothing.cast(), std::ptr::null_mut())
-        };
-        result < 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ENXIO)
+        self.receive_nothing().is_err_and(|error| error.raw_os_error() == Some(libc::ENXIO))
     }
 
     /// The kernel's counters of this socket; zeros if it won't tell.
     pub(super) fn kernel_statistics(&self) -> libc::xdp_statistics {
         // SAFETY: an all-zero xdp_statistics is valid.
         let mut statistics: libc::xdp_statistics = unsafe { std::mem::zeroed() };
-        let _ = get_option(self.as_fd(), libc::XDP_STATISTICS, &mut statistics);
+        let _ = errno::kept(|| get_option(self.as_fd(), libc::XDP_STATISTICS, &mut statistics));
         statistics
     }
 }

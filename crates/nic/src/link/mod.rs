@@ -1,5 +1,6 @@
 //! Interfaces of the kernel: looking at them, and making the few changes a virtual NIC needs. No program is run.
 
+mod classifier;
 mod ethtool;
 mod holder;
 mod listener;
@@ -9,6 +10,7 @@ mod observer;
 mod program;
 mod watch;
 
+pub use classifier::{Side, classifiers, set_classifier};
 pub use ethtool::{Feature, driver, keep_vlan_tags, receive_queues_in_use, set_feature};
 pub use holder::Holder;
 pub use listener::kernel_listens;
@@ -273,7 +275,10 @@ pub fn delete(index: u32) -> io::Result<()> {
 }
 
 /// Takes the queueing discipline off an interface: its packets go to the device at once, as a veth device's do.
-pub(crate) fn remove_queueing(index: u32) -> io::Result<()> {
+///
+/// # Errors
+/// What netlink says.
+pub fn remove_queueing(index: u32) -> io::Result<()> {
     const TC_H_ROOT: u32 = 0xffff_ffff;
     // `struct tcmsg`: family, interface, handle, parent, information.
     let mut header = [0; 20];

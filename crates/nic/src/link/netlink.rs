@@ -1,5 +1,6 @@
 //! Netlink (RFC 3549), as much as a virtual NIC needs: build a request, send it, read the answers.
 
+use crate::errno;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -72,6 +73,11 @@ pub(crate) fn request(message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
 
 /// Sends a request by a socket of [`open`], in its namespace.
 pub(crate) fn request_by(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
+    // Drivers look at their devices while they send.
+    errno::kept(|| exchange(socket, message))
+}
+
+fn exchange(socket: &OwnedFd, message: Message) -> Result<Vec<Vec<u8>>, Refusal> {
     let bytes = message.finish();
     // SAFETY: sends from a live buffer of this length.
     let sent = unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };

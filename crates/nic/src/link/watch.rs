@@ -27,7 +27,7 @@ pub struct LinkWatch {
 }
 
 impl LinkWatch {
-    /// Of the calling thread's namespace.
+    /// Of the calling thread's namespace. Queueing disciplines and classifiers count too.
     ///
     /// # Errors
     /// What the system says.
@@ -36,7 +36,7 @@ impl LinkWatch {
         // SAFETY: an all-zero address is valid.
         let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
         address.nl_family = libc::AF_NETLINK as u16;
-        address.nl_groups = libc::RTMGRP_LINK as u32;
+        address.nl_groups = (libc::RTMGRP_LINK | libc::RTMGRP_TC) as u32;
         let length = size_of_val(&address) as u32;
         // SAFETY: a live address of this length.
         match unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), length) } {
@@ -77,7 +77,10 @@ fn read(mut rest: &[u8], changes: &mut LinkChanges) {
             changes.are_more = true;
             return;
         };
-        if matches!(u16_at(message, 4), Some(libc::RTM_NEWLINK | libc::RTM_DELLINK)) {
+        // The number of the interface is at the same place in all of them.
+        let links = [libc::RTM_NEWLINK, libc::RTM_DELLINK];
+        let classifiers = [libc::RTM_DELQDISC, libc::RTM_NEWTFILTER, libc::RTM_DELTFILTER];
+        if u16_at(message, 4).is_some_and(|kind| links.contains(&kind) || classifiers.contains(&kind)) {
             changes.indexes.extend(u32_at(message, HEADER + 4));
         }
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or(&[]);

@@ -9,7 +9,7 @@ use qanat_wire::ethernet::MacAddress;
 use std::fs::OpenOptions;
 use std::io;
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub fn create(config: &TapConfig) -> Result<TapDevice, DeviceError> {
     let make = || -> Result<(Link, OwnedFd, Bystander), DeviceError> {
         let mut fd = None;
         let host = make_host_end(&host_end, "TAP devices (CONFIG_TUN, /dev/net/tun)", &mut |name| {
-            fd = Some(open(name)?);
+            fd = Some(make(name)?);
             Ok(link::set_mtu(link::link(name)?.index, config.mtu)?)
         })?;
         link::remove_queueing(host.index).map_err(system)?;
@@ -74,8 +74,37 @@ pub fn create(config: &TapConfig) -> Result<TapDevice, DeviceError> {
     Ok(TapDevice { host, fd, mac, kernel_end: Arc::new(kernel_end) })
 }
 
-/// Attaches a descriptor to a new device of the calling thread's namespace.
-fn open(name: &str) -> io::Result<OwnedFd> {
+/// Makes a device of the calling thread's namespace; returns its descriptor. The device is gone when all copies of that are closed, and it
+/// is not set up yet.
+///
+/// # Errors
+/// `AlreadyExists`: there is an interface of that name. `EOPNOTSUPP`: this machine has no TAP devices.
+pub fn make(name: &str) -> io::Result<OwnedFd> {
+    attach(name, libc::IFF_TUN_EXCL)
+}
+
+/// A descriptor of a persistent device of the calling thread's namespace, which nobody else has one of.
+///
+/// # Errors
+/// `EBUSY`: somebody has.
+pub fn open_persistent(name: &str) -> io::Result<OwnedFd> {
+    attach(name, 0)
+}
+
+/// Has a device stay when nobody has a descriptor of it any more, or not.
+///
+/// # Errors
+/// What the system says.
+pub fn set_persistent(device: BorrowedFd<'_>, stays: bool) -> io::Result<()> {
+    // SAFETY: takes a number.
+    match unsafe { libc::ioctl(device.as_raw_fd(), libc::TUNSETPERSIST as _, libc::c_ulong::from(stays)) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Attaches a descriptor to a device of the calling thread's namespace, and makes that if it is not there.
+fn attach(name: &str, more: libc::c_int) -> io::Result<OwnedFd> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(CONTROL);
     let file = file.map_err(|error| match error.raw_os_error() {
@@ -87,13 +116,13 @@ fn open(name: &str) -> io::Result<OwnedFd> {
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from as libc::c_char;
     }
-    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | libc::IFF_TUN_EXCL;
+    let kind = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | more;
     request.ifr_ifru.ifru_flags = kind as libc::c_short;
     // SAFETY: a live request with a NUL-terminated name.
     if unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF as _, &raw mut request) } < 0 {
         let error = io::Error::last_os_error();
         // An interface has that name.
-        return Err(if error.raw_os_error() == Some(libc::EBUSY) {
+        return Err(if more & libc::IFF_TUN_EXCL != 0 && error.raw_os_error() == Some(libc::EBUSY) {
             io::Error::from_raw_os_error(libc::EEXIST)
         } else {
             error
@@ -107,7 +136,10 @@ fn open(name: &str) -> io::Result<OwnedFd> {
 }
 
 /// An Ethernet address for our end, locally administered.
-fn random_address() -> io::Result<MacAddress> {
+///
+/// # Errors
+/// What the system says.
+pub fn random_address() -> io::Result<MacAddress> {
     let mut bytes = [0u8; 6];
     // SAFETY: live memory of this length.
     if unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) } != bytes.len() as isize {
@@ -143,6 +175,24 @@ impl TapDevice {
     /// [`DeviceError::System`].
     pub fn open_over(&self, memory: FrameMemory) -> Result<Tap, DeviceError> {
         let fd = self.fd.try_clone().map_err(|error| DeviceError::system("open a TAP device", error))?;
-        Ok(Tap::over(fd, self.mac, self.host.mtu, memory, Arc::clone(&self.kernel_end)))
+        Ok(Tap::over(fd, self.mac, self.host.mtu, memory, Some(Arc::clone(&self.kernel_end))))
+    }
+}
+
+/// A device that somebody else has made, of which we have the descriptor: the kernel's end is out of sight.
+#[derive(Debug)]
+pub struct HandedTap {
+    /// Its descriptor.
+    pub fd: OwnedFd,
+    /// Ethernet address of our end.
+    pub mac: MacAddress,
+    /// Its MTU.
+    pub mtu: u32,
+}
+
+impl HandedTap {
+    /// Its queue.
+    pub fn open_over(self, memory: FrameMemory) -> Tap {
+        Tap::over(self.fd, self.mac, self.mtu, memory, None)
     }
 }

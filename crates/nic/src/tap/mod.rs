@@ -14,5 +14,5 @@ mod header;
 mod queue;
 mod train;
 
-pub use device::{TapConfig, TapDevice, create};
+pub use device::{HandedTap, TapConfig, TapDevice, create, make, open_persistent, random_address, set_persistent};
 pub use queue::Tap;

@@ -39,8 +39,8 @@ pub struct Tap {
     fd: OwnedFd,
     memory: FrameMemory,
     capabilities: Capabilities,
-    /// Looks at the kernel's end.
-    kernel_end: Arc<Bystander>,
+    /// Looks at the kernel's end. `None`: it is out of sight, and has no XDP program.
+    kernel_end: Option<Arc<Bystander>>,
     next_look: Instant,
     /// Packets larger than the MTU are taken there.
     takes_trains: bool,
@@ -66,7 +66,13 @@ struct Packet {
 
 impl Tap {
     /// Over an attached descriptor, which does not block.
-    pub(super) fn over(fd: OwnedFd, mac: MacAddress, mtu: u32, memory: FrameMemory, kernel_end: Arc<Bystander>) -> Tap {
+    pub(super) fn over(
+        fd: OwnedFd,
+        mac: MacAddress,
+        mtu: u32,
+        memory: FrameMemory,
+        kernel_end: Option<Arc<Bystander>>,
+    ) -> Tap {
         let frame_size = memory.region.frame_size() as usize;
         let capabilities = Capabilities {
             mac,
@@ -101,7 +107,7 @@ impl Tap {
     pub fn take_over(&self) -> Result<Tap, DeviceError> {
         let fd = self.fd.try_clone().map_err(|error| DeviceError::system("take a TAP device over", error))?;
         let Capabilities { mac, mtu, .. } = self.capabilities;
-        Ok(Tap::over(fd, mac, u32::from(mtu), self.memory.anew(), Arc::clone(&self.kernel_end)))
+        Ok(Tap::over(fd, mac, u32::from(mtu), self.memory.anew(), self.kernel_end.clone()))
     }
 
     /// The pool received frames come from, those that the next packet is read into included.
@@ -158,10 +164,11 @@ impl Tap {
 
     /// Whether packets larger than the MTU are taken. An XDP program at the kernel's end gets none, so the kernel would drop them.
     fn takes_trains(&mut self) -> bool {
+        let Some(kernel_end) = &self.kernel_end else { return true };
         let now = Instant::now();
         if now >= self.next_look {
             self.next_look = now + LOOK_INTERVAL;
-            self.takes_trains = self.kernel_end.look().is_some_and(|(has_xdp, _)| !has_xdp);
+            self.takes_trains = kernel_end.look().is_some_and(|(has_xdp, _)| !has_xdp);
         }
         self.takes_trains
     }
@@ -328,7 +335,8 @@ impl Vnic for Tap {
 
     fn statistics(&self) -> VnicStatistics {
         // Packets that nobody read in time.
-        let dropped = self.kernel_end.look().map_or(0, |(_, departures)| departures.dropped);
+        let dropped =
+            self.kernel_end.as_ref().and_then(|end| end.look()).map_or(0, |(_, departures)| departures.dropped);
         VnicStatistics { receive_ring_full: dropped, ..self.statistics }
     }
 }
