@@ -76,12 +76,11 @@ pub enum Trial {
 }
 
 /// Of which kind our own virtual interface is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OwnDeviceKind {
     /// A TAP device: 64 KiB at a time to and from this machine's kernel; one queue
     Tap,
     /// One end of a veth pair, by AF_XDP: several queues, and clients that use AF_XDP too
-    #[default]
     Veth,
 }
 

@@ -18,6 +18,7 @@ use crate::say::say;
 use address_space::ADDRESS_SPACE_MIN;
 use clap::Args;
 use numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
+use qanat::OwnDevice;
 use qanat::control::client::{ClientError, Session, default_socket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
@@ -70,9 +71,10 @@ pub struct Arguments {
     /// MTU of the card
     #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     mtu: u32,
-    /// Of which kind the card is. A TAP device is for peers on kernel sockets of this machine
-    #[arg(long, value_enum, value_name = "KIND", env = "QANAT_DEVICE", default_value_t)]
-    device: OwnDeviceKind,
+    /// Of which kind the card is. A TAP device is quicker with peers on kernel sockets of this machine [default: tap where there can
+    /// be one, else veth]
+    #[arg(long, value_enum, value_name = "KIND", env = "QANAT_DEVICE")]
+    device: Option<OwnDeviceKind>,
     /// Say which sockets are ours, which are the kernel's, and why, on standard error
     #[arg(long)]
     explain: bool,
@@ -160,7 +162,7 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         }
     };
     let socket = default_socket();
-    if interface.is_some() && arguments.device == OwnDeviceKind::Tap {
+    if interface.is_some() && arguments.device == Some(OwnDeviceKind::Tap) {
         let reason =
             "--device tap is a card of the daemon's: leave it out (or QANAT_DEVICE), or --interface".to_owned();
         return Err(reason.into());
@@ -171,7 +173,7 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         interface.map(String::as_str),
         session.as_ref(),
         arguments.mtu,
-        arguments.device,
+        arguments.device.map_or(OwnDevice::TapOrVeth, OwnDevice::from),
     )?;
     let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
@@ -186,8 +188,9 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         .env("QANAT_MTU", arguments.mtu.to_string());
     match arguments.device {
         // Of a launcher around this one.
-        OwnDeviceKind::Veth => command.env_remove("QANAT_DEVICE"),
-        OwnDeviceKind::Tap => command.env("QANAT_DEVICE", "tap"),
+        None => command.env_remove("QANAT_DEVICE"),
+        Some(OwnDeviceKind::Veth) => command.env("QANAT_DEVICE", "veth"),
+        Some(OwnDeviceKind::Tap) => command.env("QANAT_DEVICE", "tap"),
     };
     log::forward_to(&mut command);
     if named.is_empty() && interface.is_none() {

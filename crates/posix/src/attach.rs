@@ -94,8 +94,11 @@ pub(crate) fn wishes() -> Option<&'static Wishes> {
         let gateway = std::env::var("QANAT_GATEWAY").ok().and_then(|text| text.parse().ok());
         let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
         let interface = std::env::var("QANAT_INTERFACE").ok();
-        let is_tap = std::env::var("QANAT_DEVICE").is_ok_and(|kind| kind == "tap");
-        let device = if is_tap { OwnDevice::Tap } else { OwnDevice::default() };
+        let device = match std::env::var("QANAT_DEVICE").as_deref() {
+            Ok("tap") => OwnDevice::Tap,
+            Ok("veth") => OwnDevice::Veth,
+            _ => OwnDevice::TapOrVeth,
+        };
         let socket = std::env::var_os("QANAT_SOCKET").map(PathBuf::from).filter(|_| interface.is_none());
         let any_address = std::env::var_os("QANAT_ANY_ADDRESS").is_some();
         let run = std::env::var("QANAT_RUN").unwrap_or_default();

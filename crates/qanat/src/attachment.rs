@@ -121,6 +121,8 @@ pub enum OwnDevice {
     Veth,
     /// A TAP device: one queue, and 64 KiB at a time to and from the kernel of this machine.
     Tap,
+    /// Of a daemon's, a TAP device where there can be one, else a veth. A device of our own is a veth.
+    TapOrVeth,
 }
 
 /// What to attach.
@@ -222,6 +224,21 @@ impl AttachOptions {
 }
 
 impl AttachOptions {
+    /// Has the daemon make the card of `wish`, a device of the kind that these options name unless `wish` names a NIC's queue.
+    ///
+    /// # Errors
+    /// [`ClientError`]; with [`OwnDevice::TapOrVeth`] why there is no veth, unless the address or the count stood in the way of the TAP.
+    pub fn create_card(&self, session: &Session, wish: VnicWish) -> Result<VnicHandle, ClientError> {
+        if self.device == OwnDevice::Veth || wish.provider != Provider::Veth {
+            return session.create_vnic(wish);
+        }
+        match session.create_vnic(VnicWish { provider: Provider::Tap, ..wish.clone() }) {
+            // What the policy, the uplink or the machine does not let a TAP device be, a veth may be.
+            Err(error) if self.device == OwnDevice::TapOrVeth && !error.may_pass() => session.create_vnic(wish),
+            outcome => outcome,
+        }
+    }
+
     /// Offers everything the daemon lets this user offer, for a program that does not say beforehand which of it that will be.
     ///
     /// # Errors
@@ -404,8 +421,6 @@ impl Attachment {
                 no_server_has(&options.services, &[options.address], options)?;
             }
             wish.provider = Provider::Queue { interface: interface.clone(), first };
-        } else if options.device == OwnDevice::Tap {
-            wish.provider = Provider::Tap;
         }
         let session = match &options.session {
             Some(session) => Session::over(copied(session)?, socket),
@@ -413,7 +428,7 @@ impl Attachment {
         };
         let vnic = match options.vnic {
             Some(number) => session.open_vnic(number)?,
-            None => session.create_vnic(wish)?,
+            None => options.create_card(&session, wish)?,
         };
         let status = vnic.status();
         if options.vnic.is_some() {

@@ -20,7 +20,8 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
         let directory = tempfile::tempdir().expect("a directory");
         Program::new("ip").arguments(["address", "add", "10.77.0.1/32", "dev", "lo"]).succeeds();
         let kernels = TcpListener::bind("10.77.0.1:8000").expect("a listener");
-        // It has connections both ways, and no other reason to call `sendto` than to send what the stack has ready.
+        // It has connections both ways, and no other reason to call `sendto` or `writev` (as its card is a veth or a TAP device) than to
+        // send what the stack has ready.
         let victim = format!(
             "import socket\n\
              s = socket.create_server(('{OURS}', 7000)); kept = [socket.create_connection(('10.77.0.1', 8000))]\n\
@@ -56,8 +57,15 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
         idle.extend(shared);
         idle.push(outgoing);
         // The kernel kills it on its way into the call, with the lock held.
-        let killer =
-            ["-qq", "-e", "trace=sendto", "-e", "inject=sendto:signal=SIGKILL", "-p", &victim.id().to_string()];
+        let killer = [
+            "-qq",
+            "-e",
+            "trace=sendto,writev",
+            "-e",
+            "inject=sendto,writev:signal=SIGKILL",
+            "-p",
+            &victim.id().to_string(),
+        ];
         let killer = Program::new("strace").arguments(killer).start();
         eventually("it is killed as it sends", PATIENCE, || {
             ask(7000, "", 5);
@@ -111,7 +119,8 @@ fn a_keeper_that_is_killed_leaves_nobody_waiting() {
             if at_work {
                 // The child's end is the keeper's to tell its peer.
                 let keeper = keeper.as_raw_nonzero().to_string();
-                let killer = ["-qq", "-e", "trace=sendto", "-e", "inject=sendto:signal=SIGKILL", "-p", &keeper];
+                let killer =
+                    ["-qq", "-e", "trace=sendto,writev", "-e", "inject=sendto,writev:signal=SIGKILL", "-p", &keeper];
                 let killer = Program::new("strace").arguments(killer).start();
                 eventually("strace is attached", PATIENCE, || {
                     std::fs::read_to_string(format!("/proc/{keeper}/status"))

@@ -1,13 +1,13 @@
 //! Whether the program can have what its user names: an address, an interface. It is found out before the program begins, since a
 //! program that is at other addresses than it was told to be is worse than one that has not begun.
 
-use crate::attach::{OwnDeviceKind, Prefixed};
+use crate::attach::Prefixed;
 use crate::exit::NOT_BEGUN;
 use crate::run::Failure;
-use qanat::AttachOptions;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
 use qanat::nic::link;
+use qanat::{AttachOptions, OwnDevice};
 use rustix::thread::CapabilitySet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -24,7 +24,7 @@ pub(super) fn check(
     interface: Option<&str>,
     session: Option<&Session>,
     mtu: u32,
-    device: OwnDeviceKind,
+    device: OwnDevice,
 ) -> Result<(), Failure> {
     let refused = |reason| Failure { code: NOT_BEGUN, reason };
     addresses.iter().try_for_each(|prefix| is_nobodys(prefix, interface)).map_err(refused)?;
@@ -76,12 +76,12 @@ fn try_card(
     session: &Session,
     first: &Prefixed,
     rest: &[Prefixed],
-    (mtu, device): (u32, OwnDeviceKind),
+    (mtu, device): (u32, OwnDevice),
 ) -> Result<(), String> {
     let mut options = AttachOptions::new(first.address, first.length);
     options.more_addresses = rest.iter().map(|prefix| (prefix.address, prefix.length)).collect();
     options.mtu = mtu;
-    options.device = device.into();
+    options.device = device;
     options.control = Some(default_socket());
     let copy = session.as_fd().try_clone_to_owned().map_err(|error| format!("the daemon's connection: {error}"))?;
     options.session = Some(Arc::new(copy));
@@ -89,7 +89,7 @@ fn try_card(
     let _ = options.offer_everything();
     let start = Instant::now();
     loop {
-        let error = match session.create_vnic(options.vnic_wish()) {
+        let error = match options.create_card(session, options.vnic_wish()) {
             Ok(card) => {
                 let number = card.status().vnic;
                 card.give_up();
