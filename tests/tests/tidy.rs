@@ -260,6 +260,28 @@ fn nothing_is_left_for_later() {
     assert!(found.is_empty(), "do these now, or write an issue: {found:#?}");
 }
 
+/// What is written for people.
+fn documents(root: &Path) -> Vec<PathBuf> {
+    let mut documents = ["README.md", "CHANGELOG.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(PathBuf::from).to_vec();
+    for folder in ["docs", "docs/design"] {
+        for entry in fs::read_dir(root.join(folder)).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "md") {
+                documents.push(Path::new(folder).join(entry.file_name()));
+            }
+        }
+    }
+    documents
+}
+
+/// Files and folders of this repository that `text` names as code, from the root on. Patterns and abbreviations are not among them.
+fn paths_named(text: &str) -> impl Iterator<Item = &str> {
+    const ROOTS: [&str; 8] = ["crates/", "services/", "bench/", "tests/", "docs/", "packaging/", "tools/", "fuzz/"];
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-".contains(c);
+    text.lines()
+        .flat_map(|line| line.split('`').skip(1).step_by(2))
+        .filter(move |word| ROOTS.iter().any(|root| word.starts_with(root)) && word.chars().all(is_plain))
+}
+
 #[test]
 fn the_documents_speak_of_this_version_and_of_files_that_exist() {
     let root = workspace();
@@ -270,14 +292,8 @@ fn the_documents_speak_of_this_version_and_of_files_that_exist() {
         let text = fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
         assert!(text.contains(version), "{name} should speak of version {version}");
     }
-    let mut documents = vec![PathBuf::from("README.md"), "CHANGELOG.md".into(), "ARCHITECTURE.md".into()];
-    for entry in fs::read_dir(root.join("docs")).into_iter().flatten().flatten() {
-        if entry.path().extension().is_some_and(|extension| extension == "md") {
-            documents.push(Path::new("docs").join(entry.file_name()));
-        }
-    }
     let mut broken = Vec::new();
-    for document in documents {
+    for document in documents(&root) {
         let Ok(text) = fs::read_to_string(root.join(&document)) else {
             broken.push(format!("{} is missing", document.display()));
             continue;
@@ -289,6 +305,9 @@ fn the_documents_speak_of_this_version_and_of_files_that_exist() {
             if !outside && !base.join(target).exists() {
                 broken.push(format!("{}: {link}", document.display()));
             }
+        }
+        for path in paths_named(&text).filter(|path| !root.join(path).exists()) {
+            broken.push(format!("{}: `{path}`", document.display()));
         }
     }
     assert!(broken.is_empty(), "links to nowhere: {broken:#?}");
