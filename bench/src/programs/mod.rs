@@ -77,8 +77,10 @@ const fn wrk(path: &'static str) -> KernelClient {
     KernelClient::Wrk { connections: 64, path }
 }
 
-const CASES: [Case; 20] = [
+const CASES: [Case; 22] = [
     ordinary("nginx, 1 KiB, wrk", Program::Nginx, wrk("/1k"), 1.6),
+    ordinary("nginx, 24 KiB, wrk", Program::Nginx, wrk("/24k"), 1.0),
+    ordinary("nginx, 1 MiB, wrk", Program::Nginx, wrk("/1m"), 1.0),
     ordinary("haproxy before nginx on loopback, 1 KiB, wrk", Program::Haproxy(Backend::Loopback), wrk("/1k"), 1.3),
     ordinary("haproxy before nginx on another card, 1 KiB, wrk", Program::Haproxy(Backend::OtherCard), wrk("/1k"), 1.5),
     ordinary(
@@ -147,7 +149,8 @@ const CASES: [Case; 20] = [
 impl Case {
     /// The kernel first: others are compared with it.
     fn peers(&self) -> Vec<Sockets> {
-        let mut peers = vec![Sockets::Kernel, Sockets::Own];
+        let own = if matches!(self.load, Load::Kernel(_)) { Sockets::Card } else { Sockets::Own };
+        let mut peers = vec![Sockets::Kernel, own];
         if self.program.is_echo() {
             peers.extend([Sockets::Native, Sockets::Split]);
         }
@@ -288,7 +291,10 @@ fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
             environment.peers.push(version);
         }
     }
-    environment.link = format!("veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end");
+    environment.link = format!(
+        "veth, MTU {MTU}, qdisc noqueue, AF_XDP copy mode at the client's and our end; qanat run with clients on kernel sockets (wrk, \
+         redis-benchmark, kernel client): a daemon's card as users have it, a TAP device"
+    );
     environment.pinning = format!(
         "server, its keeper, and a backend on another card, on processor {SERVER_CPU}; load, and haproxy's other backends, on {CLIENT_CPU}"
     );
@@ -382,7 +388,7 @@ fn case_rows(case: &Case, peers: &[Sockets], runs: &[Vec<Run<Measured>>], warnin
         if bad > 0 {
             note.push_str(&format!(", {bad} FAILED"));
         }
-        if sockets == Sockets::Own
+        if matches!(sockets, Sockets::Own | Sockets::Card)
             && let Some(bar) = case.bar
         {
             note.push_str(&match bar {

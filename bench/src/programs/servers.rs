@@ -1,5 +1,6 @@
 //! Programs as Debian has them, on the kernel's sockets or under `qanat run`.
 
+use crate::fence::Control;
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
 use crate::harness::process::{Running, Spec, start, wait_until};
@@ -7,6 +8,7 @@ use crate::harness::scratch::Scratch;
 use crate::harness::topology::{
     CLIENT_KERNEL, OTHER_GATEWAY, OTHER_KERNEL, OTHER_OWN, PREFIX_LENGTH, SERVER_KERNEL, SERVER_OWN, Topology,
 };
+use std::cell::OnceCell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +18,10 @@ use std::time::Duration;
 const START_PATIENCE: Duration = Duration::from_secs(10);
 /// Where Debian puts programs.
 const DIRECTORIES: [&str; 4] = ["/usr/bin", "/usr/sbin", "/usr/local/bin", "/usr/local/sbin"];
+/// Addresses behind the daemon: the kernel's, the program's, and that of the server behind it.
+const CARD_GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
+const CARD: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
+const CARD_BEHIND: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 3);
 const WEB_PORT: u16 = 80;
 const BACKEND_PORT: u16 = 8_080;
 const REDIS_PORT: u16 = 6_379;
@@ -42,10 +48,14 @@ impl Backend {
     fn address(self, sockets: Sockets) -> Option<Ipv4Addr> {
         match self {
             Backend::Nobody => None,
+            Backend::ClientsEnd if sockets == Sockets::Card => Some(CARD_GATEWAY),
             Backend::ClientsEnd => Some(CLIENT_KERNEL),
             Backend::Loopback => Some(Ipv4Addr::LOCALHOST),
-            Backend::OtherCard if sockets == Sockets::Kernel => Some(OTHER_KERNEL),
-            Backend::OtherCard => Some(OTHER_OWN),
+            Backend::OtherCard => Some(match sockets {
+                Sockets::Kernel => OTHER_KERNEL,
+                Sockets::Card => CARD_BEHIND,
+                Sockets::Own | Sockets::Native | Sockets::Split => OTHER_OWN,
+            }),
         }
     }
 }
@@ -130,8 +140,10 @@ impl Program {
 pub enum Sockets {
     /// The kernel.
     Kernel,
-    /// `qanat run`.
+    /// `qanat run --interface`, on the veth of the load's stack.
     Own,
+    /// `qanat run` as users have it: on a card of a daemon's at the client's end.
+    Card,
     /// No sockets at all, a service of the native API: only for the echoes.
     Native,
     /// The same with its stack in another process, on the same processor.
@@ -143,20 +155,37 @@ impl Sockets {
     pub fn name(self) -> &'static str {
         match self {
             Sockets::Kernel => "kernel",
-            Sockets::Own => "qanat run",
+            Sockets::Own | Sockets::Card => "qanat run",
             Sockets::Native => "native",
             Sockets::Split => "native, split",
         }
     }
 
     fn address(self) -> Ipv4Addr {
-        if self == Sockets::Kernel { SERVER_KERNEL } else { SERVER_OWN }
+        match self {
+            Sockets::Kernel => SERVER_KERNEL,
+            Sockets::Card => CARD,
+            Sockets::Own | Sockets::Native | Sockets::Split => SERVER_OWN,
+        }
+    }
+
+    /// For names of files.
+    fn word(self) -> &'static str {
+        match self {
+            Sockets::Kernel => "kernel",
+            Sockets::Own => "own",
+            Sockets::Card => "card",
+            Sockets::Native => "native",
+            Sockets::Split => "split",
+        }
     }
 }
 
-/// Configurations and files, in a directory of their own.
+/// What the programs are given: configurations and files in a directory of their own, and a daemon that makes their cards.
 pub struct Files {
     directory: Scratch,
+    /// It is started when it is asked for first.
+    daemon: OnceCell<Control>,
 }
 
 impl Files {
@@ -166,21 +195,38 @@ impl Files {
     /// What the file system says.
     pub fn create() -> Result<Files, HarnessError> {
         let directory = Scratch::create("run")?;
-        directory.write("1k", vec![b'q'; 1_024])?;
-        for sockets in [Sockets::Kernel, Sockets::Own] {
-            let (name, address) = (sockets.name().replace(' ', "-"), sockets.address());
-            let nginx = nginx_configuration(directory.path(), address, WEB_PORT, &name);
+        for (name, bytes) in [("1k", 1 << 10), ("24k", 24 << 10), ("1m", 1 << 20)] {
+            directory.write(name, vec![b'q'; bytes])?;
+        }
+        for sockets in [Sockets::Kernel, Sockets::Own, Sockets::Card] {
+            let (name, address) = (sockets.word(), sockets.address());
+            let nginx = nginx_configuration(directory.path(), address, WEB_PORT, name);
             directory.write(&format!("nginx-{name}.conf"), nginx)?;
             for backend in Backend::ALL {
                 let at = backend.address(sockets);
-                directory.write(&haproxy_file(at, &name), haproxy_configuration(directory.path(), address, at))?;
+                directory.write(&haproxy_file(at, name), haproxy_configuration(directory.path(), address, at))?;
                 if let Some(at) = at {
-                    let nginx = nginx_configuration(directory.path(), at, BACKEND_PORT, "backend");
+                    // At the client's end the address may be that of a card's other end, and there is no card yet.
+                    let own = if backend == Backend::ClientsEnd { Ipv4Addr::UNSPECIFIED } else { at };
+                    let nginx = nginx_configuration(directory.path(), own, BACKEND_PORT, "backend");
                     directory.write(&backend_file(at), nginx)?;
                 }
             }
         }
-        Ok(Files { directory })
+        Ok(Files { directory, daemon: OnceCell::new() })
+    }
+
+    /// Where the daemon is asked for cards, whose other ends are the client's.
+    fn daemon(&self, topology: &Topology) -> Result<PathBuf, HarnessError> {
+        if self.daemon.get().is_none() {
+            let control = topology.client().within(Control::start);
+            let control = control.map(|control| control.map_err(std::io::Error::other)).and_then(|control| control);
+            let control = control.map_err(|error| HarnessError::system("start a daemon", error))?;
+            // Nobody else has set it: there is one thread.
+            let _ = self.daemon.set(control);
+        }
+        let control = self.daemon.get().map(Control::socket);
+        control.ok_or_else(|| HarnessError::Missing("the daemon is gone".to_owned()))
     }
 
     fn path(&self, name: &str) -> String {
@@ -234,6 +280,12 @@ fn under_run(own: &str, interface: &str, address: Ipv4Addr, gateway: Ipv4Addr) -
     words.map(str::to_owned).to_vec()
 }
 
+/// The words before a program's that has a card with `address` of the daemon at `socket`.
+fn behind_daemon(own: &str, socket: &Path, address: Ipv4Addr) -> Vec<String> {
+    let (socket, address) = (format!("QANAT_SOCKET={}", socket.display()), format!("{address}/{PREFIX_LENGTH}"));
+    ["/usr/bin/env", &socket, own, "run", "--address", &address, "--"].map(str::to_owned).to_vec()
+}
+
 /// Starts whose answer haproxy gives, if that is somebody.
 fn start_backend(
     (backend, sockets): (Backend, Sockets),
@@ -245,6 +297,10 @@ fn start_backend(
     let Some(address) = backend.address(sockets) else { return Ok(None) };
     let mut command = Vec::new();
     let (namespace, cpu) = match backend {
+        Backend::OtherCard if sockets == Sockets::Card => {
+            command = behind_daemon(own, &files.daemon(topology)?, address);
+            (topology.server(), cpu)
+        }
         Backend::OtherCard => {
             let card = topology.other_card()?;
             if sockets == Sockets::Own {
@@ -261,7 +317,8 @@ fn start_backend(
     let spec = Spec::new("the backend", command.first().map_or("", String::as_str), &words);
     let mut running = start(&spec.placed(namespace, cpu))?;
     running.drain();
-    let server = SocketAddr::new(IpAddr::V4(address), BACKEND_PORT);
+    let asked = if backend == Backend::ClientsEnd { CLIENT_KERNEL } else { address };
+    let server = SocketAddr::new(IpAddr::V4(asked), BACKEND_PORT);
     let asker = if backend == Backend::Loopback { namespace } else { topology.client() };
     let answers = || asker.within(|| answers_to(server)).unwrap_or(false);
     if !wait_until(START_PATIENCE, || answers() || !running.is_running()) || !running.is_running() {
@@ -295,10 +352,11 @@ impl Server {
             Program::Haproxy(backend) => start_backend((backend, sockets), &own, topology, files, (cpu, backend_cpu))?,
             _ => None,
         };
-        let mut command: Vec<String> = Vec::new();
-        if sockets == Sockets::Own {
-            command = under_run(&own, topology.server_interface(), sockets.address(), CLIENT_KERNEL);
-        }
+        let mut command = match sockets {
+            Sockets::Own => under_run(&own, topology.server_interface(), sockets.address(), CLIENT_KERNEL),
+            Sockets::Card => behind_daemon(&own, &files.daemon(topology)?, sockets.address()),
+            Sockets::Kernel | Sockets::Native | Sockets::Split => Vec::new(),
+        };
         command.extend(arguments((program, sockets), &own, topology, files)?);
         let words: Vec<&str> = command.iter().skip(1).map(String::as_str).collect();
         let name = format!("{}, {}", program.file().0, sockets.name());
@@ -332,7 +390,7 @@ fn arguments(
 ) -> Result<Vec<String>, HarnessError> {
     let address = sockets.address().to_string();
     let prefixed = format!("{address}/{PREFIX_LENGTH}");
-    let name = sockets.name().replace(' ', "-");
+    let name = sockets.word();
     let (port, configuration);
     let words: Vec<&str> = match program {
         Program::Nginx => {
@@ -340,7 +398,7 @@ fn arguments(
             vec!["-c", &configuration, "-e", "stderr"]
         }
         Program::Haproxy(backend) => {
-            configuration = files.path(&haproxy_file(backend.address(sockets), &name));
+            configuration = files.path(&haproxy_file(backend.address(sockets), name));
             vec!["-f", &configuration, "-db"]
         }
         Program::Redis => vec!["--bind", &address, "--protected-mode", "no", "--save", ""],
