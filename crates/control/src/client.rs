@@ -87,6 +87,11 @@ impl ClientError {
         matches!(self.refused(), Some(Cause::Forbidden | Cause::NoRule))
     }
 
+    /// Whether a card of another provider may be had.
+    pub fn is_about_provider(&self) -> bool {
+        self.refused() == Some(Cause::Provider)
+    }
+
     /// Whether the daemon knows nothing of a handle that was to be exchanged.
     pub fn is_forgotten(&self) -> bool {
         self.refused() == Some(Cause::Forgotten)

@@ -18,6 +18,8 @@ pub enum Cause {
     NoRule,
     /// The daemon knows nothing of that handle: its object is gone.
     Forgotten,
+    /// There can't be such a card of the provider that was asked for; there may be one of another.
+    Provider,
     /// Anything else, and whatever a later daemon distinguishes.
     #[default]
     #[serde(other)]
@@ -103,7 +105,15 @@ mod tests {
 
     #[test]
     fn a_cause_goes_beside_the_text_and_comes_back() {
-        for cause in [Cause::Taken, Cause::Full, Cause::Forbidden, Cause::NoRule, Cause::Forgotten, Cause::Other] {
+        for cause in [
+            Cause::Taken,
+            Cause::Full,
+            Cause::Forbidden,
+            Cause::NoRule,
+            Cause::Forgotten,
+            Cause::Provider,
+            Cause::Other,
+        ] {
             let refusal = Refusal::new(cause, "address 10.0.0.1 is taken");
             assert_eq!(serde_json::from_str::<Refusal>(&json(&refusal)).unwrap(), refusal);
         }

@@ -46,21 +46,19 @@ pub(super) fn check_filter(filter: &Filter) -> Result<(), String> {
 ///
 /// # Errors
 /// What can't be, and the remedy.
-fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), Refusal> {
+fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), String> {
     if !rule.tap {
-        let text = format!("rule \"{}\" does not allow TAP devices: it needs `tap = true`", rule.name);
-        return Err(Refusal::new(Cause::Forbidden, text));
+        return Err(format!("rule \"{}\" does not allow TAP devices: it needs `tap = true`", rule.name));
     }
     if wish.queues > 1 || wish.priority_queues > 0 {
         return Err(format!(
             "a TAP device has one queue, not {}: leave out the queues, or use provider veth",
             wish.queues
-        )
-        .into());
+        ));
     }
     if wish.shared || is_on_wire {
         let text = "a TAP device is not on the uplink's wire: choose an address that is in none of its prefixes, or provider veth";
-        return Err(text.into());
+        return Err(text.to_owned());
     }
     if !MTU.contains(&wish.mtu) {
         return Err(format!(
@@ -68,8 +66,7 @@ fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), Refusal> 
             wish.mtu,
             MTU.start(),
             MTU.end()
-        )
-        .into());
+        ));
     }
     Ok(())
 }
@@ -129,9 +126,10 @@ impl Vnic {
         wish.queues = wish.queues.max(1);
         wish.mtu = if wish.mtu == 0 { *MTU.end() } else { wish.mtu };
         let is_on_wire = !wish.shared && uplink::flags(site.uplink, &maker.rule, &wish)? & FLAG_UPLINK != 0;
-        check(&wish, &maker.rule, is_on_wire)?;
+        let unsuited = |text| Refusal::new(Cause::Provider, text);
+        check(&wish, &maker.rule, is_on_wire).map_err(unsuited)?;
         // Gone with its descriptor if anything fails.
-        let (name, device) = make(slot)?;
+        let (name, device) = make(slot).map_err(unsuited)?;
         let host = link::link(&name).map_err(|error| say("find the TAP device", error))?;
         fence(site.tables, host.index)?;
         let set_up = || -> io::Result<Link> {

@@ -29,14 +29,14 @@ impl AttachOptions {
     /// Has the daemon make the card of `wish`, a device of the kind that these options name unless `wish` names a NIC's queue.
     ///
     /// # Errors
-    /// [`ClientError`]; with [`OwnDevice::TapOrVeth`] why there is no veth, unless the address or the count stood in the way of the TAP.
+    /// [`ClientError`]; with [`OwnDevice::TapOrVeth`] why there is no veth, if only the kind of device stood in the way of a TAP.
     pub fn create_card(&self, session: &Session, wish: VnicWish) -> Result<VnicHandle, ClientError> {
         if self.device == OwnDevice::Veth || wish.provider != Provider::Veth {
             return session.create_vnic(wish);
         }
         match session.create_vnic(VnicWish { provider: Provider::Tap, ..wish.clone() }) {
             // What the policy, the uplink or the machine does not let a TAP device be, a veth may be.
-            Err(error) if self.device == OwnDevice::TapOrVeth && !error.may_pass() => session.create_vnic(wish),
+            Err(error) if self.device == OwnDevice::TapOrVeth && error.is_about_provider() => session.create_vnic(wish),
             outcome => outcome,
         }
     }
