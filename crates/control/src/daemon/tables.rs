@@ -686,7 +686,8 @@ fn running(programs: &[(u32, &str)]) -> Result<Running, String> {
         if let Some(name) = name
             && is_ours()
         {
-            let (program, more) = programs_maps(info.id(), name)?;
+            // It may end in this moment: nobody but the daemon that was killed had it attached.
+            let Ok((program, more)) = programs_maps(info.id(), name) else { continue };
             maps.extend(more);
             found.insert(*name, program);
         }

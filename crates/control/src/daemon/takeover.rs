@@ -101,7 +101,10 @@ fn take_back(state: &StateDirectory, kept: Kept, given: Vec<Namespace>, is_upgra
     let (tables, is_new) = match Tables::upgrade(&programs, slots()) {
         Ok(tables) => (tables, true),
         // It needs a mounted bpffs. The old ones serve as well.
-        Err(_) if !is_upgrade => (Tables::take_back(&programs, slots())?, false),
+        Err(why) if !is_upgrade => {
+            let both = |error: String| format!("{error}; nor can new programs be loaded: {why}");
+            (Tables::take_back(&programs, slots()).map_err(both)?, false)
+        }
         Err(why) => return Err(why),
     };
     let holder = ends.within(|| link::link_by_index(LOOPBACK)).and_then(|link| link).ok().and_then(|l| l.xdp_program);
