@@ -42,14 +42,20 @@ impl Daemon {
 
     /// Nobody can be let in: there are no descriptors, most likely. Who waits is let in when there are.
     pub(super) fn pause(&mut self, token: u64, error: Errno) {
+        let is_door = |token: &u64| self.endpoints.get(token).is_some_and(|paused| paused.role != Role::Links);
+        if !self.paused.iter().any(|(_, paused)| is_door(paused)) {
+            (self.log)(&Event::new("connect", "failed", format!("{error}: nobody is let in for a moment")));
+        }
+        self.leave_alone(token, PAUSE);
+    }
+
+    /// Does not listen there for a while.
+    pub(super) fn leave_alone(&mut self, token: u64, pause: Duration) {
         let Some(endpoint) = self.endpoints.get_mut(&token) else { return };
         endpoint.is_suspended = true;
         let data = epoll::EventData::new_u64(token);
         let _ = epoll::modify(&self.epoll, &endpoint.fd, data, epoll::EventFlags::empty());
-        if self.paused.is_empty() {
-            (self.log)(&Event::new("connect", "failed", format!("{error}: nobody is let in for a moment")));
-        }
-        self.paused.push((Instant::now() + PAUSE, token));
+        self.paused.push((Instant::now() + pause, token));
     }
 
     /// Listens again.

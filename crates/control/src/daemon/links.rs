@@ -12,7 +12,7 @@ use std::time::Instant;
 
 impl Daemon {
     /// Interfaces have changed: what the fence and the senders must know of them is told.
-    pub(super) fn follow_links(&mut self) {
+    pub(super) fn follow_links(&mut self, token: u64) {
         let LinkChanges { indexes, are_more } = self.link_watch.changes();
         let has_changed = |index: u32| are_more || indexes.contains(&index);
         let changed: Vec<u32> = self
@@ -33,6 +33,10 @@ impl Daemon {
             && let Err(why) = uplink.follow(&mut self.tables)
         {
             (self.log)(&Event::new("uplink-change", "failed", why));
+        }
+        // Else whoever changes such a device without end would wake the daemon for each change.
+        if !self.unlooked.is_empty() {
+            self.leave_alone(token, LOOK_INTERVAL);
         }
     }
 

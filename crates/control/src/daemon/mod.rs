@@ -491,7 +491,7 @@ impl Daemon {
             }
             Role::Listener => self.accept(token),
             Role::Metrics => self.scrape(token),
-            Role::Links => self.follow_links(),
+            Role::Links => self.follow_links(token),
             Role::Process => self.process_ended(token),
             Role::NetCore(index) => self.attend_net_core(token, index),
             // Nothing is ever said there: the other end is closed.
