@@ -217,7 +217,7 @@ fn requests_beyond_the_policy_name_the_rule() {
         refused("a long name", VnicWish { name: "x".repeat(65), ..wish(2, &[]) }, "name");
         let mut twice = wish(2, &[]);
         twice.addresses.push(twice.addresses[0]);
-        refused("an address twice", twice, "taken");
+        refused("an address twice", twice, "is named twice");
         let first = session.create_vnic(wish(2, &[])).expect("what the rule allows");
         refused("another's address", wish(2, &[]), "taken");
         let filter = |service: &str, peer: &str| Filter {
