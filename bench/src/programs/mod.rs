@@ -296,7 +296,7 @@ fn environment(cases: &[&Case]) -> Result<Environment, HarnessError> {
          redis-benchmark, kernel client): a daemon's card as users have it, a TAP device"
     );
     environment.pinning = format!(
-        "server, its keeper, and a backend on another card, on processor {SERVER_CPU}; load, and haproxy's other backends, on {CLIENT_CPU}"
+        "server, its keeper, and a backend on loopback or on another card, on processor {SERVER_CPU}; load, and a backend at its end, on {CLIENT_CPU}"
     );
     Ok(environment)
 }
@@ -427,8 +427,8 @@ fn remarks() -> Vec<String> {
         "«native, split»: the echo as a service whose stack is in another process, both on the server's processor: what a \
          stack behind another process, instead of in the program, would cost at least.",
         "haproxy's backend on another card is an nginx whose sockets are as haproxy's (the kernel's, or of `qanat run`), on haproxy's \
-         processor; the client's kernel forwards between the two cards. Its other backends are an nginx on the kernel's sockets, on the \
-         client's processor: on loopback beside haproxy, or at the client's end of the link.",
+         processor; the client's kernel forwards between the two cards. Its other backends are an nginx on the kernel's sockets: on \
+         loopback, on haproxy's processor; or at the client's end of the link, on the client's processor.",
         "wrk, redis-benchmark and «kernel client» are clients on the kernel's sockets, with default offloads. All others are \
          `qanat load`, whose TCP is ours.",
     ]

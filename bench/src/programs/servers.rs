@@ -35,7 +35,7 @@ pub enum Backend {
     Nobody,
     /// That of an nginx on the kernel's sockets at the client's end of the link, on the client's processor.
     ClientsEnd,
-    /// The same beside it, on loopback.
+    /// That of an nginx on the kernel's sockets on loopback, on haproxy's processor.
     Loopback,
     /// That of an nginx on a card of its own, on haproxy's processor, whose sockets are as haproxy's.
     OtherCard,
@@ -308,7 +308,7 @@ fn start_backend(
             }
             (card.namespace(), cpu)
         }
-        Backend::Loopback => (topology.server(), backend_cpu),
+        Backend::Loopback => (topology.server(), cpu),
         Backend::ClientsEnd | Backend::Nobody => (topology.client(), backend_cpu),
     };
     let nginx = Program::Nginx.path()?.display().to_string();

@@ -3,7 +3,6 @@
 //! Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
-mod address_space;
 mod addresses;
 mod app_cores;
 mod attach;
@@ -28,6 +27,7 @@ mod load_echo;
 mod load_pace;
 mod load_values;
 mod log;
+mod memory_limits;
 mod net;
 mod net_core;
 mod placement;
@@ -152,7 +152,7 @@ fn run(command: Command) -> ExitCode {
     );
     let room = match command {
         Command::Run(_) => Ok(()),
-        _ if is_service => descriptors::make_room().and_then(|()| address_space::check()),
+        _ if is_service => descriptors::make_room().and_then(|()| memory_limits::make_room()),
         _ => descriptors::make_room(),
     };
     if let Err(message) = room {

@@ -10,6 +10,7 @@ use rustix::net::{
 use serde_json::Value;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -58,6 +59,20 @@ pub fn programs() -> Vec<Value> {
     // However many there are that do not answer.
     let in_time = places.into_iter().take_while(|_| begun.elapsed() < PATIENCE_IN_ALL);
     in_time.filter_map(|(place, user)| ask(&place, user)).collect()
+}
+
+/// Whether a program of this user's under `qanat run` has `address` in this network namespace: others of his may share its card.
+pub fn has_program_at(address: IpAddr) -> bool {
+    let Ok(namespace) = std::fs::metadata("/proc/self/ns/net") else { return false };
+    let name = format!("{}-{address}", namespace.ino());
+    let own = rustix::process::geteuid().as_raw();
+    // The socket of a keeper that was killed is left, and nobody listens.
+    let listens = |place: &Path| {
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
+        set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE)).ok()?;
+        connect(&socket, &SocketAddrUnix::new(place).ok()?).ok()
+    };
+    directories().into_iter().any(|(directory, user)| user == own && listens(&directory.join(&name)).is_some())
 }
 
 /// What there is in a directory; nothing if it can't be looked at.

@@ -3,8 +3,8 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
-#[path = "../../posix/src/address_space.rs"]
-mod address_space;
+#[path = "../../posix/src/memory_limits.rs"]
+mod memory_limits;
 #[allow(dead_code, reason = "the library's own, of which only what the launcher chooses is needed here")]
 #[path = "../../posix/src/numbers.rs"]
 mod numbers;
@@ -15,8 +15,8 @@ use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
 use crate::log;
 use crate::program;
 use crate::say::say;
-use address_space::ADDRESS_SPACE_MIN;
 use clap::Args;
+use memory_limits::{ADDRESS_SPACE_MIN, FILE_LENGTH};
 use numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use qanat::OwnDevice;
 use qanat::control::client::{ClientError, Session, default_socket};
@@ -148,7 +148,11 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         return Err(shortage_of(most).into());
     }
     if let Some(limit) = getrlimit(Resource::As).current.filter(|limit| *limit < ADDRESS_SPACE_MIN) {
-        return Err(address_space::shortage_of(limit).into());
+        return Err(memory_limits::shortage_of(limit).into());
+    }
+    // The library raises its own limit as far as it may.
+    if let Some(most) = getrlimit(Resource::Fsize).maximum.filter(|most| *most < FILE_LENGTH) {
+        return Err(memory_limits::file_shortage_of(most).into());
     }
     let library = library()?;
     let interface = match arguments.interface.as_slice() {
@@ -168,13 +172,14 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         return Err(reason.into());
     }
     let session = interface.is_none().then(|| connect(&socket)).transpose()?;
-    wishes::check(
-        &arguments.address,
-        interface.map(String::as_str),
-        session.as_ref(),
-        arguments.mtu,
-        arguments.device.map_or(OwnDevice::TapOrVeth, OwnDevice::from),
-    )?;
+    let named = wishes::Named {
+        addresses: &arguments.address,
+        interface: interface.map(String::as_str),
+        gateway: arguments.gateway,
+        mtu: arguments.mtu,
+        device: arguments.device.map_or(OwnDevice::TapOrVeth, OwnDevice::from),
+    };
+    wishes::check(&named, session.as_ref())?;
     let named: Vec<String> =
         arguments.address.iter().map(|prefix| format!("{}/{}", prefix.address, prefix.length)).collect();
     let addresses = if named.is_empty() { ADDRESS.to_owned() } else { named.join(",") };

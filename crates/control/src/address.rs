@@ -54,6 +54,11 @@ impl Address {
     /// # Errors
     /// Why not.
     pub fn check_claim(self, length: u8, links: &[(Address, u8)]) -> Result<(), String> {
+        if length == 0 {
+            return Err(format!(
+                "{self}/0 would be on a link that has all addresses: give it the length of the link's prefix"
+            ));
+        }
         if let Some(what) = self.special() {
             return Err(format!("{self} is {what}: no card can have it"));
         }
@@ -224,7 +229,9 @@ mod tests {
             ("10.79.0.7/30", "broadcast"),
             ("fd77::/64", "all routers"),
             ("fd99::/64", "all routers"),
-            ("0.0.0.0/0", "no host"),
+            ("10.99.0.5/0", "all addresses"),
+            ("fd99::5/0", "all addresses"),
+            ("0.0.0.0/8", "no host"),
             ("0.1.2.3/8", "no host"),
             ("127.0.0.1/8", "loopback"),
             ("169.254.169.254/32", "link-local"),

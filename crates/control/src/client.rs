@@ -112,7 +112,8 @@ const GIVEN_UP_LOOK: Duration = Duration::from_millis(5);
 
 /// Where the daemon is: `$QANAT_SOCKET`, or [`DEFAULT_SOCKET`].
 pub fn default_socket() -> PathBuf {
-    std::env::var_os("QANAT_SOCKET").map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+    let named = std::env::var_os("QANAT_SOCKET").filter(|name| !name.is_empty());
+    named.map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
 }
 
 /// What this process has asked the daemon for by a connection of its own, each once.

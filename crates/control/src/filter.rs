@@ -57,7 +57,12 @@ impl FromStr for Ports {
         let wrong = || format!("`{text}` are no ports: write 80, 8000-8099 or any");
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
-        if first <= last { Ok(Ports { first, last }) } else { Err(wrong()) }
+        match (first, last) {
+            // No packet has it (RFC 6335 section 6), so a rule about it would mean something else.
+            (0, 0) => Err(format!("`{text}`: port 0 is nobody's; write any for all of them")),
+            _ if first > last => Err(wrong()),
+            _ => Ok(Ports { first, last }),
+        }
     }
 }
 
@@ -344,7 +349,7 @@ mod tests {
         for text in ["tcp/80", "udp/1000-2000", "tcp", "any", "132", "50-51"] {
             assert_eq!(text.parse::<Service>().unwrap().to_string(), text);
         }
-        for wrong in ["tcp/", "tcp/5-4", "tcp/65536", "quic", "300"] {
+        for wrong in ["tcp/", "tcp/5-4", "tcp/65536", "tcp/0", "udp/0-0", "quic", "300", "/0", ""] {
             assert!(wrong.parse::<Service>().is_err(), "{wrong}");
         }
     }

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Addresses set aside; memory is used as it is touched.
-const LENGTH: usize = 4 << 30;
+const LENGTH: usize = crate::memory_limits::FILE_LENGTH as usize;
 /// Taken from the reservation at a time, at least.
 const STEP: usize = 1 << 20;
 

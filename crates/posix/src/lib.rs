@@ -15,7 +15,6 @@
 //!   the keeper.
 
 mod address;
-mod address_space;
 mod arena;
 mod attach;
 mod away;
@@ -40,6 +39,7 @@ mod local;
 mod lock;
 mod lowering;
 mod meeting;
+mod memory_limits;
 mod mourner;
 mod numbers;
 mod obituary;

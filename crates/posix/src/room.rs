@@ -1,7 +1,7 @@
 //! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
 //! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
 
-use crate::address_space::{self, ADDRESS_SPACE_MIN};
+use crate::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
 use crate::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
 use crate::raw::{self, Call};
 use std::os::fd::RawFd;
@@ -53,12 +53,16 @@ pub(crate) fn with_room<T>(make: impl FnOnce() -> T) -> T {
     make()
 }
 
-/// What to say if this process may not have descriptors with the numbers that the library's have, or not the addresses it needs;
-/// `None`: it may.
+/// What to say if this process may not have descriptors with the numbers that the library's have, or not the addresses or the file it
+/// needs; `None`: it may.
 pub(crate) fn shortage() -> Option<String> {
     let numbers = exchange(libc::RLIMIT_NOFILE, None).filter(|limit| limit.most < LIMIT_MIN);
     let space = || exchange(libc::RLIMIT_AS, None).filter(|limit| limit.now < ADDRESS_SPACE_MIN);
-    numbers.map(|limit| shortage_of(limit.most)).or_else(|| space().map(|limit| address_space::shortage_of(limit.now)))
+    let file = || exchange(libc::RLIMIT_FSIZE, None).filter(|limit| limit.most < FILE_LENGTH);
+    numbers
+        .map(|limit| shortage_of(limit.most))
+        .or_else(|| space().map(|limit| memory_limits::shortage_of(limit.now)))
+        .or_else(|| file().map(|limit| memory_limits::file_shortage_of(limit.most)))
 }
 
 /// Whether a file may have `length` bytes: it would be a signal that says no (`SIGXFSZ`).

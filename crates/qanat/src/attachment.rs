@@ -9,9 +9,12 @@
 //! ```
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
+mod claim;
 mod prefix;
 mod wish;
 
+pub use claim::check_addresses;
+use claim::{no_other_has, no_server_has, no_way_by};
 use prefix::{first_of_prefix, last_of_prefix};
 use qanat_control::address::Address;
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
@@ -273,6 +276,8 @@ impl Attachment {
         };
         if let Some(name) = options.interface.as_ref().filter(|_| options.queue.is_none()) {
             let (kernel, gateway) = kernel_view(name, options);
+            // The kernel's own next hop is right wherever it is.
+            check_addresses(&addresses, options.gateway.filter(|named| Some(*named) != gateway))?;
             no_other_has(&addresses, Some(name.as_str()), options)?;
             // As the kernel would go, unless told otherwise.
             if config.gateways.is_empty() {
@@ -307,6 +312,7 @@ impl Attachment {
             }
             return Attachment::handed(socket, options, addresses, config);
         }
+        check_addresses(&addresses, options.gateway)?;
         no_other_has(&addresses, None, options)?;
         let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
         // What is off the prefix goes to the kernel, which may route it.
@@ -373,6 +379,7 @@ impl Attachment {
         if options.vnic.is_some() {
             config.addresses.clone_from(&status.addresses);
         }
+        no_way_by(options.gateway, &config.addresses)?;
         let is_alone = matches!(status.provider, Provider::Veth | Provider::Tap) && !status.uplink;
         if !is_alone && options.duplicate_address_detection.is_none() {
             // Somebody else may be on that link.
@@ -697,54 +704,4 @@ fn kernel_view(interface: &str, options: &AttachOptions) -> (Vec<(IpAddr, u8)>, 
     };
     // A missing interface is reported, with its remedy, when attaching to it.
     found.unwrap_or_default()
-}
-
-/// Refuses addresses that the kernel has on an interface other than `interface`: it would answer for them as well, and what this
-/// machine sends there would never reach us. In a VLAN they are on an interface over that one.
-fn no_other_has(
-    addresses: &[(IpAddr, u8)],
-    interface: Option<&str>,
-    options: &AttachOptions,
-) -> Result<(), DeviceError> {
-    let look = || -> io::Result<Option<(IpAddr, String)>> {
-        let own = interface.map(link::link).transpose()?.map(|link| link.index);
-        for (address, _) in addresses {
-            if let Some(index) = link::owner_of(*address)?.filter(|index| Some(*index) != own) {
-                return Ok(Some((*address, link::link_by_index(index)?.name)));
-            }
-        }
-        Ok(None)
-    };
-    let found = match &options.namespace {
-        _ if options.vlan.is_some() => return Ok(()),
-        Some(namespace) => namespace.within(look).and_then(|found| found),
-        None => look(),
-    };
-    // A missing interface is reported, with its remedy, when attaching to it.
-    match found.ok().flatten() {
-        Some((address, interface)) => Err(DeviceError::AddressTaken { address, interface }),
-        None => Ok(()),
-    }
-}
-
-/// Refuses ports of an address shared with the kernel at which it has a server, who would hear nothing any more. Of ranges nothing is
-/// said: whoever asks for one may not want each port of it.
-fn no_server_has(
-    services: &[PortRange],
-    addresses: &[(IpAddr, u8)],
-    options: &AttachOptions,
-) -> Result<(), DeviceError> {
-    let look = || {
-        for PortRange { protocol, first, .. } in services.iter().filter(|range| range.first == range.last) {
-            let is_taken = |(address, _): &&(IpAddr, u8)| link::kernel_listens(*protocol, *address, *first);
-            if let Some((address, _)) = addresses.iter().find(is_taken) {
-                return Err(DeviceError::PortTaken { address: *address, protocol: *protocol, port: *first });
-            }
-        }
-        Ok(())
-    };
-    match &options.namespace {
-        Some(namespace) => namespace.within(look).unwrap_or(Ok(())),
-        None => look(),
-    }
 }

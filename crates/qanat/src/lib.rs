@@ -19,6 +19,7 @@ mod wait_set;
 
 pub use attachment::{
     AttachError, AttachOptions, Attachment, OwnDevice, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements,
+    check_addresses,
 };
 pub use block::{Block, FilledBlock};
 pub use bytes::Bytes;

@@ -1,6 +1,7 @@
 //! What the user names on the command line is had, or is an error before the program begins; what goes to the kernel is told.
 
 use super::{PATIENCE, ask, ends, run_with};
+use qanat_control::client::Session;
 use qanat_tests::e2e::{NOBODY, Outcome, Program, Wire, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::Signal;
 use std::net::{TcpListener, UdpSocket};
@@ -116,6 +117,36 @@ fn an_address_of_another_users_is_refused_and_an_own_one_shared() {
         let nobody = Program::new("setpriv").arguments(NOBODY).arguments([&command]).arguments(["run"]);
         let nobody = nobody.arguments(named).arguments(BEGINS).environment("QANAT_SOCKET", &socket);
         is_refused(&nobody.run(), 125, &["address 10.77.0.2 is taken: choose another (--address)"]);
+        // A service of the same user's has its card for itself.
+        let echo = Program::new(qanat()).arguments(["echo", "--address", "10.77.0.4/24"]);
+        let _echo = echo.environment("QANAT_SOCKET", &socket).start();
+        let has_card =
+            || Session::connect(&socket).is_ok_and(|session| session.status().is_ok_and(|s| s.vnics.len() == 2));
+        eventually("the service has its card", PATIENCE, has_card);
+        let second = run_with(directory.path(), &["--address", "10.77.0.4/24"], &BEGINS[1..]).run();
+        is_refused(&second, 125, &["address 10.77.0.4 is taken: choose another (--address)"]);
+    });
+}
+
+/// Addresses that no host can have, and next hops that nobody has on the link, are refused before the program begins: on an interface
+/// by the launcher, else by the daemon, too.
+#[test]
+fn what_no_host_can_have_is_refused() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        for words in ["link add near type veth peer name far", "link set near up", "link set far up"] {
+            Program::new("ip").arguments(words.split(' ')).succeeds();
+        }
+        for (wrong, said) in [
+            ("--address 10.77.0.255/24", "broadcast address of 10.77.0.0/24"),
+            ("--address 224.0.0.5/24", "multicast"),
+            ("--address 10.77.0.2/0", "all addresses"),
+            ("--address 10.77.0.2/24 --gateway 10.78.0.1", "on the link of no own address"),
+            ("--address 10.77.0.2/24 --gateway 10.77.0.2", "is an own address"),
+        ] {
+            let wrong: Vec<&str> = ["--interface", "near"].into_iter().chain(wrong.split(' ')).collect();
+            is_refused(&run_with(directory.path(), &wrong, &BEGINS[1..]).run(), 125, &[said]);
+        }
     });
 }
 

@@ -68,6 +68,31 @@ fn an_address_that_a_neighbour_has() {
 }
 
 #[test]
+fn what_no_host_can_have() {
+    scenario(|| {
+        let _far = neighbour();
+        let pages = Pages::new().with("index.html", "here");
+        let places = [&["--interface", "near"][..], &["--direct"], &["--direct", "--device", "tap"]];
+        let services = [&["web", pages.argument()][..], &["echo"], &["web", pages.argument(), "--placement", "split"]];
+        for (wrong, said) in [
+            ("--address 10.99.0.0/24", "the network's own address in 10.99.0.0/24: no card can have it"),
+            ("--address 10.99.0.255/24", "the broadcast address of 10.99.0.0/24"),
+            ("--address 10.99.0.7/24 --also 127.0.0.3/8", "a loopback address"),
+            ("--address 10.99.0.7/0", "all addresses"),
+            ("--address 10.99.0.7/24 --gateway 10.98.0.1", "on the link of no own address"),
+            ("--address 10.99.0.7/24 --gateway 10.99.0.7", "is an own address"),
+        ] {
+            let words: Vec<&str> = wrong.split(' ').collect();
+            for place in places {
+                for service in services {
+                    is_refused(&[service, place, &words].concat(), &[said]);
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn an_address_that_the_kernel_has_elsewhere() {
     scenario(|| {
         let _far = neighbour();

@@ -2,7 +2,6 @@
 //! namespace of its own: `make test-system`.
 #![forbid(unsafe_code)]
 
-mod address_space;
 mod browser;
 mod columns;
 mod conflicts;
@@ -15,6 +14,7 @@ mod lifecycle;
 mod links;
 mod load;
 mod logs;
+mod memory_limits;
 mod privilege;
 mod remedies;
 mod returns;

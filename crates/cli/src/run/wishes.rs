@@ -3,11 +3,12 @@
 
 use crate::attach::Prefixed;
 use crate::exit::NOT_BEGUN;
+use crate::programs::has_program_at;
 use crate::run::Failure;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
 use qanat::nic::link;
-use qanat::{AttachOptions, OwnDevice};
+use qanat::{AttachOptions, OwnDevice, check_addresses};
 use rustix::thread::CapabilitySet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -18,21 +19,32 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Checks what is named on the command line. What nobody has named (`addresses` is empty) is found later.
-pub(super) fn check(
-    addresses: &[Prefixed],
-    interface: Option<&str>,
-    session: Option<&Session>,
-    mtu: u32,
-    device: OwnDevice,
-) -> Result<(), Failure> {
+/// What the program's card is to be, as its user names it.
+pub(super) struct Named<'a> {
+    /// None: they are found later.
+    pub addresses: &'a [Prefixed],
+    pub interface: Option<&'a str>,
+    pub gateway: Option<IpAddr>,
+    pub mtu: u32,
+    pub device: OwnDevice,
+}
+
+/// Checks what is named on the command line. `session`: with the daemon that is to give the card.
+pub(super) fn check(named: &Named<'_>, session: Option<&Session>) -> Result<(), Failure> {
     let refused = |reason| Failure { code: NOT_BEGUN, reason };
-    addresses.iter().try_for_each(|prefix| is_nobodys(prefix, interface)).map_err(refused)?;
-    if let Some(interface) = interface {
+    let addresses: Vec<(IpAddr, u8)> = named.addresses.iter().map(|prefix| (prefix.address, prefix.length)).collect();
+    // Of what is found later the next hop can't be judged yet.
+    if !addresses.is_empty() {
+        check_addresses(&addresses, named.gateway).map_err(|error| refused(error.to_string()))?;
+    }
+    named.addresses.iter().try_for_each(|prefix| is_nobodys(prefix, named.interface)).map_err(refused)?;
+    if let Some(interface) = named.interface {
         check_interface(interface).map_err(refused)?;
     }
-    match (session, addresses.split_first()) {
-        (Some(session), Some((first, rest))) => try_card(session, first, rest, (mtu, device)).map_err(refused),
+    match (session, named.addresses.split_first()) {
+        (Some(session), Some((first, rest))) => {
+            try_card(session, first, rest, (named.mtu, named.device)).map_err(refused)
+        }
         _ => Ok(()),
     }
 }
@@ -109,14 +121,12 @@ fn try_card(
     }
 }
 
-/// Whether a card of this user has one of the addresses.
+/// Whether a program of this user's has a card with the first address, by which others find it: a service does not share its card.
 fn has_own(session: &Session, options: &AttachOptions) -> bool {
     let user = rustix::process::geteuid().as_raw();
-    let is_named = |own: &(IpAddr, u8)| {
-        options.address.0 == own.0 || options.more_addresses.iter().any(|(address, _)| *address == own.0)
-    };
-    let status = session.status();
-    status.is_ok_and(|status| status.vnics.iter().any(|vnic| vnic.user == user && vnic.addresses.iter().any(is_named)))
+    let address = options.address.0;
+    let has = |vnic: &VnicStatus| vnic.user == user && vnic.addresses.iter().any(|(own, _)| *own == address);
+    session.status().is_ok_and(|status| status.vnics.iter().any(has)) && has_program_at(address)
 }
 
 /// The program asks for the same card in a moment.

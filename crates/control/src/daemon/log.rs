@@ -12,8 +12,8 @@ pub struct Event {
     pub event: &'static str,
     /// What became of it: `done`, `refused`, `cut-off`, `failed`.
     pub result: &'static str,
-    /// User and group numbers and process of who asked, as the kernel says.
-    pub who: Option<(u32, u32, i32)>,
+    /// User and group numbers and process of who asked, as the kernel says. Of a VNIC's owner the group is not kept.
+    pub who: Option<(u32, Option<u32>, i32)>,
     /// The VNIC's number.
     pub vnic: Option<u32>,
     /// The policy's rule that decided.
@@ -28,7 +28,7 @@ impl Event {
     }
 
     pub(super) fn by(self, peer: Peer) -> Event {
-        Event { who: Some((peer.user, peer.group, peer.process)), ..self }
+        Event { who: Some((peer.user, Some(peer.group), peer.process)), ..self }
     }
 
     pub(super) fn of(self, vnic: u32) -> Event {
@@ -43,7 +43,9 @@ impl Event {
     pub fn fields(&self) -> Vec<(&'static str, Value)> {
         let mut fields = vec![("event", self.event.into()), ("result", self.result.into())];
         if let Some((user, group, process)) = self.who {
-            fields.extend([("uid", user.into()), ("gid", group.into()), ("pid", process.into())]);
+            fields.push(("uid", user.into()));
+            fields.extend(group.map(|group| ("gid", group.into())));
+            fields.push(("pid", process.into()));
         }
         fields.extend(self.vnic.map(|vnic| ("vnic", vnic.into())));
         fields.extend(self.rule.as_deref().map(|rule| ("rule", rule.into())));

@@ -614,7 +614,7 @@ impl Daemon {
     fn delete_vnic(&mut self, slot: u32, why: VnicEnd) {
         let Some(vnic) = self.vnics.remove(&slot) else { return };
         let event = Event::new("vnic-end", "done", format!("{}: {why}", vnic.wish.name)).of(slot);
-        (self.log)(&Event { who: Some((vnic.user, u32::MAX, vnic.process)), ..event.under(Some(&vnic.rule.name)) });
+        (self.log)(&Event { who: Some((vnic.user, None, vnic.process)), ..event.under(Some(&vnic.rule.name)) });
         self.dirty.insert(slot);
         let account = vnic.account;
         let provider = vnic.wish.provider.clone();

@@ -232,6 +232,8 @@ impl ZoneBuilder {
             zone.sets().take_while(|set| set.owner() == zone.apex.wire()).find(|set| set.rtype() == rtype::SOA);
         let whole = Place { file: self.files.first().cloned(), line: 0 };
         match apex_soa {
+            // A file that could not be read has none, and that has been told.
+            None if self.files.is_empty() && self.problems.iter().any(|problem| !problem.is_warning) => {}
             None => {
                 let text = format!("no SOA record at {}: write one, or name the zone as the file does", zone.apex);
                 self.problem(whole, text, false);

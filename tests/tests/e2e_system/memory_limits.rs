@@ -1,4 +1,4 @@
-//! Who may have too few addresses is told how many are needed, before anything has begun; with so many it works.
+//! Who may have too few addresses, or too short files, is told how much is needed, before anything has begun; with so much it works.
 
 use super::remedies::Place;
 use qanat_tests::e2e::scenario;
@@ -24,7 +24,7 @@ fn commands() -> Vec<(String, u64, &'static str)> {
 }
 
 #[test]
-fn who_may_have_too_few_addresses_is_told_how_many_are_needed() {
+fn who_may_have_too_little_is_told_how_much_is_needed() {
     scenario(|| {
         let mut place = Place::new();
         place.shell(LINK);
@@ -40,6 +40,16 @@ fn who_may_have_too_few_addresses_is_told_how_many_are_needed() {
                 assert!(said.lines().count() == 1 && !place.has("begun"), "{context}");
                 assert!(said.contains(says) && said.contains(&format!("may have {limit_mib}")), "{context}");
                 assert!(said.contains("ulimit -v") && said.contains("LimitAS"), "{context}");
+            }
+            for limit_kib in [0, 1 << 10, 32 << 10] {
+                let said = place.with_limit("fsize", limit_kib << 10).fails(&command);
+                let context = format!("{command} with files of {limit_kib} KiB: {said}");
+                assert!(said.lines().count() == 1 && !place.has("begun"), "{context}");
+                assert!(
+                    said.contains("memory file") && said.contains(&format!("may have files of {limit_kib} KiB")),
+                    "{context}"
+                );
+                assert!(said.contains("ulimit -H -f") && said.contains("LimitFSIZE"), "{context}");
             }
             place.with_limit("as", needed_mib << 20).works(&command);
             assert!(!place.said().contains("no virtual card"), "{command}: {}", place.said());
