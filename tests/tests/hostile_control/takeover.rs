@@ -369,10 +369,11 @@ fn signals_at_any_moment_reload_or_end() {
         // What it says goes to a file, so that the test can wait for a line of it.
         let log = directory.path().join("log");
         let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
+        let command = qanat();
         let words = [
             "-c".as_ref(),
             line.as_ref(),
-            qanat().as_os_str(),
+            command.as_os_str(),
             policy.as_os_str(),
             socket.as_os_str(),
             log.as_os_str(),
