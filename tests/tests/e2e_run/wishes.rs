@@ -38,7 +38,7 @@ fn an_address_of_the_kernels_is_refused() {
         let remedy = "`ip address del 10.78.9.1/24 dev e2e-near`";
         is_refused(&quietly(directory.path(), &words).run(), 125, &["the kernel has 10.78.9.1, on e2e-near", remedy]);
         let words = [&["--address", "127.0.0.1/8"], BEGINS.as_slice()].concat();
-        is_refused(&quietly(directory.path(), &words).run(), 125, &["the kernel has 127.0.0.1, on lo"]);
+        is_refused(&quietly(directory.path(), &words).run(), 125, &["127.0.0.1 is a loopback address"]);
         let words = [&["--interface", "no-such", "--address", "10.78.9.3/24"], BEGINS.as_slice()].concat();
         is_refused(&quietly(directory.path(), &words).run(), 125, &["--interface no-such", "`ip link`"]);
         // Another address of the same network is had.
