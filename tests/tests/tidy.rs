@@ -8,10 +8,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// From the ground up: a crate may use those of earlier rows, and of its own row none.
-const LAYERS: [&[&str]; 11] = [
+const LAYERS: [&[&str]; 12] = [
     &["qanat-wire"],
-    &["qanat-abi"],
     &["qanat-nic", "qanat-disk"],
+    &["qanat-api"],
+    &["qanat-abi"],
     &["qanat-stack"],
     &["qanat-store", "qanat-control"],
     &["qanat"],

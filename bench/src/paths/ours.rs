@@ -4,7 +4,7 @@ use super::watch::Watch;
 use super::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use qanat::nic::MemoryPlan;
 use qanat::{
-    AttachOptions, Attachment, Bytes, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime,
+    AttachOptions, Attachment, Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime,
     RuntimeOptions, Service, StopHandle, entropy,
 };
 use qanat_delay::Lab;

@@ -51,16 +51,17 @@ mod vlan;
 mod wheel;
 
 pub use autoconfiguration::Autoconfiguration;
-pub use config::{Config, ConnectOptions, DuplicateAddressDetection, FastOpenOptions, FastOpenRequest, ListenOptions};
+pub use config::{Config, DuplicateAddressDetection, FastOpenOptions};
 pub use counters::Counters;
 pub use duplicate_address::AddressState;
-pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
 pub use input::Handler;
-pub use payload::{Fill, Source};
 pub use peer::{Peer, PeerCounts};
+pub use qanat_api::{
+    Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, Event, FastOpenRequest, Fill, Keepalive,
+    ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId,
+};
 pub use rate_limit::RateLimiter;
-pub use stack::{CommandError, Stack, Usage};
-pub use tcp::Keepalive;
+pub use stack::{Stack, Usage};
 pub use transport::Handover;
 pub use udp::UdpError;
 pub use wheel::{Wheel, WheelHandle};

@@ -1,6 +1,5 @@
 //! Passive opens: listeners, half-open connections, SYN cookies under pressure (RFC 4987).
 
-use crate::config::ListenOptions;
 use crate::event::{Chunk, ConnectionId, Event, ListenerId};
 use crate::fast_open::{FastOpenAnswer, FastOpenListener};
 use crate::flow::{FlowKey, FlowOwner};
@@ -11,6 +10,7 @@ use crate::tcp::{
 };
 use crate::transport::{Slot, env};
 use crate::wheel::WheelHandle;
+use qanat_api::ListenOptions;
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, SequenceNumber};
 use std::net::{IpAddr, SocketAddr};

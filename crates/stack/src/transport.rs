@@ -1,7 +1,7 @@
 //! TCP's place in the stack: the tables of connections, and everything between them and the network layer.
 
 use crate::answer_limit::AnswerLimit;
-use crate::config::{Config, ConnectOptions, FastOpenRequest, ListenOptions};
+use crate::config::Config;
 use crate::emitter::{LosingEmitter, SegmentEmitter};
 use crate::event::{Chunk, CloseReason, ConnectionId, ListenerId};
 use crate::flow::{FlowKey, FlowOwner, FlowTable};
@@ -14,12 +14,13 @@ use crate::permutation::Numbers;
 use crate::reply::{REPLIES_MAX, Reply};
 use crate::secret::Secret;
 use crate::slab::Slab;
-use crate::stack::{CommandError, Stack, TimerKind};
+use crate::stack::{Stack, TimerKind};
 use crate::tcp::{
     self, Connection, ConnectionInfo, Disposition, Env, OpenParameters, ReceiveMemory, State, TcpConfig, TimeWait,
 };
 use crate::wheel::WheelHandle;
 use bytes::Bytes;
+use qanat_api::{CommandError, ConnectOptions, FastOpenRequest, ListenOptions};
 use qanat_nic::{QueueShare, Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use qanat_wire::ip::Protocol;

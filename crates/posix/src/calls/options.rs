@@ -13,7 +13,7 @@ use crate::socket::{Kind, Options, Socket};
 use crate::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
-use qanat::{Keepalive, Time};
+use qanat::{Keepalive, Setting, Time};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -195,19 +195,19 @@ pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
     let options = &socket.options;
     // The connection is there; what it is told can't be wrong.
     if options.no_delay {
-        let _ = stack.set_no_delay(now, connection, true);
+        let _ = stack.set(now, connection, Setting::NoDelay(true));
     }
     if options.cork {
-        let _ = stack.set_cork(now, connection, true);
+        let _ = stack.set(now, connection, Setting::Cork(true));
     }
     if options.keepalive {
-        let _ = stack.set_keepalive(now, connection, Some(keepalive(options)));
+        let _ = stack.set(now, connection, Setting::Keepalive(Some(keepalive(options))));
     }
     if options.syn_retransmissions.is_some() && stream.is_connecting {
-        let _ = stack.set_syn_retransmissions(now, connection, options.syn_retransmissions);
+        let _ = stack.set(now, connection, Setting::SynRetransmissions(options.syn_retransmissions));
     }
     if options.user_timeout.is_some() {
-        let _ = stack.set_user_timeout(now, connection, options.user_timeout);
+        let _ = stack.set(now, connection, Setting::UserTimeout(options.user_timeout));
     }
 }
 
@@ -407,25 +407,26 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
-    let _ = match option {
-        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-            stack.set_syn_retransmissions(now, connection, options.syn_retransmissions)
-        }
+    let setting = match option {
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => Setting::SynRetransmissions(options.syn_retransmissions),
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             world.sockets.watch_unsent(number, stack);
             world.sockets.notify(number, Change::OUT);
-            Ok(())
+            world.sent(now);
+            return Ok(0);
         }
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => stack.limit_receive_window(now, connection, options.receive_window()),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => Setting::ReceiveWindowMax(options.receive_window()),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(options.no_delay),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(options.cork),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(options.user_timeout),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
         | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
-            stack.set_keepalive(now, connection, options.keepalive.then(|| keepalive(&options)))
+            Setting::Keepalive(options.keepalive.then(|| keepalive(&options)))
         }
         _ => return Ok(0),
     };
+    // A connection that has ended meanwhile has no settings.
+    let _ = stack.set(now, connection, setting);
     world.sent(now);
     Ok(0)
 }

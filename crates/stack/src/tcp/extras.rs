@@ -5,18 +5,7 @@ use super::fast_open::FastOpenState;
 use super::urgent::Urgent;
 use super::user_timeout::UserTimeoutOption;
 use super::{Env, TcpConfig};
-use std::time::Duration;
-
-/// Keepalive of one connection (RFC 9293 §3.8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Keepalive {
-    /// Idle time before the first probe.
-    pub idle: Duration,
-    /// Time between probes.
-    pub interval: Duration,
-    /// Unanswered probes before the connection is given up.
-    pub probes_max: u8,
-}
+use qanat_api::Keepalive;
 
 /// Settings of one connection that differ from the stack's.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]

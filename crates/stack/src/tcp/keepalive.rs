@@ -3,8 +3,9 @@
 use super::connection::Connection;
 use super::state::State;
 use super::timers::NEVER;
-use super::{Disposition, Env, Keepalive, TcpConfig};
+use super::{Disposition, Env, TcpConfig};
 use crate::event::CloseReason;
+use qanat_api::Keepalive;
 use qanat_nic::Time;
 
 impl Connection {

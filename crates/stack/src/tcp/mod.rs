@@ -58,7 +58,6 @@ pub use config::TcpConfig;
 pub use congestion::CongestionAlgorithm;
 pub use connection::{Connection, OpenParameters};
 pub use counters::Counters;
-pub use extras::Keepalive;
 pub use fast_open::{CookieCache, CookieKeys, CookieVerdict, FastOpenFailure};
 pub use half_open::{HalfOpen, HalfOpenTimer, HalfOpenVerdict};
 pub use info::ConnectionInfo;

@@ -18,11 +18,13 @@ enum Kind {
 }
 
 impl Block {
-    pub(crate) fn own(capacity: usize) -> Block {
+    /// Of the process's own memory.
+    pub fn own(capacity: usize) -> Block {
         Block(Kind::Own(Vec::with_capacity(capacity)))
     }
 
-    pub(crate) fn transmit(frame: Frame) -> Block {
+    /// Of memory that the device or a net core reads.
+    pub fn transmit(frame: Frame) -> Block {
         Block(Kind::Transmit(frame))
     }
 
@@ -86,11 +88,14 @@ impl Block {
 
 /// A filled block. Clones are the same memory.
 #[derive(Clone, Debug)]
-pub struct FilledBlock(pub(crate) Filled);
+pub struct FilledBlock(pub Filled);
 
+/// Where a filled block is.
 #[derive(Clone, Debug)]
-pub(crate) enum Filled {
+pub enum Filled {
+    /// In the process's own memory.
     Own(Bytes),
+    /// In memory that the device or a net core reads.
     Transmit(Rc<Frame>),
 }
 
@@ -104,7 +109,7 @@ impl FilledBlock {
     }
 
     /// As bytes of this process: copied if it is transmit memory.
-    pub(crate) fn into_bytes(self) -> Bytes {
+    pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Filled::Own(bytes) => bytes,
             Filled::Transmit(frame) => Bytes::copy_from_slice(frame.bytes()),

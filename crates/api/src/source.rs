@@ -1,0 +1,40 @@
+//! Bytes to send, which stay with their owner until acknowledged.
+//!
+//! There are no socket buffers: a connection keeps a queue of *pieces* (lent memory, or a range of a [`Source`]), each
+//! covering a run of sequence space, and asks the owner for the bytes at every transmission and retransmission.
+
+use qanat_nic::Frame;
+use std::rc::Rc;
+
+/// Result of [`Source::fill`]: the ones'-complement sum of the bytes written, if the source knows it without reading
+/// them again (host order, folded to 16 bits, uncomplemented, as if they started at an even offset).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Fill {
+    /// See above; `None`: the stack sums.
+    pub sum: Option<u16>,
+}
+
+/// An owner of prepared bytes: a pure function from (stamp, offset) to bytes. What it returns for a given stamp and
+/// offset never changes, so that a retransmission repeats what was sent.
+///
+/// `stamp` is chosen by the service at each `send_prepared` and handed back at every call: it lets one object serve
+/// responses that differ in a few bytes (the `Date` of an HTTP header).
+pub trait Source {
+    /// Writes the bytes from `offset` on into all of `target`. The stack never asks beyond the range it was given.
+    fn fill(&self, stamp: u64, offset: u64, target: &mut [u8]) -> Fill;
+
+    /// Bytes from `offset` to the next place where the source would like a segment to end (its frame's boundary);
+    /// `None`: anywhere.
+    fn boundary(&self, _stamp: u64, _offset: u64) -> Option<usize> {
+        None
+    }
+
+    /// Offers a ready frame holding exactly the bytes from `offset` up to [`boundary`](Source::boundary): finds one that
+    /// no device holds ([`Rc::get_mut`]), sets its data to the payload alone, calls `write_headers` once with it and the
+    /// payload's sum (as in [`Fill::sum`]), and returns a clone for the device. The stack only prepends headers; the
+    /// source undoes that before offering the frame again. `None` if it has none to spare now: the stack then copies
+    /// with [`fill`](Source::fill).
+    fn ready(&self, _stamp: u64, _offset: u64, _write_headers: &mut dyn FnMut(&mut Frame, u16)) -> Option<Rc<Frame>> {
+        None
+    }
+}
