@@ -1,7 +1,7 @@
 //! What every connection of a stack has in common.
 
-use super::congestion::CongestionAlgorithm;
-use super::user_timeout::UserTimeoutBounds;
+use crate::tcp::congestion::control::CongestionAlgorithm;
+use crate::tcp::user_timeout::UserTimeoutBounds;
 use std::time::Duration;
 
 /// Settings and limits of TCP.
@@ -110,14 +110,14 @@ impl TcpConfig {
     pub fn receive_window_max(&self, wish: Option<u32>) -> u32 {
         // Less than the least segment would let nothing through.
         wish.map_or(self.receive_window, |wish| {
-            self.receive_window.min(wish.max(u32::from(super::connection::MSS_DEFAULT)))
+            self.receive_window.min(wish.max(u32::from(crate::tcp::connection::MSS_DEFAULT)))
         })
     }
 
     /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear: of a connection whose window is
     /// at most `most`.
     pub fn initial_window(&self, most: u32) -> u32 {
-        let by_frames = self.receive_frames_max.saturating_mul(usize::from(super::connection::MSS_DEFAULT));
+        let by_frames = self.receive_frames_max.saturating_mul(usize::from(crate::tcp::connection::MSS_DEFAULT));
         most.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))
     }
 

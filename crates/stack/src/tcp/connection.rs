@@ -1,27 +1,27 @@
 //! One connection: its variables (the transmission control block of RFC 9293 §3.3.1) and the service's calls.
 
-use super::challenge::Challenges;
-use super::config::TcpConfig;
-use super::congestion::{Congestion, Window, initial_window};
-use super::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
-use super::extras::Extras;
-use super::half_open::HalfOpen;
-use super::hystart::HyStart;
-use super::path_mtu::PathMtu;
-use super::rack::Rack;
-use super::reassembly::{Block, Reassembly};
-use super::recovery::{Phase, Recovery};
-use super::right_sizing::RightSizing;
-use super::rtt::RttEstimator;
-use super::scoreboard::Scoreboard;
-use super::send_queue::SendQueue;
-use super::sequence::SequenceNumber;
-use super::state::State;
-use super::timers::Timers;
-use super::{Disposition, Env, timestamp};
 use crate::event::{CloseReason, ConnectionId, Event};
 use crate::payload::Source;
 use crate::stack::CommandError;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::config::TcpConfig;
+use crate::tcp::congestion::control::{Congestion, Window, initial_window};
+use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::extras::Extras;
+use crate::tcp::handshake::half_open::HalfOpen;
+use crate::tcp::receive::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
+use crate::tcp::receive::reassembly::{Block, Reassembly};
+use crate::tcp::receive::right_sizing::RightSizing;
+use crate::tcp::recovery::episode::{Phase, Recovery};
+use crate::tcp::recovery::rack::Rack;
+use crate::tcp::recovery::rtt::RttEstimator;
+use crate::tcp::recovery::scoreboard::Scoreboard;
+use crate::tcp::send::path_mtu::PathMtu;
+use crate::tcp::send::queue::SendQueue;
+use crate::tcp::sequence::SequenceNumber;
+use crate::tcp::state::State;
+use crate::tcp::timers::Timers;
+use crate::tcp::{Disposition, Env, timestamp};
 use bytes::Bytes;
 use qanat_nic::Time;
 use qanat_wire::tcp_options::TIMESTAMPS_LENGTH;
@@ -364,7 +364,7 @@ impl Connection {
     pub fn from_half_open(
         open: &OpenParameters,
         half: &HalfOpen,
-        segment: &super::SegmentIn<'_>,
+        segment: &crate::tcp::SegmentIn<'_>,
         env: &mut Env<'_>,
     ) -> Connection {
         let mut connection = Connection::new(open, State::Established, env.config, env.now);

@@ -1,10 +1,10 @@
 //! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
 
-use super::connection::{Connection, Follow};
-use super::fast_open::FastOpenState;
-use super::urgent::Urgent;
-use super::user_timeout::UserTimeoutOption;
-use super::{Env, TcpConfig};
+use crate::tcp::connection::{Connection, Follow};
+use crate::tcp::handshake::fast_open::FastOpenState;
+use crate::tcp::receive::urgent::Urgent;
+use crate::tcp::user_timeout::UserTimeoutOption;
+use crate::tcp::{Env, TcpConfig};
 use std::time::Duration;
 
 /// Keepalive of one connection (RFC 9293 §3.8.4).

@@ -1,12 +1,12 @@
 //! Segment arrives: RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323.
 
-use super::acknowledge::AckVerdict;
-use super::connection::Connection;
-use super::sequence::timestamp_before;
-use super::state::State;
-use super::time_wait::TimeWait;
-use super::{Disposition, Env, SegmentIn};
 use crate::event::{Chunk, CloseReason, Event};
+use crate::tcp::acknowledge::AckVerdict;
+use crate::tcp::connection::Connection;
+use crate::tcp::sequence::timestamp_before;
+use crate::tcp::state::State;
+use crate::tcp::time_wait::TimeWait;
+use crate::tcp::{Disposition, Env, SegmentIn};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::Flags;
 use std::time::Duration;
@@ -262,7 +262,7 @@ impl Connection {
             self.send_scale = scale.min(14);
             self.receive_scale = env.config.window_scale(self.right_sizing.most);
         }
-        self.set_peer_segment(options.mss.unwrap_or(super::connection::MSS_DEFAULT));
+        self.set_peer_segment(options.mss.unwrap_or(crate::tcp::connection::MSS_DEFAULT));
     }
 
     /// Our SYN is acknowledged: ESTABLISHED, or beyond if a FIN was queued meanwhile.

@@ -1,10 +1,10 @@
 //! Two connections over a virtual link with virtual time: loss, reordering, duplication and delay by seed.
 
-use super::{
+use crate::event::{Chunk, CloseReason, ConnectionId, Event};
+use crate::tcp::{
     Connection, Counters, Disposition, Emitter, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters,
     ReceiveMemory, SegmentIn, SegmentPayload, State, TcpConfig, TimeWait, TimeWaitVerdict, reset_for,
 };
-use crate::event::{Chunk, CloseReason, ConnectionId, Event};
 use bytes::Bytes;
 use qanat_nic::{Pool, Region, Time};
 use qanat_wire::ip::Ecn;
@@ -131,7 +131,7 @@ pub struct Host {
     pub listening: bool,
     pub events: VecDeque<Event>,
     pub counters: Counters,
-    pub cookies: super::CookieCache,
+    pub cookies: crate::tcp::CookieCache,
     pub memory: ReceiveMemory,
     pub pool: Pool,
     pub maximum_segment: u16,
@@ -177,7 +177,7 @@ impl Host {
             listening: false,
             events: VecDeque::new(),
             counters: Counters::default(),
-            cookies: super::CookieCache::default(),
+            cookies: crate::tcp::CookieCache::default(),
             memory: ReceiveMemory::new(frames),
             pool: Region::new(frames, 16_384).unwrap().pool(frames).unwrap(),
             maximum_segment,

@@ -1,9 +1,9 @@
 //! TIME-WAIT (RFC 9293 §3.10.7.4, RFC 1337, RFC 6191): a small record that outlives its connection.
 
-use super::challenge::Challenges;
-use super::connection::Connection;
-use super::sequence::{SequenceNumber, timestamp_before};
-use super::{Env, SegmentIn, timestamp};
+use crate::tcp::challenge::Challenges;
+use crate::tcp::connection::Connection;
+use crate::tcp::sequence::{SequenceNumber, timestamp_before};
+use crate::tcp::{Env, SegmentIn, timestamp};
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};

@@ -2,10 +2,10 @@
 //!
 //! Retransmission, tail loss probe, reordering wait and persist exclude each other: one deadline with a kind.
 
-use super::connection::Connection;
-use super::rack::Rack;
-use super::state::State;
-use super::{Disposition, Env};
+use crate::tcp::connection::Connection;
+use crate::tcp::recovery::rack::Rack;
+use crate::tcp::state::State;
+use crate::tcp::{Disposition, Env};
 use qanat_nic::Time;
 use std::time::Duration;
 
@@ -83,7 +83,7 @@ impl Connection {
     pub fn on_timer(&mut self, env: &mut Env<'_>) -> Disposition {
         let now = env.now;
         if self.timers.delayed_ack <= now {
-            self.timers.delayed_ack = super::timers::NEVER;
+            self.timers.delayed_ack = crate::tcp::timers::NEVER;
             env.counters.delayed_acks_sent += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;
@@ -218,7 +218,7 @@ impl Connection {
     fn may_probe_tail(&self) -> bool {
         // §7.3: SACK, not in recovery, nothing sacked, no probe outstanding.
         self.is.sack
-            && self.phase == super::recovery::Phase::Open
+            && self.phase == crate::tcp::recovery::episode::Phase::Open
             && self.board.sacked() == 0
             && !self.rack.probing()
             && self.rtt.backoff() == 0

@@ -1,9 +1,9 @@
 //! ICMP errors about a connection's segments: RFC 9293 §3.9.2.2, with the checks of RFC 5927.
 
-use super::connection::Connection;
-use super::state::State;
-use super::{Disposition, Env};
 use crate::event::CloseReason;
+use crate::tcp::connection::Connection;
+use crate::tcp::state::State;
+use crate::tcp::{Disposition, Env};
 use qanat_wire::tcp::SequenceNumber;
 
 impl Connection {

@@ -4,8 +4,8 @@
 //! `USER_TIMEOUT = min(U_LIMIT, max(ADV_UTO, REMOTE_UTO, L_LIMIT))` (RFC 5482 §3.1) as long as the service has not set one of
 //! its own: "CHANGEABLE … MUST become false when an application explicitly sets USER_TIMEOUT".
 
-use super::connection::Connection;
-use super::{Env, SegmentIn};
+use crate::tcp::connection::Connection;
+use crate::tcp::{Env, SegmentIn};
 use qanat_nic::Time;
 use qanat_wire::tcp_options::UserTimeout;
 use std::time::Duration;

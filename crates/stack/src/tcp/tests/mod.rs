@@ -9,10 +9,10 @@ mod states;
 mod urgent;
 mod waiting;
 
-use super::scoreboard::Scoreboard;
-use super::testing::{Faults, Host, Pair, Random, pattern};
 use super::*;
 use crate::event::CloseReason;
+use crate::tcp::recovery::scoreboard::Scoreboard;
+use crate::tcp::testing::{Faults, Host, Pair, Random, pattern};
 use bytes::Bytes;
 use std::time::Duration;
 

@@ -1,0 +1,6 @@
+//! Congestion control: the window, the algorithms that set it, and the end of slow start.
+
+pub mod control;
+pub mod cubic;
+pub mod hystart;
+pub mod new_reno;

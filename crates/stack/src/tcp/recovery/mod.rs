@@ -1,0 +1,8 @@
+//! Loss: how it is noticed (scoreboard, RACK-TLP, time-outs), repaired (episodes, PRR), and taken back (undo).
+
+pub mod episode;
+pub mod prr;
+pub mod rack;
+pub mod rtt;
+pub mod scoreboard;
+pub mod undo;
