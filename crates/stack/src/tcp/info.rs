@@ -3,8 +3,8 @@
 use crate::event::CloseReason;
 use crate::tcp::congestion::control::CongestionControl;
 use crate::tcp::connection::Connection;
-use crate::tcp::handshake::fast_open::FastOpenFailure;
-use crate::tcp::recovery::episode::Phase;
+use crate::tcp::handshake::fast_open_state::FastOpenFailure;
+use crate::tcp::recovery::phase::Phase;
 use crate::tcp::state::State;
 use qanat_nic::Time;
 use std::time::Duration;

@@ -1,10 +1,13 @@
 //! Keepalive (RFC 9293 §3.8.4) and the end of FIN-WAIT-2, which share a timer.
 
 use crate::event::CloseReason;
+use crate::tcp::config::TcpConfig;
 use crate::tcp::connection::Connection;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::extras::Keepalive;
 use crate::tcp::state::State;
 use crate::tcp::timers::NEVER;
-use crate::tcp::{Disposition, Env, Keepalive, TcpConfig};
 use qanat_nic::Time;
 
 impl Connection {

@@ -5,9 +5,9 @@ use crate::event::{Chunk, ConnectionId, Event, ListenerId};
 use crate::stack::{Stack, TimerKind};
 use crate::tables::flow::{FlowKey, FlowOwner};
 use crate::tables::wheel::WheelHandle;
-use crate::tcp::handshake::syn_cookie;
 use crate::tcp::{
     Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters, SegmentIn, TimeWaitVerdict,
+    syn_cookie,
 };
 use crate::transport::connections::{Slot, env};
 use crate::transport::fast_open::{FastOpenAnswer, FastOpenListener};

@@ -166,10 +166,8 @@ mod tests {
             acknowledged,
             now,
             smoothed_rtt: Duration::from_millis(100),
-            latest_rtt: Duration::from_millis(100),
             maximum_segment: MSS,
             window_limited: true,
-            in_flight: 10_000,
         }
     }
 

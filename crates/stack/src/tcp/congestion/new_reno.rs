@@ -68,10 +68,8 @@ mod tests {
             acknowledged,
             now: Time::ZERO,
             smoothed_rtt: Duration::from_millis(10),
-            latest_rtt: Duration::from_millis(10),
             maximum_segment: 1_000,
             window_limited: true,
-            in_flight: 10_000,
         }
     }
 

@@ -13,203 +13,21 @@
 //! else is until an ACK has come.
 
 use crate::event::{Chunk, Event};
-use crate::tcp::connection::{Connection, Handshake, OpenParameters};
+use crate::tcp::connection::{Connection, Handshake};
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::handshake::cookies::{Answer, CookieCache, Entry, Form};
+use crate::tcp::handshake::fast_open_state::{Client, FastOpenFailure, FastOpenState};
 use crate::tcp::handshake::half_open::HalfOpen;
+use crate::tcp::handshake::parameters::OpenParameters;
 use crate::tcp::recovery::scoreboard::Scoreboard;
+use crate::tcp::segment::{Emitter, SegmentIn, SegmentPayload};
 use crate::tcp::timers::{NEVER, RetransmitKind};
-use crate::tcp::{Disposition, Emitter, Env, SegmentIn, SegmentPayload};
 use qanat_nic::Time;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::Flags;
 use qanat_wire::tcp_options::{FastOpen, LENGTH_MAX};
-use siphasher::sip::SipHasher24;
-use std::hash::Hasher;
 use std::net::IpAddr;
-use std::time::Duration;
-
-/// Servers whose cookies are kept, at most.
-const CACHE_MAX: usize = 256;
-/// After two SYNs with data that were lost in a row, or one whose data the server did not take, none is sent to that server for
-/// this long, doubling with each (section 4.1.3.1).
-const LOSS_PAUSE: Duration = Duration::from_secs(60);
-const LOSS_DOUBLINGS_MAX: u8 = 10;
-
-/// Keys of a server's cookies: 16 bytes each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct CookieKeys {
-    /// Makes cookies.
-    pub first: [u8; 16],
-    /// One that made them before, and is still believed.
-    pub second: Option<[u8; 16]>,
-}
-
-/// What a cookie shows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CookieVerdict {
-    /// Its bearer receives at its address.
-    Good,
-    /// As well, but it is an old key's: a new cookie is due.
-    Aging,
-    /// Nothing.
-    Wrong,
-}
-
-/// A keyed hash of both addresses, as Linux makes it (section 4.1.2: nobody but the server can make one).
-fn cookie(key: &[u8; 16], remote: IpAddr, local: IpAddr) -> [u8; 8] {
-    let [low, high] = [0, 8].map(|at| u64::from_le_bytes(std::array::from_fn(|index| key[at + index])));
-    let mut hasher = SipHasher24::new_with_keys(low, high);
-    for address in [remote, local] {
-        match address {
-            IpAddr::V4(four) => hasher.write(&four.octets()),
-            IpAddr::V6(six) => hasher.write(&six.octets()),
-        }
-    }
-    hasher.finish().to_le_bytes()
-}
-
-impl CookieKeys {
-    /// The cookie of a client at `remote`, for the server's address `local`.
-    pub fn make(&self, remote: IpAddr, local: IpAddr, is_experimental: bool) -> Option<FastOpen> {
-        FastOpen::new(&cookie(&self.first, remote, local), is_experimental)
-    }
-
-    /// What a cookie that came from `remote` shows.
-    pub fn judge(&self, shown: &[u8], remote: IpAddr, local: IpAddr) -> CookieVerdict {
-        let is_of = |key: &[u8; 16]| shown == cookie(key, remote, local);
-        if is_of(&self.first) {
-            CookieVerdict::Good
-        } else if self.second.as_ref().is_some_and(is_of) {
-            CookieVerdict::Aging
-        } else {
-            CookieVerdict::Wrong
-        }
-    }
-}
-
-/// Which form of the option a request for a cookie has.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Debug, serde::Serialize, serde::Deserialize)]
-enum Form {
-    Standard,
-    /// The standard one was not answered.
-    Experimental,
-    /// Neither was.
-    StandardAgain,
-}
-
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-struct Entry {
-    local: IpAddr,
-    remote: IpAddr,
-    cookie: Option<FastOpen>,
-    /// The server's MSS option.
-    segment: u16,
-    form: Form,
-    losses: u8,
-    lost_at: Time,
-    /// The last answer was negative.
-    is_refused: bool,
-}
-
-/// How a server answered a SYN with data, or a request for a cookie (section 4.1.3.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Answer {
-    /// As it should.
-    Positive,
-    /// Perhaps not at all: the SYN had to be repeated, and the answer is to one without data. One may be chance.
-    Lost,
-    /// It acknowledged the SYN alone and gave no new cookie: it does not want data there now.
-    Negative,
-}
-
-/// Cookies that servers gave, the oldest first (section 4.1.3): at most 256.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub struct CookieCache {
-    entries: Vec<Entry>,
-}
-
-impl CookieCache {
-    fn find(&self, local: IpAddr, remote: IpAddr) -> Option<&Entry> {
-        self.entries.iter().find(|entry| (entry.local, entry.remote) == (local, remote))
-    }
-
-    /// The cookie for a server, if data may be sent with one.
-    pub fn cookie(&self, local: IpAddr, remote: IpAddr, now: Time) -> Option<FastOpen> {
-        let entry = self.find(local, remote)?;
-        entry.cookie.filter(|_| !self.is_pausing(local, remote, now))
-    }
-
-    /// Whether a server is given no data with SYNs for now, with a cookie or without.
-    fn is_pausing(&self, local: IpAddr, remote: IpAddr, now: Time) -> bool {
-        self.find(local, remote).is_some_and(|entry| {
-            let pause = LOSS_PAUSE * (1 << entry.losses.min(LOSS_DOUBLINGS_MAX));
-            (entry.losses > 1 || entry.is_refused) && now.since(entry.lost_at) < pause
-        })
-    }
-
-    fn note(&mut self, fresh: Entry, answer: Answer) {
-        let mut entry =
-            match self.entries.iter().position(|entry| (entry.local, entry.remote) == (fresh.local, fresh.remote)) {
-                Some(index) => self.entries.remove(index),
-                None => Entry { cookie: None, form: Form::Standard, losses: 0, ..fresh.clone() },
-            };
-        entry.segment = fresh.segment;
-        if fresh.cookie.is_some() {
-            entry.cookie = fresh.cookie;
-        } else if entry.cookie.is_none() && fresh.form > entry.form {
-            entry.form = fresh.form;
-        }
-        entry.losses = match answer {
-            Answer::Positive => 0,
-            Answer::Lost | Answer::Negative => entry.losses.saturating_add(1),
-        };
-        entry.is_refused = answer == Answer::Negative;
-        entry.lost_at = fresh.lost_at;
-        if self.entries.len() >= CACHE_MAX {
-            self.entries.remove(0);
-        }
-        self.entries.push(entry);
-    }
-}
-
-/// Why data did not go with a SYN, as `TCP_INFO` numbers it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub enum FastOpenFailure {
-    /// It was not tried, or went well.
-    #[default]
-    None,
-    /// There was no cookie.
-    NoCookie,
-    /// The SYN-ACK did not acknowledge it.
-    NotAcknowledged,
-    /// The SYN had to be repeated.
-    Retransmitted,
-}
-
-/// What of Fast Open a connection must remember.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(in crate::tcp) struct FastOpenState {
-    client: Option<Client>,
-    /// Of an unproved connection: its SYN-ACK, and the cookie that goes with the first one.
-    syn_ack: Option<(HalfOpen, Option<FastOpen>)>,
-    failure: FastOpenFailure,
-    /// Data on the SYN was acknowledged with it.
-    syn_data: bool,
-}
-
-/// Of an active open.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-struct Client {
-    local: IpAddr,
-    remote: IpAddr,
-    /// What the SYN says; `None`: nothing, or not any more.
-    option: Option<FastOpen>,
-    /// The SYN said so.
-    has_asked: bool,
-    /// Bytes the SYN may carry.
-    room: u16,
-    /// Bytes it carried.
-    sent: u16,
-}
 
 impl Connection {
     /// Has the SYN carry a cookie and what data is given before it leaves, or ask for a cookie. `needs_none`: the server is
@@ -223,7 +41,7 @@ impl Connection {
         let mut room = 0;
         if cookie.is_some() || (needs_none && !cookies.is_pausing(local, remote, now)) {
             // As the server said once; options take up to forty bytes.
-            let known = entry.map_or(u16::MAX, |entry| entry.segment).max(crate::tcp::connection::MSS_MIN);
+            let known = entry.map_or(u16::MAX, |entry| entry.segment).max(crate::tcp::segment::MSS_MIN);
             room = self.path_mtu.local_segment().min(known).saturating_sub(LENGTH_MAX as u16);
         }
         let client = Client { local, remote, option: cookie.or(request), has_asked: false, room, sent: 0 };
@@ -289,7 +107,7 @@ impl Connection {
         if cookie.is_some() {
             env.counters.fast_open_cookies_received += 1;
         }
-        let segment_max = segment.options.mss.unwrap_or(crate::tcp::connection::MSS_DEFAULT);
+        let segment_max = segment.options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT);
         let (local, remote, lost_at) = (client.local, client.remote, env.now);
         let fresh = Entry { local, remote, cookie, segment: segment_max, form, losses: 0, lost_at, is_refused: false };
         if client.has_asked {

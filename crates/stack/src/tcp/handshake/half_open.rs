@@ -1,10 +1,12 @@
 //! A passive open between SYN and ACK (SYN-RECEIVED): small, because anyone can cause one.
 
 use crate::tcp::challenge::Challenges;
-use crate::tcp::connection::{MSS_DEFAULT, OpenParameters};
+use crate::tcp::config::TcpConfig;
+use crate::tcp::env::Env;
+use crate::tcp::handshake::parameters::OpenParameters;
 use crate::tcp::recovery::rtt::RTO_INITIAL;
+use crate::tcp::segment::{MSS_DEFAULT, SegmentIn, timestamp};
 use crate::tcp::sequence::{SequenceNumber, timestamp_before};
-use crate::tcp::{Env, SegmentIn, TcpConfig, timestamp};
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};

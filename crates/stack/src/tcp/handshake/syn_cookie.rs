@@ -9,10 +9,11 @@
 //! connection would do once both sides have sent as much, and a connection that is over would begin again.
 
 use crate::tcp::challenge::Challenges;
-use crate::tcp::connection::OpenParameters;
+use crate::tcp::config::TcpConfig;
 use crate::tcp::handshake::half_open::HalfOpen;
+use crate::tcp::handshake::parameters::OpenParameters;
+use crate::tcp::segment::{SegmentIn, timestamp};
 use crate::tcp::sequence::SequenceNumber;
-use crate::tcp::{SegmentIn, TcpConfig, timestamp};
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};
@@ -78,7 +79,7 @@ pub fn syn_ack(
     now: Time,
 ) -> Header {
     let options = segment.options;
-    let peer_segment = options.mss.unwrap_or(crate::tcp::connection::MSS_DEFAULT);
+    let peer_segment = options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT);
     let timestamps = options.timestamps.filter(|_| config.timestamps);
     // Without timestamps there is nowhere to keep the other options: they are not offered.
     let scale = timestamps.and(options.window_scale).filter(|_| config.window_scaling);

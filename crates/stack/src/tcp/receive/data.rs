@@ -3,10 +3,12 @@
 
 use crate::event::{Chunk, CloseReason, Event};
 use crate::tcp::connection::Connection;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
 use crate::tcp::receive::reassembly::{Block, Insertion, Reassembly};
+use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
-use crate::tcp::{Disposition, Env, SegmentIn};
 use qanat_wire::tcp::Flags;
 
 /// Bytes a receive frame is taken to hold at least, when the window is computed from free frames.

@@ -13,9 +13,10 @@
 //!   other receivers, too, send one ACK (generic receive offload). A sender with 32 segments on its way learns enough from 16 ACKs.
 
 use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
+use crate::tcp::segment::Emitter;
 use crate::tcp::state::State;
 use crate::tcp::timers::NEVER;
-use crate::tcp::{Emitter, Env};
 
 /// Segments acknowledged at once after the start (as Linux's quick-ACK mode).
 pub(in crate::tcp) const QUICK_ACKS: u8 = 16;

@@ -243,19 +243,6 @@ impl Reassembly {
         size_of::<Reassembly>() + self.segments.capacity() * size_of::<Segment>()
     }
 
-    /// Drops what lies at or after `edge` (a FIN or the window ends the stream there).
-    pub fn truncate(&mut self, edge: SequenceNumber) {
-        while self.segments.back().is_some_and(|last| last.start.at_or_after(edge)) {
-            self.segments.pop_back();
-        }
-        if let Some(last) = self.segments.back_mut()
-            && last.end().after(edge)
-        {
-            let length = edge.distance_from(last.start) as usize;
-            last.chunk.truncate(length);
-        }
-    }
-
     /// SACK blocks to report, given RCV.NXT: "the first SACK block MUST specify the contiguous block of data containing
     /// the segment which triggered this ACK" (RFC 2018 §4).
     pub fn blocks(&mut self, next: SequenceNumber) -> impl Iterator<Item = Block> + '_ {

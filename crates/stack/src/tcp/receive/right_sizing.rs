@@ -5,11 +5,11 @@
 //! and some segments more. The receiver's own estimate of the round trip: the handshake's, then the echo of its timestamps
 //! on data (RFC 7323 §4), or without timestamps the time in which a whole offered window arrived.
 
-use crate::tcp::Env;
+use crate::tcp::config::TcpConfig;
 use crate::tcp::congestion::control::initial_window;
 use crate::tcp::connection::Connection;
-use crate::tcp::sequence::SequenceNumber;
-use crate::tcp::{SegmentIn, TcpConfig};
+use crate::tcp::env::Env;
+use crate::tcp::segment::SegmentIn;
 use qanat_nic::Time;
 use std::time::Duration;
 
@@ -19,51 +19,6 @@ const ROUND_TRIP_MIN: Duration = Duration::from_millis(1);
 const ECHO_MAX_MS: u32 = 10_000;
 /// Segments more than twice of what was taken.
 const MARGIN_SEGMENTS: u32 = 16;
-
-/// Measurement and result.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(in crate::tcp) struct RightSizing {
-    /// The window offered when nothing is held, bytes.
-    pub limit: u32,
-    /// The largest there may be, bytes.
-    pub most: u32,
-    /// Frames promised by [`ReceiveMemory`](crate::tcp::ReceiveMemory) for the part beyond the first size.
-    pub reserved: u32,
-    /// The most taken in a round trip so far, bytes.
-    space: u32,
-    /// Taken since the measurement began, bytes.
-    taken: u32,
-    /// When the measurement ends.
-    until: Time,
-    /// The receiver's round-trip time, microseconds; zero: not known.
-    round_trip_us: u32,
-    /// A sample is wanted from the next echo, or when `sequence` is reached.
-    sampling: bool,
-    /// RCV.NXT that a whole window after `since` has.
-    sequence: SequenceNumber,
-    since: Time,
-}
-
-impl RightSizing {
-    pub(in crate::tcp) fn new(config: &TcpConfig, most: u32) -> RightSizing {
-        RightSizing {
-            limit: most.min(config.receive_window_initial),
-            most,
-            reserved: 0,
-            space: 0,
-            taken: 0,
-            until: Time::ZERO,
-            round_trip_us: 0,
-            sampling: false,
-            sequence: SequenceNumber(0),
-            since: Time::ZERO,
-        }
-    }
-
-    fn round_trip(&self) -> Duration {
-        Duration::from_micros(u64::from(self.round_trip_us))
-    }
-}
 
 fn microseconds(duration: Duration) -> u32 {
     u32::try_from(duration.as_micros()).unwrap_or(u32::MAX)

@@ -5,17 +5,9 @@
 
 use crate::event::Event;
 use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
+use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
-use crate::tcp::{Env, SegmentIn};
-
-/// What is to be known of urgent data.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(in crate::tcp) struct Urgent {
-    /// Stream offset behind the last urgent byte to be sent.
-    send_end: u64,
-    /// The last urgent byte that the peer told of.
-    received: Option<SequenceNumber>,
-}
 
 impl Connection {
     /// Whatever was given to be sent so far ends with an urgent byte (RFC 9293 §3.9.1.2, SEND with the urgent flag). Nothing

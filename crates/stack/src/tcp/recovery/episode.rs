@@ -8,74 +8,14 @@
 //!     └─ RTO ────────────→ Loss ───────────┘
 //! ```
 
-use crate::tcp::Env;
 use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl};
 use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
+use crate::tcp::recovery::phase::{AckNews, Phase};
 use crate::tcp::recovery::prr::ProportionalRateReduction;
 use crate::tcp::recovery::scoreboard::SACKED;
-use crate::tcp::recovery::undo::Undo;
-use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::timers::RetransmitKind;
 use std::time::Duration;
-
-/// Where a connection is in loss recovery (Linux calls them Open, CWR, Recovery, Loss).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub enum Phase {
-    /// None.
-    Open,
-    /// Reducing because of ECN, nothing lost.
-    Reduced,
-    /// Fast recovery.
-    Recovery,
-    /// After a retransmission time-out.
-    Loss,
-}
-
-/// Variables of loss recovery.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Recovery {
-    /// RecoveryPoint: the episode ends when it is acknowledged.
-    pub(in crate::tcp) point: SequenceNumber,
-    pub(in crate::tcp) rate_reduction: ProportionalRateReduction,
-    pub(in crate::tcp) undo: Undo,
-    /// Duplicate ACKs in a row, for peers without SACK.
-    pub(in crate::tcp) duplicates: u8,
-}
-
-impl Recovery {
-    /// Nothing under way.
-    pub fn new(start: SequenceNumber) -> Recovery {
-        Recovery {
-            point: start,
-            rate_reduction: ProportionalRateReduction::default(),
-            undo: Undo::default(),
-            duplicates: 0,
-        }
-    }
-}
-
-/// What an ACK told, for recovery.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::tcp) struct AckNews {
-    /// Octets between SND.UNA and SND.NXT before it.
-    pub flight: u32,
-    /// Octets newly acknowledged or sacked.
-    pub delivered: u32,
-    /// SND.UNA advanced.
-    pub advanced: bool,
-    /// Octets newly sacked.
-    pub sacked: u32,
-    /// It repeated the last ACK while data is outstanding (RFC 5681 §2).
-    pub duplicate: bool,
-    /// It carried a D-SACK.
-    pub duplicate_report: bool,
-    /// It carried ECE.
-    pub congestion_echo: bool,
-    /// Latest RTT sample, zero for none.
-    pub rtt: Duration,
-    /// TSecr.
-    pub echo: Option<u32>,
-}
 
 impl Connection {
     /// Octets thought in flight. Without SACK each duplicate ACK tells of a segment that left the network.
@@ -94,7 +34,7 @@ impl Connection {
         self.process_undo(news, env);
         self.end_episode();
         let mut lost = self.detect_loss(news, env);
-        if lost > 0 && self.path_mtu.search.size() != 0 {
+        if lost > 0 && self.path_mtu.is_probing() {
             lost = self.excuse_mtu_probe(lost, env);
         }
         if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
@@ -114,6 +54,28 @@ impl Connection {
             Phase::Open | Phase::Loss => self.grow_window(news, env),
         }
         self.is.output_wanted = true;
+    }
+
+    /// Restores window and threshold if the retransmissions were needless.
+    fn process_undo(&mut self, news: &AckNews, env: &mut Env<'_>) {
+        let within = self.phase != Phase::Open;
+        let Some(spurious) = self.recovery.undo.judge(news, within, self.is.timestamps) else { return };
+        let before = spurious.before;
+        env.counters.spurious_recoveries_undone += 1;
+        self.rack.reordering_seen = true;
+        self.congestion.on_undo();
+        self.window.congestion_window = self.window.congestion_window.max(before.congestion_window);
+        self.window.slow_start_threshold = self.window.slow_start_threshold.max(before.slow_start_threshold);
+        if within {
+            if spurious.by_timestamp {
+                // What was retransmitted is not lost; what was marked and not retransmitted was marked too early.
+                self.board.unmark_lost();
+            }
+            self.phase = Phase::Open;
+            self.recovery.duplicates = 0;
+            self.retransmissions = 0;
+            self.rtt.reset_backoff();
+        }
     }
 
     /// RFC 3168 §6.1.2: ECE reduces the window once per window of data; while CWR waits for data to go with it, the echo
@@ -151,10 +113,8 @@ impl Connection {
             acknowledged,
             now: env.now,
             smoothed_rtt: self.rtt.smoothed(),
-            latest_rtt: news.rtt,
             maximum_segment: u32::from(self.maximum_segment),
             window_limited: limited,
-            in_flight,
         };
         self.congestion.on_ack(&mut self.window, &sample);
     }

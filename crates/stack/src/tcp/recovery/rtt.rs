@@ -90,11 +90,6 @@ impl RttEstimator {
         (self.minimum_us != u32::MAX).then(|| Duration::from_micros(u64::from(self.minimum_us)))
     }
 
-    /// The latest sample; zero without one.
-    pub fn latest(&self) -> Duration {
-        Duration::from_micros(u64::from(self.latest_us))
-    }
-
     /// The RTO without backoff.
     #[inline]
     pub fn base_timeout(&self) -> Duration {

@@ -162,11 +162,6 @@ impl Scoreboard {
         self.records.get(index)
     }
 
-    /// The last record.
-    pub fn last(&self) -> Option<&Record> {
-        self.records.back()
-    }
-
     fn length_of(&self, index: usize) -> u32 {
         self.records.get(index).map_or(0, |record| record.end.distance_from(self.start_of(index)))
     }
@@ -335,6 +330,7 @@ impl Scoreboard {
     }
 
     /// The records, in sequence order.
+    #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = &Record> {
         self.records.iter()
     }

@@ -1,9 +1,7 @@
 //! Undoing reductions that turn out spurious: by timestamp (Eifel, RFC 3522, 4015) or D-SACK (RFC 3708).
 
-use crate::tcp::Env;
-use crate::tcp::congestion::control::{CongestionControl, Window};
-use crate::tcp::connection::Connection;
-use crate::tcp::recovery::episode::{AckNews, Phase};
+use crate::tcp::congestion::control::Window;
+use crate::tcp::recovery::phase::AckNews;
 use crate::tcp::sequence::{SequenceNumber, timestamp_before};
 
 /// What is needed to undo the current (or last) reduction.
@@ -21,6 +19,14 @@ pub struct Undo {
     retransmitted: bool,
     /// An ACK has advanced since: later ones prove nothing by timestamp, they may echo other segments.
     decided: bool,
+}
+
+/// Reductions turned out needless.
+pub(in crate::tcp) struct Spurious {
+    /// The window to go back to, at least.
+    pub before: Window,
+    /// Nothing was lost at all.
+    pub by_timestamp: bool,
 }
 
 impl Undo {
@@ -54,45 +60,29 @@ impl Undo {
             self.outstanding = self.outstanding.saturating_sub(1);
         }
     }
-}
 
-impl Connection {
-    /// Restores window and threshold if the retransmissions were needless.
-    pub(in crate::tcp) fn process_undo(&mut self, news: &AckNews, env: &mut Env<'_>) {
-        let undo = &self.recovery.undo;
-        let Some(before) = undo.before else { return };
-        if !undo.retransmitted && undo.first_stamp.is_none() {
-            return;
+    /// Whether an ACK shows that the reductions were needless; `within`: an episode is under way. An ACK that decides nothing
+    /// leaves what later ones may tell.
+    pub(in crate::tcp) fn judge(&mut self, news: &AckNews, within: bool, has_timestamps: bool) -> Option<Spurious> {
+        let before = self.before?;
+        if !self.retransmitted && self.first_stamp.is_none() {
+            return None;
         }
         // The first ACK that advances echoes a timestamp older than the first retransmission: the original arrived.
-        let by_timestamp = self.phase != Phase::Open
+        let by_timestamp = within
             && news.advanced
-            && !undo.decided
-            && self.is.timestamps
-            && matches!((news.echo, undo.first_stamp), (Some(echo), Some(first)) if timestamp_before(echo, first));
+            && !self.decided
+            && has_timestamps
+            && matches!((news.echo, self.first_stamp), (Some(echo), Some(first)) if timestamp_before(echo, first));
         // Every retransmission was reported as a duplicate.
-        let by_duplicates = news.duplicate_report && undo.retransmitted && undo.outstanding == 0;
+        let by_duplicates = news.duplicate_report && self.retransmitted && self.outstanding == 0;
         if !by_timestamp && !by_duplicates {
-            if news.advanced && self.phase != Phase::Open {
-                self.recovery.undo.decided = true;
+            if news.advanced && within {
+                self.decided = true;
             }
-            return;
+            return None;
         }
-        env.counters.spurious_recoveries_undone += 1;
-        self.recovery.undo.forget();
-        self.rack.reordering_seen = true;
-        self.congestion.on_undo();
-        self.window.congestion_window = self.window.congestion_window.max(before.congestion_window);
-        self.window.slow_start_threshold = self.window.slow_start_threshold.max(before.slow_start_threshold);
-        if self.phase != Phase::Open {
-            if by_timestamp {
-                // What was retransmitted is not lost; what was marked and not retransmitted was marked too early.
-                self.board.unmark_lost();
-            }
-            self.phase = Phase::Open;
-            self.recovery.duplicates = 0;
-            self.retransmissions = 0;
-            self.rtt.reset_backoff();
-        }
+        self.forget();
+        Some(Spurious { before, by_timestamp })
     }
 }

@@ -5,11 +5,13 @@
 use crate::event::CloseReason;
 use crate::tcp::congestion::control::initial_window;
 use crate::tcp::connection::{Connection, Follow};
-use crate::tcp::recovery::episode::Phase;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::recovery::phase::Phase;
+use crate::tcp::segment::{Emitter, SegmentPayload};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::NEVER;
-use crate::tcp::{Disposition, Emitter, Env, SegmentPayload};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};

@@ -1,7 +1,7 @@
 //! Pacing: segments spread over the round trip, or held to a rate, instead of leaving as acknowledgements arrive.
 
-use crate::tcp::Env;
 use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
 use qanat_nic::Time;
 use std::time::Duration;
 

@@ -1,60 +1,32 @@
 //! Segment size: the peer's and the path's limit (RFC 1191, 8201), and black holes (RFC 4821 §7.7 in spirit).
 
 use crate::tcp::connection::Connection;
-use crate::tcp::send::path_mtu_search::Search;
+use crate::tcp::env::Env;
+use crate::tcp::segment::{MSS_BASE, MSS_MIN};
 use crate::tcp::sequence::SequenceNumber;
-use crate::tcp::{Env, MSS_BASE};
+use qanat_wire::tcp_options::TIMESTAMPS_LENGTH;
 
 /// Consecutive time-outs of a long segment taken as a black hole.
 const BLACK_HOLE_TIMEOUTS: u8 = 3;
 
-/// Largest TCP segments, headers excluded and options included.
-#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub struct PathMtu {
-    /// What our interface takes: announced in our MSS option.
-    local: u16,
-    /// The least of what the interface and the peer take.
-    limit: u16,
-    /// The least of what the interface, the peer and the path take.
-    pub(in crate::tcp) current: u16,
-    pub(in crate::tcp) search: Search,
-}
-
-impl PathMtu {
-    /// Nothing known but the interface's limit.
-    pub fn new(local: u16) -> PathMtu {
-        PathMtu { local, limit: local, current: local, search: Search::new() }
-    }
-
-    /// To announce.
-    pub fn local_segment(&self) -> u16 {
-        self.local
-    }
-
-    /// The least of all limits.
-    #[inline]
-    pub fn segment(&self) -> u16 {
-        self.current
-    }
-
-    /// What the path could take at best.
-    pub(in crate::tcp) fn limit(&self) -> u16 {
-        self.limit
-    }
-
-    /// The peer's MSS option.
-    pub fn limit_peer(&mut self, peer: u16) {
-        self.limit = self.limit.min(peer);
-        self.current = self.current.min(peer);
-    }
-}
-
 impl Connection {
+    /// Applies the peer's MSS option (RFC 9293 §3.7.1, RFC 6691: options count against it).
+    pub(in crate::tcp) fn set_peer_segment(&mut self, peer: u16) {
+        self.path_mtu.limit_peer(peer.max(MSS_MIN));
+        self.apply_segment_size();
+    }
+
+    /// Recomputes the payload size after the path's or the peer's limit changed.
+    pub(in crate::tcp) fn apply_segment_size(&mut self) {
+        let options = if self.is.timestamps { TIMESTAMPS_LENGTH as u16 } else { 0 };
+        self.maximum_segment = self.path_mtu.segment().saturating_sub(options).max(1);
+    }
+
     /// ICMP says that packets to the peer may carry TCP segments of at most `maximum_segment` bytes (next-hop MTU − IP
     /// header − 20), quoting `sequence`. Ignored unless that is in flight (RFC 5927 §4.1), and never raised.
     /// Whether it counts, so that others to the same host should know.
     pub fn on_path_mtu(&mut self, maximum_segment: u16, sequence: SequenceNumber, env: &mut Env<'_>) -> bool {
-        if !self.is_in_flight(sequence) || maximum_segment >= self.path_mtu.current {
+        if !self.is_in_flight(sequence) || maximum_segment >= self.path_mtu.segment() {
             if !self.is_in_flight(sequence) || !self.on_mtu_probe_refused(maximum_segment, sequence, env) {
                 env.counters.icmp_ignored += 1;
             }
@@ -62,9 +34,9 @@ impl Connection {
         }
         // RFC 1191 §3: an MTU below 576 is a lie or useless; take the smallest sensible one.
         let before = self.maximum_segment;
-        self.path_mtu.current = maximum_segment.max(MSS_BASE.min(self.path_mtu.current));
+        let segment = maximum_segment.max(MSS_BASE.min(self.path_mtu.segment()));
+        self.path_mtu.reduce(segment, None, env.now);
         self.apply_segment_size();
-        self.path_mtu.start_search(None, env.now);
         env.counters.path_mtu_reductions += 1;
         self.resend_too_long(before, env);
         true
@@ -73,11 +45,10 @@ impl Connection {
     /// Another connection to the same host has learnt what the path takes (RFC 8201 §5.2).
     #[cold]
     pub fn adopt_path_mtu(&mut self, maximum_segment: u16, env: &mut Env<'_>) {
-        let segment = maximum_segment.max(MSS_BASE.min(self.path_mtu.current));
-        if segment < self.path_mtu.current {
-            self.path_mtu.current = segment;
+        let segment = maximum_segment.max(MSS_BASE.min(self.path_mtu.segment()));
+        if segment < self.path_mtu.segment() {
+            self.path_mtu.reduce(segment, None, env.now);
             self.apply_segment_size();
-            self.path_mtu.start_search(None, env.now);
             env.counters.path_mtus_shared += 1;
         }
     }
@@ -112,12 +83,11 @@ impl Connection {
         if length <= u32::from(MSS_BASE) || self.retransmissions < BLACK_HOLE_TIMEOUTS {
             return;
         }
-        let length = u16::try_from(length).unwrap_or(u16::MAX).min(self.path_mtu.current);
+        let length = u16::try_from(length).unwrap_or(u16::MAX).min(self.path_mtu.segment());
         let halved = (length / 2).max(MSS_BASE);
-        if halved < self.path_mtu.current {
+        if halved < self.path_mtu.segment() {
             env.counters.black_holes_detected += 1;
-            self.path_mtu.current = halved;
-            self.path_mtu.start_search(Some(length), env.now);
+            self.path_mtu.reduce(halved, Some(length), env.now);
             self.apply_segment_size();
         }
     }

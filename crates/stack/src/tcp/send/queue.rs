@@ -82,11 +82,6 @@ impl SendQueue {
         self.pieces.len()
     }
 
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
-    }
-
     /// Bytes held (unacknowledged or unsent).
     #[inline]
     pub fn byte_count(&self) -> u64 {

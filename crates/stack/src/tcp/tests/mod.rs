@@ -6,14 +6,19 @@ mod episodes;
 mod path_mtu;
 mod right_sizing;
 mod states;
+mod testing;
 mod urgent;
 mod waiting;
 
 use super::*;
-use crate::event::CloseReason;
+use crate::event::{CloseReason, Event};
 use crate::tcp::recovery::scoreboard::Scoreboard;
-use crate::tcp::testing::{Faults, Host, Pair, Random, pattern};
+use crate::tcp::tests::testing::{Faults, Host, Pair, Random, pattern};
 use bytes::Bytes;
+use qanat_nic::Time;
+use qanat_wire::ip::Ecn;
+use qanat_wire::tcp::{Flags, Header};
+use qanat_wire::tcp_options::Options;
 use std::time::Duration;
 
 fn host() -> Host {

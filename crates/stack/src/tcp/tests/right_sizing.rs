@@ -1,7 +1,7 @@
 //! The receive window follows what the service takes.
 
 use super::host;
-use crate::tcp::testing::*;
+use crate::tcp::tests::testing::*;
 use crate::tcp::{Connection, TcpConfig};
 use bytes::Bytes;
 use std::time::Duration;
