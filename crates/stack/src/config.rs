@@ -1,6 +1,6 @@
 //! What a stack is started with: addresses, limits, defaults.
 
-use crate::autoconfiguration::Autoconfiguration;
+use crate::ip::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
 use qanat_nic::QueueShare;
 use std::net::IpAddr;

@@ -2,15 +2,14 @@
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::event::{Event, TimerId};
-use crate::network::Network;
-use crate::reassembly::Reassembly;
+use crate::ip::network::Network;
+use crate::ip::reassembly::Reassembly;
 use crate::secret::Secret;
-use crate::slab::Slab;
-use crate::transport::Transport;
-use crate::udp::{UdpError, UdpSocket};
-use crate::wheel::{Wheel, WheelHandle};
-use qanat_api::CommandError;
+use crate::tables::slab::Slab;
+use crate::tables::wheel::{Wheel, WheelHandle};
+use crate::transport::connections::Transport;
+use crate::transport::udp::{UdpError, UdpSocket};
+use qanat_api::{CommandError, Event, TimerId};
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::collections::VecDeque;

@@ -1,1 +1,0 @@
-pub use qanat_api::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};

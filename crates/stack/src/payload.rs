@@ -1,1 +1,0 @@
-pub use qanat_api::{Fill, Source};
