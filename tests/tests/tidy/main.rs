@@ -2,6 +2,8 @@
 //! functions may get, that nothing is left for later, that the README speaks of this version. No root needed.
 #![forbid(unsafe_code)]
 
+mod rooms;
+
 use qanat_tests::e2e::workspace;
 use std::collections::BTreeMap;
 use std::fs;
@@ -132,7 +134,7 @@ fn crates_use_only_crates_below_them() {
     let mut wrong = Vec::new();
     for package in packages() {
         let Some(height) = layer.get(package.name.as_str()) else {
-            wrong.push(format!("{} has no layer: give it one in tests/tests/tidy.rs", package.name));
+            wrong.push(format!("{} has no layer: give it one in tests/tests/tidy/main.rs", package.name));
             continue;
         };
         for dependency in dependencies(&package.manifest) {
