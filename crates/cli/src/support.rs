@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 #[allow(dead_code, reason = "the library's own, of which only what can be read is needed here")]
-#[path = "../../posix/src/support.rs"]
+#[path = "../../posix/src/calls/support.rs"]
 mod table;
 
 use table::{CALLS, FLAGS, MESSAGES, OPTIONS, OTHERS, Support};

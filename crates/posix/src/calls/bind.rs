@@ -3,14 +3,14 @@
 use super::give_int;
 use super::open::{adopt, errno_of_command, kernel_name, kernel_option};
 use super::options;
-use crate::address;
-use crate::attach::{attach, is_on_link, lacks_named_address};
-use crate::descriptor;
-use crate::explain::explain;
-use crate::fallback::{Call, Why, note};
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Datagram, Kind, Socket};
+use crate::lifecycle::attach::{attach, is_on_link, lacks_named_address};
+use crate::sockets::socket::{Datagram, Kind, Socket};
+use crate::sys::address;
+use crate::sys::descriptor;
+use crate::sys::explain::explain;
+use crate::sys::real;
+use crate::world::fallback::{Call, Why, note};
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, sockaddr, socklen_t};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -50,9 +50,9 @@ pub(super) fn nature(fd: c_int) -> Option<Nature> {
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if crate::away::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
+    if crate::lifecycle::away::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
         // SAFETY: as the caller says.
-        return unsafe { super::away::bind(fd, address, length) };
+        return unsafe { crate::calls::remote::away::bind(fd, address, length) };
     }
     let real_bind = || {
         super::fresh::forget(fd);
@@ -82,7 +82,7 @@ pub(super) unsafe fn bind_by(
     }
     // SAFETY: as the caller says.
     let wanted = unsafe { address::read(address, length) };
-    let Some((wanted, nature)) = wanted.filter(|_| crate::attach::wishes().is_some()).zip(nature(fd)) else {
+    let Some((wanted, nature)) = wanted.filter(|_| crate::lifecycle::attach::wishes().is_some()).zip(nature(fd)) else {
         return real_bind();
     };
     // SAFETY: it was long enough for an address.
@@ -110,7 +110,7 @@ fn bind_inet(
         }
         return real_bind();
     }
-    let has_world = crate::lock::shared().is_some();
+    let has_world = crate::world::lock::shared().is_some();
     if ip.is_unspecified() {
         if has_world && wanted.port() != 0 && is_held_by_ours(fd, wanted, nature) {
             return Err(libc::EADDRINUSE);

@@ -2,13 +2,13 @@
 
 use super::interfaces::netlink;
 use super::{give_int, open};
-use crate::descriptor::{self, Entry};
-use crate::epoll::Change;
-use crate::explain::{is_explaining, is_said_by};
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Socket};
-use crate::wait::block;
+use crate::sockets::epoll::Change;
+use crate::sockets::socket::{Kind, Socket};
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::explain::{is_explaining, is_said_by};
+use crate::sys::real;
+use crate::world::lock::{Guard, lock};
+use crate::world::wait::block;
 use libc::{c_int, c_uint};
 use qanat::Time;
 use qanat::stack::tcp::State;
@@ -94,7 +94,7 @@ impl Guard {
             self.bells.give_back(bell);
         }
         if epoll.is_nested {
-            super::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            crate::calls::waiting::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 
@@ -107,7 +107,7 @@ impl Guard {
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {
-    if crate::lock::remains().is_some() {
+    if crate::world::lock::remains().is_some() {
         // There is nothing to be let go of, and the number may be a file's next.
         descriptor::set(fd, Entry::Kernel);
         return false;
@@ -116,9 +116,9 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::away::is_away() {
+        if crate::lifecycle::away::is_away() {
             // The world has fallen in this moment.
-            crate::away::line::close(fd);
+            crate::lifecycle::away::line::close(fd);
         }
         return false;
     };
@@ -163,14 +163,14 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
         Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
         Entry::Kernel => {
-            super::epoll::closed(fd);
+            crate::calls::waiting::epoll::closed(fd);
             super::bind::closed(fd);
             super::copies::closed(fd);
             netlink::closed(fd);
         }
-        Entry::Away => return super::away::close(fd),
+        Entry::Away => return crate::calls::remote::away::close(fd),
         // Programs that close what they don't know of don't mean these.
-        Entry::Own if !crate::arena::is_inside() => return give_int(Err(libc::EBADF)),
+        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(libc::EBADF)),
         Entry::Own => {
             descriptor::set(fd, Entry::Kernel);
         }
@@ -188,7 +188,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if crate::lock::shared().is_none() && !is_explaining() || flags != 0 {
+    if crate::world::lock::shared().is_none() && !is_explaining() || flags != 0 {
         // SAFETY: takes no pointers.
         return unsafe { real::close_range(first, last, flags) };
     }
@@ -223,7 +223,7 @@ extern "C" fn closefrom(first: c_int) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if descriptor::is_away(fd) {
-        return super::away::shutdown(fd, how);
+        return crate::calls::remote::away::shutdown(fd, how);
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: takes no pointers.
@@ -302,7 +302,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
         return;
     }
     if entry == Entry::Away {
-        crate::away::line::duplicate(old, new);
+        crate::lifecycle::away::line::duplicate(old, new);
         return;
     }
     let Ok(mut guard) = lock() else { return };
@@ -331,14 +331,14 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
         Entry::Kernel => {
-            super::epoll::closed(onto);
+            crate::calls::waiting::epoll::closed(onto);
             super::bind::closed(onto);
             super::copies::closed(onto);
             Ok(())
         }
         Entry::Own => Err(libc::EBUSY),
         Entry::Away => {
-            crate::away::line::close(onto);
+            crate::lifecycle::away::line::close(onto);
             Ok(())
         }
         entry => {

@@ -2,10 +2,10 @@
 
 use super::close::copied;
 use super::{fresh, give_int, stand_in};
-use crate::descriptor;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Owner};
+use crate::sockets::socket::{Kind, Owner};
+use crate::sys::descriptor;
+use crate::sys::real;
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_ulong};
 
 /// Flags of a file, other than `O_NONBLOCK`, that may be changed.
@@ -32,7 +32,7 @@ fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     if descriptor::is_away(fd) {
-        return super::away::fcntl(fd, command, argument);
+        return crate::calls::remote::away::fcntl(fd, command, argument);
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: the program's own argument.
@@ -121,7 +121,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     }
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::ioctl(fd, request, argument) };
+        return unsafe { crate::calls::remote::away::ioctl(fd, request, argument) };
     }
     let Some(number) = descriptor::socket(fd) else {
         if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {

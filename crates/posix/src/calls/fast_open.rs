@@ -1,14 +1,14 @@
 //! TCP Fast Open (RFC 7413): `MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`, and what listeners are told of it.
 
 use super::open::{adopt_to_connect, kernel_structure, reached, start, wait_for_connection};
-use super::send::{give_to, go_on};
-use crate::address;
-use crate::attach::contains;
-use crate::descriptor;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::Kind;
-use crate::world::World;
+use crate::calls::transfer::send::{give_to, go_on};
+use crate::lifecycle::attach::contains;
+use crate::sockets::socket::Kind;
+use crate::sys::address;
+use crate::sys::descriptor;
+use crate::sys::real;
+use crate::world::lock::{Guard, lock};
+use crate::world::state::World;
 use libc::{c_int, iovec, sockaddr, socklen_t};
 use qanat::stack::tcp::CookieKeys;
 use qanat::stack::{FastOpenOptions, FastOpenRequest};
@@ -33,7 +33,7 @@ pub(super) fn keys(fd: c_int) -> Option<CookieKeys> {
 pub(super) fn set_listener(world: &mut World, number: u32) {
     let Some(socket) = world.sockets.get(number) else { return };
     let Kind::Listener(listener) = &socket.kind else { return };
-    let (asked, general) = (socket.options.fast_open, crate::sysctl::fast_open());
+    let (asked, general) = (socket.options.fast_open, crate::world::sysctl::fast_open());
     let queue_max = match asked.queue {
         0 if general.listens => listener.backlog,
         queue => queue as usize,
@@ -49,7 +49,7 @@ pub(super) fn set_listener(world: &mut World, number: u32) {
 /// How socket `number` would send data with its SYN.
 fn request(guard: &Guard, number: u32) -> FastOpenRequest {
     let asked = guard.sockets.get(number).is_some_and(|socket| socket.options.fast_open.without_cookie);
-    if asked || crate::sysctl::fast_open().client_without_cookie {
+    if asked || crate::world::sysctl::fast_open().client_without_cookie {
         FastOpenRequest::WithoutCookie
     } else {
         FastOpenRequest::WithCookie
@@ -130,7 +130,7 @@ pub(super) unsafe fn send(
     // SAFETY: long enough for a family.
     let family = || c_int::from(unsafe { to.read_unaligned() }.sa_family);
     let is_nobody = !to.is_null() && length as usize >= size_of::<libc::sa_family_t>() && family() == libc::AF_UNSPEC;
-    let is_off = is_nobody || !crate::sysctl::fast_open().client;
+    let is_off = is_nobody || !crate::world::sysctl::fast_open().client;
     let Some(number) = descriptor::socket(fd) else {
         if is_off {
             return None;
@@ -141,7 +141,7 @@ pub(super) unsafe fn send(
             return None;
         }
         let adopt = || -> Result<isize, i32> {
-            super::receive::check(vectors)?;
+            crate::calls::transfer::receive::check(vectors)?;
             let mut guard = lock()?;
             let number = adopt_to_connect(&mut guard, fd, peer, (&nature, note), port)?;
             // SAFETY: as the caller says.
@@ -154,7 +154,7 @@ pub(super) unsafe fn send(
         Err(error) => return Some(Err(error)),
     };
     let socket = guard.sockets.get_mut(number)?;
-    let is_on_link = peer.is_some_and(|peer| crate::attach::is_on_link(peer.ip()));
+    let is_on_link = peer.is_some_and(|peer| crate::lifecycle::attach::is_on_link(peer.ip()));
     Some(match &mut socket.kind {
         Kind::Datagram(_) => return None,
         _ if is_off => Err(libc::EOPNOTSUPP),
@@ -162,7 +162,7 @@ pub(super) unsafe fn send(
         Kind::Bound => match peer {
             None => Err(libc::EINVAL),
             Some(_) if !is_on_link => Err(libc::ENETUNREACH),
-            Some(peer) => super::receive::check(vectors)
+            Some(peer) => crate::calls::transfer::receive::check(vectors)
                 // SAFETY: as the caller says.
                 .and_then(|()| unsafe { open_with(guard, number, peer, vectors, flags) }),
         },

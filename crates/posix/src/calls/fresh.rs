@@ -5,9 +5,9 @@
 //! the socket, too, so `fork` ends all notes, and a copy or a message that carries the descriptor ends its.
 
 use super::open::kernel_structure;
-use crate::descriptor::DESCRIPTORS_MAX;
-use crate::real;
-use crate::support::{OPTIONS, Support};
+use crate::calls::support::{OPTIONS, Support};
+use crate::sys::descriptor::DESCRIPTORS_MAX;
+use crate::sys::real;
 use libc::c_int;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -63,7 +63,7 @@ fn made(fd: c_int, family: c_int, kind: c_int, protocol: c_int) {
     let is_noted = is_stream
         && matches!(family, libc::AF_INET | libc::AF_INET6)
         && matches!(protocol, 0 | libc::IPPROTO_TCP)
-        && crate::attach::wishes().is_some();
+        && crate::lifecycle::attach::wishes().is_some();
     let Some(cell) = cell(fd).filter(|_| is_noted) else { return forget(fd) };
     let Some(cookie) = kernel_structure::<u64>(fd, libc::SOL_SOCKET, libc::SO_COOKIE) else { return forget(fd) };
     let nonblocking = if kind & libc::SOCK_NONBLOCK != 0 { NONBLOCKING } else { 0 };
@@ -97,7 +97,7 @@ pub(super) fn has_set(fd: c_int, level: c_int, name: c_int) {
     if let Some((place, _)) = followed().find(|(_, option)| *option == (level, name)) {
         return change(fd, |state| state | 1 << place);
     }
-    let is_of_no_effect = |row: &crate::support::Row| (row.level, row.option) == (level, name);
+    let is_of_no_effect = |row: &crate::calls::support::Row| (row.level, row.option) == (level, name);
     // These are other names of what is followed; and what isn't known may be anything.
     let is_another_name = matches!((level, name), (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE | libc::SO_RCVBUFFORCE));
     if is_another_name || !OPTIONS.iter().any(is_of_no_effect) {

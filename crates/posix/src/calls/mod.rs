@@ -1,46 +1,36 @@
 //! The functions that take the place of the C library's.
 
-mod away;
-pub(crate) mod beside;
 mod bind;
 mod close;
 mod control;
 mod copies;
-mod credentials;
 mod direct;
-pub(crate) mod epoll;
-pub(crate) mod exec;
 mod fast_open;
-mod file;
 pub(crate) mod fresh;
-mod hand_over;
 mod information;
 mod interfaces;
 pub(crate) mod open;
 pub(crate) mod options;
-mod poll;
-mod process;
-mod receive;
+pub(crate) mod program;
 pub(crate) mod remote;
-mod send;
-pub(crate) mod signals;
-mod spawn;
-mod splice;
 mod stand_in;
-mod stdio;
+#[allow(dead_code, reason = "the command prints the rest of it")]
+mod support;
+pub(crate) mod transfer;
+pub(crate) mod waiting;
 
 /// A call's outcome as the C library gives it.
-fn give(outcome: Result<isize, i32>) -> isize {
+pub(crate) fn give(outcome: Result<isize, i32>) -> isize {
     match outcome {
         Ok(value) => value,
         Err(errno) => {
-            crate::real::set_errno(errno);
+            crate::sys::real::set_errno(errno);
             -1
         }
     }
 }
 
 /// The same, of one that gives an `int`.
-fn give_int(outcome: Result<i32, i32>) -> i32 {
+pub(crate) fn give_int(outcome: Result<i32, i32>) -> i32 {
     give(outcome.map(|value| value as isize)) as i32
 }

@@ -3,16 +3,16 @@
 use super::bind::{Nature, bind_ours, free_port, nature};
 use super::fresh::{self, Note};
 use super::{give_int, options};
-use crate::address;
-use crate::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
-use crate::away::line::Operation;
-use crate::descriptor::{self, Entry};
-use crate::explain::explain;
-use crate::fallback::{Call, Why, note, tell_once};
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Listener, Socket, Stream};
-use crate::wait::block;
+use crate::lifecycle::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
+use crate::lifecycle::away::line::Operation;
+use crate::sockets::socket::{Kind, Listener, Socket, Stream};
+use crate::sys::address;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::explain::explain;
+use crate::sys::real;
+use crate::world::fallback::{Call, Why, note, tell_once};
+use crate::world::lock::{Guard, lock};
+use crate::world::wait::block;
 use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
 use qanat::stack::FastOpenRequest;
 use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
@@ -71,13 +71,13 @@ pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Opti
         guard.sockets.remove(number);
         return Err(libc::EMFILE);
     }
-    super::epoll::adopted(guard, fd, number);
+    crate::calls::waiting::epoll::adopted(guard, fd, number);
     for copy in super::copies::of(fd) {
         if descriptor::set(copy, Entry::Socket(number))
             && let Some(socket) = guard.sockets.get_mut(number)
         {
             socket.references += 1;
-            super::epoll::adopted(guard, copy, number);
+            crate::calls::waiting::epoll::adopted(guard, copy, number);
         }
     }
     Ok(number)
@@ -85,8 +85,9 @@ pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Opti
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd) || crate::away::is_away() && nature(fd).is_some_and(|nature| nature.is_stream) {
-        return super::away::listen(fd, backlog);
+    if descriptor::is_away(fd) || crate::lifecycle::away::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    {
+        return crate::calls::remote::away::listen(fd, backlog);
     }
     give_int(listen_on(fd, backlog))
 }
@@ -127,7 +128,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     if unsafe { real::listen(fd, backlog as c_int) } != 0 {
         return Err(real::errno());
     }
-    let may_be_ours = |nature: &Nature| nature.is_stream && crate::attach::wishes().is_some();
+    let may_be_ours = |nature: &Nature| nature.is_stream && crate::lifecycle::attach::wishes().is_some();
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
     let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
         if let Some(local) = kernel_name(fd) {
@@ -234,7 +235,7 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::accept4(fd, address, length, flags) };
+        return unsafe { crate::calls::remote::away::accept4(fd, address, length, flags) };
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
@@ -599,7 +600,7 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::name(Operation::GetName, fd, address, length) };
+        return unsafe { crate::calls::remote::away::name(Operation::GetName, fd, address, length) };
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
@@ -630,7 +631,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::name(Operation::GetPeer, fd, address, length) };
+        return unsafe { crate::calls::remote::away::name(Operation::GetPeer, fd, address, length) };
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.

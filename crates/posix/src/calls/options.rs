@@ -4,13 +4,13 @@
 use super::fresh::{self, Note};
 use super::give_int;
 use super::open::{kernel_option, kernel_structure};
-use crate::descriptor;
-use crate::epoll::Change;
-use crate::explain::explain;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Options, Socket};
-use crate::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use crate::sockets::epoll::Change;
+use crate::sockets::socket::{Kind, Options, Socket};
+use crate::sys::descriptor;
+use crate::sys::explain::explain;
+use crate::sys::real;
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
 use qanat::{Keepalive, Time};
@@ -167,7 +167,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
                 number().filter(|most| *most != MSS_UNSET).and_then(|most| u16::try_from(most).ok());
         }
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-            let set = count().filter(|count| Some(*count) != crate::sysctl::syn_retries());
+            let set = count().filter(|count| Some(*count) != crate::world::sysctl::syn_retries());
             options.syn_retransmissions = set.and_then(|count| u8::try_from(count).ok());
         }
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => options.fast_open.queue = count().unwrap_or(0),
@@ -283,7 +283,7 @@ pub(super) unsafe extern "C" fn setsockopt(
 ) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::setsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::away::setsockopt(fd, level, name, value, length) };
     }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
@@ -401,7 +401,7 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
     }
     if option == (libc::IPPROTO_UDP, UDP_CORK) && !options.joins {
         // As on Linux what comes of it is not told.
-        let _ = super::send::end(guard, number);
+        let _ = crate::calls::transfer::send::end(guard, number);
         return Ok(0);
     }
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
@@ -442,7 +442,7 @@ pub(super) unsafe extern "C" fn getsockopt(
 ) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::getsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::away::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
         && let Some(number) = descriptor::socket(fd)

@@ -2,10 +2,10 @@
 //! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
 
 use super::options::copy_to_kernel;
-use crate::bells::out_of_the_way;
-use crate::descriptor::{self, Entry};
-use crate::lock::{Guard, lock};
-use crate::real;
+use crate::sys::bells::out_of_the_way;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::real;
+use crate::world::lock::{Guard, lock};
 use libc::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
 
@@ -21,7 +21,7 @@ fn file(_: &Guard) -> Result<c_int, i32> {
     // SAFETY: takes no pointers.
     let made = unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
-    let file = if made < 0 { crate::bells::new_event()? } else { out_of_the_way(made) };
+    let file = if made < 0 { crate::sys::bells::new_event()? } else { out_of_the_way(made) };
     descriptor::set(file, Entry::Own);
     FILE.store(file, Ordering::Relaxed);
     Ok(file)

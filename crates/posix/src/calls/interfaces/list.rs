@@ -1,7 +1,7 @@
 //! `getifaddrs` and the functions of `net/if.h`: the C library's lists, and the card behind them.
 
 use super::{Card, FLAGS, INDEX, NAME, broadcast, card, mask};
-use crate::real;
+use crate::sys::real;
 use libc::{c_char, c_int, c_uint, if_nameindex as NameIndex, ifaddrs, sockaddr, sockaddr_ll, sockaddr_storage};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -62,7 +62,7 @@ fn entry_of(card: &Card, address: Option<(IpAddr, u8)>) -> Entry {
         }
         Some((address, length)) => {
             let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-            let storage = |ip: IpAddr| crate::address::encode(SocketAddr::new(ip, 0), family).0;
+            let storage = |ip: IpAddr| crate::sys::address::encode(SocketAddr::new(ip, 0), family).0;
             entry.address = storage(address);
             entry.mask = storage(mask(address, length));
             if let IpAddr::V4(four) = address {

@@ -1,0 +1,4 @@
+//! Calls of a process that has [left](crate::lifecycle::away) the world: how it asks its deputy, and how that one makes them.
+
+pub(crate) mod away;
+pub(crate) mod requests;

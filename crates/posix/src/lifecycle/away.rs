@@ -1,0 +1,324 @@
+//! A process whose world has fallen to another class than its own leaves it: the memory that the others can write is gone from its
+//! address space, by the kernel's tables and not by its own care, and what it still does with its sockets there it asks of a
+//! [deputy](crate::lifecycle::deputy), a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
+
+use crate::lifecycle::process;
+use crate::sys::arena;
+use crate::sys::bells::out_of_the_way;
+use crate::sys::class::Class;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::explain::{explain, warn};
+use crate::sys::page::{self, Instead};
+use crate::sys::real;
+use crate::world::lock;
+use qanat::nic::place::Extent;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// What this process is to its world.
+static STANDING: AtomicU8 = AtomicU8::new(MEMBER);
+/// It has none, or is one of those who share it.
+const MEMBER: u8 = 0;
+/// It is about to leave.
+const LEAVING: u8 = 1;
+/// It has left, and has a deputy there when it needs one.
+const AWAY: u8 = 2;
+/// It has left for good.
+const LEFT: u8 = 3;
+/// The world has fallen to this process's class.
+const SETTLED: u8 = 4;
+
+/// What a world is made of, as this process knows it by itself.
+#[derive(Default)]
+struct Known {
+    /// The shared part's address.
+    shared: usize,
+    /// Where the arena's file was mapped, and its descriptor.
+    arena: Option<(RawFd, usize)>,
+    places: Vec<Extent>,
+    /// Whose the world is now.
+    class: Option<Class>,
+}
+
+static KNOWN: Mutex<Known> = Mutex::new(Known { shared: 0, arena: None, places: Vec::new(), class: None });
+
+fn known() -> MutexGuard<'static, Known> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn standing() -> u8 {
+    STANDING.load(Ordering::Acquire)
+}
+
+/// Whether it has left, and has a deputy there. If it has to leave, it does so now.
+#[inline]
+pub(crate) fn is_away() -> bool {
+    page::has_fallen() && is_left() && standing() == AWAY
+}
+
+/// Whether it has left, with a deputy or for good.
+pub(crate) fn is_out() -> bool {
+    matches!(standing(), LEAVING | AWAY | LEFT)
+}
+
+/// Whether the world is of this process's class, and falls no further.
+pub(crate) fn is_settled() -> bool {
+    standing() == SETTLED
+}
+
+/// It has fallen to this process's class: with the lock held by who took it down, or by one that returns or joins.
+pub(crate) fn settle() {
+    STANDING.store(SETTLED, Ordering::Release);
+}
+
+/// What a call says that finds no world.
+pub(crate) fn error() -> i32 {
+    if matches!(standing(), MEMBER | SETTLED) { libc::ENETDOWN } else { libc::EINTR }
+}
+
+/// What this process has to know to leave and to return; the descriptors are those it has the same under. Not with the lock held,
+/// as this is its own memory.
+pub(crate) fn remember(shared: usize, places: Vec<Extent>) {
+    let mut known = known();
+    (known.shared, known.arena, known.places) = (shared, arena::place(), places);
+}
+
+/// Whether this process is none of its world's any more, which has fallen: it leaves, if it has not yet.
+#[cold]
+pub(crate) fn is_left() -> bool {
+    if standing() == MEMBER {
+        let was_held = lock::hold_signals(true);
+        depart();
+        lock::hold_signals(was_held);
+    }
+    // Another thread may be about to; of this one's own doing it needs no end.
+    while standing() == LEAVING && !lock::is_held() {
+        std::thread::yield_now();
+    }
+    true
+}
+
+/// Leaves the world, which has fallen. Signals wait meanwhile.
+#[cold]
+pub(crate) fn depart() {
+    if STANDING.compare_exchange(MEMBER, LEAVING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        // Another thread does; nothing is to be done before it has.
+        while standing() == LEAVING {
+            std::thread::yield_now();
+        }
+        return;
+    }
+    let class = page::class();
+    out(class);
+    STANDING.store(AWAY, Ordering::Release);
+    let known = known();
+    if let Some(class) = &known.class {
+        explain(format_args!(
+            "a process that has this card's sockets too has become {class}: what they share is its; this one has them by messages"
+        ));
+    }
+}
+
+/// The shared memory is gone from here.
+fn out(class: Option<Class>) {
+    descriptor::use_no_table();
+    lock::abandon();
+    let mut known = known();
+    arena::leave();
+    for place in &known.places {
+        arena::cover(place.address, place.length);
+    }
+    known.class = class;
+    drop(known);
+    page::let_go(Instead::IsOut);
+}
+
+/// The device's memory is gone from here: mapped, it would keep the device.
+pub(crate) fn let_go_of_device() {
+    for place in &known().places {
+        arena::cover(place.address, place.length);
+    }
+}
+
+/// Leaves the world, which goes on without it, for good: its descriptors are the kernel's, and nothing by which the shared memory
+/// could be had again stays open.
+pub(crate) fn leave_for_good() {
+    STANDING.store(LEFT, Ordering::Release);
+    out(None);
+    let all: Vec<(RawFd, Entry)> = descriptor::all().collect();
+    descriptor::use_none();
+    for (fd, entry) in all {
+        if entry == Entry::Own {
+            // SAFETY: the library's own, of no use any more.
+            unsafe { real::close(fd) };
+        }
+    }
+}
+
+/// This process has become what it is now: if that is the world's class, it returns.
+pub(crate) fn return_if_like() {
+    if !is_away() {
+        return;
+    }
+    let known = known();
+    let Some((file, base)) = known.arena.filter(|_| known.class.as_ref() == Some(&Class::own())) else { return };
+    // Both are written by this class alone, and by those of no more rights than it has now.
+    let is_there = arena::return_to(file, base).is_ok() && known.places.iter().all(|place| place.map_again().is_ok());
+    if !is_there {
+        arena::leave();
+        known.places.iter().for_each(|place| arena::cover(place.address, place.length));
+        warn(format_args!(
+            "a socket's memory can't be mapped again: this process goes on with its sockets by messages"
+        ));
+        return;
+    }
+    page::let_go(Instead::Belongs);
+    lock::adopt(known.shared);
+    drop(known);
+    crate::lifecycle::away::line::hang_up();
+    STANDING.store(SETTLED, Ordering::Release);
+    let is_back = lock::lock().is_ok_and(|guard| {
+        let record = guard.processes.records.get(process::number() as usize).and_then(Option::as_ref);
+        record.map(process::is_own).is_some()
+    });
+    if is_back {
+        explain(format_args!("is of the world's class now, and shares it again"));
+    }
+}
+
+/// Whether a program that is executed has `fd`.
+fn is_inherited(fd: RawFd) -> bool {
+    // SAFETY: takes no pointers.
+    let flags = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) };
+    flags >= 0 && flags & libc::FD_CLOEXEC == 0
+}
+
+/// Whether no socket of the world's stays open over `exec`.
+pub(crate) fn has_nothing_to_hand_on() -> bool {
+    !descriptor::all().any(|(fd, entry)| entry != Entry::Own && is_inherited(fd))
+}
+
+/// For a program that this one executes: what the new one needs to be away as this one is.
+pub(crate) fn text() -> Option<String> {
+    let class = known().class.as_ref().map(Class::text)?;
+    let own: Vec<RawFd> = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd).collect();
+    text_for(process::number(), process::lifeline(), &class, &own)
+}
+
+/// For a program that this one executes as one of the world's: what it needs if that falls before it has begun.
+pub(crate) fn text_in_case(number: u32, line: RawFd, own: &[RawFd]) -> Option<String> {
+    text_for(number, line, "", own)
+}
+
+fn text_for(number: u32, lifeline: RawFd, class: &str, own: &[RawFd]) -> Option<String> {
+    let known = known();
+    let (file, base) = known.arena?;
+    let places: Vec<String> = known.places.iter().map(Extent::text).collect();
+    let sockets: Vec<String> = descriptor::all()
+        .filter(|(fd, entry)| *entry != Entry::Own && is_inherited(*fd))
+        .map(|(fd, _)| format!("{fd}={}", descriptor::word(fd)))
+        .collect();
+    let own: Vec<String> = own.iter().map(RawFd::to_string).collect();
+    Some(format!(
+        "{number};{lifeline};{file};{base};{};{};{class};{};{};{};{}",
+        known.shared,
+        process::registry(),
+        places.join(","),
+        own.join(","),
+        sockets.join(","),
+        u8::from(process::is_first())
+    ))
+}
+
+/// The library's descriptors that a program has by such a text.
+pub(crate) fn descriptors_in(text: &str) -> Vec<RawFd> {
+    text.split(';').nth(8).unwrap_or_default().split(',').filter_map(|fd| fd.parse().ok()).collect()
+}
+
+/// Begins as a process that is away, as `text` of its predecessor says; `fallen_to`: whose the world is, if that one didn't know.
+pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
+    let mut parts = text.split(';');
+    let mut number = || parts.next()?.parse::<i64>().ok();
+    let (record, lifeline, file, base) = (number()?, number()?, number()?, number()?);
+    let (shared, registry) = (number()?, number()?);
+    let said = parts.next()?;
+    let class = fallen_to.or_else(|| Class::read(said))?;
+    let list = |text: &str| text.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let places: Option<Vec<Extent>> = list(parts.next()?).iter().map(|text| Extent::read(text)).collect();
+    let (own, sockets) = (list(parts.next()?), list(parts.next()?));
+    process::set_first(parts.next() == Some("1"));
+    STANDING.store(AWAY, Ordering::Release);
+    let lifeline = RawFd::try_from(lifeline).ok()?;
+    process::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
+    for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
+        descriptor::set(fd, Entry::Own);
+        // SAFETY: takes no pointers.
+        unsafe { real::fcntl64(fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+    }
+    for text in &sockets {
+        let (fd, word) = text.split_once('=')?;
+        descriptor::put_away(fd.parse().ok()?, word.parse().ok()?);
+    }
+    page::let_go(Instead::IsOut);
+    // Where the arena was: nothing else is to come there.
+    let mut known = known();
+    arena::hold_place(usize::try_from(base).ok()?);
+    known.shared = usize::try_from(shared).ok()?;
+    known.arena = Some((RawFd::try_from(file).ok()?, usize::try_from(base).ok()?));
+    (known.places, known.class) = (places?, Some(class));
+    Some(())
+}
+
+pub(crate) mod line;
+
+/// A call that moves data, or anything else that has no way of its own, is about to be made on `fd`.
+pub(crate) fn used(fd: RawFd) {
+    let end = line::pumped(fd);
+    if end.is_some() {
+        explain(format_args!(
+            "fd {fd}: a connection of a world that this process has left, which a process pumps to the kernel's"
+        ));
+    } else {
+        warn(format_args!(
+            "fd {fd}: this process has given its virtual card over to one of fewer rights, so it can't send, receive or wait on this \
+             socket by this call (docs/posix.md, «Privileges»)"
+        ));
+    }
+    // SAFETY: takes no pointers. What is connected to nothing says so to every call.
+    let end = end.unwrap_or_else(|| unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
+    line::close(fd);
+    descriptor::set(fd, Entry::Kernel);
+    // SAFETY: takes no pointers.
+    unsafe {
+        let is_closed_by_exec = real::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
+        real::dup3(end, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
+        real::close(end);
+    }
+}
+
+/// Forks a process that is away; the child is, too.
+///
+/// # Safety
+/// As `fork`.
+pub(crate) unsafe fn fork() -> libc::pid_t {
+    let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok();
+    let (read, write) = pipe.map_or((None, None), |(read, write)| (Some(read), Some(write)));
+    let number = read.as_ref().and_then(line::fork);
+    drop(read);
+    let lifeline = write.map_or(-1, |fd| out_of_the_way(std::os::fd::IntoRawFd::into_raw_fd(fd)));
+    let held = line::hold();
+    // SAFETY: as the caller says.
+    let process = unsafe { real::fork() };
+    if process == 0 {
+        lock::forked();
+        drop(held);
+        line::hang_up();
+        process::child_of_away(number.unwrap_or(u32::MAX), lifeline);
+        return process;
+    }
+    drop(held);
+    // SAFETY: ours.
+    unsafe { real::close(lifeline) };
+    process
+}

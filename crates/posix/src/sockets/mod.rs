@@ -1,0 +1,6 @@
+//! Sockets and instances of `epoll` as POSIX has them: their state, and what the stack's events do to it.
+
+pub(crate) mod epoll;
+pub(crate) mod peers;
+pub(crate) mod socket;
+pub(crate) mod table;

@@ -1,0 +1,263 @@
+//! A world without a card: IP packets are handed in and out by a script, and time passes when the script says so. What
+//! `libqanat_packetdrill.so` (crates/packetdrill) runs the sockets on.
+//!
+//! ```text
+//!  script's thread ── send(packet) ──▶ Wire ▶ stack ▶ sockets ◀── accept, read, … ── a second thread, asleep in the kernel
+//!                  ◀─ receive() ──────  ◀        │                                   until its bell rings
+//!                  ── sleep(time) ──▶ timers ────┘
+//! ```
+//! Time goes from one deadline to the next, of the stack's or of a sleeping call's, never past one; and it stands still while a
+//! call that was woken has not come back to the script ([`clock`] is what it asks first).
+
+use crate::lifecycle::attach::{self, Wishes};
+use crate::sys::bells::Bell;
+use crate::world::lock::{Guard, lock};
+use crate::world::state::{Device, WorldClock};
+use crate::world::wait::readable;
+use crate::world::wire::Wire;
+use qanat::Time;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What the script's world is like.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// The stack's own addresses. Everybody else is on the link.
+    pub addresses: Vec<IpAddr>,
+    /// Of the link, bytes.
+    pub mtu: u16,
+}
+
+/// How long a woken call may take to come back, before time goes on without it.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Nanoseconds.
+static NOW: AtomicU64 = AtomicU64::new(1_000_000_000);
+/// The script's own thread.
+static SCRIPT_THREAD: AtomicI32 = AtomicI32::new(0);
+
+/// Whether time is a script's.
+#[inline]
+pub(crate) fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+pub(crate) fn now() -> Time {
+    Time::from_nanos(NOW.load(Ordering::Relaxed))
+}
+
+fn thread() -> i32 {
+    // SAFETY: takes no pointers.
+    unsafe { libc::gettid() }
+}
+
+/// A thread in the middle of a call.
+struct Sleeper {
+    thread: i32,
+    bell: Option<Bell>,
+    deadline: Option<Time>,
+    is_asleep: bool,
+}
+
+/// What a scripted world has beside the others' things.
+#[derive(Default)]
+pub(crate) struct Script {
+    sleepers: Vec<Sleeper>,
+    /// Threads whose call has just come back to the script.
+    returned: Vec<i32>,
+    /// Packets that have left, and when.
+    left: VecDeque<(Time, Vec<u8>)>,
+}
+
+/// From now on sockets are a script's, which the calling thread runs. The stack itself is made by the first
+/// [`socket`](begin).
+pub fn start(setup: &Setup) {
+    let addresses = setup.addresses.iter().map(|address| (*address, 0)).collect();
+    attach::wish(Wishes::of_script(addresses, setup.mtu));
+    SCRIPT_THREAD.store(thread(), Ordering::Relaxed);
+    IS_ON.store(true, Ordering::Relaxed);
+}
+
+/// Makes the world, with the settings of the kernel's network namespace as they are now, if there is none yet.
+pub fn begin() -> bool {
+    attach::attach(None)
+}
+
+/// The script's time. The calling thread's last call, if it had slept, has come back.
+pub fn clock() -> Duration {
+    // Whoever waits for some time to pass by looking again and again sees it pass.
+    NOW.fetch_add(1_000, Ordering::Relaxed);
+    if let Ok(mut guard) = lock() {
+        let thread = thread();
+        let script = &mut guard.script;
+        if script.sleepers.iter().any(|sleeper| sleeper.thread == thread) {
+            script.sleepers.retain(|sleeper| sleeper.thread != thread);
+            script.returned.push(thread);
+        }
+    }
+    now().since(Time::ZERO)
+}
+
+/// An IP packet arrives.
+pub fn send(packet: &[u8]) -> bool {
+    let Ok(mut guard) = lock() else { return false };
+    let Device::Wire(wire) = &mut guard.vnic else { return false };
+    wire.arrive(packet);
+    guard.turn();
+    drop(guard);
+    settle();
+    true
+}
+
+/// Puts the next packet that leaves, cut to the room there is, into `target`, time passing until one does: its length, and when
+/// it left. `None`: none ever will.
+pub fn receive(target: &mut [u8]) -> Option<(usize, Duration)> {
+    run(None, true);
+    let mut guard = lock().ok()?;
+    let (time, packet) = guard.script.left.pop_front()?;
+    let length = packet.len().min(target.len());
+    target[..length].copy_from_slice(&packet[..length]);
+    Some((length, time.since(Time::ZERO)))
+}
+
+/// Lets `time` pass.
+pub fn sleep(time: Duration) {
+    settle();
+    let start = Instant::now();
+    // Time is given by the script in order that others may work, too: who has come back does what it has to, then sleeps.
+    let returned = lock().map(|mut guard| std::mem::take(&mut guard.script.returned)).unwrap_or_default();
+    for thread in &returned {
+        while is_running(*thread) && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_micros(20));
+        }
+    }
+    run(Some(now() + time), false);
+}
+
+/// Whether a thread of this process is not asleep in the kernel.
+fn is_running(thread: i32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    // After the name in parentheses, which may hold anything.
+    state.is_ok_and(|text| !text.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S')))
+}
+
+/// Lets time pass until `target`, or until a packet has left, or for as long as there is something to wait for.
+fn run(target: Option<Time>, until_packet: bool) {
+    loop {
+        settle();
+        let Ok(mut guard) = lock() else {
+            // No stack yet.
+            if let Some(target) = target {
+                NOW.fetch_max(target.as_nanos(), Ordering::Relaxed);
+            }
+            return;
+        };
+        guard.turn();
+        if until_packet && !guard.script.left.is_empty() {
+            return;
+        }
+        if guard.somebody_is_awake() {
+            continue;
+        }
+        if target.is_some_and(|target| target <= now()) || !guard.advance(target) {
+            return;
+        }
+    }
+}
+
+/// Waits until who was woken has come back from its call, or sleeps again.
+fn settle() {
+    let start = Instant::now();
+    loop {
+        let Ok(mut guard) = lock() else { return };
+        if !guard.somebody_is_awake() {
+            return;
+        }
+        if start.elapsed() > PATIENCE {
+            guard.script.sleepers.retain(|sleeper| sleeper.is_asleep);
+            return;
+        }
+        drop(guard);
+        std::thread::sleep(Duration::from_micros(20));
+    }
+}
+
+impl Script {
+    /// The calling thread has been woken.
+    pub(crate) fn wake_up(&mut self) {
+        let own = thread();
+        for sleeper in self.sleepers.iter_mut().filter(|sleeper| sleeper.thread == own) {
+            sleeper.is_asleep = false;
+        }
+    }
+}
+
+impl Guard {
+    /// Drives the stack, and takes what leaves.
+    fn turn(&mut self) {
+        let now = self.drive_now();
+        let world = &mut **self;
+        let Device::Wire(wire) = &mut world.vnic else { return };
+        world.script.left.extend(wire.departed.drain(..).map(|packet| (now, packet)));
+        // What was asked of the link has been answered.
+        if wire.has_arrived() {
+            self.turn();
+        }
+    }
+
+    /// Moves time to the next deadline, at most to `target`; `false`: there is none.
+    fn advance(&mut self, target: Option<Time>) -> bool {
+        let sleepers = self.script.sleepers.iter().filter_map(|sleeper| sleeper.deadline);
+        let Some(next) = sleepers.chain(self.stack.next_deadline()).chain(target).min() else { return false };
+        let next = next.max(now() + Duration::from_micros(1));
+        NOW.store(next.as_nanos(), Ordering::Relaxed);
+        for sleeper in &self.script.sleepers {
+            if let (Some(bell), true) = (sleeper.bell, sleeper.deadline.is_some_and(|deadline| deadline <= next)) {
+                self.bells.ring(bell);
+            }
+        }
+        true
+    }
+
+    fn somebody_is_awake(&self) -> bool {
+        let own = thread();
+        self.script.sleepers.iter().filter(|sleeper| sleeper.thread != own).any(|sleeper| {
+            let mut fds = [readable(sleeper.bell.map_or(-1, |bell| self.bells.descriptor(bell)))];
+            !sleeper.is_asleep || crate::world::wait::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
+        })
+    }
+
+    /// A thread goes to sleep until its bell rings, or time has come to `deadline`: how long it may sleep of real time.
+    pub(crate) fn fall_asleep(&mut self, deadline: Option<Time>, bell: Option<Bell>) -> Option<Duration> {
+        let own = thread();
+        if own == SCRIPT_THREAD.load(Ordering::Relaxed) {
+            // Nobody else would have time pass.
+            if !self.advance(deadline) {
+                crate::sys::explain::warn(format_args!("this call would never return: nothing can happen any more"));
+                std::process::exit(1);
+            }
+            return Some(Duration::ZERO);
+        }
+        self.script.sleepers.retain(|sleeper| sleeper.thread != own);
+        self.script.sleepers.push(Sleeper { thread: own, bell, deadline, is_asleep: true });
+        None
+    }
+}
+
+/// Makes the memory and the stack of a scripted world.
+pub(crate) fn make(wishes: &Wishes) -> Result<(), String> {
+    crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+    crate::world::lock::install(|| {
+        let wire = Wire::new(wishes.mtu as u16).map_err(|error| format!("memory of packets: {error}"))?;
+        attach::assemble(attach::Ground {
+            config: crate::world::sysctl::config(&wishes.addresses),
+            device: Device::Wire(Box::new(wire)),
+            clock: WorldClock::Script,
+            addresses: wishes.addresses.clone(),
+            registry: -1,
+        })
+    })
+}
