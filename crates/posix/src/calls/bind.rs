@@ -8,7 +8,7 @@ use crate::sockets::socket::{Datagram, Kind, Socket};
 use crate::sys::address;
 use crate::sys::descriptor;
 use crate::sys::explain::explain;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::fallback::{Call, Why, note};
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, sockaddr, socklen_t};
@@ -55,10 +55,10 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
         return unsafe { crate::calls::remote::away::bind(fd, address, length) };
     }
     let real_bind = || {
-        super::fresh::forget(fd);
+        super::option_notes::forget(fd);
         // SAFETY: as the caller says.
-        let status = unsafe { real::bind(fd, address, length) };
-        if status == 0 { Ok(0) } else { Err(real::errno()) }
+        let status = unsafe { libc_next::bind(fd, address, length) };
+        if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     };
     // SAFETY: as the caller says.
     give_int(unsafe { bind_by(fd, address, length, real_bind) })
@@ -177,9 +177,9 @@ fn is_the_kernels(ip: IpAddr) -> bool {
     let (any, length) = address::encode(SocketAddr::new(ip, 0), family);
     // SAFETY: so many readable bytes; the descriptor is this function's.
     unsafe {
-        let probe = real::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        let status = real::bind(probe, (&raw const any).cast(), length as socklen_t);
-        real::close(probe);
+        let probe = libc_next::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        let status = libc_next::bind(probe, (&raw const any).cast(), length as socklen_t);
+        libc_next::close(probe);
         status == 0
     }
 }

@@ -6,7 +6,7 @@ use crate::sockets::epoll::Change;
 use crate::sockets::socket::{Kind, Socket};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{is_explaining, is_said_by};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
 use libc::{c_int, c_uint};
@@ -177,20 +177,20 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
         entry => {
             let somebody = let_go(fd, entry);
             // SAFETY: takes no pointers.
-            let status = unsafe { real::close(fd) };
+            let status = unsafe { libc_next::close(fd) };
             tell(somebody);
             return status;
         }
     }
     // SAFETY: takes no pointers.
-    unsafe { real::close(fd) }
+    unsafe { libc_next::close(fd) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if crate::world::lock::shared().is_none() && !is_explaining() || flags != 0 {
         // SAFETY: takes no pointers.
-        return unsafe { real::close_range(first, last, flags) };
+        return unsafe { libc_next::close_range(first, last, flags) };
     }
     if first > last {
         return give_int(Err(libc::EINVAL));
@@ -202,7 +202,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         if descriptor::get(fd as c_int) != Entry::Kernel || is_said_by(fd as c_int) {
             if run < fd {
                 // SAFETY: takes no pointers.
-                unsafe { real::close_range(run, fd - 1, 0) };
+                unsafe { libc_next::close_range(run, fd - 1, 0) };
             }
             close(fd as c_int);
             run = fd + 1;
@@ -210,7 +210,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     if run <= last {
         // SAFETY: takes no pointers.
-        return unsafe { real::close_range(run, last, 0) };
+        return unsafe { libc_next::close_range(run, last, 0) };
     }
     0
 }
@@ -227,7 +227,7 @@ pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: takes no pointers.
-        return unsafe { real::shutdown(fd, how) };
+        return unsafe { libc_next::shutdown(fd, how) };
     };
     give_int(shut(fd, number, how))
 }
@@ -252,7 +252,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
-                    unsafe { real::shutdown(fd, how) };
+                    unsafe { libc_next::shutdown(fd, how) };
                 }
             }
         }
@@ -297,7 +297,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
         return;
     }
     if entry == Entry::Kernel {
-        super::fresh::forget(old);
+        super::option_notes::forget(old);
         super::copies::note(old, new);
         return;
     }
@@ -319,7 +319,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup(fd) };
+    let new = unsafe { libc_next::dup(fd) };
     copied(fd, new);
     new
 }
@@ -327,7 +327,7 @@ extern "C" fn dup(fd: c_int) -> c_int {
 /// Makes room for a copy at `onto`.
 fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
     // SAFETY: takes no pointers.
-    let is_open = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
+    let is_open = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
         Entry::Kernel => {
@@ -354,7 +354,7 @@ extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
         return give_int(Err(error));
     }
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup2(fd, onto) };
+    let new = unsafe { libc_next::dup2(fd, onto) };
     if new != fd {
         copied(fd, new);
     }
@@ -367,7 +367,7 @@ pub(super) extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
         return give_int(Err(error));
     }
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup3(fd, onto, flags) };
+    let new = unsafe { libc_next::dup3(fd, onto, flags) };
     copied(fd, new);
     new
 }

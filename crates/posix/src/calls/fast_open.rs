@@ -6,7 +6,7 @@ use crate::lifecycle::attach::contains;
 use crate::sockets::socket::Kind;
 use crate::sys::address;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use libc::{c_int, iovec, sockaddr, socklen_t};
@@ -24,7 +24,7 @@ pub(super) fn keys(fd: c_int) -> Option<CookieKeys> {
     let mut length = first.len() as socklen_t;
     // SAFETY: so many writable bytes.
     let status = unsafe {
-        real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY, first.as_mut_ptr().cast(), &raw mut length)
+        libc_next::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY, first.as_mut_ptr().cast(), &raw mut length)
     };
     (status == 0 && length as usize == first.len()).then_some(CookieKeys { first, second: None })
 }

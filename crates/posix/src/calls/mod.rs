@@ -6,10 +6,10 @@ mod control;
 mod copies;
 mod direct;
 mod fast_open;
-pub(crate) mod fresh;
 mod information;
 mod interfaces;
 pub(crate) mod open;
+pub(crate) mod option_notes;
 pub(crate) mod options;
 pub(crate) mod program;
 pub(crate) mod remote;
@@ -24,7 +24,7 @@ pub(crate) fn give(outcome: Result<isize, i32>) -> isize {
     match outcome {
         Ok(value) => value,
         Err(errno) => {
-            crate::sys::real::set_errno(errno);
+            crate::sys::libc_next::set_errno(errno);
             -1
         }
     }

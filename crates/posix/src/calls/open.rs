@@ -1,7 +1,7 @@
 //! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
 
 use super::bind::{Nature, bind_ours, free_port, nature};
-use super::fresh::{self, Note};
+use super::option_notes::{self, Note};
 use super::{give_int, options};
 use crate::lifecycle::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
 use crate::lifecycle::away::line::Operation;
@@ -9,7 +9,7 @@ use crate::sockets::socket::{Kind, Listener, Socket, Stream};
 use crate::sys::address;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::fallback::{Call, Why, note, tell_once};
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
@@ -38,7 +38,7 @@ pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_in
     let mut value: c_int = 0;
     let mut length = size_of::<c_int>() as socklen_t;
     // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
+    let status = unsafe { libc_next::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
     (status == 0).then_some(value)
 }
 
@@ -47,7 +47,7 @@ pub(super) fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) ->
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
     // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
+    let status = unsafe { libc_next::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     // SAFETY: plain numbers, zeroed at first.
     (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
 }
@@ -57,7 +57,7 @@ pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
     // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
+    let status = unsafe { libc_next::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
     // SAFETY: zeroed at first, so all of it is readable.
     (status == 0).then(|| unsafe { address::read(storage.as_ptr().cast(), length) }).flatten()
 }
@@ -110,7 +110,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
-                    unsafe { real::listen(fd, backlog as c_int) };
+                    unsafe { libc_next::listen(fd, backlog as c_int) };
                 }
                 Ok(0)
             }
@@ -125,8 +125,8 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         };
     }
     // SAFETY: takes no pointers.
-    if unsafe { real::listen(fd, backlog as c_int) } != 0 {
-        return Err(real::errno());
+    if unsafe { libc_next::listen(fd, backlog as c_int) } != 0 {
+        return Err(libc_next::errno());
     }
     let may_be_ours = |nature: &Nature| nature.is_stream && crate::lifecycle::attach::wishes().is_some();
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
@@ -161,14 +161,18 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
 
 pub(super) fn is_nonblocking(fd: c_int) -> bool {
     // SAFETY: takes no pointers.
-    unsafe { real::fcntl64(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
+    unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
 }
 
 pub(super) fn set_nonblocking(fd: c_int, nonblocking: bool) {
     // SAFETY: takes no pointers.
     unsafe {
-        let flags = real::fcntl64(fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
-        real::fcntl64(fd, libc::F_SETFL, (flags | if nonblocking { libc::O_NONBLOCK } else { 0 }) as libc::c_ulong);
+        let flags = libc_next::fcntl64(fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
+        libc_next::fcntl64(
+            fd,
+            libc::F_SETFL,
+            (flags | if nonblocking { libc::O_NONBLOCK } else { 0 }) as libc::c_ulong,
+        );
     }
 }
 
@@ -239,7 +243,7 @@ unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut soc
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::accept4(fd, address, length, flags) };
+        return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return give_int(Err(libc::EINVAL));
@@ -249,8 +253,8 @@ unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut soc
         unsafe {
             match kernel {
                 None => {
-                    let new = real::accept4(fd, address, length, flags);
-                    if new < 0 { Err(real::errno()) } else { Ok(new) }
+                    let new = libc_next::accept4(fd, address, length, flags);
+                    if new < 0 { Err(libc_next::errno()) } else { Ok(new) }
                 }
                 Some((peer, family)) => {
                     address::write(peer, family, address, length);
@@ -366,9 +370,9 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     // SAFETY: as the caller says.
     let peer = unsafe { address::read(address, length) };
     let real_connect = || {
-        fresh::forget(fd);
+        option_notes::forget(fd);
         // SAFETY: as the caller says.
-        unsafe { real::connect(fd, address, length) }
+        unsafe { libc_next::connect(fd, address, length) }
     };
     if let Some(number) = descriptor::socket(fd) {
         return give_int(connect_again(number, peer));
@@ -395,7 +399,7 @@ pub(super) unsafe fn reached(
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
         return None;
     }
-    let known = fresh::note(fd);
+    let known = option_notes::note(fd);
     let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
     let nature = by_note.or_else(|| nature(fd))?;
     // SAFETY: it was long enough for an address.
@@ -604,7 +608,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::getsockname(fd, address, length) };
+        return unsafe { libc_next::getsockname(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
         let guard = lock()?;
@@ -635,7 +639,7 @@ pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, l
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::getpeername(fd, address, length) };
+        return unsafe { libc_next::getpeername(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
         let guard = lock()?;
@@ -672,7 +676,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
         // Bound to nothing yet: the kernel finds a port for both.
         let (any, length) = address::encode(SocketAddr::new(bound.ip(), 0), nature.family);
         // SAFETY: so many readable bytes.
-        if unsafe { real::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
+        if unsafe { libc_next::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
             return None;
         }
     }

@@ -1,15 +1,15 @@
 //! Options of sockets. The kernel's socket of the same descriptor checks and keeps them, so that what Linux refuses is refused
 //! here too; the stack is told of those that mean something to it.
 
-use super::fresh::{self, Note};
 use super::give_int;
 use super::open::{kernel_option, kernel_structure};
+use super::option_notes::{self, Note};
 use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::{Kind, Options, Socket};
 use crate::sys::descriptor;
 use crate::sys::explain::explain;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
 use qanat::stack::Stack;
@@ -46,14 +46,14 @@ fn of_new(family: c_int) -> Option<Options> {
     static OF_NEW: [OnceLock<Option<Options>>; 2] = [const { OnceLock::new() }; 2];
     let make = || {
         // SAFETY: takes no pointers.
-        let new = unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        let new = unsafe { libc_next::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
         if new < 0 {
             return None;
         }
         let mut socket = Socket::new(family, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Kind::Bound);
         read_all(new, &mut socket);
         // SAFETY: made just now.
-        unsafe { real::close(new) };
+        unsafe { libc_next::close(new) };
         Some(socket.options)
     };
     *OF_NEW[usize::from(family == libc::AF_INET6)].get_or_init(make)
@@ -64,7 +64,7 @@ pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = super::open::is_nonblocking(fd);
     socket.owner = super::control::owner(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
-    for (_, (level, name)) in fresh::followed() {
+    for (_, (level, name)) in option_notes::followed() {
         let is_of_it = match (level, name) {
             (libc::IPPROTO_TCP, _) => is_stream,
             (libc::IPPROTO_UDP, _) => !is_stream,
@@ -216,7 +216,7 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
     let set = |level: c_int, name: c_int, value: u32| {
         let bytes = value.to_ne_bytes();
         // SAFETY: so many readable bytes.
-        unsafe { real::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
+        unsafe { libc_next::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
     };
     let options = &socket.options;
     for (is_set, level, name) in [
@@ -250,14 +250,14 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
         let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
         let length = size_of::<libc::linger>() as socklen_t;
         // SAFETY: so many readable bytes.
-        unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
+        unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
     }
     for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
         if let Some(time) = time {
             let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
             let length = size_of::<libc::timeval>() as socklen_t;
             // SAFETY: so many readable bytes.
-            unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
+            unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
         }
     }
 }
@@ -309,7 +309,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         return give_int(Err(*error));
     }
     // SAFETY: as the caller says.
-    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };
     if status == 0 && is_ours {
         match row {
             Some(Row { support: Support::NoEffect, names: (level, option), .. }) => {
@@ -323,7 +323,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         return status;
     }
     let Some(number) = descriptor::socket(fd) else {
-        fresh::has_set(fd, level, name);
+        option_notes::has_set(fd, level, name);
         return status;
     };
     give_int(set(fd, number, level, name))
@@ -460,7 +460,7 @@ pub(super) unsafe extern "C" fn getsockopt(
         }
     }
     // SAFETY: as the caller says. It checks the pointers, too.
-    let status = unsafe { real::getsockopt(fd, level, name, value, length) };
+    let status = unsafe { libc_next::getsockopt(fd, level, name, value, length) };
     let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
     let answer = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => take_error(number),

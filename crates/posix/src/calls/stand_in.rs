@@ -4,7 +4,7 @@
 use super::options::copy_to_kernel;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::c_int;
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -19,7 +19,7 @@ fn file(_: &Guard) -> Result<c_int, i32> {
         return Ok(file);
     }
     // SAFETY: takes no pointers.
-    let made = unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let made = unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
     let file = if made < 0 { crate::sys::bells::new_event()? } else { out_of_the_way(made) };
     descriptor::set(file, Entry::Own);
@@ -34,13 +34,13 @@ fn file(_: &Guard) -> Result<c_int, i32> {
 pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, i32> {
     let command = if is_closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
     // SAFETY: takes no pointers.
-    let new = unsafe { real::fcntl64(file(guard)?, command, 0) };
+    let new = unsafe { libc_next::fcntl64(file(guard)?, command, 0) };
     if new < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     if !descriptor::set_stand_in(new, number) {
         // SAFETY: just made.
-        unsafe { real::close(new) };
+        unsafe { libc_next::close(new) };
         return Err(libc::EMFILE);
     }
     Ok(new)
@@ -60,20 +60,20 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
     let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };
     // SAFETY: takes no pointers.
-    let own = unsafe { real::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let own = unsafe { libc_next::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if own < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     copy_to_kernel(own, socket);
     // SAFETY: takes no pointers.
     let status = unsafe {
-        let is_closed_by_exec = real::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        let status = real::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
-        real::close(own);
+        let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
+        let status = libc_next::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
+        libc_next::close(own);
         status
     };
     if status < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     descriptor::set(fd, Entry::Socket(number));
     Ok(())

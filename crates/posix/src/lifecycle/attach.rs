@@ -9,7 +9,7 @@ use crate::sys::bells::{Bells, new_event, out_of_the_way};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::numbers::{FIRST_OWN, OWN_MAX};
-use crate::sys::room::with_room;
+use crate::sys::raised_limits::with_room;
 use crate::world::lock::{install, lock, shared};
 use crate::world::state::{Device, Parts, World, WorldClock};
 use qanat::control::address::Address;
@@ -228,12 +228,12 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     // The last is where the first own one belongs, or there are no more.
     if let Some(last) = fillers.pop() {
         // SAFETY: ours.
-        unsafe { crate::sys::real::close(last) };
+        unsafe { crate::sys::libc_next::close(last) };
     }
     let made = make();
     for filler in fillers {
         // SAFETY: ours.
-        unsafe { crate::sys::real::close(filler) };
+        unsafe { crate::sys::libc_next::close(filler) };
     }
     made
 }
@@ -241,7 +241,7 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
 /// Open descriptors among the numbers of own ones. Asked one by one: who has become another user may not look into `/proc`.
 fn open_descriptors() -> Vec<RawFd> {
     // SAFETY: takes no pointers.
-    let is_open = |fd: &RawFd| unsafe { crate::sys::real::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
+    let is_open = |fd: &RawFd| unsafe { crate::sys::libc_next::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
     (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }
 
@@ -251,7 +251,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
         return crate::world::script::make(wishes);
     }
     // Without room something would be made, and then not the rest.
-    if let Some(shortage) = crate::sys::room::shortage() {
+    if let Some(shortage) = crate::sys::raised_limits::shortage() {
         return Err(shortage);
     }
     let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);
@@ -389,7 +389,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     for keepers in [registry, successor] {
         descriptor::set(keepers, Entry::Kernel);
         // SAFETY: ours, and the keeper's, who has it too.
-        unsafe { crate::sys::real::close(keepers) };
+        unsafe { crate::sys::libc_next::close(keepers) };
     }
     let line = register(registry_of_processes, 0).map_err(say)?;
     let line = out_of_the_way(line.into_raw_fd());

@@ -8,8 +8,8 @@ use crate::sys::bells::out_of_the_way;
 use crate::sys::class::Class;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
+use crate::sys::libc_next;
 use crate::sys::page::{self, Instead};
-use crate::sys::real;
 use crate::world::lock;
 use qanat::nic::place::Extent;
 use std::os::fd::RawFd;
@@ -151,7 +151,7 @@ pub(crate) fn leave_for_good() {
     for (fd, entry) in all {
         if entry == Entry::Own {
             // SAFETY: the library's own, of no use any more.
-            unsafe { real::close(fd) };
+            unsafe { libc_next::close(fd) };
         }
     }
 }
@@ -190,7 +190,7 @@ pub(crate) fn return_if_like() {
 /// Whether a program that is executed has `fd`.
 fn is_inherited(fd: RawFd) -> bool {
     // SAFETY: takes no pointers.
-    let flags = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) };
+    let flags = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) };
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
 
@@ -254,7 +254,7 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
         descriptor::set(fd, Entry::Own);
         // SAFETY: takes no pointers.
-        unsafe { real::fcntl64(fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+        unsafe { libc_next::fcntl64(fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     for text in &sockets {
         let (fd, word) = text.split_once('=')?;
@@ -286,14 +286,15 @@ pub(crate) fn used(fd: RawFd) {
         ));
     }
     // SAFETY: takes no pointers. What is connected to nothing says so to every call.
-    let end = end.unwrap_or_else(|| unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
+    let end =
+        end.unwrap_or_else(|| unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
     line::close(fd);
     descriptor::set(fd, Entry::Kernel);
     // SAFETY: takes no pointers.
     unsafe {
-        let is_closed_by_exec = real::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        real::dup3(end, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
-        real::close(end);
+        let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
+        libc_next::dup3(end, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
+        libc_next::close(end);
     }
 }
 
@@ -309,7 +310,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     let lifeline = write.map_or(-1, |fd| out_of_the_way(std::os::fd::IntoRawFd::into_raw_fd(fd)));
     let held = line::hold();
     // SAFETY: as the caller says.
-    let process = unsafe { real::fork() };
+    let process = unsafe { libc_next::fork() };
     if process == 0 {
         lock::forked();
         drop(held);
@@ -319,6 +320,6 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     }
     drop(held);
     // SAFETY: ours.
-    unsafe { real::close(lifeline) };
+    unsafe { libc_next::close(lifeline) };
     process
 }

@@ -6,7 +6,7 @@ use crate::calls::remote::requests as remote;
 use crate::lifecycle::away::line::{ANSWER, BESIDE_MAX, Operation, REQUEST, YOUR_TURN};
 use crate::lifecycle::process;
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::lock;
 use crate::world::wait::{readable, sleep};
 use libc::{c_int, pollfd};
@@ -144,7 +144,7 @@ fn answer(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Optio
 }
 
 fn plain(status: c_int) -> Outcome {
-    if status < 0 { Err(real::errno()) } else { Ok((status, Vec::new())) }
+    if status < 0 { Err(libc_next::errno()) } else { Ok((status, Vec::new())) }
 }
 
 fn pairs(beside: &[u8]) -> Vec<pollfd> {
@@ -265,8 +265,8 @@ fn place(fd: c_int, kernels: OwnedFd, stands_in: bool) -> Outcome {
     if kernels.as_raw_fd() == fd {
         let _ = kernels.into_raw_fd();
     // SAFETY: takes no pointers.
-    } else if unsafe { real::dup3(kernels.as_raw_fd(), fd, libc::O_CLOEXEC) } < 0 {
-        return Err(real::errno());
+    } else if unsafe { libc_next::dup3(kernels.as_raw_fd(), fd, libc::O_CLOEXEC) } < 0 {
+        return Err(libc_next::errno());
     }
     if stands_in && let Entry::Socket(number) = descriptor::get(fd) {
         descriptor::set_stand_in(fd, number);
@@ -291,7 +291,7 @@ fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), i32> {
 fn forget_unless_ours(fd: c_int) {
     if !is_ours(fd) {
         // SAFETY: put there just now.
-        unsafe { real::close(fd) };
+        unsafe { libc_next::close(fd) };
     }
 }
 

@@ -20,7 +20,7 @@ fn process_at(socket: &OwnedFd, id: libc::pid_t) -> Option<OwnedFd> {
     let (level, value) = (libc::SOL_SOCKET, (&raw mut fd).cast());
     // SAFETY: so many writable bytes.
     let status =
-        unsafe { crate::sys::real::getsockopt(socket.as_raw_fd(), level, SO_PEERPIDFD, value, &raw mut length) };
+        unsafe { crate::sys::libc_next::getsockopt(socket.as_raw_fd(), level, SO_PEERPIDFD, value, &raw mut length) };
     if status != 0 {
         // Before 6.5; in the moment between, its number may have become another's of the same user.
         let arguments = [id as usize, 0, 0, 0, 0];

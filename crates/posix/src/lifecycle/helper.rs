@@ -7,8 +7,8 @@
 use crate::lifecycle::summons::Summons;
 use crate::lifecycle::{away, keeper};
 use crate::sys::descriptor::{self, Entry};
+use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
-use crate::sys::real;
 use crate::sys::{arena, class, page};
 use crate::world::lock;
 use libc::{Dl_info, c_char, c_int};
@@ -148,7 +148,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     };
     for fd in &own {
         // SAFETY: takes no pointers.
-        unsafe { real::fcntl64(*fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+        unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     class::look_around();
     arena::adopt(fd(file)?, fd(file)?, base).ok()?;

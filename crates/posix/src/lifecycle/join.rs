@@ -18,9 +18,9 @@ use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
 use crate::sys::explain::{explain, warn};
 use crate::sys::identity::identity;
+use crate::sys::libc_next;
 use crate::sys::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
-use crate::sys::real;
-use crate::sys::room::{copy_above, shortage, with_room};
+use crate::sys::raised_limits::{copy_above, shortage, with_room};
 use crate::world::lock::{self, lock};
 use crate::world::wait::{readable, sleep};
 use rustix::net::{
@@ -84,7 +84,7 @@ impl Offer {
         let flag = if hands_on { 0 } else { libc::FD_CLOEXEC };
         for fd in &self.own {
             // SAFETY: takes no pointers.
-            unsafe { real::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
+            unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
         }
     }
 
@@ -97,10 +97,10 @@ impl Offer {
     pub(crate) fn withdraw(self) {
         // By this the keeper learns of it.
         // SAFETY: ours.
-        unsafe { real::close(self.line) };
+        unsafe { libc_next::close(self.line) };
         if self.page >= 0 {
             // SAFETY: ours.
-            unsafe { real::close(self.page) };
+            unsafe { libc_next::close(self.page) };
         }
     }
 }
@@ -141,7 +141,7 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
     }
     let line = out_of_the_way(theirs.into_raw_fd());
     // SAFETY: takes no pointers.
-    unsafe { real::fcntl64(line, libc::F_SETFD, 0) };
+    unsafe { libc_next::fcntl64(line, libc::F_SETFD, 0) };
     let page = if crate::sys::page::file() < 0 { -1 } else { readable_page()? };
     let own = own.into_iter().filter(|fd| *fd >= 0).collect();
     Some(Offer { line, page, number, own })
@@ -154,7 +154,7 @@ fn readable_page() -> Option<RawFd> {
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) };
     let high = copy_above(fd, OUT_OF_THE_WAY, libc::F_DUPFD);
     // SAFETY: made just now.
-    unsafe { real::close(fd) };
+    unsafe { libc_next::close(fd) };
     (high >= 0).then_some(high)
 }
 
@@ -285,7 +285,7 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
     let joined = with_room(|| join(line, JOIN, trust, &inherited));
     let fallen_to = crate::sys::page::class_in(to_look);
     // SAFETY: ours, or none.
-    unsafe { real::close(to_look) };
+    unsafe { libc_next::close(to_look) };
     match joined {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
         Err(_)
@@ -331,7 +331,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
     let answer = with_room(|| join(line, &said, Trust::Keeper, &[]));
     if !matches!(answer, Ok(Answer::Joined)) {
         // SAFETY: ours.
-        unsafe { real::close(line) };
+        unsafe { libc_next::close(line) };
     }
     answer
 }
@@ -397,7 +397,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::calls::waiting::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
     // SAFETY: takes no pointers.
-    unsafe { real::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+    unsafe { libc_next::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     become_process(number, line, record);
     descriptor::read_table(&record.table);
     for fd in own.into_iter().chain([line, crate::sys::page::file()]) {
@@ -442,18 +442,18 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
 fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, String> {
     if inherited.contains(&number) {
         // SAFETY: takes no pointers.
-        unsafe { real::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
+        unsafe { libc_next::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
         return Ok(number);
     }
     if descriptor.as_raw_fd() == number {
         return Ok(descriptor.into_raw_fd());
     }
     // SAFETY: takes no pointers.
-    if number < 0 || unsafe { real::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
+    if number < 0 || unsafe { libc_next::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
         return Err(format!("it has a descriptor {number} already"));
     }
     // SAFETY: both are ours.
-    if unsafe { real::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
+    if unsafe { libc_next::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
         let error = std::io::Error::last_os_error();
         return Err(shortage().unwrap_or_else(|| format!("descriptor {number}: {error}")));
     }

@@ -69,7 +69,7 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
         run(things, false, &own)
     });
     // SAFETY: the keeper's end, which it has.
-    unsafe { crate::sys::real::close(things.ready) };
+    unsafe { crate::sys::libc_next::close(things.ready) };
     begun?;
     let mut byte = [0];
     let said = loop {
@@ -91,18 +91,18 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     crate::lifecycle::process::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on the name is this process's, by which who comes to the door may know it.
     // SAFETY: takes no pointers.
-    unsafe { crate::sys::real::listen(things.successor, AT_DOOR) };
+    unsafe { crate::sys::libc_next::listen(things.successor, AT_DOOR) };
     let mourner = Mourner::start(things.successor, things.summons);
     // SAFETY: a readable byte, and a descriptor for this alone.
     unsafe {
-        crate::sys::real::write(things.ready, b"!".as_ptr().cast(), 1);
-        crate::sys::real::close(things.ready);
+        crate::sys::libc_next::write(things.ready, b"!".as_ptr().cast(), 1);
+        crate::sys::libc_next::close(things.ready);
     }
     let mut keeper =
         Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, followed: None, lives: Vec::new() };
     let is_over = keeper.keep().is_none();
     if is_over {
-        crate::lifecycle::obituary::publish(things.successor);
+        crate::lifecycle::crash_reset::publish(things.successor);
     }
     if let Some(mourner) = keeper.mourner.take() {
         mourner.dismiss();
@@ -323,7 +323,7 @@ impl Keeper {
             return;
         }
         // SAFETY: this process has one thread.
-        if unsafe { crate::sys::real::fork() } != 0 {
+        if unsafe { crate::sys::libc_next::fork() } != 0 {
             return;
         }
         // SAFETY: ends the process.
@@ -342,7 +342,7 @@ impl Keeper {
             return self.pump_failed(order);
         };
         // SAFETY: this process has one thread.
-        match unsafe { crate::sys::real::fork() } {
+        match unsafe { crate::sys::libc_next::fork() } {
             -1 => self.pump_failed(order),
             0 => {
                 drop(read);
@@ -383,12 +383,12 @@ impl Keeper {
         for fd in kept {
             if run < fd {
                 // SAFETY: takes no pointers. Nobody else is in this process.
-                unsafe { crate::sys::real::close_range(run as u32, fd as u32 - 1, 0) };
+                unsafe { crate::sys::libc_next::close_range(run as u32, fd as u32 - 1, 0) };
             }
             run = fd + 1;
         }
         // SAFETY: as above.
-        unsafe { crate::sys::real::close_range(run as u32, u32::MAX, 0) };
+        unsafe { crate::sys::libc_next::close_range(run as u32, u32::MAX, 0) };
     }
 }
 

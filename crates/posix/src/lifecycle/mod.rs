@@ -4,6 +4,7 @@ pub(crate) mod attach;
 pub(crate) mod away;
 #[cfg(feature = "breakdown")]
 mod counted;
+pub(crate) mod crash_reset;
 pub(crate) mod deputy;
 pub(crate) mod door;
 pub(crate) mod ending;
@@ -13,7 +14,6 @@ pub(crate) mod keeper;
 pub(crate) mod lowering;
 pub(crate) mod meeting;
 pub(crate) mod mourner;
-pub(crate) mod obituary;
 pub(crate) mod offspring;
 pub(crate) mod process;
 pub(crate) mod pump;

@@ -1,9 +1,9 @@
 //! Who waits beside the keeper for the one thing the keeper can't attend to: that it is killed itself. Then nobody is there any more
 //! to close what processes leave open, so the world ends, as it does when somebody is killed in the middle of the stack's work
-//! ([`obituary`]): its peers are reset, and the program has `ENETDOWN`.
+//! ([`crash_reset`]): its peers are reset, and the program has `ENETDOWN`.
 
 use crate::lifecycle::summons::Summons;
-use crate::lifecycle::{ending, obituary, start};
+use crate::lifecycle::{crash_reset, ending, start};
 use crate::world::lock;
 use crate::world::lock::End;
 use rustix::io::Errno;
@@ -20,7 +20,7 @@ impl Mourner {
         let (keepers, line) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
         // SAFETY: the keeper has one thread.
-        match unsafe { crate::sys::real::fork() } {
+        match unsafe { crate::sys::libc_next::fork() } {
             -1 => return None,
             0 => lock::forked(),
             _ => return Some(Mourner(keepers)),
@@ -37,7 +37,7 @@ impl Mourner {
             // The keeper may have ended for what it found there.
             crate::sys::watchdog::arm();
             lock::give_up(End::Killed);
-            obituary::publish(successor);
+            crash_reset::publish(successor);
             ending::end_all(summons);
         }
         // SAFETY: ends the process without the program's handlers.

@@ -35,14 +35,14 @@ fn system(number: i64, arguments: [usize; 5]) -> isize {
 /// # Errors
 /// What `clone` says.
 pub(crate) fn start(begin: impl FnOnce()) -> Result<(), i32> {
-    let list = crate::sys::word::known_robust_list();
+    let list = crate::sys::lock_word::known_robust_list();
     let (all, mut before) = (u64::MAX, 0u64);
     let mask = |how: libc::c_int, set: usize, old: usize| {
         system(libc::SYS_rt_sigprocmask, [how as usize, set, old, SET, 0]);
     };
     mask(libc::SIG_SETMASK, (&raw const all).addr(), (&raw mut before).addr());
     let outcome = start_unheard(|| {
-        crate::sys::word::register_robust_list(list);
+        crate::sys::lock_word::register_robust_list(list);
         crate::sys::arena::use_private_heap();
         crate::world::lock::forked();
         ignore_signals();

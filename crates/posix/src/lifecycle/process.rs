@@ -79,7 +79,7 @@ pub(crate) fn child_of_away(number: u32, lifeline: RawFd) {
     descriptor::set(lifeline, Entry::Own);
     descriptor::set(parents, Entry::Kernel);
     // SAFETY: a copy of the parent's, of no use here.
-    unsafe { crate::sys::real::close(parents) };
+    unsafe { crate::sys::libc_next::close(parents) };
 }
 
 /// This process is the one whose record this is, again.
@@ -226,13 +226,13 @@ impl Child {
         descriptor::set(lifeline, Entry::Own);
         descriptor::set(parents, Entry::Kernel);
         // SAFETY: a copy of the parent's, of no use here.
-        unsafe { crate::sys::real::close(parents) };
+        unsafe { crate::sys::libc_next::close(parents) };
     }
 
     /// Called in the parent. By closing the last one the keeper learns that there is no child, if there is none.
     pub(crate) fn leave(self) {
         // SAFETY: ours.
-        unsafe { crate::sys::real::close(self.lifeline) };
+        unsafe { crate::sys::libc_next::close(self.lifeline) };
     }
 }
 
@@ -242,7 +242,7 @@ impl Child {
 /// As `fork`.
 pub(crate) unsafe fn fork() -> libc::pid_t {
     // SAFETY: as the caller says.
-    unsafe { fork_by(|| crate::sys::real::fork()) }
+    unsafe { fork_by(|| crate::sys::libc_next::fork()) }
 }
 
 /// Forks the program, to execute another: nothing that it has registered for its forks is called, nor what makes the C library's memory
@@ -254,7 +254,7 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
     // SAFETY: as the caller says.
     unsafe {
         fork_by(|| {
-            let Some(fork) = crate::sys::real::quiet_fork() else { return crate::sys::real::fork() };
+            let Some(fork) = crate::sys::libc_next::quiet_fork() else { return crate::sys::libc_next::fork() };
             let process = fork();
             if process == 0 {
                 crate::sys::arena::use_private_heap();
@@ -267,7 +267,7 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
 /// # Safety
 /// As `fork`.
 unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
-    crate::calls::fresh::forget_all();
+    crate::calls::option_notes::forget_all();
     let Ok(child) = Child::new() else {
         // SAFETY: as the caller says.
         return unsafe { if crate::lifecycle::away::is_away() { crate::lifecycle::away::fork() } else { fork() } };

@@ -5,7 +5,7 @@
 use crate::lifecycle::keeper;
 use crate::lifecycle::process;
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, pollfd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -54,14 +54,14 @@ pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
     let mut ends = [-1; 2];
     // SAFETY: room for two.
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     let [theirs, ours] = ends.map(crate::sys::bells::out_of_the_way);
     // SAFETY: made just now.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     start_with(number, takes, &ours).map(|()| theirs).inspect_err(|_| {
         // SAFETY: made just now.
-        unsafe { real::close(theirs) };
+        unsafe { libc_next::close(theirs) };
     })
 }
 
@@ -90,7 +90,7 @@ pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
     // Nobody asks the kernel anything of what stands in for the connection.
     let Ok(stand_in) = crate::sys::bells::new_event() else { return };
     // SAFETY: takes no pointers.
-    unsafe { real::dup2(stand_in, CONNECTION) };
+    unsafe { libc_next::dup2(stand_in, CONNECTION) };
     let Ok(guard) = lock() else { return };
     let Some(Some(record)) = guard.processes.records.get(order.record as usize) else { return };
     process::become_process(order.record, lifeline, record);
@@ -127,7 +127,7 @@ impl Buffer {
         match count {
             1.. => (self.done, self.length) = (0, count as usize),
             0 => self.is_over = true,
-            _ => return matches!(real::errno(), libc::EAGAIN | libc::EINTR),
+            _ => return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR),
         }
         true
     }
@@ -139,7 +139,7 @@ impl Buffer {
         // SAFETY: so many readable bytes.
         let count = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
         if count < 0 {
-            return matches!(real::errno(), libc::EAGAIN | libc::EINTR);
+            return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR);
         }
         self.done += count as usize;
         true

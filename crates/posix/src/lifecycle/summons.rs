@@ -6,8 +6,8 @@
 //! when an end is closed, so the death of all who have them signals nobody.
 
 use crate::sys::numbers::OUT_OF_THE_WAY;
-use crate::sys::room::copy_above;
-use crate::sys::{descriptor, real};
+use crate::sys::raised_limits::copy_above;
+use crate::sys::{descriptor, libc_next};
 use std::os::fd::RawFd;
 
 /// `F_SETSIG`: the signal instead of `SIGIO`.
@@ -36,7 +36,7 @@ impl Summons {
         let [to_end, to_die] = ends.map(|end| {
             let high = copy_above(end, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
             // SAFETY: made just now.
-            unsafe { real::close(end) };
+            unsafe { libc_next::close(end) };
             high
         });
         let summons = Summons { to_end, to_die };
@@ -44,9 +44,9 @@ impl Summons {
             let flags = libc::O_NONBLOCK | libc::O_ASYNC;
             // SAFETY: none takes pointers.
             unsafe {
-                real::fcntl64(fd, libc::F_SETOWN, std::process::id() as libc::c_ulong) == 0
-                    && real::fcntl64(fd, SET_SIGNAL, signal as libc::c_ulong) == 0
-                    && real::fcntl64(fd, libc::F_SETFL, flags as libc::c_ulong) == 0
+                libc_next::fcntl64(fd, libc::F_SETOWN, std::process::id() as libc::c_ulong) == 0
+                    && libc_next::fcntl64(fd, SET_SIGNAL, signal as libc::c_ulong) == 0
+                    && libc_next::fcntl64(fd, libc::F_SETFL, flags as libc::c_ulong) == 0
             }
         });
         if owned { summons } else { summons.drop_here() }
@@ -61,7 +61,7 @@ impl Summons {
         for fd in self.all().into_iter().filter(|fd| *fd >= 0) {
             descriptor::set(fd, descriptor::Entry::Kernel);
             // SAFETY: this module's.
-            unsafe { real::close(fd) };
+            unsafe { libc_next::close(fd) };
         }
         Summons::NONE
     }

@@ -2,7 +2,7 @@
 //! and who receives it finds by that one's cookie which of ours it stands for.
 
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use qanat::Time;
 use std::collections::VecDeque;
@@ -32,7 +32,7 @@ fn cookie(fd: RawFd) -> Option<u64> {
     let mut length = size_of::<u64>() as libc::socklen_t;
     let value = (&raw mut cookie).cast();
     // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut length) };
+    let status = unsafe { libc_next::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut length) };
     (status == 0).then_some(cookie)
 }
 

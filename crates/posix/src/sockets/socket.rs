@@ -58,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
     /// What is told beside what is received.
-    pub(crate) beside: crate::calls::transfer::beside::Asked,
+    pub(crate) beside: crate::calls::transfer::control_messages::Asked,
     /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
     pub(crate) receive_errors: bool,
     /// `IP_MTU_DISCOVER`, `IPV6_DONTFRAG`: what does not fit the path whole is refused.
@@ -322,7 +322,7 @@ pub(crate) struct Begun {
     pub(crate) bytes: Vec<u8>,
     /// What was said with the first of them holds for all.
     pub(crate) peer: SocketAddr,
-    pub(crate) wanted: crate::calls::transfer::beside::Wanted,
+    pub(crate) wanted: crate::calls::transfer::control_messages::Wanted,
 }
 
 /// What Linux counts for a datagram besides its bytes, about.

@@ -99,7 +99,7 @@ fn head() -> Option<&'static Head> {
 /// # Errors
 /// What `mmap` says; `EFBIG`: the program may have no such file.
 pub(crate) fn reserve() -> Result<(), i32> {
-    if !crate::sys::room::has_for_file(LENGTH) {
+    if !crate::sys::raised_limits::has_for_file(LENGTH) {
         return Err(libc::EFBIG);
     }
     let file = memory_file();
@@ -110,7 +110,7 @@ pub(crate) fn reserve() -> Result<(), i32> {
     // SAFETY: a new mapping, at that address only if nothing is there.
     let base = unsafe { libc::mmap(wished, LENGTH, protection, flags, file, 0) };
     if base == libc::MAP_FAILED {
-        return Err(crate::sys::real::errno());
+        return Err(crate::sys::libc_next::errno());
     }
     let head = Head { taken: UnsafeCell::new(STEP), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Reservation)) };
     // SAFETY: the mapping's first bytes, which are nobody's yet.
@@ -132,7 +132,7 @@ fn memory_file() -> RawFd {
         return crate::sys::bells::out_of_the_way(file);
     }
     // SAFETY: ours.
-    unsafe { crate::sys::real::close(file) };
+    unsafe { crate::sys::libc_next::close(file) };
     -1
 }
 
@@ -194,7 +194,7 @@ fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32
     // SAFETY: a new mapping, at that address only if nothing is there.
     let at = unsafe { libc::mmap(wished, LENGTH, libc::PROT_READ | libc::PROT_WRITE, flags, file, 0) };
     if at == libc::MAP_FAILED {
-        return Err(crate::sys::real::errno());
+        return Err(crate::sys::libc_next::errno());
     }
     if at.expose_provenance() != base {
         // SAFETY: mapped just now.

@@ -52,17 +52,17 @@ impl Bells {
 pub(crate) fn new_event() -> Result<RawFd, i32> {
     // SAFETY: takes no pointers.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-    if fd < 0 { Err(crate::sys::real::errno()) } else { Ok(out_of_the_way(fd)) }
+    if fd < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(out_of_the_way(fd)) }
 }
 
 /// Moves a descriptor to a high number, if there is one.
 pub(crate) fn out_of_the_way(fd: RawFd) -> RawFd {
-    let high = crate::sys::room::copy_above(fd, crate::sys::numbers::OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
+    let high = crate::sys::raised_limits::copy_above(fd, crate::sys::numbers::OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     if high < 0 {
         return fd;
     }
     // SAFETY: ours, and now there twice.
-    unsafe { crate::sys::real::close(fd) };
+    unsafe { crate::sys::libc_next::close(fd) };
     high
 }
 
@@ -70,11 +70,11 @@ pub(crate) fn ring(fd: RawFd) {
     let one = 1u64.to_ne_bytes();
     // A counter that is full is readable, which is all that is wanted.
     // SAFETY: eight readable bytes.
-    unsafe { crate::sys::real::write(fd, one.as_ptr().cast(), one.len()) };
+    unsafe { crate::sys::libc_next::write(fd, one.as_ptr().cast(), one.len()) };
 }
 
 pub(crate) fn silence(fd: RawFd) {
     let mut count = [0u8; 8];
     // SAFETY: eight writable bytes.
-    unsafe { crate::sys::real::read(fd, count.as_mut_ptr().cast(), count.len()) };
+    unsafe { crate::sys::libc_next::read(fd, count.as_mut_ptr().cast(), count.len()) };
 }

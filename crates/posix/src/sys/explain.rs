@@ -90,7 +90,7 @@ fn write_line(fd: RawFd, level: &str, words: fmt::Arguments<'_>) {
 
 fn write_to(fd: RawFd, line: &str) {
     // SAFETY: so many readable bytes.
-    unsafe { crate::sys::real::write(fd, line.as_ptr().cast(), line.len()) };
+    unsafe { crate::sys::libc_next::write(fd, line.as_ptr().cast(), line.len()) };
 }
 
 /// What the file that is open as `fd` is known by, in whichever process; never 0.
@@ -120,7 +120,7 @@ pub(crate) fn is_for_words(fd: RawFd) -> bool {
     let Some((kind, which)) = file(fd) else { return false };
     let is_first = AT_START.each_ref().map(|word| word.load(Ordering::Relaxed)) == which;
     // SAFETY: takes no pointers.
-    let appends = || unsafe { crate::sys::real::fcntl64(fd, libc::F_GETFL, 0) & libc::O_APPEND != 0 };
+    let appends = || unsafe { crate::sys::libc_next::fcntl64(fd, libc::F_GETFL, 0) & libc::O_APPEND != 0 };
     let is_log = match kind {
         libc::S_IFCHR | libc::S_IFIFO => true,
         libc::S_IFREG => appends(),
@@ -129,5 +129,7 @@ pub(crate) fn is_for_words(fd: RawFd) -> bool {
     let mut look = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
     // One that nobody reads would end the program by SIGPIPE, a full one would keep it waiting.
     // SAFETY: one writable structure.
-    (is_first || is_log) && unsafe { crate::sys::real::poll(&raw mut look, 1, 0) } == 1 && look.revents == libc::POLLOUT
+    (is_first || is_log)
+        && unsafe { crate::sys::libc_next::poll(&raw mut look, 1, 0) } == 1
+        && look.revents == libc::POLLOUT
 }

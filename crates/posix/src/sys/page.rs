@@ -3,7 +3,7 @@
 //! says can be trusted, unlike all else that the processes share.
 
 use crate::sys::class::Class;
-use crate::sys::real;
+use crate::sys::libc_next;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -45,12 +45,12 @@ pub(crate) fn make() -> Result<(), i32> {
     // SAFETY: a NUL-terminated name.
     let file = unsafe { libc::memfd_create(c"qanat-class".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     // Who has it to read, and is another user, is not to open it anew to write.
     // SAFETY: takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) != 0 || libc::fchmod(file, 0o600) != 0 } {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     adopt(crate::sys::bells::out_of_the_way(file))
 }
@@ -64,7 +64,7 @@ pub(crate) fn adopt(file: RawFd) -> Result<(), i32> {
     // SAFETY: a new mapping where nothing is.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, libc::MAP_SHARED, file, 0) };
     if place == libc::MAP_FAILED {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     PLACE.store(place.expose_provenance(), Ordering::Relaxed);
     FILE.store(file, Ordering::Relaxed);
@@ -134,6 +134,6 @@ pub(crate) fn let_go(instead: Instead) {
     if file >= 0 {
         crate::sys::descriptor::set(file, crate::sys::descriptor::Entry::Kernel);
         // SAFETY: ours.
-        unsafe { real::close(file) };
+        unsafe { libc_next::close(file) };
     }
 }

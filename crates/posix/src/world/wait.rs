@@ -105,8 +105,8 @@ pub(crate) fn sleep(fds: &mut [pollfd], time: Option<Duration>, mask: *const sig
     let timeout = time.map(timespec_of);
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: so many descriptors; timeout and mask are valid or null.
-    let count = unsafe { crate::sys::real::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
-    if count < 0 { Err(crate::sys::real::errno()) } else { Ok(count) }
+    let count = unsafe { crate::sys::libc_next::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
+    if count < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(count) }
 }
 
 pub(crate) fn readable(fd: RawFd) -> pollfd {

@@ -1,7 +1,7 @@
 //! Requests by `ioctl` that are about interfaces: the kernel's answer, and the card's where it is meant or listed.
 
 use super::{Card, FLAGS, INDEX, NAME, QUEUE_LENGTH, broadcast, card, mask};
-use crate::sys::real;
+use crate::sys::libc_next;
 use libc::{c_int, c_ulong, sockaddr_in};
 use std::net::Ipv4Addr;
 
@@ -136,8 +136,8 @@ unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
     let room = unsafe { pointer.read_unaligned() };
     let card = card();
     // SAFETY: as above.
-    if unsafe { real::ioctl(fd, LIST, argument) } != 0 {
-        return Some(Err(real::errno()));
+    if unsafe { libc_next::ioctl(fd, LIST, argument) } != 0 {
+        return Some(Err(libc_next::errno()));
     }
     let Some(card) = card else { return Some(Ok(0)) };
     // SAFETY: as above.

@@ -2,8 +2,8 @@
 
 use crate::calls::give_int;
 use crate::lifecycle::lowering::{Effect, change};
+use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
-use crate::sys::real;
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, gid_t, size_t, uid_t};
 
 const KEPT: usize = u32::MAX as usize;
@@ -21,7 +21,7 @@ macro_rules! identities {
         #[unsafe(no_mangle)]
         extern "C" fn $name($($argument: $type),*) -> c_int {
             // SAFETY: takes no pointers.
-            tried(libc::$number, [$($word),*], || unsafe { real::$name($($argument),*) })
+            tried(libc::$number, [$($word),*], || unsafe { libc_next::$name($($argument),*) })
         }
     )*};
 }
@@ -42,7 +42,7 @@ identities! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn setgroups(count: size_t, groups: *const gid_t) -> c_int {
     // SAFETY: as the caller says.
-    tried(libc::SYS_setgroups, [count, groups.addr(), 0, 0, 0], || unsafe { real::setgroups(count, groups) })
+    tried(libc::SYS_setgroups, [count, groups.addr(), 0, 0, 0], || unsafe { libc_next::setgroups(count, groups) })
 }
 
 /// # Safety
@@ -71,7 +71,7 @@ unsafe extern "C" fn initgroups(user: *const c_char, group: gid_t) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn capset(head: *mut c_void, sets: *const c_void) -> c_int {
     // SAFETY: as the caller says.
-    tried(libc::SYS_capset, [head.addr(), sets.addr(), 0, 0, 0], || unsafe { real::capset(head, sets) })
+    tried(libc::SYS_capset, [head.addr(), sets.addr(), 0, 0, 0], || unsafe { libc_next::capset(head, sets) })
 }
 
 /// # Safety
@@ -79,7 +79,7 @@ unsafe extern "C" fn capset(head: *mut c_void, sets: *const c_void) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn chroot(path: *const c_char) -> c_int {
     // SAFETY: as the caller says.
-    tried(libc::SYS_chroot, [path.addr(), 0, 0, 0, 0], || unsafe { real::chroot(path) })
+    tried(libc::SYS_chroot, [path.addr(), 0, 0, 0, 0], || unsafe { libc_next::chroot(path) })
 }
 
 /// What `flags` of `unshare` or `setns` change; `None`: nothing that counts.
@@ -96,7 +96,7 @@ fn entered(kind: c_int) -> Option<Effect> {
 #[unsafe(no_mangle)]
 extern "C" fn unshare(flags: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    let real = || unsafe { real::unshare(flags) };
+    let real = || unsafe { libc_next::unshare(flags) };
     let Some(effect) = namespaces(flags) else { return real() };
     change(&Call::new(libc::SYS_unshare, [flags as usize, 0, 0, 0, 0]), effect, real, |status| *status == 0)
 }
@@ -104,7 +104,7 @@ extern "C" fn unshare(flags: c_int) -> c_int {
 #[unsafe(no_mangle)]
 extern "C" fn setns(fd: c_int, kind: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    let real = || unsafe { real::setns(fd, kind) };
+    let real = || unsafe { libc_next::setns(fd, kind) };
     let Some(effect) = entered(kind) else { return real() };
     change(&Call::new(libc::SYS_setns, [fd as usize, kind as usize, 0, 0, 0]), effect, real, |status| *status == 0)
 }
@@ -132,7 +132,7 @@ unsafe extern "C" fn prctl(option: c_int, second: c_ulong, third: c_ulong, fourt
     let words = [option as usize, second as usize, third as usize, fourth as usize, fifth as usize];
     let call = Call::new(libc::SYS_prctl, words);
     // SAFETY: as the caller says.
-    let real = || unsafe { real::prctl(option, second, third, fourth, fifth) };
+    let real = || unsafe { libc_next::prctl(option, second, third, fourth, fifth) };
     if adds_filter(&call) { change(&call, Effect::Filter, real, |status| *status == 0) } else { real() }
 }
 
@@ -207,7 +207,7 @@ unsafe extern "C" fn clone(
         (function as *mut c_void, argument)
     };
     // SAFETY: as the caller says.
-    unsafe { real::clone(function, stack, flags, argument, parent, local, child) }
+    unsafe { libc_next::clone(function, stack, flags, argument, parent, local, child) }
 }
 
 /// Numbers [`by_number`] is for.

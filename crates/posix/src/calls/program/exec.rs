@@ -9,7 +9,7 @@ use crate::lifecycle::process::is_first;
 use crate::lifecycle::start::environment;
 use crate::sys::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::sys::explain::{explain, is_explaining};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::sys::target;
 use crate::world::lock::{lock, shared};
 use crate::world::runs;
@@ -26,7 +26,7 @@ pub(in crate::calls) const STANDARD: c_int = 2;
 pub(in crate::calls) fn inherited() -> Vec<(RawFd, Entry)> {
     let is_kept = |fd: &RawFd| {
         // SAFETY: takes no pointers.
-        let flags = unsafe { real::fcntl64(*fd, libc::F_GETFD, 0) };
+        let flags = unsafe { libc_next::fcntl64(*fd, libc::F_GETFD, 0) };
         flags >= 0 && flags & libc::FD_CLOEXEC == 0
     };
     let all = (0..DESCRIPTORS_MAX as RawFd).map(|fd| (fd, descriptor::get(fd)));
@@ -53,7 +53,7 @@ pub(crate) fn pump(fds: &[(RawFd, Entry)]) {
         guard.forget(*fd, number);
         drop(guard);
         // SAFETY: takes no pointers.
-        unsafe { real::dup2(end, *fd) };
+        unsafe { libc_next::dup2(end, *fd) };
     }
 }
 
@@ -122,10 +122,10 @@ unsafe fn execute(
     let environment = unsafe { environment(given, &offer.variables()) };
     offer.hand_on(true);
     let status = call(environment.pointers.as_ptr());
-    let error = real::errno();
+    let error = libc_next::errno();
     offer.hand_on(false);
     offer.withdraw();
-    real::set_errno(error);
+    libc_next::set_errno(error);
     status
 }
 
@@ -151,16 +151,16 @@ unsafe fn execute_away(
     let set_flag = |flag: c_int| {
         for fd in &own {
             // SAFETY: takes no pointers.
-            unsafe { real::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
+            unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
         }
     };
     // SAFETY: as the caller says.
     let environment = unsafe { environment(given, &[(crate::lifecycle::start::AWAY, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
-    let error = real::errno();
+    let error = libc_next::errno();
     set_flag(libc::FD_CLOEXEC);
-    real::set_errno(error);
+    libc_next::set_errno(error);
     status
 }
 
@@ -175,7 +175,7 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: *const c_char, arguments: Strings, given: Strings) -> c_int {
     // SAFETY: as the caller says.
-    unsafe { execute(|| path_of(path), given, |given| real::execve(path, arguments, given)) }
+    unsafe { execute(|| path_of(path), given, |given| libc_next::execve(path, arguments, given)) }
 }
 
 /// # Safety
@@ -193,7 +193,7 @@ unsafe extern "C" fn execvpe(file: *const c_char, arguments: Strings, given: Str
     // SAFETY: as the caller says.
     unsafe {
         let path = || path_of(file).map(|file| target::find(&file));
-        execute(path, given, |given| real::execvpe(file, arguments, given))
+        execute(path, given, |given| libc_next::execvpe(file, arguments, given))
     }
 }
 
@@ -211,7 +211,7 @@ unsafe extern "C" fn execvp(file: *const c_char, arguments: Strings) -> c_int {
 unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, given: Strings) -> c_int {
     let path = || Some(Path::new("/proc/self/fd").join(fd.to_string()));
     // SAFETY: as the caller says.
-    unsafe { execute(path, given, |given| real::fexecve(fd, arguments, given)) }
+    unsafe { execute(path, given, |given| libc_next::fexecve(fd, arguments, given)) }
 }
 
 /// # Safety

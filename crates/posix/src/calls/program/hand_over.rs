@@ -6,7 +6,7 @@ use crate::lifecycle::pump;
 use crate::lifecycle::transit;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{lock, shared};
 use libc::{c_int, cmsghdr, msghdr};
 use std::os::fd::RawFd;
@@ -68,7 +68,7 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     let mut control = control.to_vec();
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
-        crate::calls::fresh::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
+        crate::calls::option_notes::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
     if crate::lifecycle::away::is_away() {
         for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
@@ -110,11 +110,11 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     let mut copy = *message;
     copy.msg_control = control.as_mut_ptr().cast();
     // SAFETY: as the caller says; the copy's buffer is as long.
-    let sent = unsafe { real::sendmsg(fd, &raw const copy, flags) };
-    let error = real::errno();
+    let sent = unsafe { libc_next::sendmsg(fd, &raw const copy, flags) };
+    let error = libc_next::errno();
     for (_, end) in made {
         // SAFETY: ours; who receives has a copy.
-        unsafe { real::close(end) };
+        unsafe { libc_next::close(end) };
     }
     if sent < 0 {
         on_their_way.into_iter().for_each(transit::take_back);

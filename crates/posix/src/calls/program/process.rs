@@ -1,7 +1,7 @@
 //! `fork` and its kin: a child has its parent's sockets.
 
 use crate::calls::give_int;
-use crate::sys::real;
+use crate::sys::libc_next;
 use libc::{c_int, pid_t};
 
 /// # Safety
@@ -29,17 +29,17 @@ unsafe extern "C" fn vfork() -> pid_t {
 unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     if crate::world::lock::shared().is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::daemon(no_chdir, no_close) };
+        return unsafe { libc_next::daemon(no_chdir, no_close) };
     }
     // SAFETY: as the caller says.
     unsafe {
         match crate::lifecycle::process::fork() {
-            -1 => return give_int(Err(real::errno())),
+            -1 => return give_int(Err(libc_next::errno())),
             0 => {}
             _ => libc::_exit(0),
         }
         if libc::setsid() < 0 {
-            return give_int(Err(real::errno()));
+            return give_int(Err(libc_next::errno()));
         }
         if no_chdir == 0 {
             libc::chdir(c"/".as_ptr());
@@ -47,10 +47,10 @@ unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
         if no_close == 0 {
             let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDWR);
             for fd in 0..3 {
-                real::dup2(null, fd);
+                libc_next::dup2(null, fd);
             }
             if null > 2 {
-                real::close(null);
+                libc_next::close(null);
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::lifecycle::join::Offer;
 use crate::lifecycle::start::environment;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, is_explaining};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::sys::target;
 use crate::world::lock::shared;
 use crate::world::runs;
@@ -49,7 +49,7 @@ fn forget(actions: *const posix_spawn_file_actions_t) {
     for known in all.extract_if(.., |known| known.at == actions.addr()) {
         for (_, end) in known.pumped {
             // SAFETY: ours.
-            unsafe { real::close(end) };
+            unsafe { libc_next::close(end) };
         }
     }
 }
@@ -65,7 +65,7 @@ fn is_used() -> bool {
 unsafe extern "C" fn posix_spawn_file_actions_init(actions: *mut posix_spawn_file_actions_t) -> c_int {
     forget(actions);
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_init(actions) }
+    unsafe { libc_next::posix_spawn_file_actions_init(actions) }
 }
 
 /// # Safety
@@ -91,7 +91,7 @@ unsafe extern "C" fn posix_spawn_file_actions_adddup2(
         });
     }
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_adddup2(actions, source, onto) }
+    unsafe { libc_next::posix_spawn_file_actions_adddup2(actions, source, onto) }
 }
 
 /// # Safety
@@ -102,7 +102,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclose(actions: *mut posix_spawn
         note(actions, |known| known.replaced.push(fd));
     }
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_addclose(actions, fd) }
+    unsafe { libc_next::posix_spawn_file_actions_addclose(actions, fd) }
 }
 
 /// # Safety
@@ -119,7 +119,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addopen(
         note(actions, |known| known.replaced.push(fd));
     }
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode) }
+    unsafe { libc_next::posix_spawn_file_actions_addopen(actions, fd, path, flags, mode) }
 }
 
 /// # Safety
@@ -133,7 +133,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
         note(actions, |known| known.closed_from = known.closed_from.min(first));
     }
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_addclosefrom_np(actions, first) }
+    unsafe { libc_next::posix_spawn_file_actions_addclosefrom_np(actions, first) }
 }
 
 /// # Safety
@@ -142,7 +142,7 @@ unsafe extern "C" fn posix_spawn_file_actions_addclosefrom_np(
 unsafe extern "C" fn posix_spawn_file_actions_destroy(actions: *mut posix_spawn_file_actions_t) -> c_int {
     forget(actions);
     // SAFETY: as the caller says.
-    unsafe { real::posix_spawn_file_actions_destroy(actions) }
+    unsafe { libc_next::posix_spawn_file_actions_destroy(actions) }
 }
 
 /// What the program at `path` is to join by, if it inherits something.
@@ -206,7 +206,7 @@ unsafe extern "C" fn posix_spawn(
 ) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
-        let call = |given| real::posix_spawn(process, path, actions, attributes, arguments, given);
+        let call = |given| libc_next::posix_spawn(process, path, actions, attributes, arguments, given);
         spawn(|| path_of(path), actions, given, call)
     }
 }
@@ -224,7 +224,7 @@ unsafe extern "C" fn posix_spawnp(
 ) -> c_int {
     // SAFETY: as the caller says.
     unsafe {
-        let call = |given| real::posix_spawnp(process, file, actions, attributes, arguments, given);
+        let call = |given| libc_next::posix_spawnp(process, file, actions, attributes, arguments, given);
         spawn(|| path_of(file).map(|file| target::find(&file)), actions, given, call)
     }
 }

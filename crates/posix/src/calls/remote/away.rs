@@ -4,7 +4,7 @@ use crate::calls::give_int;
 use crate::lifecycle::away::line::{self, Operation};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::wait::{readable, sleep};
 use libc::{c_int, c_ulong, c_void, pollfd, sigset_t, sockaddr, socklen_t};
 use std::os::fd::{AsRawFd, IntoRawFd};
@@ -17,8 +17,8 @@ pub(in crate::calls) unsafe fn bind(fd: c_int, address: *const sockaddr, length:
     let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length as usize) };
     give_int(line::bind(fd, bytes, || {
         // SAFETY: as the caller says.
-        let status = unsafe { real::bind(fd, address, length) };
-        if status == 0 { Ok(0) } else { Err(real::errno()) }
+        let status = unsafe { libc_next::bind(fd, address, length) };
+        if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     }))
 }
 
@@ -67,8 +67,8 @@ pub(in crate::calls) unsafe fn accept4(
         }
         // The kernel's half, if it has one.
         // SAFETY: as the caller says.
-        let new = unsafe { real::accept4(fd, address, length, flags) };
-        let is_over = new >= 0 || !matches!(real::errno(), libc::EAGAIN | libc::EINVAL);
+        let new = unsafe { libc_next::accept4(fd, address, length, flags) };
+        let is_over = new >= 0 || !matches!(libc_next::errno(), libc::EAGAIN | libc::EINVAL);
         if is_over {
             return new;
         }
@@ -144,7 +144,7 @@ pub(in crate::calls) unsafe fn setsockopt(
     match line::set_option(fd, level, name, bytes) {
         // What takes rights this process has and the deputy hasn't is the kernel's alone anyway.
         // SAFETY: as the caller says.
-        Err(libc::EPERM) => unsafe { real::setsockopt(fd, level, name, value, length) },
+        Err(libc::EPERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
         outcome => give_int(outcome),
     }
 }
@@ -156,7 +156,7 @@ pub(in crate::calls) fn shutdown(fd: c_int, how: c_int) -> c_int {
 pub(in crate::calls) fn close(fd: c_int) -> c_int {
     line::close(fd);
     // SAFETY: takes no pointers.
-    unsafe { real::close(fd) }
+    unsafe { libc_next::close(fd) }
 }
 
 pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
@@ -164,7 +164,7 @@ pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c
         libc::F_GETFL | libc::F_SETFL => give_int(line::flags(fd, command, argument)),
         _ => {
             // SAFETY: the program's own argument.
-            let result = unsafe { real::fcntl64(fd, command, argument) };
+            let result = unsafe { libc_next::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && result >= 0 {
                 line::duplicate(fd, result);
             }
@@ -188,7 +188,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
             0
         }
         // SAFETY: as the caller says.
-        Err(libc::EOPNOTSUPP) => unsafe { real::ioctl(fd, request, argument) },
+        Err(libc::EOPNOTSUPP) => unsafe { libc_next::ioctl(fd, request, argument) },
         Err(error) => give_int(Err(error)),
     }
 }
@@ -227,8 +227,8 @@ pub(in crate::calls) fn wait(
     loop {
         let ready = line::poll(&asked)?;
         // SAFETY: so many of them.
-        if unsafe { real::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) } < 0 {
-            return Err(real::errno());
+        if unsafe { libc_next::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) } < 0 {
+            return Err(libc_next::errno());
         }
         for (one, seen) in set.iter_mut().zip(&fds) {
             one.revents = if descriptor::is_away(one.fd) { seen.revents & libc::POLLIN } else { seen.revents };

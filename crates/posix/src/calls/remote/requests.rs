@@ -5,7 +5,7 @@ use crate::calls::{bind, close as closing, control as controls, open, options};
 use crate::lifecycle::pump;
 use crate::sys::address;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, c_ulong, pollfd, sockaddr_storage, socklen_t};
 use std::mem::MaybeUninit;
@@ -21,8 +21,8 @@ pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
     match ready {
         0.. => Ok(ready),
-        _ if real::errno() == libc::EINTR => Ok(0),
-        _ => Err(real::errno()),
+        _ if libc_next::errno() == libc::EINTR => Ok(0),
+        _ => Err(libc_next::errno()),
     }
 }
 
@@ -33,7 +33,7 @@ pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
 pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, i32> {
     // SAFETY: so many of them.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, 0) };
-    if ready < 0 { Err(real::errno()) } else { Ok(ready) }
+    if ready < 0 { Err(libc_next::errno()) } else { Ok(ready) }
 }
 
 pub(crate) fn close(fd: c_int) -> c_int {
@@ -76,7 +76,7 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
     }
     // SAFETY: a writable number.
     let status = unsafe { controls::ioctl(fd, request as c_ulong, (&raw mut value).expose_provenance() as c_ulong) };
-    if status < 0 { Err(real::errno()) } else { Ok(value) }
+    if status < 0 { Err(libc_next::errno()) } else { Ok(value) }
 }
 
 /// Binds `fd` to an address as a program gives it; `real_bind`: the kernel's part.
@@ -117,7 +117,7 @@ pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32
         }
     };
     if status < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     let length = room.min(length as usize).min(size_of::<sockaddr_storage>());
     // SAFETY: zeroed at first.
@@ -132,7 +132,7 @@ pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Resul
     // SAFETY: so many writable bytes.
     let status = unsafe { options::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     if status < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     value.truncate(length as usize);
     Ok(value)

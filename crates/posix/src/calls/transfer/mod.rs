@@ -1,8 +1,8 @@
 //! Calls that move bytes.
 
-pub(crate) mod beside;
-pub(crate) mod file;
+pub(crate) mod control_messages;
 pub(crate) mod receive;
 pub(crate) mod send;
+pub(crate) mod sendfile;
 pub(crate) mod splice;
 pub(crate) mod stdio;

@@ -2,11 +2,11 @@
 
 use crate::calls::give;
 use crate::calls::interfaces::netlink;
-use crate::calls::transfer::beside::{Beside, tell};
+use crate::calls::transfer::control_messages::{Beside, tell};
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
@@ -371,9 +371,9 @@ unsafe fn receive_dual(
         message.msg_iov = vectors.as_ptr().cast_mut();
         message.msg_iovlen = vectors.len();
         // SAFETY: as the caller says.
-        let length = unsafe { real::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
+        let length = unsafe { libc_next::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
         if length < 0 {
-            let error = real::errno();
+            let error = libc_next::errno();
             return (error != libc::EAGAIN).then_some(Err(error));
         }
         let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
@@ -409,7 +409,7 @@ fn length_of(received: Received, flags: c_int) -> isize {
 unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { netlink::received(fd, buffer.cast(), count, real::read(fd, buffer, count), 0) },
+        None => unsafe { netlink::received(fd, buffer.cast(), count, libc_next::read(fd, buffer, count), 0) },
         // As Linux says without looking.
         Some(_) if count == 0 => 0,
         // SAFETY: as the caller says.
@@ -440,7 +440,7 @@ pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
 unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::readv(fd, vectors, count) };
+        return unsafe { libc_next::readv(fd, vectors, count) };
     };
     // SAFETY: as the caller says.
     let Some(vectors) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
@@ -470,7 +470,9 @@ pub(in crate::calls) unsafe fn slice<'a>(vectors: *const iovec, count: usize) ->
 unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
     match descriptor::socket(fd) {
         // SAFETY: as the caller says.
-        None => unsafe { netlink::received(fd, buffer.cast(), count, real::recv(fd, buffer, count, flags), flags) },
+        None => unsafe {
+            netlink::received(fd, buffer.cast(), count, libc_next::recv(fd, buffer, count, flags), flags)
+        },
         // SAFETY: as the caller says.
         Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|r| length_of(r, flags))),
     }
@@ -498,7 +500,7 @@ unsafe extern "C" fn recvfrom(
 ) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        let received = unsafe { real::recvfrom(fd, buffer, count, flags, peer, length) };
+        let received = unsafe { libc_next::recvfrom(fd, buffer, count, flags, peer, length) };
         // SAFETY: as above.
         return unsafe { netlink::received(fd, buffer.cast(), count, received, flags) };
     };
@@ -549,7 +551,7 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        let count = unsafe { real::recvmsg(fd, message, flags) };
+        let count = unsafe { libc_next::recvmsg(fd, message, flags) };
         // SAFETY: as the caller says; the kernel has filled it in.
         if let Some(message) = unsafe { message.as_ref() }.filter(|message| count >= 0 && message.msg_controllen > 0) {
             // SAFETY: as above.
@@ -592,7 +594,7 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
 ) -> c_int {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::recvmmsg(fd, messages, count, flags, timeout) };
+        return unsafe { libc_next::recvmmsg(fd, messages, count, flags, timeout) };
     };
     // SAFETY: as the caller says.
     let limit = unsafe { timeout.as_ref() }.copied();

@@ -2,14 +2,14 @@
 
 use crate::calls::interfaces::netlink;
 use crate::calls::open::{adopt_for_sending, errno_of_command};
-use crate::calls::transfer::beside::{Wanted, wanted};
+use crate::calls::transfer::control_messages::{Wanted, wanted};
 use crate::calls::transfer::receive::{check, slice, told_later};
 use crate::calls::{give, give_int};
 use crate::lifecycle::attach::is_on_link;
 use crate::sockets::socket::{Begun, Kind, Socket};
 use crate::sys::address;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
@@ -546,12 +546,12 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
         // SAFETY: as the caller says.
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
-            real::write(fd, buffer, count)
+            libc_next::write(fd, buffer, count)
         },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
             send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || {
-                real::write(fd, buffer, count)
+                libc_next::write(fd, buffer, count)
             })
         },
     }
@@ -563,12 +563,14 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
 unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::writev(fd, vectors, count) };
+        return unsafe { libc_next::writev(fd, vectors, count) };
     };
     // SAFETY: as the caller says.
     let Some(parts) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
     // SAFETY: as the caller says.
-    unsafe { send_ours(number, parts, 0, Destination::NONE, Wanted::default(), || real::writev(fd, vectors, count)) }
+    unsafe {
+        send_ours(number, parts, 0, Destination::NONE, Wanted::default(), || libc_next::writev(fd, vectors, count))
+    }
 }
 
 /// # Safety
@@ -579,12 +581,12 @@ unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags
         // SAFETY: as the caller says.
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
-            real::send(fd, buffer, count, flags)
+            libc_next::send(fd, buffer, count, flags)
         },
         // SAFETY: as the caller says.
         Some(number) => unsafe {
             send_ours(number, &one(buffer, count), flags, Destination::NONE, Wanted::default(), || {
-                real::send(fd, buffer, count, flags)
+                libc_next::send(fd, buffer, count, flags)
             })
         },
     }
@@ -604,7 +606,7 @@ unsafe extern "C" fn sendto(
     // The library's own.
     if crate::sys::arena::is_inside() || crate::lifecycle::attach::wishes().is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::sendto(fd, buffer, count, flags, peer, length) };
+        return unsafe { libc_next::sendto(fd, buffer, count, flags, peer, length) };
     }
     // SAFETY: as the caller says.
     let to = unsafe { address::read(peer, length) };
@@ -618,7 +620,7 @@ unsafe extern "C" fn sendto(
     // SAFETY: as the caller says.
     let kernel = || unsafe {
         netlink::sends_part(fd, buffer, count);
-        real::sendto(fd, buffer, count, flags, peer, length)
+        libc_next::sendto(fd, buffer, count, flags, peer, length)
     };
     match number {
         None => kernel(),
@@ -635,7 +637,7 @@ unsafe extern "C" fn sendto(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
-    let kernel = || unsafe { real::sendmsg(fd, message, flags) };
+    let kernel = || unsafe { libc_next::sendmsg(fd, message, flags) };
     if crate::sys::arena::is_inside() || crate::lifecycle::attach::wishes().is_none() {
         return kernel();
     }
@@ -687,7 +689,7 @@ pub(in crate::calls) unsafe extern "C" fn sendmmsg(
 ) -> c_int {
     if descriptor::socket(fd).is_none() && (count == 0 || crate::lifecycle::attach::wishes().is_none()) {
         // SAFETY: as the caller says.
-        return unsafe { real::sendmmsg(fd, messages, count, flags) };
+        return unsafe { libc_next::sendmmsg(fd, messages, count, flags) };
     }
     let mut done = 0;
     while done < count.min(1_024) {
@@ -696,7 +698,7 @@ pub(in crate::calls) unsafe extern "C" fn sendmmsg(
         // SAFETY: as the caller says.
         match unsafe { sendmsg(fd, &raw const message.msg_hdr, flags) } {
             -1 if done > 0 => break,
-            -1 => return give_int(Err(real::errno())),
+            -1 => return give_int(Err(libc_next::errno())),
             length => message.msg_len = length as c_uint,
         }
         done += 1;

@@ -1,11 +1,11 @@
 //! `splice` between sockets of ours and pipes: what the kernel would move by its pages is copied.
 
 use crate::calls::give;
-use crate::calls::transfer::file::room;
 use crate::calls::transfer::receive::receive;
 use crate::calls::transfer::send::send_bytes;
+use crate::calls::transfer::sendfile::room;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::wait::{readable, sleep};
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ unsafe extern "C" fn splice(
     let (source, target) = (descriptor::socket(from), descriptor::socket(to));
     if source.is_none() && target.is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::splice(from, from_offset, to, to_offset, count, flags) };
+        return unsafe { libc_next::splice(from, from_offset, to, to_offset, count, flags) };
     }
     if count == 0 {
         return 0;
@@ -48,12 +48,12 @@ fn is_pipe(fd: c_int, wrong: c_int) -> Result<(), i32> {
     // SAFETY: room for what is written; zeroed at first.
     let mode = unsafe {
         if libc::fstat64(fd, status.as_mut_ptr()) != 0 {
-            return Err(real::errno());
+            return Err(libc_next::errno());
         }
         status.assume_init().st_mode
     };
     // SAFETY: takes no pointers.
-    let access = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_ACCMODE;
+    let access = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_ACCMODE;
     match mode & libc::S_IFMT {
         _ if access == wrong => Err(libc::EBADF),
         libc::S_IFIFO => Ok(()),
@@ -84,9 +84,9 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
             unsafe { receive(fd, socket, &taken, libc::MSG_DONTWAIT) }?;
             return Ok(written);
         }
-        let error = real::errno();
+        let error = libc_next::errno();
         // SAFETY: takes no pointers.
-        let is_nonblocking = unsafe { real::fcntl64(pipe, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
+        let is_nonblocking = unsafe { libc_next::fcntl64(pipe, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
         if error != libc::EAGAIN || !waits || is_nonblocking {
             return Err(error);
         }
@@ -108,7 +108,7 @@ fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i3
     // SAFETY: so many writable bytes.
     let read = unsafe { libc::preadv2(pipe, piece.as_ptr(), 1, -1, flags) };
     if read <= 0 {
-        return if read == 0 { Ok(0) } else { Err(real::errno()) };
+        return if read == 0 { Ok(0) } else { Err(libc_next::errno()) };
     }
     // SAFETY: so many readable bytes.
     unsafe { send_bytes(socket, &vector(buffer.get_mut(..read as usize).unwrap_or_default())) }

@@ -2,7 +2,7 @@
 //! a stream gets functions of its own.
 
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
 /// As `cookie_io_functions_t`.
@@ -47,7 +47,7 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
 unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     if descriptor::socket(fd).is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::fdopen(fd, mode) };
+        return unsafe { libc_next::fdopen(fd, mode) };
     }
     let functions =
         Functions { read: Some(cookie_read), write: Some(cookie_write), seek: None, close: Some(cookie_close) };
@@ -67,7 +67,7 @@ unsafe extern "C" {
 unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
     if descriptor::socket(fd).is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::vdprintf(fd, format, arguments) };
+        return unsafe { libc_next::vdprintf(fd, format, arguments) };
     }
     let mut text = std::ptr::null_mut();
     // SAFETY: as the caller says.
@@ -86,10 +86,10 @@ unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut 
         }
         done += sent as usize;
     }
-    let error = real::errno();
+    let error = libc_next::errno();
     // SAFETY: given by the C library for this.
     unsafe { libc::free(text.cast()) };
-    real::set_errno(error);
+    libc_next::set_errno(error);
     outcome
 }
 

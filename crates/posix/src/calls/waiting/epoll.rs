@@ -5,7 +5,7 @@ use crate::calls::open::{kernel_option, kernel_structure};
 use crate::calls::waiting::signals::handlers_called;
 use crate::sockets::epoll::Epoll;
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lead::Thread;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Spin, sleep_time, timespec_of};
@@ -93,7 +93,7 @@ pub(in crate::calls) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
     for (epoll, mut event) in places {
         if !is_dual {
             // SAFETY: a valid event.
-            unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
+            unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
         }
         // It was one, and has room.
         let bell = instance(guard, epoll)
@@ -112,8 +112,8 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), i32> {
         let mut event = epoll_event { events: flags as u32, u64: mark };
         // SAFETY: a valid event.
-        let status = unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
-        if status == 0 { Ok(()) } else { Err(real::errno()) }
+        let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
+        if status == 0 { Ok(()) } else { Err(libc_next::errno()) }
     };
     // Armed by who leads, as it goes to sleep.
     if guard.doorbell >= 0 {
@@ -155,7 +155,7 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     }
     let Some(number) = descriptor::socket(fd) else {
         // SAFETY: as the caller says.
-        let status = unsafe { real::epoll_ctl(epoll, operation, fd, event) };
+        let status = unsafe { libc_next::epoll_ctl(epoll, operation, fd, event) };
         if status == 0 && operation == libc::EPOLL_CTL_ADD {
             nest(fd);
         }
@@ -185,7 +185,7 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
     if is_dual {
         let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
         // SAFETY: a valid event.
-        unsafe { real::epoll_ctl(epoll, operation, fd, &raw mut event) };
+        unsafe { libc_next::epoll_ctl(epoll, operation, fd, &raw mut event) };
     }
     Ok(0)
 }
@@ -238,14 +238,14 @@ unsafe fn wait_kernel(
         set_nested_bells();
         IN_KERNEL.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller says.
-        count = unsafe { real::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
+        count = unsafe { libc_next::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
         IN_KERNEL.fetch_sub(1, Ordering::Relaxed);
         if count <= 0 || !set_nested_bells() {
             break;
         }
         // A packet that was for nobody there may have been what woke it.
         // SAFETY: as the caller says.
-        count = unsafe { real::epoll_pwait(epoll, events, most, 0, std::ptr::null()) };
+        count = unsafe { libc_next::epoll_pwait(epoll, events, most, 0, std::ptr::null()) };
         if count != 0 || left(timeout_ms, start) == 0 {
             break;
         }
@@ -392,7 +392,7 @@ fn ask_kernel(
     let most = out.len() as c_int;
     let count = match time {
         // SAFETY: so many writable events.
-        Some(Duration::ZERO) => unsafe { real::epoll_pwait(epoll, out.as_mut_ptr(), most, 0, mask) },
+        Some(Duration::ZERO) => unsafe { libc_next::epoll_pwait(epoll, out.as_mut_ptr(), most, 0, mask) },
         time => {
             let timeout = time.map(timespec_of);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
@@ -403,7 +403,7 @@ fn ask_kernel(
         }
     };
     if count < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     Ok(without_own(&mut out[..count as usize]))
 }
@@ -566,7 +566,7 @@ fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
 fn change_device(epoll: c_int, doorbell: c_int, events: c_int) {
     let mut event = epoll_event { events: events as u32, u64: device_mark() };
     // SAFETY: a valid event.
-    unsafe { real::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
+    unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
 }
 
 /// A thread begins, or ends, to sleep on an instance from without: by `poll`.

@@ -4,7 +4,7 @@ use crate::calls::give_int;
 use crate::calls::waiting::signals::handlers_called;
 use crate::sys::bells::Bell;
 use crate::sys::descriptor::{self, Entry};
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lead::Thread;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Spin, readable, return_bell, sleep, sleep_time, take_bell};
@@ -24,7 +24,7 @@ pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, 
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
         // SAFETY: as the caller says.
-        return unsafe { real::poll(fds, count, timeout_ms) };
+        return unsafe { libc_next::poll(fds, count, timeout_ms) };
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     give_int(wait(set, timeout, std::ptr::null()))
@@ -66,7 +66,7 @@ unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const time
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
         // SAFETY: as the caller says.
-        return unsafe { real::ppoll(fds, count, timeout, mask) };
+        return unsafe { libc_next::ppoll(fds, count, timeout, mask) };
     }
     // SAFETY: as the caller says.
     let timeout = unsafe { timeout.as_ref() };
@@ -314,7 +314,7 @@ unsafe extern "C" fn select(
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
         // SAFETY: as the caller says.
-        return unsafe { real::select(count, read, write, except, timeout) };
+        return unsafe { libc_next::select(count, read, write, except, timeout) };
     }
     // SAFETY: as the caller says.
     let time = unsafe { timeout.as_ref() };
@@ -350,7 +350,7 @@ unsafe extern "C" fn pselect(
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
         // SAFETY: as the caller says.
-        return unsafe { real::pselect(count, read, write, except, timeout, mask) };
+        return unsafe { libc_next::pselect(count, read, write, except, timeout, mask) };
     }
     // SAFETY: as the caller says.
     let time = unsafe { timeout.as_ref() };

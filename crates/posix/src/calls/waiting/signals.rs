@@ -1,8 +1,8 @@
 //! Signals: a call that one interrupts goes on after its handler if that says so (`SA_RESTART`), as the kernel's own calls do.
 //! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
 
+use crate::sys::libc_next;
 use crate::sys::local::{LOCAL, Local};
-use crate::sys::real;
 use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
 use std::cell::Cell;
 use std::mem::MaybeUninit;
@@ -126,7 +126,7 @@ extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
     let Some(slot) = slot(signal).filter(|_| crate::lifecycle::attach::wishes().is_some()) else {
         // SAFETY: as the caller says.
-        return unsafe { real::sigaction(signal, new, old) };
+        return unsafe { libc_next::sigaction(signal, new, old) };
     };
     let had = (HANDLERS[slot].load(Ordering::Acquire), FLAGS[slot].load(Ordering::Acquire));
     let put = |(handler, flags): (sighandler_t, usize)| {
@@ -143,7 +143,7 @@ unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Acti
     let mut before = MaybeUninit::<Action>::zeroed();
     let new = new.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: valid, or null.
-    let status = unsafe { real::sigaction(signal, new, before.as_mut_ptr()) };
+    let status = unsafe { libc_next::sigaction(signal, new, before.as_mut_ptr()) };
     if status != 0 {
         put(had);
         return status;

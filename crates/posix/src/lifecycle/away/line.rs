@@ -5,7 +5,7 @@ use crate::lifecycle::process;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::warn;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::wait::{readable, sleep};
 use libc::c_int;
 use rustix::net::{
@@ -102,7 +102,7 @@ pub(crate) fn without_rights(socket: BorrowedFd<'_>) {
     let off: c_int = 0;
     // SAFETY: a readable number. Kernels before 6.16 don't know it.
     unsafe {
-        real::setsockopt(
+        libc_next::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
             SO_PASSRIGHTS,

@@ -56,7 +56,7 @@ struct Pair {
 type Answer = Result<Vec<(u32, u64)>, i32>;
 
 fn linux(status: c_int) -> Result<c_int, i32> {
-    if status < 0 { Err(crate::sys::real::errno()) } else { Ok(status) }
+    if status < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(status) }
 }
 
 fn must(status: c_int) -> c_int {

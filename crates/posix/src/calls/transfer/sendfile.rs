@@ -4,7 +4,7 @@ use crate::calls::give;
 use crate::calls::transfer::send::send_bytes;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor;
-use crate::sys::real;
+use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, iovec, off_t, size_t, ssize_t};
 
@@ -19,7 +19,7 @@ const DATAGRAM_MAX: usize = 65_507;
 unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
     let Some(number) = descriptor::socket(out) else {
         // SAFETY: as the caller says.
-        return unsafe { real::sendfile64(out, from, offset, count) };
+        return unsafe { libc_next::sendfile64(out, from, offset, count) };
     };
     if descriptor::socket(from).is_some() {
         return give(Err(libc::EINVAL));
@@ -74,11 +74,11 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         let length = unsafe {
             match offset.as_ref() {
                 Some(offset) => libc::pread64(from, buffer.as_mut_ptr().cast(), wanted, *offset),
-                None => real::read(from, buffer.as_mut_ptr().cast(), wanted),
+                None => libc_next::read(from, buffer.as_mut_ptr().cast(), wanted),
             }
         };
         if length < 0 {
-            return if done > 0 { Ok(done as isize) } else { Err(real::errno()) };
+            return if done > 0 { Ok(done as isize) } else { Err(libc_next::errno()) };
         }
         if length == 0 {
             break;

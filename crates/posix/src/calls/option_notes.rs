@@ -7,7 +7,7 @@
 use super::open::kernel_structure;
 use crate::calls::support::{OPTIONS, Support};
 use crate::sys::descriptor::DESCRIPTORS_MAX;
-use crate::sys::real;
+use crate::sys::libc_next;
 use libc::c_int;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -140,7 +140,7 @@ impl Note {
 #[unsafe(no_mangle)]
 extern "C" fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    let fd = unsafe { real::socket(family, kind, protocol) };
+    let fd = unsafe { libc_next::socket(family, kind, protocol) };
     if fd >= 0 {
         made(fd, family, kind, protocol);
         super::interfaces::netlink::made(fd, family, protocol);
