@@ -1,14 +1,16 @@
 //! `bind`: where it is decided whose an address is.
 
 use super::give_int;
-use super::open::{adopt, errno_of_command, kernel_name, kernel_option};
 use super::options;
-use crate::lifecycle::attach::{attach, is_on_link, lacks_named_address};
+use crate::calls::open::{adopt, errno_of_command};
+use crate::lifecycle::attach::{attach, lacks_named_address};
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Datagram, Kind, Socket};
 use crate::sys::address;
-use crate::sys::descriptor;
 use crate::sys::explain::explain;
+use crate::sys::kernel_socket::{kernel_name, kernel_option};
 use crate::sys::libc_next;
+use crate::sys::wishes::is_on_link;
 use crate::world::fallback::{Call, Why, note};
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, sockaddr, socklen_t};
@@ -50,7 +52,7 @@ pub(super) fn nature(fd: c_int) -> Option<Nature> {
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if crate::lifecycle::away::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
+    if crate::sys::departure::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::bind(fd, address, length) };
     }
@@ -77,12 +79,12 @@ pub(super) unsafe fn bind_by(
     length: socklen_t,
     real_bind: impl FnOnce() -> Result<i32, i32>,
 ) -> Result<i32, i32> {
-    if descriptor::socket(fd).is_some() {
+    if socket_of(fd).is_some() {
         return Err(libc::EINVAL);
     }
     // SAFETY: as the caller says.
     let wanted = unsafe { address::read(address, length) };
-    let Some((wanted, nature)) = wanted.filter(|_| crate::lifecycle::attach::wishes().is_some()).zip(nature(fd)) else {
+    let Some((wanted, nature)) = wanted.filter(|_| crate::sys::wishes::wishes().is_some()).zip(nature(fd)) else {
         return real_bind();
     };
     // SAFETY: it was long enough for an address.
@@ -260,7 +262,7 @@ fn is_held_by_kernel(fd: c_int, new: &Socket) -> bool {
         return false;
     }
     let bound = BOUND_TO_ALL.lock().unwrap_or_else(PoisonError::into_inner);
-    bound.iter().filter(|other| **other != fd && descriptor::socket(**other).is_none()).any(|other| {
+    bound.iter().filter(|other| **other != fd && socket_of(**other).is_none()).any(|other| {
         let Some(local) = kernel_name(*other).filter(|local| local.ip().is_unspecified()) else { return false };
         let family = kernel_option(*other, libc::SOL_SOCKET, libc::SO_DOMAIN).unwrap_or(libc::AF_INET);
         let mut held = Socket::new(family, local, Kind::Bound);

@@ -2,6 +2,7 @@
 
 use super::interfaces::netlink;
 use super::{give_int, open};
+use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::{Kind, Socket};
 use crate::sys::descriptor::{self, Entry};
@@ -116,7 +117,7 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::lifecycle::away::is_away() {
+        if crate::sys::departure::is_away() {
             // The world has fallen in this moment.
             crate::lifecycle::away::line::close(fd);
         }
@@ -225,7 +226,7 @@ pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if descriptor::is_away(fd) {
         return crate::calls::remote::away::shutdown(fd, how);
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: takes no pointers.
         return unsafe { libc_next::shutdown(fd, how) };
     };

@@ -2,6 +2,7 @@
 
 use super::close::copied;
 use super::{give_int, option_notes, stand_in};
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Kind, Owner};
 use crate::sys::descriptor;
 use crate::sys::libc_next;
@@ -34,7 +35,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
     if descriptor::is_away(fd) {
         return crate::calls::remote::away::fcntl(fd, command, argument);
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: the program's own argument.
         let result = unsafe { libc_next::fcntl64(fd, command, argument) };
         match command {
@@ -123,7 +124,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::ioctl(fd, request, argument) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {
             // What is there to be said of it the kernel says.
             option_notes::forget(fd);

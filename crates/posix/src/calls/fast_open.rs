@@ -1,12 +1,13 @@
 //! TCP Fast Open (RFC 7413): `MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`, and what listeners are told of it.
 
-use super::open::{adopt_to_connect, kernel_structure, reached, start, wait_for_connection};
+use crate::calls::open::{adopt_to_connect, reached, start, wait_for_connection};
 use crate::calls::transfer::send::{give_to, go_on};
-use crate::lifecycle::attach::contains;
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::address;
-use crate::sys::descriptor;
+use crate::sys::kernel_socket::kernel_structure;
 use crate::sys::libc_next;
+use crate::sys::wishes::contains;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use libc::{c_int, iovec, sockaddr, socklen_t};
@@ -131,7 +132,7 @@ pub(super) unsafe fn send(
     let family = || c_int::from(unsafe { to.read_unaligned() }.sa_family);
     let is_nobody = !to.is_null() && length as usize >= size_of::<libc::sa_family_t>() && family() == libc::AF_UNSPEC;
     let is_off = is_nobody || !crate::world::sysctl::fast_open().client;
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         if is_off {
             return None;
         }
@@ -154,7 +155,7 @@ pub(super) unsafe fn send(
         Err(error) => return Some(Err(error)),
     };
     let socket = guard.sockets.get_mut(number)?;
-    let is_on_link = peer.is_some_and(|peer| crate::lifecycle::attach::is_on_link(peer.ip()));
+    let is_on_link = peer.is_some_and(|peer| crate::sys::wishes::is_on_link(peer.ip()));
     Some(match &mut socket.kind {
         Kind::Datagram(_) => return None,
         _ if is_off => Err(libc::EOPNOTSUPP),

@@ -3,20 +3,22 @@
 use super::bind::{Nature, bind_ours, free_port, nature};
 use super::option_notes::{self, Note};
 use super::{give_int, options};
-use crate::lifecycle::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
+use crate::lifecycle::attach::{attach, attach_to_send, lacks_named_address};
 use crate::lifecycle::away::line::Operation;
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Kind, Listener, Socket, Stream};
 use crate::sys::address;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
+use crate::sys::kernel_socket::{is_nonblocking, kernel_name, set_nonblocking};
 use crate::sys::libc_next;
+use crate::sys::wishes::is_on_link;
 use crate::world::fallback::{Call, Why, note, tell_once};
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
-use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
+use libc::{c_int, sockaddr, socklen_t};
 use qanat::stack::FastOpenRequest;
 use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
-use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
@@ -31,35 +33,6 @@ pub(crate) fn errno_of_command(error: CommandError) -> i32 {
         CommandError::NotSending => libc::EPIPE,
         CommandError::TooLong => libc::EMSGSIZE,
     }
-}
-
-/// A number the kernel has of a socket; `None`: it is none.
-pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { libc_next::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
-    (status == 0).then_some(value)
-}
-
-/// An option that is a structure; `None`: it is not that long.
-pub(super) fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Option<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { libc_next::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
-    // SAFETY: plain numbers, zeroed at first.
-    (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
-}
-
-/// The address the kernel has bound it to.
-pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
-    let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
-    let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { libc_next::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
-    // SAFETY: zeroed at first, so all of it is readable.
-    (status == 0).then(|| unsafe { address::read(storage.as_ptr().cast(), length) }).flatten()
 }
 
 /// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
@@ -85,7 +58,7 @@ pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Opti
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd) || crate::lifecycle::away::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    if descriptor::is_away(fd) || crate::sys::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
     {
         return crate::calls::remote::away::listen(fd, backlog);
     }
@@ -94,7 +67,7 @@ pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     let backlog = (backlog.max(0) as usize).clamp(1, BACKLOG_MAX);
-    if let Some(number) = descriptor::socket(fd) {
+    if let Some(number) = socket_of(fd) {
         let mut guard = lock()?;
         let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         return match &mut socket.kind {
@@ -128,7 +101,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     if unsafe { libc_next::listen(fd, backlog as c_int) } != 0 {
         return Err(libc_next::errno());
     }
-    let may_be_ours = |nature: &Nature| nature.is_stream && crate::lifecycle::attach::wishes().is_some();
+    let may_be_ours = |nature: &Nature| nature.is_stream && crate::sys::wishes::wishes().is_some();
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
     let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
         if let Some(local) = kernel_name(fd) {
@@ -157,23 +130,6 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         note(fd, Call::Listen, local, if error == libc::EADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
     }
     Ok(0)
-}
-
-pub(super) fn is_nonblocking(fd: c_int) -> bool {
-    // SAFETY: takes no pointers.
-    unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
-}
-
-pub(super) fn set_nonblocking(fd: c_int, nonblocking: bool) {
-    // SAFETY: takes no pointers.
-    unsafe {
-        let flags = libc_next::fcntl64(fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
-        libc_next::fcntl64(
-            fd,
-            libc::F_SETFL,
-            (flags | if nonblocking { libc::O_NONBLOCK } else { 0 }) as libc::c_ulong,
-        );
-    }
 }
 
 fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32> {
@@ -241,7 +197,7 @@ unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut soc
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::accept4(fd, address, length, flags) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
@@ -374,7 +330,7 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
         // SAFETY: as the caller says.
         unsafe { libc_next::connect(fd, address, length) }
     };
-    if let Some(number) = descriptor::socket(fd) {
+    if let Some(number) = socket_of(fd) {
         return give_int(connect_again(number, peer));
     }
     // SAFETY: as the caller says.
@@ -437,7 +393,7 @@ fn connect_ours(
         drop(guard);
         bind_ours(fd, local, nature, port.is_some())?;
         guard = lock()?;
-        if let Some(socket) = descriptor::socket(fd).and_then(|number| guard.sockets.get_mut(number)) {
+        if let Some(socket) = socket_of(fd).and_then(|number| guard.sockets.get_mut(number)) {
             socket.peer = Some(peer);
             (socket.options.has_bound, socket.options.names_port) = (port.is_some(), port.is_some());
         }
@@ -606,7 +562,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::name(Operation::GetName, fd, address, length) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::getsockname(fd, address, length) };
     };
@@ -637,7 +593,7 @@ pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, l
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::name(Operation::GetPeer, fd, address, length) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::getpeername(fd, address, length) };
     };
@@ -686,7 +642,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     }
     let nonblocking = is_nonblocking(fd);
     bind_ours(fd, bound, &nature, true).ok()?;
-    let number = descriptor::socket(fd)?;
+    let number = socket_of(fd)?;
     if let Some(socket) = lock().ok()?.sockets.get_mut(number) {
         socket.is_nonblocking = nonblocking;
     }

@@ -4,9 +4,9 @@
 //! A note is good for the socket it was made of, known by its cookie, as long as nobody else can have set anything: a child has
 //! the socket, too, so `fork` ends all notes, and a copy or a message that carries the descriptor ends its.
 
-use super::open::kernel_structure;
 use crate::calls::support::{OPTIONS, Support};
 use crate::sys::descriptor::DESCRIPTORS_MAX;
+use crate::sys::kernel_socket::kernel_structure;
 use crate::sys::libc_next;
 use libc::c_int;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -63,7 +63,7 @@ fn made(fd: c_int, family: c_int, kind: c_int, protocol: c_int) {
     let is_noted = is_stream
         && matches!(family, libc::AF_INET | libc::AF_INET6)
         && matches!(protocol, 0 | libc::IPPROTO_TCP)
-        && crate::lifecycle::attach::wishes().is_some();
+        && crate::sys::wishes::wishes().is_some();
     let Some(cell) = cell(fd).filter(|_| is_noted) else { return forget(fd) };
     let Some(cookie) = kernel_structure::<u64>(fd, libc::SOL_SOCKET, libc::SO_COOKIE) else { return forget(fd) };
     let nonblocking = if kind & libc::SOCK_NONBLOCK != 0 { NONBLOCKING } else { 0 };

@@ -2,13 +2,14 @@
 //! here too; the stack is told of those that mean something to it.
 
 use super::give_int;
-use super::open::{kernel_option, kernel_structure};
 use super::option_notes::{self, Note};
 use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::{Kind, Options, Socket};
 use crate::sys::descriptor;
 use crate::sys::explain::explain;
+use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
@@ -61,7 +62,7 @@ fn of_new(family: c_int) -> Option<Options> {
 
 /// Reads everything that was set on the kernel's socket.
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
-    socket.is_nonblocking = super::open::is_nonblocking(fd);
+    socket.is_nonblocking = crate::sys::kernel_socket::is_nonblocking(fd);
     socket.owner = super::control::owner(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
     for (_, (level, name)) in option_notes::followed() {
@@ -287,13 +288,13 @@ pub(super) unsafe extern "C" fn setsockopt(
     }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
-        && let Some(number) = descriptor::socket(fd)
+        && let Some(number) = socket_of(fd)
         && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
     {
         // The kernel's socket does not know that it is too late.
         return give_int(Err(libc::EINVAL));
     }
-    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+    if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
         // SAFETY: as the caller says.
         if let Some(status) = unsafe { set_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
@@ -303,7 +304,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         }
     }
     let row = OPTIONS.iter().find(|row| (row.level, row.option) == (level, name));
-    let is_ours = descriptor::socket(fd).is_some();
+    let is_ours = socket_of(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
         explain(format_args!("fd {fd}: {level} {option}: refused"));
         return give_int(Err(*error));
@@ -322,7 +323,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     if status != 0 {
         return status;
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         option_notes::has_set(fd, level, name);
         return status;
     };
@@ -445,12 +446,12 @@ pub(super) unsafe extern "C" fn getsockopt(
         return unsafe { crate::calls::remote::away::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
-        && let Some(number) = descriptor::socket(fd)
+        && let Some(number) = socket_of(fd)
     {
         // SAFETY: as the caller says.
         return give_int(unsafe { path_mtu(number, value.cast(), length) });
     }
-    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+    if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
         // SAFETY: as the caller says.
         if let Some(status) = unsafe { get_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
@@ -461,7 +462,7 @@ pub(super) unsafe extern "C" fn getsockopt(
     }
     // SAFETY: as the caller says. It checks the pointers, too.
     let status = unsafe { libc_next::getsockopt(fd, level, name, value, length) };
-    let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
+    let Some(number) = socket_of(fd).filter(|_| status == 0) else { return status };
     let answer = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => take_error(number),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => lock().map(|guard| {

@@ -2,6 +2,7 @@
 //! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
 
 use super::options::copy_to_kernel;
+use crate::lifecycle::away::socket_of;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
@@ -57,7 +58,7 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
     }
     // Held until it is done: who closes `fd` meanwhile waits, and closes what it is then.
     let guard = lock()?;
-    let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
+    let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };
     // SAFETY: takes no pointers.
     let own = unsafe { libc_next::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };

@@ -10,17 +10,16 @@ use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::numbers::{FIRST_OWN, OWN_MAX};
 use crate::sys::raised_limits::with_room;
+use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
 use crate::world::lock::{install, lock, shared};
 use crate::world::state::{Device, Parts, World, WorldClock};
-use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
-use qanat::{AttachError, AttachOptions, Attachment, Config, OwnDevice};
+use qanat::{AttachError, AttachOptions, Attachment, Config};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The first port that connections leave from, as Linux has it.
@@ -36,106 +35,6 @@ pub(crate) const EXTENTS_MAX: usize = 64;
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
-/// What the launcher says in the environment.
-pub(crate) struct Wishes {
-    /// Addresses and prefix lengths; the first is the one that what is bound to nothing gets.
-    pub(crate) addresses: Vec<(IpAddr, u8)>,
-    gateway: Option<IpAddr>,
-    socket: Option<PathBuf>,
-    /// An interface that is there already, instead of a card of the daemon's.
-    interface: Option<String>,
-    pub(crate) mtu: u32,
-    device: OwnDevice,
-    /// Nobody has asked for these addresses: others will do.
-    any_address: bool,
-    /// The launcher's name for what it has started.
-    pub(crate) run: String,
-}
-
-fn prefixed(text: &str) -> Option<(IpAddr, u8)> {
-    let (address, length) = Address::parse_prefixed(text).ok()?;
-    Some((address.ip(), length))
-}
-
-impl Wishes {
-    /// A script's.
-    pub(crate) fn of_script(addresses: Vec<(IpAddr, u8)>, mtu: u16) -> Wishes {
-        Wishes {
-            addresses,
-            gateway: None,
-            socket: None,
-            interface: None,
-            mtu: mtu.into(),
-            device: OwnDevice::default(),
-            any_address: false,
-            run: String::new(),
-        }
-    }
-}
-
-/// A script's wishes; else what the environment says.
-static SCRIPTED: OnceLock<Wishes> = OnceLock::new();
-
-/// Wishes by other means than the environment.
-pub(crate) fn wish(wishes: Wishes) {
-    // The first counts.
-    let _ = SCRIPTED.set(wishes);
-}
-
-/// `None`: the program was not started by the launcher, and everything is the kernel's.
-pub(crate) fn wishes() -> Option<&'static Wishes> {
-    static WISHES: OnceLock<Option<Wishes>> = OnceLock::new();
-    if crate::world::script::is_on() {
-        return SCRIPTED.get();
-    }
-    let read = || {
-        let addresses: Vec<_> = std::env::var("QANAT_ADDRESSES").ok()?.split(',').filter_map(prefixed).collect();
-        addresses.first()?;
-        let gateway = std::env::var("QANAT_GATEWAY").ok().and_then(|text| text.parse().ok());
-        let mtu = std::env::var("QANAT_MTU").ok().and_then(|text| text.parse().ok()).unwrap_or(1_500);
-        let interface = std::env::var("QANAT_INTERFACE").ok();
-        let device = match std::env::var("QANAT_DEVICE").as_deref() {
-            Ok("tap") => OwnDevice::Tap,
-            Ok("veth") => OwnDevice::Veth,
-            _ => OwnDevice::TapOrVeth,
-        };
-        let socket = std::env::var_os("QANAT_SOCKET").map(PathBuf::from).filter(|_| interface.is_none());
-        let any_address = std::env::var_os("QANAT_ANY_ADDRESS").is_some();
-        let run = std::env::var("QANAT_RUN").unwrap_or_default();
-        Some(Wishes { addresses, gateway, socket, interface, mtu, device, any_address, run })
-    };
-    WISHES.get_or_init(read).as_ref()
-}
-
-pub(crate) fn contains((base, length): (IpAddr, u8), address: IpAddr) -> bool {
-    match (base, address) {
-        (IpAddr::V4(base), IpAddr::V4(address)) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(length.min(32))).unwrap_or(0);
-            (base.to_bits() ^ address.to_bits()) & mask == 0
-        }
-        (IpAddr::V6(base), IpAddr::V6(address)) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(length.min(128))).unwrap_or(0);
-            (base.to_bits() ^ address.to_bits()) & mask == 0
-        }
-        _ => false,
-    }
-}
-
-/// Whether `address` is that of everybody on the VNIC's link.
-pub(crate) fn is_everybody(address: IpAddr) -> bool {
-    let IpAddr::V4(address) = address else { return false };
-    let is_last = |(base, length): &(IpAddr, u8)| {
-        let host = u32::MAX.checked_shr(u32::from(*length)).unwrap_or(0);
-        base.is_ipv4() && contains((*base, *length), address.into()) && *length < 31 && address.to_bits() & host == host
-    };
-    address.is_broadcast() || wishes().is_some_and(|wishes| wishes.addresses.iter().any(is_last))
-}
-
-/// Whether `address` is on the VNIC's link: in a prefix of its addresses.
-pub(crate) fn is_on_link(address: IpAddr) -> bool {
-    wishes().is_some_and(|wishes| wishes.addresses.iter().any(|prefix| contains(*prefix, address)))
-}
-
 /// Has a world, with `wanted` among its addresses if it is on the link; whether there is one.
 pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
     attach_for(wanted, true)
@@ -149,7 +48,7 @@ pub(crate) fn attach_to_send() -> bool {
 /// Has the world of another program of the same `qanat run`, if there is one; whether there is.
 pub(crate) fn attach_to_run() -> bool {
     let Some(wishes) = wishes() else { return false };
-    if crate::lifecycle::away::is_out() || crate::world::script::is_on() {
+    if crate::sys::standing::is_out() || crate::sys::script_time::is_on() {
         return false;
     }
     let first = wishes.addresses.first().map(|(address, _)| *address);
@@ -170,12 +69,12 @@ static TURN: Mutex<Option<bool>> = Mutex::new(None);
 /// Whether the program was to be at an address that its user has named, and could not have it. It serves nobody then, rather than
 /// everybody at the kernel's addresses.
 pub(crate) fn lacks_named_address() -> bool {
-    let is_named = wishes().is_some_and(|wishes| !wishes.any_address) && !crate::world::script::is_on();
+    let is_named = wishes().is_some_and(|wishes| !wishes.any_address) && !crate::sys::script_time::is_on();
     is_named && *TURN.lock().unwrap_or_else(PoisonError::into_inner) == Some(false)
 }
 
 fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
-    if crate::lifecycle::away::is_out() {
+    if crate::sys::standing::is_out() {
         return false;
     }
     if shared().is_some() {
@@ -247,7 +146,7 @@ fn open_descriptors() -> Vec<RawFd> {
 
 /// Has a world: one's own, or that of another program at the address.
 fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), String> {
-    if crate::world::script::is_on() {
+    if crate::sys::script_time::is_on() {
         return crate::world::script::make(wishes);
     }
     // Without room something would be made, and then not the rest.
@@ -376,7 +275,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     let text = addresses.join(", ");
     drop(guard);
     let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
-    crate::lifecycle::away::remember(shared, extents.into_iter().flatten().collect());
+    crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
     crate::lifecycle::process::note_registry(registry_of_processes);
     let (is_ready, ready) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
@@ -410,7 +309,7 @@ fn session() -> Option<Arc<OwnedFd>> {
     let fd: RawFd = std::env::var(SESSION).ok()?.parse().ok()?;
     // Programs that close everything close it too; and its number may be a file's by now.
     let is_socket =
-        crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET);
+        crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Some(libc::SOCK_SEQPACKET);
     // SAFETY: the launcher's, for this.
     is_socket.then(|| Arc::new(unsafe { OwnedFd::from_raw_fd(fd) }))
 }

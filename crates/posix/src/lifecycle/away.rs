@@ -1,160 +1,19 @@
-//! A process whose world has fallen to another class than its own leaves it: the memory that the others can write is gone from its
-//! address space, by the kernel's tables and not by its own care, and what it still does with its sockets there it asks of a
+//! A process that has [left](crate::sys::departure) its world: what it still does with its sockets there it asks of a
 //! [deputy](crate::lifecycle::deputy), a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
 
 use crate::lifecycle::process;
 use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::class::Class;
+use crate::sys::departure::{is_away, known};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::page::{self, Instead};
+use crate::sys::standing;
 use crate::world::lock;
 use qanat::nic::place::Extent;
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// What this process is to its world.
-static STANDING: AtomicU8 = AtomicU8::new(MEMBER);
-/// It has none, or is one of those who share it.
-const MEMBER: u8 = 0;
-/// It is about to leave.
-const LEAVING: u8 = 1;
-/// It has left, and has a deputy there when it needs one.
-const AWAY: u8 = 2;
-/// It has left for good.
-const LEFT: u8 = 3;
-/// The world has fallen to this process's class.
-const SETTLED: u8 = 4;
-
-/// What a world is made of, as this process knows it by itself.
-#[derive(Default)]
-struct Known {
-    /// The shared part's address.
-    shared: usize,
-    /// Where the arena's file was mapped, and its descriptor.
-    arena: Option<(RawFd, usize)>,
-    places: Vec<Extent>,
-    /// Whose the world is now.
-    class: Option<Class>,
-}
-
-static KNOWN: Mutex<Known> = Mutex::new(Known { shared: 0, arena: None, places: Vec::new(), class: None });
-
-fn known() -> MutexGuard<'static, Known> {
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn standing() -> u8 {
-    STANDING.load(Ordering::Acquire)
-}
-
-/// Whether it has left, and has a deputy there. If it has to leave, it does so now.
-#[inline]
-pub(crate) fn is_away() -> bool {
-    page::has_fallen() && is_left() && standing() == AWAY
-}
-
-/// Whether it has left, with a deputy or for good.
-pub(crate) fn is_out() -> bool {
-    matches!(standing(), LEAVING | AWAY | LEFT)
-}
-
-/// Whether the world is of this process's class, and falls no further.
-pub(crate) fn is_settled() -> bool {
-    standing() == SETTLED
-}
-
-/// It has fallen to this process's class: with the lock held by who took it down, or by one that returns or joins.
-pub(crate) fn settle() {
-    STANDING.store(SETTLED, Ordering::Release);
-}
-
-/// What a call says that finds no world.
-pub(crate) fn error() -> i32 {
-    if matches!(standing(), MEMBER | SETTLED) { libc::ENETDOWN } else { libc::EINTR }
-}
-
-/// What this process has to know to leave and to return; the descriptors are those it has the same under. Not with the lock held,
-/// as this is its own memory.
-pub(crate) fn remember(shared: usize, places: Vec<Extent>) {
-    let mut known = known();
-    (known.shared, known.arena, known.places) = (shared, arena::place(), places);
-}
-
-/// Whether this process is none of its world's any more, which has fallen: it leaves, if it has not yet.
-#[cold]
-pub(crate) fn is_left() -> bool {
-    if standing() == MEMBER {
-        let was_held = lock::hold_signals(true);
-        depart();
-        lock::hold_signals(was_held);
-    }
-    // Another thread may be about to; of this one's own doing it needs no end.
-    while standing() == LEAVING && !lock::is_held() {
-        std::thread::yield_now();
-    }
-    true
-}
-
-/// Leaves the world, which has fallen. Signals wait meanwhile.
-#[cold]
-pub(crate) fn depart() {
-    if STANDING.compare_exchange(MEMBER, LEAVING, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // Another thread does; nothing is to be done before it has.
-        while standing() == LEAVING {
-            std::thread::yield_now();
-        }
-        return;
-    }
-    let class = page::class();
-    out(class);
-    STANDING.store(AWAY, Ordering::Release);
-    let known = known();
-    if let Some(class) = &known.class {
-        explain(format_args!(
-            "a process that has this card's sockets too has become {class}: what they share is its; this one has them by messages"
-        ));
-    }
-}
-
-/// The shared memory is gone from here.
-fn out(class: Option<Class>) {
-    descriptor::use_no_table();
-    lock::abandon();
-    let mut known = known();
-    arena::leave();
-    for place in &known.places {
-        arena::cover(place.address, place.length);
-    }
-    known.class = class;
-    drop(known);
-    page::let_go(Instead::IsOut);
-}
-
-/// The device's memory is gone from here: mapped, it would keep the device.
-pub(crate) fn let_go_of_device() {
-    for place in &known().places {
-        arena::cover(place.address, place.length);
-    }
-}
-
-/// Leaves the world, which goes on without it, for good: its descriptors are the kernel's, and nothing by which the shared memory
-/// could be had again stays open.
-pub(crate) fn leave_for_good() {
-    STANDING.store(LEFT, Ordering::Release);
-    out(None);
-    let all: Vec<(RawFd, Entry)> = descriptor::all().collect();
-    descriptor::use_none();
-    for (fd, entry) in all {
-        if entry == Entry::Own {
-            // SAFETY: the library's own, of no use any more.
-            unsafe { libc_next::close(fd) };
-        }
-    }
-}
 
 /// This process has become what it is now: if that is the world's class, it returns.
 pub(crate) fn return_if_like() {
@@ -174,10 +33,10 @@ pub(crate) fn return_if_like() {
         return;
     }
     page::let_go(Instead::Belongs);
-    lock::adopt(known.shared);
+    crate::sys::shared_place::adopt(known.shared);
     drop(known);
     crate::lifecycle::away::line::hang_up();
-    STANDING.store(SETTLED, Ordering::Release);
+    standing::settle();
     let is_back = lock::lock().is_ok_and(|guard| {
         let record = guard.processes.records.get(process::number() as usize).and_then(Option::as_ref);
         record.map(process::is_own).is_some()
@@ -248,7 +107,7 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     let places: Option<Vec<Extent>> = list(parts.next()?).iter().map(|text| Extent::read(text)).collect();
     let (own, sockets) = (list(parts.next()?), list(parts.next()?));
     process::set_first(parts.next() == Some("1"));
-    STANDING.store(AWAY, Ordering::Release);
+    standing::set_left();
     let lifeline = RawFd::try_from(lifeline).ok()?;
     process::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
     for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
@@ -312,7 +171,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     // SAFETY: as the caller says.
     let process = unsafe { libc_next::fork() };
     if process == 0 {
-        lock::forked();
+        crate::sys::local::forked();
         drop(held);
         line::hang_up();
         process::child_of_away(number.unwrap_or(u32::MAX), lifeline);
@@ -322,4 +181,17 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     // SAFETY: ours.
     unsafe { libc_next::close(lifeline) };
     process
+}
+
+/// The socket `fd` is, if it is ours. One of a world that was left becomes as much of a socket of the kernel's as it can.
+#[inline]
+pub(crate) fn socket_of(fd: RawFd) -> Option<u32> {
+    match descriptor::get(fd) {
+        Entry::Socket(socket) => Some(socket),
+        Entry::Away => {
+            used(fd);
+            None
+        }
+        _ => None,
+    }
 }

@@ -5,9 +5,9 @@
 //! sends a SYN from the old one's ports; the peer answers with an acknowledgement that can't be (a challenge ACK, RFC 5961 section 4),
 //! and the reset that draws has exactly the number the peer expects. Nothing need be known but the addresses and ports.
 
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lock;
 use crate::world::state::Device;
-use crate::world::wait::{readable, sleep};
 use qanat::nic::{Clock, MonotonicClock, Queue, Vnic};
 use qanat::stack::Stack;
 use qanat::{ConnectOptions, ConnectionId, Event, Time};

@@ -4,11 +4,12 @@
 
 use crate::calls::remote::requests as remote;
 use crate::lifecycle::away::line::{ANSWER, BESIDE_MAX, Operation, REQUEST, YOUR_TURN};
+use crate::lifecycle::away::socket_of;
 use crate::lifecycle::process;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
-use crate::world::wait::{readable, sleep};
 use libc::{c_int, pollfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use std::io::IoSliceMut;
@@ -247,7 +248,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             Ok((0, word))
         }
         _ if is(Operation::Leaves) => {
-            let number = descriptor::socket(fd).ok_or(libc::EBADF)?;
+            let number = socket_of(fd).ok_or(libc::EBADF)?;
             crate::lifecycle::transit::send(fd, number).ok_or(libc::ENOBUFS)?;
             Ok((0, Vec::new()))
         }

@@ -2,8 +2,8 @@
 //! one whom the other could control anyway ([`Class::covers`]): what comes in writes what is inside, and the other way round.
 
 use crate::sys::class::Class;
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
-use crate::world::wait::{readable, sleep};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(crate) fn differ(one: &Class, other: Option<&Class>) -> Option<String> {
 
 /// Why who is at the other end of `socket` may not come in.
 pub(crate) fn keeps_out(socket: &OwnedFd) -> Option<String> {
-    if crate::lifecycle::away::is_settled() {
+    if crate::sys::standing::is_settled() {
         return Some("its processes have given up rights".to_owned());
     }
     let own = Class::own();

@@ -10,9 +10,9 @@
 
 use crate::lifecycle::summons::Summons;
 use crate::sys::raw::{self, Call};
+use crate::sys::sleep::{readable, sleep};
 use crate::sys::{explain, watchdog};
 use crate::world::lock::{self, End};
-use crate::world::wait::{readable, sleep};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
@@ -27,7 +27,7 @@ type Members = Vec<(usize, OwnedFd)>;
 pub(crate) fn end_all(summons: Summons) {
     let Some(shared) = lock::shared() else { return };
     watchdog::disarm();
-    crate::lifecycle::away::let_go_of_device();
+    crate::sys::departure::let_go_of_device();
     let mut keep = summons.all();
     keep.sort_unstable();
     close_all_but(keep);

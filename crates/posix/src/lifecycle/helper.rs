@@ -4,8 +4,8 @@
 //! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world it has as
 //! a program that [joins](crate::lifecycle::join) has it: descriptors under the same numbers, memory at the same addresses.
 
+use crate::lifecycle::keeper;
 use crate::lifecycle::summons::Summons;
-use crate::lifecycle::{away, keeper};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
@@ -153,7 +153,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     class::look_around();
     arena::adopt(fd(file)?, fd(file)?, base).ok()?;
     page::adopt(fd(page)?).ok()?;
-    lock::adopt(shared);
+    crate::sys::shared_place::adopt(shared);
     let guard = lock::lock().ok()?;
     guard.holdings.places.iter().try_for_each(|place| place.map().ok())?;
     let mut extents = [None; crate::lifecycle::attach::EXTENTS_MAX];
@@ -161,6 +161,6 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     drop(guard);
     let places = extents.into_iter().flatten().collect();
-    away::remember(shared, places);
+    crate::sys::departure::remember(shared, places);
     Some((things, own))
 }

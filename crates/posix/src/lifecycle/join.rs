@@ -21,8 +21,8 @@ use crate::sys::identity::identity;
 use crate::sys::libc_next;
 use crate::sys::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
 use crate::sys::raised_limits::{copy_above, shortage, with_room};
-use crate::world::lock::{self, lock};
-use crate::world::wait::{readable, sleep};
+use crate::sys::sleep::{readable, sleep};
+use crate::world::lock::lock;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -378,7 +378,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     }
     believe(borrowed, trust, files.get(1))?;
     arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
-    lock::adopt(shared);
+    crate::sys::shared_place::adopt(shared);
     let mut extents = [None; crate::lifecycle::attach::EXTENTS_MAX];
     let mapped = lock().map_err(system).and_then(|guard| {
         extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
@@ -386,11 +386,11 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     });
     if let Err(reason) = mapped {
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
-        lock::abandon();
+        crate::sys::shared_place::abandon();
         arena::abandon();
         return Err(reason);
     }
-    crate::lifecycle::away::remember(shared, extents.into_iter().flatten().collect());
+    crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
     let guard = lock().map_err(system)?;
     crate::lifecycle::process::note_registry(guard.processes.registry);
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
@@ -411,7 +411,7 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
     let numbers = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
     match trust {
         Trust::Settled => {
-            crate::lifecycle::away::settle();
+            crate::sys::standing::settle();
             return Ok(());
         }
         Trust::Page(known) => {

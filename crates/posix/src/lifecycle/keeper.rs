@@ -11,9 +11,9 @@ use crate::lifecycle::pump;
 use crate::lifecycle::summons::Summons;
 use crate::sys::class::Class;
 use crate::sys::raw::{self, Call};
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::{End, Guard, lock, shared};
 use crate::world::state::WorldClock;
-use crate::world::wait::{readable, sleep};
 use qanat::Time;
 use qanat::nic::Clock;
 use rustix::io::Errno;
@@ -87,7 +87,7 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     crate::sys::descriptor::use_none();
     crate::world::lock::be_silent();
     crate::sys::watchdog::let_in();
-    crate::lifecycle::lowering::stand_aside();
+    crate::sys::own_process::stand_aside();
     crate::lifecycle::process::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on the name is this process's, by which who comes to the door may know it.
     // SAFETY: takes no pointers.
@@ -297,7 +297,7 @@ impl Keeper {
     /// end says that it is not so.
     fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
         let Some(class) = class.filter(|_| self.is_fresh) else { return };
-        if crate::lifecycle::away::is_settled() {
+        if crate::sys::standing::is_settled() {
             // Several become the same at once.
             if self.followed.as_ref() == Some(&class) {
                 let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -309,7 +309,7 @@ impl Keeper {
         }
         let has_followed = become_like(&class);
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
-        crate::lifecycle::away::settle();
+        crate::sys::standing::settle();
         self.mourner = Mourner::start(self.things.successor, self.things.summons);
         if has_followed {
             self.followed = Some(class);
@@ -319,7 +319,7 @@ impl Keeper {
 
     /// Forks a deputy for process `number`, which asks by `line`.
     fn deputize(&self, number: u32, line: &OwnedFd) {
-        if !crate::lifecycle::away::is_settled() {
+        if !crate::sys::standing::is_settled() {
             return;
         }
         // SAFETY: this process has one thread.
@@ -367,7 +367,7 @@ impl Keeper {
 
     /// This process, forked from the keeper, has the world's descriptors and those that it has noted as its own, and no others.
     fn begin_helper(&self, name: &std::ffi::CStr) {
-        crate::world::lock::forked();
+        crate::sys::local::forked();
         crate::lifecycle::start::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.

@@ -14,13 +14,13 @@ use crate::sockets::socket::Kind;
 use crate::sys::class::{self, Class, Found};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
+use crate::sys::own_process::is_librarys;
 use crate::sys::page;
 use crate::sys::raw::{self, Call};
-use crate::world::lock::{self, lock, shared};
-use crate::world::wait::{readable, sleep};
+use crate::sys::sleep::{readable, sleep};
+use crate::world::lock::{lock, shared};
 use rustix::net::RecvFlags;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// How long the keeper may take to become less.
@@ -39,24 +39,16 @@ pub(crate) enum Effect {
     Namespaces { user: bool },
 }
 
-/// This process is the library's own, and knows what it gives up.
-static IS_LIBRARYS: AtomicBool = AtomicBool::new(false);
-
-/// This process is the library's own from now on.
-pub(crate) fn stand_aside() {
-    IS_LIBRARYS.store(true, Ordering::Relaxed);
-}
-
-/// Whether this process is the library's own. Its filter of system calls may not know what the program is asked.
-pub(crate) fn is_librarys() -> bool {
-    IS_LIBRARYS.load(Ordering::Relaxed)
-}
-
 /// Makes `real`, which does what `call` does to this thread's rights to those of all of the process.
 pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, is_well: impl FnOnce(&T) -> bool) -> T {
-    let has_world = shared().is_some() || away::is_away();
-    let is_librarys = IS_LIBRARYS.load(Ordering::Relaxed);
-    if !has_world || is_librarys || crate::world::script::is_on() || crate::sys::arena::is_inside() || lock::is_held() {
+    let has_world = shared().is_some() || crate::sys::departure::is_away();
+    let is_librarys = is_librarys();
+    if !has_world
+        || is_librarys
+        || crate::sys::script_time::is_on()
+        || crate::sys::arena::is_inside()
+        || crate::sys::local::is_held()
+    {
         return real();
     }
     let before = Class::own();
@@ -70,7 +62,7 @@ pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, i
     };
     note(effect);
     let after = after.with_own_notes();
-    if !away::is_away() && !after.covers(&before) {
+    if !crate::sys::departure::is_away() && !after.covers(&before) {
         settle(&after);
     }
     let outcome = real();
@@ -146,7 +138,7 @@ fn settle(after: &Class) {
         _ => false,
     });
     drop(guard);
-    match (away::is_settled(), shares) {
+    match (crate::sys::standing::is_settled(), shares) {
         // The keeper has no rights any more, and nobody else is there.
         (true, false) => {}
         (true, true) => go_alone(after, serves),
@@ -168,8 +160,8 @@ fn settle(after: &Class) {
 
 /// The world is broken, or has fallen in this moment: of the former nothing is to be had any more, nor to be written by who is less.
 fn leave_the_broken() {
-    if !away::is_away() {
-        away::leave_for_good();
+    if !crate::sys::departure::is_away() {
+        crate::sys::departure::leave_for_good();
     }
 }
 
@@ -177,7 +169,7 @@ fn leave_the_broken() {
 fn falls_soon() -> bool {
     let start = std::time::Instant::now();
     while start.elapsed() < TO_FALL {
-        if away::is_away() {
+        if crate::sys::departure::is_away() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -205,6 +197,6 @@ fn go_alone(after: &Class, serves: bool) {
         ));
     }
     crate::calls::program::exec::pump(&ours);
-    away::leave_for_good();
+    crate::sys::departure::leave_for_good();
     page::let_go(page::Instead::IsOut);
 }

@@ -22,7 +22,7 @@ impl Mourner {
         // SAFETY: the keeper has one thread.
         match unsafe { crate::sys::libc_next::fork() } {
             -1 => return None,
-            0 => lock::forked(),
+            0 => crate::sys::local::forked(),
             _ => return Some(Mourner(keepers)),
         }
         drop(keepers);

@@ -98,7 +98,7 @@ pub(crate) fn stand_in_for(number: u32, record: &Record, id: libc::pid_t) {
 
 /// Asks the keeper for something other than a life to be noted: the line on which it answers.
 pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
-    let (own, keepers) = crate::lifecycle::away::line::pair(rustix::net::SocketType::SEQPACKET)?;
+    let (own, keepers) = crate::sys::unix_pair::pair(rustix::net::SocketType::SEQPACKET)?;
     let descriptors = [std::os::fd::AsFd::as_fd(&keepers)];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut beside = SendAncillaryBuffer::new(&mut space);
@@ -212,7 +212,7 @@ impl Child {
     /// Called in the child: it is that one from now on.
     pub(crate) fn begin(&self) {
         let Child { number, lifeline } = *self;
-        crate::world::lock::forked();
+        crate::sys::local::forked();
         set_first(false);
         let parents = LIFELINE.load(Ordering::Relaxed);
         // Its own whatever becomes of the world meanwhile.
@@ -270,7 +270,7 @@ unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     crate::calls::option_notes::forget_all();
     let Ok(child) = Child::new() else {
         // SAFETY: as the caller says.
-        return unsafe { if crate::lifecycle::away::is_away() { crate::lifecycle::away::fork() } else { fork() } };
+        return unsafe { if crate::sys::departure::is_away() { crate::lifecycle::away::fork() } else { fork() } };
     };
     let process = fork();
     if process == 0 {

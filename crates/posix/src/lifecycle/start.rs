@@ -28,7 +28,7 @@ static ARGUMENTS: (AtomicPtr<c_char>, AtomicUsize) = (AtomicPtr::new(std::ptr::n
 
 /// The C library hands on what `main` will have.
 extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
-    if crate::lifecycle::attach::wishes().is_none() {
+    if crate::sys::wishes::wishes().is_none() {
         return;
     }
     crate::sys::explain::start();

@@ -59,7 +59,7 @@ pub(crate) fn take_back(cookie: u64) {
 }
 
 fn is_internet(fd: RawFd) -> bool {
-    let family = crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
+    let family = crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
     matches!(family, Some(libc::AF_INET | libc::AF_INET6))
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
-    if crate::lifecycle::away::is_away() {
+    if crate::sys::departure::is_away() {
         return is_internet(fd) && crate::lifecycle::away::line::arrived(fd);
     }
     if crate::world::lock::shared().is_none() && (!is_internet(fd) || !crate::lifecycle::attach::attach_to_run()) {

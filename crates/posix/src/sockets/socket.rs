@@ -449,7 +449,7 @@ impl Socket {
 
     /// Whether datagrams may be sent to `peer`: to everybody only with leave (`SO_BROADCAST`).
     pub(crate) fn may_send_to(&self, peer: SocketAddr) -> bool {
-        self.options.broadcast || !crate::lifecycle::attach::is_everybody(peer.ip())
+        self.options.broadcast || !crate::sys::wishes::is_everybody(peer.ip())
     }
 
     /// The peer has said that the byte behind `ahead` further ones is urgent. Gives what of the stream is done with.

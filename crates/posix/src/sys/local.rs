@@ -35,3 +35,13 @@ thread_local! {
         }
     };
 }
+
+/// Whether this thread holds the lock.
+pub(crate) fn is_held() -> bool {
+    LOCAL.with(|local| local.is_held.get())
+}
+
+/// This process is a child, whose thread has another number.
+pub(crate) fn forked() {
+    LOCAL.with(|local| local.thread.set(0));
+}

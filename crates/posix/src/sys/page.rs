@@ -3,6 +3,7 @@
 //! says can be trusted, unlike all else that the processes share.
 
 use crate::sys::class::Class;
+use crate::sys::descriptor::notes;
 use crate::sys::libc_next;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -132,7 +133,7 @@ pub(crate) fn let_go(instead: Instead) {
     }
     let file = FILE.swap(-1, Ordering::Relaxed);
     if file >= 0 {
-        crate::sys::descriptor::set(file, crate::sys::descriptor::Entry::Kernel);
+        notes::set(file, notes::Entry::Kernel);
         // SAFETY: ours.
         unsafe { libc_next::close(file) };
     }

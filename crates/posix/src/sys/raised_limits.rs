@@ -47,7 +47,7 @@ impl Drop for Raised {
 pub(crate) fn with_room<T>(make: impl FnOnce() -> T) -> T {
     let turn = TURN.try_lock();
     // The library's own processes have no room made for them: they have none of the program's descriptors.
-    let _raised = (turn.is_ok() && !crate::lifecycle::lowering::is_librarys()).then(|| {
+    let _raised = (turn.is_ok() && !crate::sys::own_process::is_librarys()).then(|| {
         (Raised::new(libc::RLIMIT_NOFILE, LIMIT_WANTED), Raised::new(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY))
     });
     make()

@@ -112,7 +112,7 @@ static BEFORE: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 /// Notes that `fd` is the kernel's.
 pub(crate) fn note(fd: RawFd, call: Call, address: SocketAddr, why: Why) {
-    if crate::lifecycle::attach::wishes().is_none() || crate::sys::arena::is_inside() {
+    if crate::sys::wishes::wishes().is_none() || crate::sys::arena::is_inside() {
         return;
     }
     explain(format_args!("fd {fd}: {} {address}: the kernel's: {}", call.text(), why.text()));
@@ -138,7 +138,7 @@ pub(crate) fn tell_once(call: Call, address: SocketAddr, why: Why) {
     let bit = why.bit();
     // It is looked at before it is written: each datagram that leaves by the kernel comes by here.
     let is_told = || TOLD.load(Ordering::Relaxed) & bit != 0 || TOLD.fetch_or(bit, Ordering::Relaxed) & bit != 0;
-    if !why.is_told() || is_explaining() || crate::lifecycle::attach::wishes().is_none() || is_told() {
+    if !why.is_told() || is_explaining() || crate::sys::wishes::wishes().is_none() || is_told() {
         return;
     }
     if crate::world::lock::shared().is_some()

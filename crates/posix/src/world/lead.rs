@@ -121,7 +121,7 @@ impl World {
     /// It is awake.
     pub(crate) fn follows_no_more(&mut self, thread: Thread) {
         self.lead.followers.retain(|(other, _)| *other != thread);
-        if crate::world::script::is_on() {
+        if crate::sys::script_time::is_on() {
             self.script.wake_up();
         }
     }

@@ -1,19 +1,20 @@
 //! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
 //! their death. It is also the one gate: whose world it is no more is turned away before it has looked at anything behind it.
 
-use crate::calls::waiting::signals::lock_given_back;
 use crate::sys::arena::set_inside;
 use crate::sys::explain::error;
 use crate::sys::local::{LOCAL, Local};
 use crate::sys::lock_word::{Taken, Word};
 use crate::sys::page::has_fallen;
+use crate::sys::shared_place;
+use crate::sys::signals::lock_given_back;
 use crate::world::roll::Roll;
 use crate::world::state::World;
 use qanat::wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What processes share, in the arena.
@@ -83,13 +84,11 @@ impl Told {
     }
 }
 
-static SHARED: AtomicPtr<Shared> = AtomicPtr::new(std::ptr::null_mut());
-
 /// What is shared, once there is something.
 #[inline]
 pub(crate) fn shared() -> Option<&'static Shared> {
     // SAFETY: `install` put it there, and it stays.
-    unsafe { SHARED.load(Ordering::Acquire).as_ref() }
+    unsafe { shared_place::get().cast::<Shared>().as_ref() }
 }
 
 /// Makes the shared part of what `make` makes, which is called as one who holds the lock.
@@ -108,7 +107,7 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             roll: Roll::new(),
             told: Told([const { AtomicU64::new(0) }; TOLD_MAX]),
         });
-        SHARED.store(Box::into_raw(shared), Ordering::Release);
+        shared_place::set(Box::into_raw(shared).cast());
     });
     set_inside(false);
     outcome
@@ -128,21 +127,6 @@ impl Shared {
     pub(crate) fn end(&self) -> End {
         End::from_number(self.end.load(Ordering::Relaxed))
     }
-}
-
-/// What another process has made, at the same address.
-pub(crate) fn adopt(shared: usize) {
-    SHARED.store(std::ptr::with_exposed_provenance_mut(shared), Ordering::Release);
-}
-
-/// Nothing is shared.
-pub(crate) fn abandon() {
-    SHARED.store(std::ptr::null_mut(), Ordering::Release);
-}
-
-/// Whether this thread holds the lock.
-pub(crate) fn is_held() -> bool {
-    LOCAL.with(|local| local.is_held.get())
 }
 
 /// What is left of a world that somebody was killed in the middle of changing: only what never changes is to be looked at.
@@ -193,24 +177,13 @@ pub(crate) struct Guard {
     shared: &'static Shared,
 }
 
-/// Signals wait from here on, or come; whether they waited before.
-pub(crate) fn hold_signals(holds: bool) -> bool {
-    LOCAL.with(|local| {
-        let were_held = local.is_held.replace(holds);
-        if were_held && !holds {
-            lock_given_back(local);
-        }
-        were_held
-    })
-}
-
 /// Takes the lock.
 ///
 /// # Errors
 /// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
 #[inline]
 pub(crate) fn lock() -> Result<Guard, i32> {
-    let shared = shared().ok_or_else(crate::lifecycle::away::error)?;
+    let shared = shared().ok_or_else(crate::sys::standing::error)?;
     LOCAL.with(|local| {
         if local.is_inside.get() || local.is_held.get() {
             return Err(libc::EAGAIN);
@@ -221,7 +194,7 @@ pub(crate) fn lock() -> Result<Guard, i32> {
         if let Err(error) = guard {
             if error == OUT {
                 // Signals wait until this process has left.
-                crate::lifecycle::away::depart();
+                crate::sys::departure::depart();
             }
             local.is_held.set(false);
             lock_given_back(local);
@@ -255,11 +228,6 @@ fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
     Ok(Guard { shared })
 }
 
-/// This process is a child, whose thread has another number.
-pub(crate) fn forked() {
-    LOCAL.with(|local| local.thread.set(0));
-}
-
 impl Guard {
     /// What is shared without it.
     pub(crate) fn shared(&self) -> &'static Shared {
@@ -269,7 +237,7 @@ impl Guard {
     /// The world belongs to `class` from now on: whoever waits wakes, and learns of it.
     pub(crate) fn fall(self, class: &crate::sys::class::Class) {
         crate::sys::page::publish(class);
-        crate::lifecycle::away::settle();
+        crate::sys::standing::settle();
         self.bells.ring_all();
         let shared = self.shared;
         drop(self);

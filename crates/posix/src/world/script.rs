@@ -9,16 +9,18 @@
 //! Time goes from one deadline to the next, of the stack's or of a sleeping call's, never past one; and it stands still while a
 //! call that was woken has not come back to the script ([`clock`] is what it asks first).
 
-use crate::lifecycle::attach::{self, Wishes};
+use crate::lifecycle::attach;
 use crate::sys::bells::Bell;
+use crate::sys::script_time::{self, now};
+use crate::sys::sleep::readable;
+use crate::sys::wishes::{Wishes, wish};
 use crate::world::lock::{Guard, lock};
 use crate::world::state::{Device, WorldClock};
-use crate::world::wait::readable;
 use crate::world::wire::Wire;
 use qanat::Time;
 use std::collections::VecDeque;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the script's world is like.
@@ -33,21 +35,8 @@ pub struct Setup {
 /// How long a woken call may take to come back, before time goes on without it.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Nanoseconds.
-static NOW: AtomicU64 = AtomicU64::new(1_000_000_000);
 /// The script's own thread.
 static SCRIPT_THREAD: AtomicI32 = AtomicI32::new(0);
-
-/// Whether time is a script's.
-#[inline]
-pub(crate) fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
-}
-
-pub(crate) fn now() -> Time {
-    Time::from_nanos(NOW.load(Ordering::Relaxed))
-}
 
 fn thread() -> i32 {
     // SAFETY: takes no pointers.
@@ -76,9 +65,9 @@ pub(crate) struct Script {
 /// [`socket`](begin).
 pub fn start(setup: &Setup) {
     let addresses = setup.addresses.iter().map(|address| (*address, 0)).collect();
-    attach::wish(Wishes::of_script(addresses, setup.mtu));
+    wish(Wishes::of_script(addresses, setup.mtu));
     SCRIPT_THREAD.store(thread(), Ordering::Relaxed);
-    IS_ON.store(true, Ordering::Relaxed);
+    script_time::begin();
 }
 
 /// Makes the world, with the settings of the kernel's network namespace as they are now, if there is none yet.
@@ -89,7 +78,7 @@ pub fn begin() -> bool {
 /// The script's time. The calling thread's last call, if it had slept, has come back.
 pub fn clock() -> Duration {
     // Whoever waits for some time to pass by looking again and again sees it pass.
-    NOW.fetch_add(1_000, Ordering::Relaxed);
+    script_time::pass(1_000);
     if let Ok(mut guard) = lock() {
         let thread = thread();
         let script = &mut guard.script;
@@ -151,7 +140,7 @@ fn run(target: Option<Time>, until_packet: bool) {
         let Ok(mut guard) = lock() else {
             // No stack yet.
             if let Some(target) = target {
-                NOW.fetch_max(target.as_nanos(), Ordering::Relaxed);
+                script_time::pass_to(target);
             }
             return;
         };
@@ -213,7 +202,7 @@ impl Guard {
         let sleepers = self.script.sleepers.iter().filter_map(|sleeper| sleeper.deadline);
         let Some(next) = sleepers.chain(self.stack.next_deadline()).chain(target).min() else { return false };
         let next = next.max(now() + Duration::from_micros(1));
-        NOW.store(next.as_nanos(), Ordering::Relaxed);
+        script_time::set(next);
         for sleeper in &self.script.sleepers {
             if let (Some(bell), true) = (sleeper.bell, sleeper.deadline.is_some_and(|deadline| deadline <= next)) {
                 self.bells.ring(bell);
@@ -226,7 +215,7 @@ impl Guard {
         let own = thread();
         self.script.sleepers.iter().filter(|sleeper| sleeper.thread != own).any(|sleeper| {
             let mut fds = [readable(sleeper.bell.map_or(-1, |bell| self.bells.descriptor(bell)))];
-            !sleeper.is_asleep || crate::world::wait::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
+            !sleeper.is_asleep || crate::sys::sleep::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
         })
     }
 

@@ -130,7 +130,7 @@ impl Clock for WorldClock {
     fn now(&self) -> Time {
         match self {
             WorldClock::Machine(clock) => clock.now(),
-            WorldClock::Script => crate::world::script::now(),
+            WorldClock::Script => crate::sys::script_time::now(),
         }
     }
 }
@@ -221,7 +221,7 @@ impl World {
         let waits_soon = self.told > 1 || self.until_wait_ns < SOON_NS;
         // A script's time stands still between its lines.
         if !waits_soon
-            || crate::world::script::is_on()
+            || crate::sys::script_time::is_on()
             || self.held >= TOGETHER_FRAMES_MAX
             || now.since(since) >= TOGETHER_MAX
         {
@@ -266,7 +266,7 @@ impl World {
     /// Whether the stack was driven just now.
     pub(crate) fn is_driven(&self, now: Time) -> bool {
         // A script's time stands still between its lines.
-        !crate::world::script::is_on() && now.since(self.driven_at) < TOGETHER_MAX
+        !crate::sys::script_time::is_on() && now.since(self.driven_at) < TOGETHER_MAX
     }
 
     /// Whether `address` is one of the VNIC's.

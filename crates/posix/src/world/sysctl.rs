@@ -51,14 +51,14 @@ fn cookie_keys(text: &str) -> Option<CookieKeys> {
 
 /// A script's setting; else it is for each socket to say.
 pub(crate) fn fast_open() -> FastOpen {
-    let bits: u32 = if crate::world::script::is_on() { number("tcp_fastopen").unwrap_or(1) } else { 3 };
+    let bits: u32 = if crate::sys::script_time::is_on() { number("tcp_fastopen").unwrap_or(1) } else { 3 };
     FastOpen {
         client: bits & 1 != 0,
         server: bits & 2 != 0,
         client_without_cookie: bits & 4 != 0,
         server_without_cookie: bits & 0x200 != 0,
         listens: bits & 0x400 != 0,
-        keys: if crate::world::script::is_on() {
+        keys: if crate::sys::script_time::is_on() {
             read("tcp_fastopen_key").and_then(|text| cookie_keys(&text))
         } else {
             None

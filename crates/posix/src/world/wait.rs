@@ -1,12 +1,12 @@
 //! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a bell or a
 //! timer wakes it.
 
-use crate::calls::waiting::signals::{begin_wait, handlers_called, wait_goes_on};
 use crate::sockets::socket::Socket;
 use crate::sys::bells::Bell;
+use crate::sys::signals::{begin_wait, handlers_called, wait_goes_on};
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lead::Thread;
 use crate::world::lock::{Guard, lock};
-use libc::{c_int, pollfd, sigset_t, timespec};
 use qanat::Time;
 use std::cell::Cell;
 use std::os::fd::RawFd;
@@ -36,7 +36,7 @@ impl Spin {
 
     /// Whether to go on polling. Nothing has come for this thread so far.
     pub(crate) fn goes_on(&mut self, now: Time) -> bool {
-        if crate::world::script::is_on() {
+        if crate::sys::script_time::is_on() {
             return false;
         }
         // Whatever it was that ended the sleep, it was not worth waking for.
@@ -87,30 +87,13 @@ pub(crate) fn sleep_time(
     deadline: Option<Time>,
     (bell, leads): (Option<Bell>, bool),
 ) -> Option<Duration> {
-    if crate::world::script::is_on() {
+    if crate::sys::script_time::is_on() {
         return guard.fall_asleep(deadline, bell);
     }
     let of_stack = guard.stack.next_deadline().filter(|_| leads);
     let until = [deadline, of_stack].into_iter().flatten().min();
     let time = until.map(|until| until.since(now));
     if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
-}
-
-pub(crate) fn timespec_of(time: Duration) -> timespec {
-    timespec { tv_sec: time.as_secs() as libc::time_t, tv_nsec: i64::from(time.subsec_nanos()) }
-}
-
-/// Sleeps on `fds`; `Err`: a signal, or what else the kernel says.
-pub(crate) fn sleep(fds: &mut [pollfd], time: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
-    let timeout = time.map(timespec_of);
-    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: so many descriptors; timeout and mask are valid or null.
-    let count = unsafe { crate::sys::libc_next::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
-    if count < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(count) }
-}
-
-pub(crate) fn readable(fd: RawFd) -> pollfd {
-    pollfd { fd, events: libc::POLLIN, revents: 0 }
 }
 
 /// Waits until `attempt` gives something, for a descriptor of socket `socket`. `beside`: a descriptor of the kernel's that is

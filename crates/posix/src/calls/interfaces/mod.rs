@@ -5,7 +5,8 @@ mod list;
 pub(super) mod netlink;
 pub(super) mod request;
 
-use crate::lifecycle::attach::{attach_to_send, wishes};
+use crate::lifecycle::attach::attach_to_send;
+use crate::sys::wishes::wishes;
 use crate::world::lock::lock;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -35,10 +36,10 @@ static KNOWN: Mutex<Option<Card>> = Mutex::new(None);
 /// The card, which the program gets now if it has none: which address it has is not known before. `None`: there is none.
 fn card() -> Option<Card> {
     let wishes = wishes().filter(|_| {
-        !crate::sys::arena::is_inside() && !crate::world::lock::is_held() && !crate::world::script::is_on()
+        !crate::sys::arena::is_inside() && !crate::sys::local::is_held() && !crate::sys::script_time::is_on()
     })?;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if crate::lifecycle::away::is_out() {
+    if crate::sys::standing::is_out() {
         return known.clone();
     }
     if !attach_to_send() {

@@ -99,7 +99,7 @@ fn asked(bytes: &[u8]) -> Option<Dump> {
 /// The program sends `bytes` by `fd`, a socket that lists are asked for by.
 #[cold]
 fn note(fd: c_int, bytes: &[u8]) {
-    if crate::lifecycle::attach::wishes().is_none() || crate::sys::arena::is_inside() {
+    if crate::sys::wishes::wishes().is_none() || crate::sys::arena::is_inside() {
         return;
     }
     // The card first, as the kernel's end of one that is made now is in the kernel's list.

@@ -65,7 +65,7 @@ fn internet(address: Ipv4Addr) -> Value {
 /// # Safety
 /// As `ioctl`.
 pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> Option<Result<c_int, i32>> {
-    if !(NAME_OF..=MAP).contains(&request) || argument == 0 || crate::lifecycle::attach::wishes().is_none() {
+    if !(NAME_OF..=MAP).contains(&request) || argument == 0 || crate::sys::wishes::wishes().is_none() {
         return None;
     }
     let pointer = std::ptr::with_exposed_provenance_mut::<Request>(argument as usize);
@@ -102,7 +102,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
 }
 
 fn is_socket(fd: c_int) -> bool {
-    crate::calls::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_some()
+    crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_some()
 }
 
 fn answer_of(card: &Card, request: c_ulong) -> Result<Value, i32> {

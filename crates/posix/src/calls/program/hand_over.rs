@@ -70,7 +70,7 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
         crate::calls::option_notes::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
-    if crate::lifecycle::away::is_away() {
+    if crate::sys::departure::is_away() {
         for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
             let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             if descriptor::is_away(handed) {
@@ -128,7 +128,7 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
 /// # Safety
 /// The kernel has filled in the message.
 pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
-    if crate::lifecycle::attach::wishes().is_none() {
+    if crate::sys::wishes::wishes().is_none() {
         return;
     }
     // SAFETY: as the caller says.

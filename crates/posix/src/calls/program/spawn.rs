@@ -56,7 +56,7 @@ fn forget(actions: *const posix_spawn_file_actions_t) {
 
 /// Whether there may be sockets of ours at all.
 fn is_used() -> bool {
-    crate::lifecycle::attach::wishes().is_some()
+    crate::sys::wishes::wishes().is_some()
 }
 
 /// # Safety

@@ -5,7 +5,7 @@ use crate::lifecycle::away::line::{self, Operation};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
-use crate::world::wait::{readable, sleep};
+use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_ulong, c_void, pollfd, sigset_t, sockaddr, socklen_t};
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::time::{Duration, Instant};
@@ -248,7 +248,8 @@ pub(in crate::calls) fn wait(
         let mut all = fds.clone();
         // Only a listener's kernel half can be ready; that of others says what nobody asked for.
         for one in all.iter_mut().filter(|one| descriptor::is_away(one.fd)) {
-            let listens = crate::calls::open::kernel_option(one.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1);
+            let listens =
+                crate::sys::kernel_socket::kernel_option(one.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1);
             one.fd = if listens { one.fd } else { -1 };
         }
         all.push(readable(teller.as_raw_fd()));

@@ -2,6 +2,7 @@
 
 use crate::calls::waiting::poll;
 use crate::calls::{bind, close as closing, control as controls, open, options};
+use crate::lifecycle::away::socket_of;
 use crate::lifecycle::pump;
 use crate::sys::address;
 use crate::sys::descriptor;
@@ -148,9 +149,9 @@ pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> 
 /// # Errors
 /// As `accept` of one that does not wait.
 pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i32> {
-    let number = descriptor::socket(fd).ok_or(libc::EBADF)?;
+    let number = socket_of(fd).ok_or(libc::EBADF)?;
     let (new, peer, family) = open::accept_at_once(number)?;
-    let connection = descriptor::socket(new).ok_or(libc::EBADF)?;
+    let connection = socket_of(new).ok_or(libc::EBADF)?;
     let started = pump::start_with(connection, true, &end);
     closing::close(new);
     started.map(|()| written(peer, family, room))
@@ -161,7 +162,7 @@ pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i3
 /// # Errors
 /// `EOPNOTSUPP`: it is none.
 pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), i32> {
-    let number = descriptor::socket(fd).ok_or(libc::EBADF)?;
+    let number = socket_of(fd).ok_or(libc::EBADF)?;
     let is_connection =
         lock()?.sockets.get(number).is_some_and(|socket| socket.is_connection() && socket.peer.is_some());
     if !is_connection {

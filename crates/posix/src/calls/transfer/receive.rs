@@ -3,9 +3,9 @@
 use crate::calls::give;
 use crate::calls::interfaces::netlink;
 use crate::calls::transfer::control_messages::{Beside, tell};
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
-use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
@@ -407,7 +407,7 @@ fn length_of(received: Received, flags: c_int) -> isize {
 /// As `read`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
-    match descriptor::socket(fd) {
+    match socket_of(fd) {
         // SAFETY: as the caller says.
         None => unsafe { netlink::received(fd, buffer.cast(), count, libc_next::read(fd, buffer, count), 0) },
         // As Linux says without looking.
@@ -438,7 +438,7 @@ pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
 /// As `readv`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
@@ -468,7 +468,7 @@ pub(in crate::calls) unsafe fn slice<'a>(vectors: *const iovec, count: usize) ->
 /// As `recv`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
-    match descriptor::socket(fd) {
+    match socket_of(fd) {
         // SAFETY: as the caller says.
         None => unsafe {
             netlink::received(fd, buffer.cast(), count, libc_next::recv(fd, buffer, count, flags), flags)
@@ -498,7 +498,7 @@ unsafe extern "C" fn recvfrom(
     peer: *mut sockaddr,
     length: *mut socklen_t,
 ) -> ssize_t {
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         let received = unsafe { libc_next::recvfrom(fd, buffer, count, flags, peer, length) };
         // SAFETY: as above.
@@ -549,7 +549,7 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
 /// As `recvmsg`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         let count = unsafe { libc_next::recvmsg(fd, message, flags) };
         // SAFETY: as the caller says; the kernel has filled it in.
@@ -592,7 +592,7 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     flags: c_int,
     timeout: *mut timespec,
 ) -> c_int {
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::recvmmsg(fd, messages, count, flags, timeout) };
     };

@@ -5,11 +5,11 @@ use crate::calls::open::{adopt_for_sending, errno_of_command};
 use crate::calls::transfer::control_messages::{Wanted, wanted};
 use crate::calls::transfer::receive::{check, slice, told_later};
 use crate::calls::{give, give_int};
-use crate::lifecycle::attach::is_on_link;
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Begun, Kind, Socket};
 use crate::sys::address;
-use crate::sys::descriptor;
 use crate::sys::libc_next;
+use crate::sys::wishes::is_on_link;
 use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
@@ -542,7 +542,7 @@ fn one(buffer: *const c_void, count: size_t) -> [iovec; 1] {
 /// As `write`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
-    match descriptor::socket(fd) {
+    match socket_of(fd) {
         // SAFETY: as the caller says.
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
@@ -561,7 +561,7 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
 /// As `writev`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::writev(fd, vectors, count) };
     };
@@ -577,7 +577,7 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
 /// As `send`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t {
-    match descriptor::socket(fd) {
+    match socket_of(fd) {
         // SAFETY: as the caller says.
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
@@ -604,7 +604,7 @@ unsafe extern "C" fn sendto(
     length: socklen_t,
 ) -> ssize_t {
     // The library's own.
-    if crate::sys::arena::is_inside() || crate::lifecycle::attach::wishes().is_none() {
+    if crate::sys::arena::is_inside() || crate::sys::wishes::wishes().is_none() {
         // SAFETY: as the caller says.
         return unsafe { libc_next::sendto(fd, buffer, count, flags, peer, length) };
     }
@@ -616,7 +616,7 @@ unsafe extern "C" fn sendto(
             return give(sent.map_err(|error| broken_pipe(error, flags)));
         }
     }
-    let number = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?));
+    let number = socket_of(fd).or_else(|| adopt_for_sending(fd, to?));
     // SAFETY: as the caller says.
     let kernel = || unsafe {
         netlink::sends_part(fd, buffer, count);
@@ -638,7 +638,7 @@ unsafe extern "C" fn sendto(
 unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
     // SAFETY: as the caller says.
     let kernel = || unsafe { libc_next::sendmsg(fd, message, flags) };
-    if crate::sys::arena::is_inside() || crate::lifecycle::attach::wishes().is_none() {
+    if crate::sys::arena::is_inside() || crate::sys::wishes::wishes().is_none() {
         return kernel();
     }
     // SAFETY: as the caller says.
@@ -654,7 +654,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
             return give(sent.map_err(|error| broken_pipe(error, flags)));
         }
     }
-    let Some(number) = descriptor::socket(fd).or_else(|| adopt_for_sending(fd, to?)) else {
+    let Some(number) = socket_of(fd).or_else(|| adopt_for_sending(fd, to?)) else {
         // SAFETY: as the caller says.
         unsafe { netlink::sends_message(fd, parts) };
         // SAFETY: as the caller says.
@@ -687,7 +687,7 @@ pub(in crate::calls) unsafe extern "C" fn sendmmsg(
     count: c_uint,
     flags: c_int,
 ) -> c_int {
-    if descriptor::socket(fd).is_none() && (count == 0 || crate::lifecycle::attach::wishes().is_none()) {
+    if socket_of(fd).is_none() && (count == 0 || crate::sys::wishes::wishes().is_none()) {
         // SAFETY: as the caller says.
         return unsafe { libc_next::sendmmsg(fd, messages, count, flags) };
     }

@@ -2,8 +2,8 @@
 
 use crate::calls::give;
 use crate::calls::transfer::send::send_bytes;
+use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::Kind;
-use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, iovec, off_t, size_t, ssize_t};
@@ -17,11 +17,11 @@ const DATAGRAM_MAX: usize = 65_507;
 /// As `sendfile64`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    let Some(number) = descriptor::socket(out) else {
+    let Some(number) = socket_of(out) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::sendfile64(out, from, offset, count) };
     };
-    if descriptor::socket(from).is_some() {
+    if socket_of(from).is_some() {
         return give(Err(libc::EINVAL));
     }
     // SAFETY: as the caller says.

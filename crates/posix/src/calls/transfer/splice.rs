@@ -4,9 +4,9 @@ use crate::calls::give;
 use crate::calls::transfer::receive::receive;
 use crate::calls::transfer::send::send_bytes;
 use crate::calls::transfer::sendfile::room;
-use crate::sys::descriptor;
+use crate::lifecycle::away::socket_of;
 use crate::sys::libc_next;
-use crate::world::wait::{readable, sleep};
+use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
 use std::mem::MaybeUninit;
 
@@ -24,7 +24,7 @@ unsafe extern "C" fn splice(
     count: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    let (source, target) = (descriptor::socket(from), descriptor::socket(to));
+    let (source, target) = (socket_of(from), socket_of(to));
     if source.is_none() && target.is_none() {
         // SAFETY: as the caller says.
         return unsafe { libc_next::splice(from, from_offset, to, to_offset, count, flags) };

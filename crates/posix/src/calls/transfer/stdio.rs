@@ -1,7 +1,7 @@
 //! `fdopen` and `dprintf` of a socket of ours: the C library's streams read and write past the names of its functions, so such
 //! a stream gets functions of its own.
 
-use crate::sys::descriptor;
+use crate::lifecycle::away::socket_of;
 use crate::sys::libc_next;
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
@@ -45,7 +45,7 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
 /// As `fdopen`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    if descriptor::socket(fd).is_none() {
+    if socket_of(fd).is_none() {
         // SAFETY: as the caller says.
         return unsafe { libc_next::fdopen(fd, mode) };
     }
@@ -65,7 +65,7 @@ unsafe extern "C" {
 /// As `vdprintf`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
-    if descriptor::socket(fd).is_none() {
+    if socket_of(fd).is_none() {
         // SAFETY: as the caller says.
         return unsafe { libc_next::vdprintf(fd, format, arguments) };
     }

@@ -1,14 +1,16 @@
 //! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a bell to be woken by; ours has ours.
 
 use crate::calls::give_int;
-use crate::calls::open::{kernel_option, kernel_structure};
-use crate::calls::waiting::signals::handlers_called;
+use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Epoll;
 use crate::sys::descriptor::{self, Entry};
+use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
+use crate::sys::signals::handlers_called;
+use crate::sys::sleep::timespec_of;
 use crate::world::lead::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, sleep_time, timespec_of};
+use crate::world::wait::{Spin, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
 use qanat::nic::breakdown;
@@ -59,7 +61,7 @@ pub(in crate::calls) fn closed(fd: c_int) {
 }
 
 fn remember(epoll: c_int, operation: c_int, fd: c_int, event: epoll_event) {
-    if crate::lifecycle::attach::wishes().is_none() || crate::sys::arena::is_inside() {
+    if crate::sys::wishes::wishes().is_none() || crate::sys::arena::is_inside() {
         return;
     }
     let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +155,7 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     if crate::calls::remote::away::refuses_epoll(fd) {
         return give_int(Err(libc::EOPNOTSUPP));
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
         let status = unsafe { libc_next::epoll_ctl(epoll, operation, fd, event) };
         if status == 0 && operation == libc::EPOLL_CTL_ADD {

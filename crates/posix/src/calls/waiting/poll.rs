@@ -1,13 +1,14 @@
 //! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
 
 use crate::calls::give_int;
-use crate::calls::waiting::signals::handlers_called;
 use crate::sys::bells::Bell;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
+use crate::sys::signals::handlers_called;
+use crate::sys::sleep::{readable, sleep};
 use crate::world::lead::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, readable, return_bell, sleep, sleep_time, take_bell};
+use crate::world::wait::{Spin, return_bell, sleep_time, take_bell};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use qanat::Time;
 use std::time::Duration;
@@ -138,7 +139,7 @@ fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
 }
 
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
-    if crate::lifecycle::away::is_away() {
+    if crate::sys::departure::is_away() {
         return crate::calls::remote::away::wait(set, timeout, mask);
     }
     let mut guard = lock()?;

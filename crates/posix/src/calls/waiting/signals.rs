@@ -2,9 +2,8 @@
 //! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
 
 use crate::sys::libc_next;
-use crate::sys::local::{LOCAL, Local};
+use crate::sys::signals::{handler_called, hold_back};
 use libc::{c_int, c_void, sigaction as Action, sighandler_t, siginfo_t};
-use std::cell::Cell;
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,30 +13,8 @@ const SIGNALS: usize = 65;
 static HANDLERS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(libc::SIG_DFL) }; SIGNALS];
 static FLAGS: [AtomicUsize; SIGNALS] = [const { AtomicUsize::new(0) }; SIGNALS];
 
-thread_local! {
-    /// A handler has been called in this thread after which calls do not go on.
-    static INTERRUPTED: Cell<bool> = const { Cell::new(false) };
-    /// Handlers called in this thread.
-    static CALLED: Cell<u32> = const { Cell::new(0) };
-}
-
 fn slot(signal: c_int) -> Option<usize> {
     usize::try_from(signal).ok().filter(|signal| *signal < SIGNALS)
-}
-
-/// To be called before a wait.
-pub(crate) fn begin_wait() {
-    INTERRUPTED.set(false);
-}
-
-/// Whether a wait that signals have interrupted goes on: each of their handlers, since it [began](begin_wait), says so.
-pub(crate) fn wait_goes_on() -> bool {
-    !INTERRUPTED.get()
-}
-
-/// How many handlers have been called in this thread: a wait during which one was ends as one that is interrupted.
-pub(crate) fn handlers_called() -> u32 {
-    CALLED.get()
 }
 
 /// Whether `signal` tells of what this thread has done itself: it can't wait.
@@ -48,53 +25,13 @@ fn is_own_fault(signal: c_int) -> bool {
     )
 }
 
-/// Has the signal come again when the lock is given back: its handler may fork, or use sockets, and both take the lock. `false`:
-/// it can't.
-///
-/// # Safety
-/// As a handler with `SA_SIGINFO` is called.
-unsafe fn hold_back(signal: c_int, information: *mut siginfo_t, context: *mut c_void) -> bool {
-    let context = context.cast::<libc::ucontext_t>();
-    // SAFETY: as the caller says; blocked from the handler's return on, it stays pending when it is sent again.
-    let sent = unsafe {
-        let (process, thread) = (libc::getpid(), libc::syscall(libc::SYS_gettid));
-        libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, thread, signal, information) == 0
-            && libc::sigaddset(&raw mut (*context).uc_sigmask, signal) == 0
-    };
-    if sent {
-        LOCAL.with(|local| local.held_back.set(local.held_back.get() | 1 << (signal - 1)));
-    }
-    sent
-}
-
-/// This thread has given the lock back: what was held back comes now.
-#[inline]
-pub(crate) fn lock_given_back(local: &Local) {
-    if local.held_back.get() != 0 {
-        unblock(local.held_back.take());
-    }
-}
-
-#[cold]
-fn unblock(held_back: u64) {
-    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: the set is made empty before it is used.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        for signal in (1..SIGNALS as c_int).filter(|signal| held_back & 1 << (signal - 1) != 0) {
-            libc::sigaddset(set.as_mut_ptr(), signal);
-        }
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, set.as_ptr(), std::ptr::null_mut());
-    }
-}
-
 /// Calls the program's handler.
 extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c_void) {
     let Some(slot) = slot(signal) else { return };
     let (handler, flags) = (HANDLERS[slot].load(Ordering::Acquire), FLAGS[slot].load(Ordering::Acquire) as c_int);
     let can_wait = flags & libc::SA_RESETHAND == 0 && !is_own_fault(signal);
     // SAFETY: called as such a handler.
-    if can_wait && crate::world::lock::is_held() && unsafe { hold_back(signal, information, context) } {
+    if can_wait && crate::sys::local::is_held() && unsafe { hold_back(signal, information, context) } {
         return;
     }
     if flags & libc::SA_RESETHAND != 0 {
@@ -113,18 +50,15 @@ extern "C" fn called(signal: c_int, information: *mut siginfo_t, context: *mut c
         let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
         handler(signal);
     }
-    CALLED.set(CALLED.get().wrapping_add(1));
     // Behind it: it may have waited itself.
-    if flags & libc::SA_RESTART == 0 {
-        INTERRUPTED.set(true);
-    }
+    handler_called(flags & libc::SA_RESTART != 0);
 }
 
 /// # Safety
 /// As `sigaction`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigaction(signal: c_int, new: *const Action, old: *mut Action) -> c_int {
-    let Some(slot) = slot(signal).filter(|_| crate::lifecycle::attach::wishes().is_some()) else {
+    let Some(slot) = slot(signal).filter(|_| crate::sys::wishes::wishes().is_some()) else {
         // SAFETY: as the caller says.
         return unsafe { libc_next::sigaction(signal, new, old) };
     };

@@ -5,12 +5,10 @@ use crate::lifecycle::process;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::warn;
-use crate::sys::libc_next;
-use crate::world::wait::{readable, sleep};
+use crate::sys::sleep::{readable, sleep};
+use crate::sys::unix_pair::{pair, without_rights};
 use libc::c_int;
-use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
-};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -94,28 +92,6 @@ pub(crate) fn hang_up() {
     if let State::Open(own) = std::mem::replace(&mut *line, State::None) {
         descriptor::set(own.as_raw_fd(), Entry::Kernel);
     }
-}
-
-/// Nothing that the other end might send along is taken, or even closed, here.
-pub(crate) fn without_rights(socket: BorrowedFd<'_>) {
-    const SO_PASSRIGHTS: c_int = 83;
-    let off: c_int = 0;
-    // SAFETY: a readable number. Kernels before 6.16 don't know it.
-    unsafe {
-        libc_next::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const off).cast(),
-            size_of::<c_int>() as libc::socklen_t,
-        )
-    };
-}
-
-pub(crate) fn pair(kind: SocketType) -> Option<(OwnedFd, OwnedFd)> {
-    let (own, theirs) = rustix::net::socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).ok()?;
-    without_rights(own.as_fd());
-    Some((own, theirs))
 }
 
 impl Request<'_> {

@@ -1,6 +1,7 @@
 //! Which descriptors of a process are ours. It notes them for itself, and puts a copy into the arena, so that the keeper knows what
 //! a process that died had open. That copy it never reads: others can write it.
 
+use crate::sys::standing::is_out;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
@@ -82,7 +83,7 @@ pub(crate) fn word(fd: RawFd) -> u32 {
 fn put(fd: RawFd, word: u32) -> bool {
     let Some(note) = NOTES.get(fd as u32 as usize) else { return false };
     let copy = COPY.load(Ordering::Relaxed);
-    if copy.is_null() && !crate::lifecycle::away::is_out() {
+    if copy.is_null() && !is_out() {
         if word & KIND != 0 {
             return false;
         }
@@ -112,34 +113,6 @@ pub(crate) fn decode(word: u32) -> Entry {
         EPOLL => Entry::Epoll(word & !KIND),
         OWN => Entry::Own,
         _ => Entry::Kernel,
-    }
-}
-
-/// What `fd` stands for.
-#[inline]
-pub(crate) fn get(fd: RawFd) -> Entry {
-    let word = word(fd);
-    if word == 0 {
-        return Entry::Kernel;
-    }
-    let entry = decode(word);
-    // Whose world has fallen to another class learns of it here, before it does anything.
-    if entry != Entry::Own && crate::sys::page::has_fallen() && crate::lifecycle::away::is_left() {
-        return Entry::Away;
-    }
-    entry
-}
-
-/// The socket `fd` is, if it is ours. One of a world that was left becomes as much of a socket of the kernel's as it can.
-#[inline]
-pub(crate) fn socket(fd: RawFd) -> Option<u32> {
-    match get(fd) {
-        Entry::Socket(socket) => Some(socket),
-        Entry::Away => {
-            crate::lifecycle::away::used(fd);
-            None
-        }
-        _ => None,
     }
 }
 
@@ -177,12 +150,6 @@ pub(crate) fn put_away(fd: RawFd, word: u32) {
     if matches!(decode(word), Entry::Socket(_) | Entry::Epoll(_)) {
         put(fd, word);
     }
-}
-
-/// Whether `fd` is a socket of a world that this process has left.
-#[inline]
-pub(crate) fn is_away(fd: RawFd) -> bool {
-    word(fd) != 0 && get(fd) == Entry::Away
 }
 
 /// Descriptors that stand for something other than the kernel's.
