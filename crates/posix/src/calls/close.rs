@@ -95,7 +95,7 @@ impl Guard {
             self.bells.give_back(bell);
         }
         if epoll.is_nested {
-            crate::calls::waiting::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+            crate::sockets::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         }
     }
 

@@ -463,7 +463,7 @@ pub(super) fn start(
     let ends = (socket.local, peer);
     let world = &mut **guard;
     world.sockets.own_connection(connection, number, ends);
-    options::apply(world.sockets.get(number), &mut world.stack, now);
+    crate::sockets::settings::apply(world.sockets.get(number), &mut world.stack, now);
     Ok(connection)
 }
 

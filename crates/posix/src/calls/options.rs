@@ -6,6 +6,7 @@ use super::option_notes::{self, Note};
 use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
+use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL, keepalive};
 use crate::sockets::socket::{Kind, Options, Socket};
 use crate::sys::descriptor;
 use crate::sys::explain::explain;
@@ -13,16 +14,9 @@ use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
-use qanat::stack::Stack;
-use qanat::{Keepalive, Time};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
-
-/// As Linux' defaults.
-const KEEP_IDLE: Duration = Duration::from_secs(7_200);
-const KEEP_INTERVAL: Duration = Duration::from_secs(75);
-const KEEP_COUNT: u32 = 9;
 
 fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
     let time: libc::timeval = kernel_structure(fd, libc::SOL_SOCKET, name)?;
@@ -188,30 +182,6 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
     true
 }
 
-/// Tells the stack what differs from its defaults.
-pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
-    let Some(socket) = socket else { return };
-    let Kind::Stream(stream) = &socket.kind else { return };
-    let Some(connection) = stream.connection else { return };
-    let options = &socket.options;
-    // The connection is there; what it is told can't be wrong.
-    if options.no_delay {
-        let _ = stack.set_no_delay(now, connection, true);
-    }
-    if options.cork {
-        let _ = stack.set_cork(now, connection, true);
-    }
-    if options.keepalive {
-        let _ = stack.set_keepalive(now, connection, Some(keepalive(options)));
-    }
-    if options.syn_retransmissions.is_some() && stream.is_connecting {
-        let _ = stack.set_syn_retransmissions(now, connection, options.syn_retransmissions);
-    }
-    if options.user_timeout.is_some() {
-        let _ = stack.set_user_timeout(now, connection, options.user_timeout);
-    }
-}
-
 /// Sets on the kernel's socket of an accepted connection what its listener had, for programs that ask.
 pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
     let set = |level: c_int, name: c_int, value: u32| {
@@ -260,15 +230,6 @@ pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
             // SAFETY: so many readable bytes.
             unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
         }
-    }
-}
-
-fn keepalive(options: &Options) -> Keepalive {
-    let seconds = |seconds: Option<u32>, default| seconds.map_or(default, |s| Duration::from_secs(s.into()));
-    Keepalive {
-        idle: seconds(options.keep_idle_s, KEEP_IDLE),
-        interval: seconds(options.keep_interval_s, KEEP_INTERVAL),
-        probes_max: options.keep_count.unwrap_or(KEEP_COUNT).min(255) as u8,
     }
 }
 

@@ -395,7 +395,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     crate::lifecycle::process::note_registry(guard.processes.registry);
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
-    crate::calls::waiting::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
+    crate::sockets::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
     // SAFETY: takes no pointers.
     unsafe { libc_next::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     become_process(number, line, record);

@@ -5,26 +5,27 @@
 //! even while another process, or a copy, keeps the socket that had it before. An interest is in the queue once or not at
 //! all, and leaves it when it is removed: so no wait tells of it twice, and none that begins later tells of it at all.
 
-use crate::sockets::socket::Socket;
-use crate::sockets::table::Sockets;
+use crate::sockets::socket::{Place, Socket};
 use crate::sys::bells::Bell;
 use libc::{c_int, epoll_event};
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicU32;
 
 /// What is told whether it was asked for or not.
 const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONE_SHOT: u32 = libc::EPOLLONESHOT as u32;
-const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+pub(super) const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
 /// What may be asked for beside `EPOLLEXCLUSIVE`.
-const BESIDE_EXCLUSIVE: u32 = (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | ALWAYS | EDGE | EXCLUSIVE;
+pub(super) const BESIDE_EXCLUSIVE: u32 =
+    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32 | ALWAYS | EDGE | EXCLUSIVE;
 /// The events among the flags.
 const EVENTS: u32 = 0xffff;
 
 /// What a change can have made ready: as in Linux, who asked for nothing of it is not looked at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Change(u32);
+pub(crate) struct Change(pub(super) u32);
 
 impl Change {
     /// There is something to read, or to accept.
@@ -67,16 +68,13 @@ impl Hasher for Identity {
     }
 }
 
-/// Which of an instance's interests, as long as it is there.
-pub(crate) type Place = u32;
-
-struct Interest {
+pub(super) struct Interest {
     socket: u32,
     fd: c_int,
-    events: u32,
-    data: u64,
+    pub(super) events: u32,
+    pub(super) data: u64,
     /// Its one shot is spent: it is silent altogether.
-    is_spent: bool,
+    pub(super) is_spent: bool,
     /// It is in the queue of those to be looked at, between these two.
     is_queued: bool,
     before: Place,
@@ -97,6 +95,9 @@ struct Queue {
     last: Place,
     length: usize,
 }
+
+/// Instances with sockets of ours that have been put in another.
+pub(crate) static NESTED: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) struct Epoll {
     places: HashMap<(u32, c_int), Place, BuildHasherDefault<Identity>>,
@@ -141,7 +142,7 @@ impl Epoll {
         }
     }
 
-    fn get_mut(&mut self, place: Place) -> Option<&mut Interest> {
+    pub(super) fn get_mut(&mut self, place: Place) -> Option<&mut Interest> {
         self.interests.get_mut(place as usize)?.as_mut()
     }
 
@@ -178,11 +179,11 @@ impl Epoll {
         self.queue.length -= 1;
     }
 
-    fn place(&self, socket: u32, fd: c_int) -> Option<Place> {
+    pub(super) fn place(&self, socket: u32, fd: c_int) -> Option<Place> {
         self.places.get(&(socket, fd)).copied()
     }
 
-    fn add(&mut self, socket: u32, fd: c_int, event: epoll_event) -> Place {
+    pub(super) fn add(&mut self, socket: u32, fd: c_int, event: epoll_event) -> Place {
         let (events, data) = (event.events, event.u64);
         let made =
             Interest { socket, fd, events, data, is_spent: false, is_queued: false, before: NOWHERE, after: NOWHERE };
@@ -265,99 +266,8 @@ impl Epoll {
 }
 
 /// What `epoll` says of a socket.
-fn ready(socket: &Socket) -> u32 {
+pub(super) fn ready(socket: &Socket) -> u32 {
     u32::from(socket.readiness() as u16)
-}
-
-impl Sockets {
-    pub(crate) fn epoll_mut(&mut self, number: u32) -> Option<&mut Epoll> {
-        self.epolls.get_mut(number as usize)?.as_mut()
-    }
-
-    /// `epoll_ctl` of `socket` under `fd`: gives the bell of who is to be woken.
-    ///
-    /// # Errors
-    /// As the call's.
-    pub(crate) fn control(
-        &mut self,
-        instance: u32,
-        operation: c_int,
-        (socket, fd): (u32, c_int),
-        event: Option<epoll_event>,
-    ) -> Result<Option<Bell>, i32> {
-        let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.place(socket, fd);
-        if operation == libc::EPOLL_CTL_DEL {
-            self.unwatch(instance, socket, place.ok_or(libc::ENOENT)?);
-            return Ok(None);
-        }
-        let event = event.ok_or(libc::EFAULT)?;
-        let is_exclusive = event.events & EXCLUSIVE != 0;
-        match (operation, place) {
-            (libc::EPOLL_CTL_ADD, _) if is_exclusive && event.events & !BESIDE_EXCLUSIVE != 0 => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_MOD, _) if is_exclusive => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_ADD, Some(_)) => Err(libc::EEXIST),
-            (libc::EPOLL_CTL_ADD, None) => {
-                let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.add(socket, fd, event);
-                if let Some(socket) = self.get_mut(socket) {
-                    // The last is told first, and who is exclusive after all others.
-                    let at = if is_exclusive { 0 } else { socket.watchers.len() };
-                    socket.watchers.insert(at, (instance, place));
-                }
-                Ok(self.look_again(instance, socket, place))
-            }
-            (libc::EPOLL_CTL_MOD, None) => Err(libc::ENOENT),
-            (libc::EPOLL_CTL_MOD, Some(place)) => {
-                let interest = self.epoll_mut(instance).and_then(|epoll| epoll.get_mut(place)).ok_or(libc::ENOENT)?;
-                if interest.events & EXCLUSIVE != 0 {
-                    return Err(libc::EINVAL);
-                }
-                (interest.events, interest.data, interest.is_spent) = (event.events, event.u64, false);
-                Ok(self.look_again(instance, socket, place))
-            }
-            _ => Err(libc::EINVAL),
-        }
-    }
-
-    /// An interest is new, or another: it is queued if there is something to tell already, so that others are told in the
-    /// order in which they become ready. Whoever sleeps there has something now.
-    fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Bell> {
-        let ready = self.get(socket).map_or(0, ready);
-        let epoll = self.epoll_mut(instance)?;
-        let is_new = epoll.queue(place, Change(ready));
-        epoll.bell.filter(|_| is_new && (epoll.sleepers > 0 || epoll.is_nested))
-    }
-
-    fn unwatch(&mut self, instance: u32, socket: u32, place: Place) {
-        if let Some(epoll) = self.epoll_mut(instance) {
-            epoll.remove(place);
-        }
-        if let Some(socket) = self.get_mut(socket) {
-            socket.watchers.retain(|watcher| *watcher != (instance, place));
-        }
-    }
-
-    /// A socket is gone, with all interests in it.
-    pub(crate) fn unwatch_all(&mut self, socket: &Socket) {
-        for (instance, place) in &socket.watchers {
-            if let Some(epoll) = self.epoll_mut(*instance) {
-                epoll.remove(*place);
-            }
-        }
-    }
-
-    /// Tells `out` what is ready in `instance`: how many, and the datagrams behind them.
-    pub(crate) fn tell(&mut self, instance: u32, out: &mut [epoll_event]) -> (usize, usize) {
-        let Some(mut epoll) = self.epolls.get_mut(instance as usize).and_then(Option::take) else { return (0, 0) };
-        let mut behind = 0;
-        let count = epoll.collect(out, |number| {
-            let socket = self.get(number);
-            behind += socket.map_or(0, Socket::datagrams_behind);
-            socket
-        });
-        epoll.waits = epoll.waits.wrapping_add(1);
-        self.epolls[instance as usize] = Some(epoll);
-        (count, behind)
-    }
 }
 
 #[cfg(test)]

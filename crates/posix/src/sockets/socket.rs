@@ -1,6 +1,5 @@
 //! A socket of ours: an open file description, as POSIX calls it, that descriptors of one or several processes refer to.
 
-use crate::sockets::epoll::Place;
 use crate::sys::bells::Bell;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
@@ -16,6 +15,9 @@ pub(crate) const SEND_BYTES_MAX: usize = 1 << 20;
 const SEND_PIECES_MAX: usize = 1_000;
 /// Datagrams not yet read, at most.
 const DATAGRAMS_MAX: usize = 1_024;
+
+/// Which of an instance's interests, as long as it is there.
+pub(crate) type Place = u32;
 
 pub(crate) struct Socket {
     /// Descriptors, of all processes.
@@ -58,7 +60,7 @@ pub(crate) struct Options {
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
     /// What is told beside what is received.
-    pub(crate) beside: crate::calls::transfer::control_messages::Asked,
+    pub(crate) beside: crate::sockets::messages::Asked,
     /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
     pub(crate) receive_errors: bool,
     /// `IP_MTU_DISCOVER`, `IPV6_DONTFRAG`: what does not fit the path whole is refused.
@@ -322,7 +324,7 @@ pub(crate) struct Begun {
     pub(crate) bytes: Vec<u8>,
     /// What was said with the first of them holds for all.
     pub(crate) peer: SocketAddr,
-    pub(crate) wanted: crate::calls::transfer::control_messages::Wanted,
+    pub(crate) wanted: crate::sockets::messages::Wanted,
 }
 
 /// What Linux counts for a datagram besides its bytes, about.

@@ -332,7 +332,7 @@ impl Sockets {
         }
         let child = self.insert(socket);
         self.own_connection(connection, child, (local, peer));
-        crate::calls::options::apply(self.get(child), stack, now);
+        crate::sockets::settings::apply(self.get(child), stack, now);
         if !is_deferred {
             self.offer(number, child, stack, now);
         }

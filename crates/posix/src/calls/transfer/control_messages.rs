@@ -1,43 +1,12 @@
 //! Control messages: what is told beside what is received, and what is asked for beside what is sent.
 
 use crate::calls::interfaces::INDEX;
+use crate::sockets::messages::{Asked, Wanted};
 use crate::sockets::socket::{Kind, Socket};
 use crate::world::lock::lock;
 use libc::{c_int, c_uint, cmsghdr, msghdr, timespec};
 use qanat::{Chunk, CloseReason};
 use std::net::{IpAddr, SocketAddr};
-
-/// Which of it a program has asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    /// The address a datagram was sent to.
-    pub(crate) packet_info: bool,
-    /// The time: `SO_TIMESTAMP`, `SO_TIMESTAMPNS`.
-    pub(crate) timestamp: bool,
-    pub(crate) timestamp_ns: bool,
-    /// `IP_RECVTTL`, `IPV6_RECVHOPLIMIT`.
-    pub(crate) hop_limit: bool,
-    /// `IP_RECVTOS`, `IPV6_RECVTCLASS`.
-    pub(crate) traffic_class: bool,
-    /// `IP_RECVORIGDSTADDR`, `IPV6_RECVORIGDSTADDR`.
-    pub(crate) destination: bool,
-    /// `TCP_INQ`: how much is left.
-    pub(crate) in_queue: bool,
-}
-
-impl Asked {
-    /// Whether there is anything to be told.
-    #[inline]
-    pub(crate) fn any(&self) -> bool {
-        self.packet_info
-            || self.timestamp
-            || self.timestamp_ns
-            || self.hop_limit
-            || self.traffic_class
-            || self.destination
-            || self.in_queue
-    }
-}
 
 /// What there is to tell.
 #[derive(Clone, Copy)]
@@ -270,17 +239,6 @@ impl Control {
     }
 }
 
-/// What is asked for beside what is sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// The address it is to leave with.
-    pub(in crate::calls) source: Option<IpAddr>,
-    /// `UDP_SEGMENT`: the bytes are so many datagrams of this length, and a shorter one.
-    pub(in crate::calls) segment: Option<usize>,
-    /// `IPV6_DONTFRAG`.
-    pub(in crate::calls) dont_fragment: Option<bool>,
-}
-
 /// Reads the control messages of what is to be sent.
 ///
 /// # Errors
@@ -303,45 +261,44 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
         // SAFETY: within the buffer.
         let body =
             unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>().add(at + HEAD), length - HEAD) };
-        wanted.read((header.cmsg_level, header.cmsg_type), body, is_datagram)?;
+        read(&mut wanted, (header.cmsg_level, header.cmsg_type), body, is_datagram)?;
         at += length.next_multiple_of(size_of::<usize>());
     }
     Ok(wanted)
 }
 
-impl Wanted {
-    fn read(&mut self, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), i32> {
-        match kind {
-            // Handed on over Unix sockets alone; elsewhere nothing comes of it.
-            (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
-            // Priority, mark and departure time have no effect.
-            (libc::SOL_SOCKET, libc::SO_MARK | libc::SCM_TXTIME | libc::SO_TIMESTAMPING | libc::SO_PRIORITY) => {}
-            (libc::SOL_SOCKET, _) => return Err(libc::EINVAL),
-            _ if !is_datagram => {}
-            (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-                let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(libc::EINVAL)?;
-                self.source = Some(IpAddr::from(address)).filter(|source| !source.is_unspecified());
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-                let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(libc::EINVAL)?;
-                let source = std::net::Ipv6Addr::from(address);
-                let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
-                self.source = Some(source).filter(|source| !source.is_unspecified());
-            }
-            (libc::IPPROTO_UDP, crate::calls::support::UDP_SEGMENT) => {
-                let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
-                self.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
-            }
-            // Hop limit and traffic class have no effect.
-            (libc::IPPROTO_IP, libc::IP_TTL | libc::IP_TOS | libc::IP_RETOPTS) => {}
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS) => {}
-            (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) => {
-                let value: [u8; 4] = body.try_into().map_err(|_| libc::EINVAL)?;
-                self.dont_fragment = Some(c_int::from_ne_bytes(value) != 0);
-            }
-            (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(libc::EINVAL),
-            _ => {}
+/// Takes over what one message asks for.
+fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), i32> {
+    match kind {
+        // Handed on over Unix sockets alone; elsewhere nothing comes of it.
+        (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
+        // Priority, mark and departure time have no effect.
+        (libc::SOL_SOCKET, libc::SO_MARK | libc::SCM_TXTIME | libc::SO_TIMESTAMPING | libc::SO_PRIORITY) => {}
+        (libc::SOL_SOCKET, _) => return Err(libc::EINVAL),
+        _ if !is_datagram => {}
+        (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+            let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(libc::EINVAL)?;
+            wanted.source = Some(IpAddr::from(address)).filter(|source| !source.is_unspecified());
         }
-        Ok(())
+        (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+            let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(libc::EINVAL)?;
+            let source = std::net::Ipv6Addr::from(address);
+            let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
+            wanted.source = Some(source).filter(|source| !source.is_unspecified());
+        }
+        (libc::IPPROTO_UDP, crate::calls::support::UDP_SEGMENT) => {
+            let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
+            wanted.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
+        }
+        // Hop limit and traffic class have no effect.
+        (libc::IPPROTO_IP, libc::IP_TTL | libc::IP_TOS | libc::IP_RETOPTS) => {}
+        (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS) => {}
+        (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) => {
+            let value: [u8; 4] = body.try_into().map_err(|_| libc::EINVAL)?;
+            wanted.dont_fragment = Some(c_int::from_ne_bytes(value) != 0);
+        }
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(libc::EINVAL),
+        _ => {}
     }
+    Ok(())
 }

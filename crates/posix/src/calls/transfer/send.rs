@@ -2,10 +2,11 @@
 
 use crate::calls::interfaces::netlink;
 use crate::calls::open::{adopt_for_sending, errno_of_command};
-use crate::calls::transfer::control_messages::{Wanted, wanted};
+use crate::calls::transfer::control_messages::wanted;
 use crate::calls::transfer::receive::{check, slice, told_later};
 use crate::calls::{give, give_int};
 use crate::lifecycle::away::socket_of;
+use crate::sockets::messages::Wanted;
 use crate::sockets::socket::{Begun, Kind, Socket};
 use crate::sys::address;
 use crate::sys::libc_next;

@@ -3,6 +3,7 @@
 use crate::calls::give_int;
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Epoll;
+use crate::sockets::epoll::NESTED;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
@@ -278,9 +279,6 @@ fn left(timeout_ms: c_int, start: std::time::Instant) -> c_int {
         _ => timeout_ms,
     }
 }
-
-/// Instances with sockets of ours that have been put in another.
-pub(crate) static NESTED: AtomicU32 = AtomicU32::new(0);
 
 /// `fd` has been put in an instance; it may be one itself.
 fn nest(fd: c_int) {
