@@ -16,11 +16,10 @@
 
 mod calls;
 mod lifecycle;
+pub mod script;
 mod sockets;
 mod sys;
 mod world;
-
-pub use world::script;
 
 #[global_allocator]
 static ALLOCATOR: sys::arena::Routed = sys::arena::Routed;

@@ -4,107 +4,14 @@ use super::interfaces::netlink;
 use super::{give_int, open};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
-use crate::sockets::socket::{Kind, Socket};
+use crate::sockets::socket::Kind;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{is_explaining, is_said_by};
 use crate::sys::libc_next;
-use crate::world::lock::{Guard, lock};
+use crate::world::lock::lock;
 use crate::world::wait::block;
 use libc::{c_int, c_uint};
-use qanat::Time;
 use qanat::stack::tcp::State;
-use std::time::Duration;
-
-impl Guard {
-    /// A descriptor of a socket is gone; with the last the socket is.
-    pub(crate) fn release(&mut self, number: u32) {
-        let Some(socket) = self.sockets.get_mut(number) else { return };
-        socket.references = socket.references.saturating_sub(1);
-        if socket.references > 0 {
-            return;
-        }
-        if matches!(socket.kind, Kind::Listener(_)) {
-            // Who has connected by now, though it has not been seen yet, is told that nobody will accept.
-            self.drive_now();
-        }
-        let Some(socket) = self.sockets.remove(number) else { return };
-        self.sockets.unwatch_all(&socket);
-        // Rung when the number is gone in the kernel too, or they find it there still.
-        self.sockets.to_ring.extend_from_slice(&socket.waiters);
-        let now = self.clock_now();
-        self.dispose(now, number, socket);
-        self.sent(now);
-    }
-
-    fn dispose(&mut self, now: Time, number: u32, socket: Socket) {
-        match socket.kind {
-            Kind::Bound => {}
-            Kind::Listener(listener) => {
-                let world = &mut **self;
-                for id in listener.listeners {
-                    world.sockets.disown_listener(id, number, &mut world.stack);
-                }
-                let mut children: Vec<u32> = listener.pending.into();
-                if socket.options.defer_accept {
-                    children.extend(self.sockets.deferred_by(number));
-                }
-                for child in children {
-                    if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.sockets.remove(child)
-                        && let Some(connection) = stream.connection
-                    {
-                        self.sockets.disown_connection(connection);
-                        let _ = self.stack.abort(now, connection);
-                    }
-                }
-            }
-            Kind::Stream(stream) => {
-                let Some(connection) = stream.connection else { return };
-                self.sockets.disown_connection(connection);
-                // RFC 1122 section 4.2.2.13: who has not read everything tells the peer by a reset.
-                if stream.unread > 0 || socket.linger == Some(Duration::ZERO) {
-                    let _ = self.stack.abort(now, connection);
-                } else {
-                    let _ = self.stack.close(now, connection);
-                }
-            }
-            Kind::Datagram(datagram) => {
-                for id in datagram.sockets {
-                    if self.sockets.disown_datagrams(id, number) {
-                        let _ = self.stack.close_udp(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A descriptor of an instance of `epoll` is gone.
-    pub(crate) fn release_epoll(&mut self, number: u32) {
-        let slot = self.sockets.epolls.get_mut(number as usize);
-        let Some(epoll) = slot.and_then(Option::as_mut) else { return };
-        epoll.references = epoll.references.saturating_sub(1);
-        if epoll.references > 0 {
-            return;
-        }
-        let Some(epoll) = self.sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return };
-        for (socket, place) in epoll.all() {
-            if let Some(socket) = self.sockets.get_mut(socket) {
-                socket.watchers.retain(|watcher| *watcher != (number, place));
-            }
-        }
-        if let Some(bell) = epoll.bell {
-            self.bells.give_back(bell);
-        }
-        if epoll.is_nested {
-            crate::sockets::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-
-    /// `fd` is the kernel's again.
-    pub(super) fn forget(&mut self, fd: c_int, number: u32) {
-        descriptor::set(fd, Entry::Kernel);
-        self.release(number);
-    }
-}
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {

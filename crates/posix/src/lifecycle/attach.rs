@@ -3,20 +3,21 @@
 use crate::lifecycle::helper::Things;
 use crate::lifecycle::join::{self, Answer};
 use crate::lifecycle::keeper;
-use crate::lifecycle::process::{Processes, become_process, register};
+use crate::lifecycle::registry::register;
 use crate::lifecycle::summons::Summons;
-use crate::sys::bells::{Bells, new_event, out_of_the_way};
+use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::numbers::{FIRST_OWN, OWN_MAX};
 use crate::sys::raised_limits::with_room;
 use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
+use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{install, lock, shared};
-use crate::world::state::{Device, Parts, World, WorldClock};
+use crate::world::membership::become_process;
+use crate::world::state::{Device, World, WorldClock};
 use qanat::control::client::Session;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
-use qanat::stack::Stack;
-use qanat::{AttachError, AttachOptions, Attachment, Config};
+use qanat::{AttachError, AttachOptions, Attachment};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,8 +31,6 @@ const SUCCESSION: Duration = Duration::from_secs(2);
 const DAEMON_HEARS: Duration = Duration::from_secs(2);
 /// Addresses looked at by a program that may have any.
 const ADDRESSES_TRIED: usize = 64;
-/// A device has fewer mappings.
-pub(crate) const EXTENTS_MAX: usize = 64;
 /// Names the descriptor of the launcher's connection to the daemon.
 const SESSION: &str = "QANAT_SESSION";
 
@@ -95,7 +94,7 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     *turn = Some(outcome.is_ok());
     match outcome {
         Ok(()) => {
-            crate::world::fallback::begin();
+            crate::world::fallback_log::begin();
             true
         }
         Err(reason) => {
@@ -268,7 +267,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     guard.lets_in_run(&wishes.run);
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
-    let mut extents = [None; EXTENTS_MAX];
+    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
     extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
@@ -276,7 +275,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     drop(guard);
     let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
     crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
-    crate::lifecycle::process::note_registry(registry_of_processes);
+    crate::world::processes::note_registry(registry_of_processes);
     let (is_ready, ready) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
     let ready = out_of_the_way(ready.into_raw_fd());
@@ -297,7 +296,7 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
         && let Some(Some(record)) = guard.processes.records.first()
     {
         become_process(0, line, record);
-        crate::lifecycle::process::set_first(true);
+        crate::world::processes::set_first(true);
     }
     explain(format_args!("has a virtual card with {text}"));
     Ok(())
@@ -421,29 +420,4 @@ impl Drop for Noted {
     fn drop(&mut self) {
         place::end();
     }
-}
-
-/// What a world stands on.
-pub(crate) struct Ground {
-    pub(crate) config: Config,
-    pub(crate) device: Device,
-    pub(crate) clock: WorldClock,
-    pub(crate) addresses: Vec<(IpAddr, u8)>,
-    /// Where processes register with the keeper.
-    pub(crate) registry: RawFd,
-}
-
-/// Makes a world; with the lock held.
-pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
-    let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
-    let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
-    let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
-    let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
-    let bells = Bells::new().map_err(say)?;
-    let mut processes = Processes { registry, ..Processes::default() };
-    let table = descriptor::new_table();
-    descriptor::use_table(&table);
-    processes.insert(table);
-    let keeper_bell = new_event().map_err(say)?;
-    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config }))
 }

@@ -1,7 +1,6 @@
 //! A process that has [left](crate::sys::departure) its world: what it still does with its sockets there it asks of a
 //! [deputy](crate::lifecycle::deputy), a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
 
-use crate::lifecycle::process;
 use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::class::Class;
@@ -12,6 +11,8 @@ use crate::sys::libc_next;
 use crate::sys::page::{self, Instead};
 use crate::sys::standing;
 use crate::world::lock;
+use crate::world::membership;
+use crate::world::processes;
 use qanat::nic::place::Extent;
 use std::os::fd::RawFd;
 
@@ -38,8 +39,8 @@ pub(crate) fn return_if_like() {
     crate::lifecycle::away::line::hang_up();
     standing::settle();
     let is_back = lock::lock().is_ok_and(|guard| {
-        let record = guard.processes.records.get(process::number() as usize).and_then(Option::as_ref);
-        record.map(process::is_own).is_some()
+        let record = guard.processes.records.get(processes::number() as usize).and_then(Option::as_ref);
+        record.map(membership::is_own).is_some()
     });
     if is_back {
         explain(format_args!("is of the world's class now, and shares it again"));
@@ -62,7 +63,7 @@ pub(crate) fn has_nothing_to_hand_on() -> bool {
 pub(crate) fn text() -> Option<String> {
     let class = known().class.as_ref().map(Class::text)?;
     let own: Vec<RawFd> = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd).collect();
-    text_for(process::number(), process::lifeline(), &class, &own)
+    text_for(processes::number(), processes::lifeline(), &class, &own)
 }
 
 /// For a program that this one executes as one of the world's: what it needs if that falls before it has begun.
@@ -82,11 +83,11 @@ fn text_for(number: u32, lifeline: RawFd, class: &str, own: &[RawFd]) -> Option<
     Some(format!(
         "{number};{lifeline};{file};{base};{};{};{class};{};{};{};{}",
         known.shared,
-        process::registry(),
+        processes::registry(),
         places.join(","),
         own.join(","),
         sockets.join(","),
-        u8::from(process::is_first())
+        u8::from(processes::is_first())
     ))
 }
 
@@ -106,10 +107,10 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     let list = |text: &str| text.split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let places: Option<Vec<Extent>> = list(parts.next()?).iter().map(|text| Extent::read(text)).collect();
     let (own, sockets) = (list(parts.next()?), list(parts.next()?));
-    process::set_first(parts.next() == Some("1"));
+    processes::set_first(parts.next() == Some("1"));
     standing::set_left();
     let lifeline = RawFd::try_from(lifeline).ok()?;
-    process::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
+    processes::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
     for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
         descriptor::set(fd, Entry::Own);
         // SAFETY: takes no pointers.
@@ -174,7 +175,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
         crate::sys::local::forked();
         drop(held);
         line::hang_up();
-        process::child_of_away(number.unwrap_or(u32::MAX), lifeline);
+        processes::child_of_away(number.unwrap_or(u32::MAX), lifeline);
         return process;
     }
     drop(held);

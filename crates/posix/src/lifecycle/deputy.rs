@@ -10,6 +10,7 @@ use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
+use crate::world::membership;
 use libc::{c_int, pollfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use std::io::IoSliceMut;
@@ -41,7 +42,7 @@ pub(crate) fn serve(line: &OwnedFd, number: u32) {
     let id = rustix::net::sockopt::socket_peercred(line).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
     let is_known = lock().is_ok_and(|guard| {
         let record = guard.processes.records.get(number as usize).and_then(Option::as_ref);
-        record.map(|record| process::stand_in_for(number, record, id)).is_some()
+        record.map(|record| membership::stand_in_for(number, record, id)).is_some()
     });
     if !is_known {
         return;

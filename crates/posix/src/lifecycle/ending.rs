@@ -12,14 +12,10 @@ use crate::lifecycle::summons::Summons;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::{explain, watchdog};
-use crate::world::lock::{self, End};
+use crate::world::end::{HEED, PATIENCE, words};
+use crate::world::lock;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::{Duration, Instant};
-
-/// How long a program has to end by itself, as its calls fail.
-pub(crate) const HEED: Duration = Duration::from_secs(1);
-/// How long it has after that to end when it is asked to.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 type Members = Vec<(usize, OwnedFd)>;
 
@@ -103,28 +99,4 @@ fn tell(process: &OwnedFd) {
     if explain::is_for_words(its.as_raw_fd()) && shared.told.is_first_on(its.as_raw_fd()) {
         explain::say_on(its.as_raw_fd(), format_args!("{}", words(shared.end())));
     }
-}
-
-/// What is said of it, in one line.
-pub(crate) fn words(end: End) -> String {
-    let (why, remedy) = match end {
-        End::AddressTaken(holder) => (
-            format!("the host {holder} on its link has its address"),
-            "start it with another (--address), or take it from that host",
-        ),
-        End::Killed => (
-            "one of those who share it was killed in the middle of the stack's work, or its qanat-keeper was"
-                .to_owned(),
-            "start it again",
-        ),
-        End::Deleted => (
-            "its interface was deleted, by `qanat down`, `qanat vnic delete`, or another tool".to_owned(),
-            "start it again, with the daemon (`qanat up`) or the interface there",
-        ),
-    };
-    let (heed, patience) = (HEED.as_secs(), PATIENCE.as_secs());
-    format!(
-        "the virtual card is gone: {why}. Its sockets fail (ENETDOWN), so this program is ended, by SIGTERM after {heed} s and \
-         SIGKILL {patience} s later; {remedy}"
-    )
 }

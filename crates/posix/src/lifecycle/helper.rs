@@ -156,7 +156,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     crate::sys::shared_place::adopt(shared);
     let guard = lock::lock().ok()?;
     guard.holdings.places.iter().try_for_each(|place| place.map().ok())?;
-    let mut extents = [None; crate::lifecycle::attach::EXTENTS_MAX];
+    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
     extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     drop(guard);

@@ -12,7 +12,7 @@
 //! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
 //! each program: no trait objects, no tables or strings that are constants.
 
-use crate::lifecycle::process::{self, become_process, hand_line};
+use crate::lifecycle::registry::hand_line;
 use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
@@ -23,6 +23,8 @@ use crate::sys::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
 use crate::sys::raised_limits::{copy_above, shortage, with_room};
 use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
+use crate::world::membership::become_process;
+use crate::world::processes;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -90,7 +92,7 @@ impl Offer {
 
     /// For the environment; whether the new program is this same process.
     pub(crate) fn value(&self, is_same: bool) -> String {
-        format!("{}:{}:{}:{}", self.line, identity(), self.page, u8::from(is_same && process::is_first()))
+        format!("{}:{}:{}:{}", self.line, identity(), self.page, u8::from(is_same && processes::is_first()))
     }
 
     /// There is no such program.
@@ -278,7 +280,7 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
         warn(format_args!("sockets are not carried over to this program: its libqanat.so is another one"));
         return;
     }
-    process::set_first(words.next() == Some("1"));
+    processes::set_first(words.next() == Some("1"));
     let inherited = in_case.map(crate::lifecycle::away::descriptors_in).unwrap_or_default();
     let to_look = copy_above(page, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     let trust = if page < 0 { Trust::Settled } else { Trust::Page(page) };
@@ -379,7 +381,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     believe(borrowed, trust, files.get(1))?;
     arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
     crate::sys::shared_place::adopt(shared);
-    let mut extents = [None; crate::lifecycle::attach::EXTENTS_MAX];
+    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
     let mapped = lock().map_err(system).and_then(|guard| {
         extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
         guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
@@ -392,7 +394,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     }
     crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
     let guard = lock().map_err(system)?;
-    crate::lifecycle::process::note_registry(guard.processes.registry);
+    crate::world::processes::note_registry(guard.processes.registry);
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::sockets::epoll::NESTED.store(nested as u32, Ordering::Relaxed);

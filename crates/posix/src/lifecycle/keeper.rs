@@ -8,11 +8,13 @@ use crate::lifecycle::meeting;
 use crate::lifecycle::mourner::Mourner;
 use crate::lifecycle::offspring;
 use crate::lifecycle::pump;
+use crate::lifecycle::registry::{DEPUTY, FOLLOW, PUMP};
 use crate::lifecycle::summons::Summons;
 use crate::sys::class::Class;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
-use crate::world::lock::{End, Guard, lock, shared};
+use crate::world::end::End;
+use crate::world::lock::{Guard, lock, shared};
 use crate::world::state::WorldClock;
 use qanat::Time;
 use qanat::nic::Clock;
@@ -39,11 +41,6 @@ const LIVES_MAX: usize = 4_096;
 const LINGER: Duration = Duration::from_secs(60);
 /// How often it looks whether the card is there.
 const LOOK: Duration = Duration::from_secs(1);
-
-/// What a message to the keeper begins with that is not the number of a process: of these there are never so many.
-pub(crate) const FOLLOW: u32 = u32::MAX - 2;
-pub(crate) const DEPUTY: u32 = u32::MAX - 3;
-pub(crate) const PUMP: u32 = u32::MAX - 4;
 
 /// Begins the keeper, which has those things to hear of processes by, and waits until it is there.
 ///
@@ -88,7 +85,7 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
     crate::world::lock::be_silent();
     crate::sys::watchdog::let_in();
     crate::sys::own_process::stand_aside();
-    crate::lifecycle::process::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
+    crate::world::processes::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on the name is this process's, by which who comes to the door may know it.
     // SAFETY: takes no pointers.
     unsafe { crate::sys::libc_next::listen(things.successor, AT_DOOR) };

@@ -8,8 +8,7 @@
 //! What a call would make of this process is found out by a child that makes it first.
 
 use crate::lifecycle::away;
-use crate::lifecycle::keeper;
-use crate::lifecycle::process;
+use crate::lifecycle::registry;
 use crate::sockets::socket::Kind;
 use crate::sys::class::{self, Class, Found};
 use crate::sys::descriptor::{self, Entry};
@@ -179,7 +178,9 @@ fn falls_soon() -> bool {
 
 /// The keeper becomes of class `after`.
 fn follows(after: &Class) -> bool {
-    let Some(line) = process::ask_keeper(keeper::FOLLOW, after.text().as_bytes()) else { return false };
+    let Some(line) = registry::ask_keeper(crate::lifecycle::registry::FOLLOW, after.text().as_bytes()) else {
+        return false;
+    };
     let waited = sleep(&mut [readable(line.as_raw_fd())], Some(PATIENCE), std::ptr::null());
     waited == Ok(1) && rustix::net::recv(&line, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, count)| count == 1)
 }

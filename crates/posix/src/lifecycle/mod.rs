@@ -17,6 +17,7 @@ pub(crate) mod mourner;
 pub(crate) mod offspring;
 pub(crate) mod process;
 pub(crate) mod pump;
+pub(crate) mod registry;
 pub(crate) mod report;
 pub(crate) mod start;
 pub(crate) mod summons;

@@ -4,8 +4,8 @@
 
 use crate::lifecycle::summons::Summons;
 use crate::lifecycle::{crash_reset, ending, start};
+use crate::world::end::End;
 use crate::world::lock;
-use crate::world::lock::End;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 use std::os::fd::{OwnedFd, RawFd};

@@ -2,11 +2,11 @@
 //! has the connection moves what comes at either to the other. The keeper forks that process, so it has nothing of the program's but
 //! the connection, and is no child of anybody's there.
 
-use crate::lifecycle::keeper;
-use crate::lifecycle::process;
+use crate::lifecycle::registry;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::world::lock::lock;
+use crate::world::membership;
 use libc::{c_int, pollfd};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
@@ -75,8 +75,8 @@ pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(),
     let record = guard.record_with(CONNECTION, Entry::Socket(number));
     drop(guard);
     let order = Order { record, number, takes };
-    let text = [keeper::PUMP.to_ne_bytes().as_slice(), &order.bytes()].concat();
-    process::say_to_keeper(registry, &text, ours).inspect_err(|_| {
+    let text = [crate::lifecycle::registry::PUMP.to_ne_bytes().as_slice(), &order.bytes()].concat();
+    registry::say_to_keeper(registry, &text, ours).inspect_err(|_| {
         if let Ok(mut guard) = lock() {
             guard.process_ended(record);
         }
@@ -93,7 +93,7 @@ pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
     unsafe { libc_next::dup2(stand_in, CONNECTION) };
     let Ok(guard) = lock() else { return };
     let Some(Some(record)) = guard.processes.records.get(order.record as usize) else { return };
-    process::become_process(order.record, lifeline, record);
+    membership::become_process(order.record, lifeline, record);
     drop(guard);
     descriptor::set(CONNECTION, Entry::Socket(order.number));
     let (socket, number, unix, takes) = (CONNECTION, order.number, unix.as_raw_fd(), order.takes);

@@ -15,6 +15,9 @@ use qanat::nic::place::Extent;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+/// A device has fewer mappings.
+pub(crate) const EXTENTS_MAX: usize = 64;
+
 /// What a world is made of, as this process knows it by itself.
 #[derive(Default)]
 pub(crate) struct Known {

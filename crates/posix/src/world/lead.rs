@@ -3,9 +3,8 @@
 //! the lead to it. Back in the program a leader still leads, since it will be back in a moment; if it is not, the next who waits
 //! takes over, or the [keeper](crate::lifecycle::keeper) appoints one.
 
-use crate::lifecycle::process::number;
-use crate::sys::bells::Bell;
-use crate::world::state::World;
+use crate::sys::bells::{Bell, Bells};
+use crate::world::processes::number;
 use qanat::Time;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,68 +79,61 @@ impl Lead {
     fn set(&mut self, leader: Thread, now: Time) {
         (self.leader, self.is_watching, self.away_since) = (Some(leader), false, now);
     }
-}
 
-impl World {
     /// A thread has driven the stack just now and found nothing for itself, so it waits: whether it leads from now on.
-    pub(crate) fn leads(&mut self, thread: Thread, now: Time) -> bool {
-        self.hands_on(thread, now);
+    pub(super) fn leads(&mut self, thread: Thread, now: Time, rung: Option<Bell>) -> bool {
+        self.hands_on(thread, now, rung);
         if let Some(left_at) = LEFT_AT.take() {
             let away_ns = (now.since(left_at).as_nanos() as u64).min(AWAY_COUNTED_NS);
             AWAY_NS.set((AWAY_NS.get() * (WEIGHT - 1) + away_ns) / WEIGHT);
         }
-        let lead = &mut self.lead;
-        let may = match lead.leader {
+        let may = match self.leader {
             None => true,
-            Some(leader) => leader == thread || !lead.is_watching && now.since(lead.away_since) > AWAY_MAX,
+            Some(leader) => leader == thread || !self.is_watching && now.since(self.away_since) > AWAY_MAX,
         };
         if may {
-            (lead.leader, lead.is_watching) = (Some(thread), true);
+            (self.leader, self.is_watching) = (Some(thread), true);
         }
         may
     }
 
     /// A thread goes back to the program, with something to do.
-    pub(crate) fn leaves(&mut self, thread: Thread, now: Time) {
-        if self.lead.leader != Some(thread) {
+    pub(super) fn leaves(&mut self, thread: Thread, now: Time, bells: &Bells) {
+        if self.leader != Some(thread) {
             return;
         }
-        self.lead.set(thread, now);
+        self.set(thread, now);
         LEFT_AT.set(Some(now));
         if AWAY_NS.get() > AWAY_LONG_NS {
-            self.appoint(now);
+            self.appoint(now, bells);
         }
     }
 
     /// A thread is about to sleep on `bell`, without the device.
-    pub(crate) fn follow(&mut self, thread: Thread, bell: Option<Bell>) {
-        self.lead.followers.extend(bell.map(|bell| (thread, bell)));
+    pub(super) fn follow(&mut self, thread: Thread, bell: Option<Bell>) {
+        self.followers.extend(bell.map(|bell| (thread, bell)));
     }
 
     /// It is awake.
-    pub(crate) fn follows_no_more(&mut self, thread: Thread) {
-        self.lead.followers.retain(|(other, _)| *other != thread);
-        if crate::sys::script_time::is_on() {
-            self.script.wake_up();
-        }
+    pub(super) fn follows_no_more(&mut self, thread: Thread) {
+        self.followers.retain(|(other, _)| *other != thread);
     }
 
     /// Wakes a thread that sleeps, to lead.
-    pub(crate) fn appoint(&mut self, now: Time) {
-        let Some((thread, bell)) = self.lead.followers.last().copied() else { return };
-        self.lead.set(thread, now);
-        self.bells.ring(bell);
+    pub(super) fn appoint(&mut self, now: Time, bells: &Bells) {
+        let Some((thread, bell)) = self.followers.last().copied() else { return };
+        self.set(thread, now);
+        bells.ring(bell);
     }
 
     /// If `leader`, which has driven the stack for itself in vain, has woken another by that, the other one leads.
-    fn hands_on(&mut self, leader: Thread, now: Time) {
-        if self.lead.leader != Some(leader) {
+    fn hands_on(&mut self, leader: Thread, now: Time, rung: Option<Bell>) {
+        if self.leader != Some(leader) {
             return;
         }
-        let rung = self.rung;
-        let woken = self.lead.followers.iter().find(|(_, bell)| rung == Some(*bell)).map(|(thread, _)| *thread);
+        let woken = self.followers.iter().find(|(_, bell)| rung == Some(*bell)).map(|(thread, _)| *thread);
         if let Some(woken) = woken {
-            self.lead.set(woken, now);
+            self.set(woken, now);
         }
     }
 }

@@ -8,9 +8,9 @@ use crate::sys::lock_word::{Taken, Word};
 use crate::sys::page::has_fallen;
 use crate::sys::shared_place;
 use crate::sys::signals::lock_given_back;
+use crate::world::end::{End, words};
 use crate::world::roll::Roll;
 use crate::world::state::World;
-use qanat::wire::ethernet::MacAddress;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -31,36 +31,6 @@ pub(crate) struct Shared {
     pub(crate) roll: Roll,
     /// Where it has been said that the card is gone.
     pub(crate) told: Told,
-}
-
-/// Why a world is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum End {
-    /// Somebody died in the middle of a change, or the keeper did.
-    Killed,
-    /// The card's interface is gone.
-    Deleted,
-    /// Another host on its link has its address.
-    AddressTaken(MacAddress),
-}
-
-impl End {
-    /// Never 0.
-    fn to_number(self) -> u64 {
-        match self {
-            End::Killed => 1,
-            End::Deleted => 2,
-            End::AddressTaken(mac) => mac.to_bits() << 8 | 3,
-        }
-    }
-
-    fn from_number(number: u64) -> End {
-        match (number & 0xff, MacAddress::from_bits(number >> 8)) {
-            (2, _) => End::Deleted,
-            (3, Some(mac)) => End::AddressTaken(mac),
-            _ => End::Killed,
-        }
-    }
 }
 
 /// Where something has been said that is said once in each place.
@@ -163,7 +133,7 @@ fn tell_broken(local: &Local) {
         && let Some(shared) = shared()
         && shared.told.is_first_on(2)
     {
-        error(format_args!("{}", crate::lifecycle::ending::words(shared.end())));
+        error(format_args!("{}", words(shared.end())));
     }
     let calls = local.broken_calls.get().saturating_add(1);
     local.broken_calls.set(calls);

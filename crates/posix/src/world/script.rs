@@ -1,24 +1,15 @@
-//! A world without a card: IP packets are handed in and out by a script, and time passes when the script says so. What
-//! `libqanat_packetdrill.so` (crates/packetdrill) runs the sockets on.
-//!
-//! ```text
-//!  script's thread ── send(packet) ──▶ Wire ▶ stack ▶ sockets ◀── accept, read, … ── a second thread, asleep in the kernel
-//!                  ◀─ receive() ──────  ◀        │                                   until its bell rings
-//!                  ── sleep(time) ──▶ timers ────┘
-//! ```
-//! Time goes from one deadline to the next, of the stack's or of a sleeping call's, never past one; and it stands still while a
-//! call that was woken has not come back to the script ([`clock`] is what it asks first).
+//! A scripted world: packets and time as a [script](crate::script) has them.
 
-use crate::lifecycle::attach;
 use crate::sys::bells::Bell;
 use crate::sys::script_time::{self, now};
 use crate::sys::sleep::readable;
 use crate::sys::wishes::{Wishes, wish};
+use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{Guard, lock};
+use crate::world::sleepers::{Sleeper, thread};
 use crate::world::state::{Device, WorldClock};
 use crate::world::wire::Wire;
 use qanat::Time;
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -38,41 +29,13 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The script's own thread.
 static SCRIPT_THREAD: AtomicI32 = AtomicI32::new(0);
 
-fn thread() -> i32 {
-    // SAFETY: takes no pointers.
-    unsafe { libc::gettid() }
-}
-
-/// A thread in the middle of a call.
-struct Sleeper {
-    thread: i32,
-    bell: Option<Bell>,
-    deadline: Option<Time>,
-    is_asleep: bool,
-}
-
-/// What a scripted world has beside the others' things.
-#[derive(Default)]
-pub(crate) struct Script {
-    sleepers: Vec<Sleeper>,
-    /// Threads whose call has just come back to the script.
-    returned: Vec<i32>,
-    /// Packets that have left, and when.
-    left: VecDeque<(Time, Vec<u8>)>,
-}
-
 /// From now on sockets are a script's, which the calling thread runs. The stack itself is made by the first
-/// [`socket`](begin).
+/// [`socket`](crate::script::begin).
 pub fn start(setup: &Setup) {
     let addresses = setup.addresses.iter().map(|address| (*address, 0)).collect();
     wish(Wishes::of_script(addresses, setup.mtu));
     SCRIPT_THREAD.store(thread(), Ordering::Relaxed);
     script_time::begin();
-}
-
-/// Makes the world, with the settings of the kernel's network namespace as they are now, if there is none yet.
-pub fn begin() -> bool {
-    attach::attach(None)
 }
 
 /// The script's time. The calling thread's last call, if it had slept, has come back.
@@ -174,16 +137,6 @@ fn settle() {
     }
 }
 
-impl Script {
-    /// The calling thread has been woken.
-    pub(crate) fn wake_up(&mut self) {
-        let own = thread();
-        for sleeper in self.sleepers.iter_mut().filter(|sleeper| sleeper.thread == own) {
-            sleeper.is_asleep = false;
-        }
-    }
-}
-
 impl Guard {
     /// Drives the stack, and takes what leaves.
     fn turn(&mut self) {
@@ -241,7 +194,7 @@ pub(crate) fn make(wishes: &Wishes) -> Result<(), String> {
     crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
     crate::world::lock::install(|| {
         let wire = Wire::new(wishes.mtu as u16).map_err(|error| format!("memory of packets: {error}"))?;
-        attach::assemble(attach::Ground {
+        assemble(Ground {
             config: crate::world::sysctl::config(&wishes.addresses),
             device: Device::Wire(Box::new(wire)),
             clock: WorldClock::Script,

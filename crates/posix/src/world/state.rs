@@ -1,13 +1,12 @@
 //! Everything a program's processes share: the stack, the device, the sockets.
 
-use crate::lifecycle::process::Processes;
-use crate::lifecycle::transit::Transit;
 use crate::sockets::table::Sockets;
 use crate::sys::bells::{Bell, Bells};
-use crate::world::fallback::Fallbacks;
-use crate::world::lead::Lead;
-use crate::world::lock::Guard;
-use crate::world::script::Script;
+use crate::world::fallbacks::Fallbacks;
+use crate::world::lead::{Lead, Thread};
+use crate::world::parcels::Transit;
+use crate::world::processes::Processes;
+use crate::world::sleepers::Script;
 use crate::world::wire::Wire;
 use qanat::nic::breakdown::{self, Metered, Phase};
 use qanat::nic::place::Place;
@@ -16,7 +15,6 @@ use qanat::stack::Stack;
 use qanat::{Attachment, Config, Time};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// For so long at most the stack is left alone, and frames wait to leave together, while the program has something to attend to.
@@ -190,7 +188,7 @@ impl World {
 
     /// As [`drive`](World::drive), but for what the stack has to send: [`leave`](World::leave) or
     /// [`leave_together`](World::leave_together) is called next.
-    fn look(&mut self) -> Time {
+    pub(super) fn look(&mut self) -> Time {
         breakdown::turn_begins();
         let now = self.clock.now();
         self.rung = None;
@@ -273,21 +271,32 @@ impl World {
     pub(crate) fn is_own(&self, address: IpAddr) -> bool {
         self.addresses.iter().any(|(own, _)| *own == address)
     }
-}
 
-impl Guard {
-    /// As [`World::drive`], and the keeper knows of it.
-    pub(crate) fn drive_now(&mut self) -> Time {
-        let now = self.look_now();
-        self.leave(now);
-        now
+    /// A thread has driven the stack just now and found nothing for itself, so it waits: whether it leads from now on.
+    pub(crate) fn leads(&mut self, thread: Thread, now: Time) -> bool {
+        self.lead.leads(thread, now, self.rung)
     }
 
-    /// As [`drive_now`](Guard::drive_now), but for what the stack has to send: [`World::leave_together`] is called next, when
-    /// it is known what the program is told.
-    pub(crate) fn look_now(&mut self) -> Time {
-        let now = self.look();
-        self.shared().driven_at.store(now.as_nanos(), Ordering::Relaxed);
-        now
+    /// A thread goes back to the program, with something to do.
+    pub(crate) fn leaves(&mut self, thread: Thread, now: Time) {
+        self.lead.leaves(thread, now, &self.bells);
+    }
+
+    /// A thread is about to sleep on `bell`, without the device.
+    pub(crate) fn follow(&mut self, thread: Thread, bell: Option<Bell>) {
+        self.lead.follow(thread, bell);
+    }
+
+    /// It is awake.
+    pub(crate) fn follows_no_more(&mut self, thread: Thread) {
+        self.lead.follows_no_more(thread);
+        if crate::sys::script_time::is_on() {
+            self.script.wake_up();
+        }
+    }
+
+    /// Wakes a thread that sleeps, to lead.
+    pub(crate) fn appoint(&mut self, now: Time) {
+        self.lead.appoint(now, &self.bells);
     }
 }

@@ -215,9 +215,3 @@ fn block_on<T>(
         spin.slept(guard.clock_now().since(now));
     }
 }
-
-impl Guard {
-    pub(crate) fn clock_now(&self) -> Time {
-        qanat::nic::Clock::now(&self.clock)
-    }
-}

@@ -5,13 +5,13 @@
 use crate::calls::program::hand_over::{is_connection, pumped};
 use crate::calls::stand_in;
 use crate::lifecycle::join::{Offer, offer};
-use crate::lifecycle::process::is_first;
 use crate::lifecycle::start::environment;
 use crate::sys::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::sys::explain::{explain, is_explaining};
 use crate::sys::libc_next;
 use crate::sys::target;
 use crate::world::lock::{lock, shared};
+use crate::world::processes::is_first;
 use crate::world::runs;
 use libc::{c_char, c_int};
 use std::ffi::{CStr, OsStr};

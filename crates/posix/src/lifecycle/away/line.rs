@@ -1,12 +1,13 @@
 //! The line to the [deputy](crate::lifecycle::deputy), as who asks has it. What comes back is nobody's word: a number within what the call
 //! can give, bytes that are no more than there is room for, and never a descriptor.
 
-use crate::lifecycle::process;
+use crate::lifecycle::registry;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::warn;
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::unix_pair::{pair, without_rights};
+use crate::world::processes;
 use libc::c_int;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use std::io::IoSlice;
@@ -198,7 +199,7 @@ fn hear(line: BorrowedFd<'_>, room: usize) -> Option<(i64, Vec<u8>)> {
 
 /// Has a deputy made, and gives it this process's descriptors.
 fn start() -> Option<OwnedFd> {
-    let line = process::ask_keeper(crate::lifecycle::keeper::DEPUTY, &process::number().to_ne_bytes())?;
+    let line = registry::ask_keeper(crate::lifecycle::registry::DEPUTY, &processes::number().to_ne_bytes())?;
     let line = out_of_the_way(line.into_raw_fd());
     // SAFETY: made just now.
     let line = unsafe { OwnedFd::from_raw_fd(line) };
@@ -297,7 +298,7 @@ pub(crate) fn close(fd: c_int) {
     // Who has no deputy yet tells one, when there is one, what there is.
     let has_none = matches!(*line(), State::None);
     descriptor::set(fd, Entry::Kernel);
-    if has_none && process::number() == u32::MAX {
+    if has_none && processes::number() == u32::MAX {
         return;
     }
     let _ = Request::new(Operation::Close, fd).plainly();
