@@ -16,7 +16,7 @@ use crate::world::lock::{install, lock, shared};
 use crate::world::membership::become_process;
 use crate::world::state::{Device, World, WorldClock};
 use qanat::control::client::Session;
-use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
+use qanat::nic::{MemoryPlan, MonotonicClock, place};
 use qanat::{AttachError, AttachOptions, Attachment};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -330,7 +330,7 @@ fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
                 reason: error.to_string(),
             });
         }
-        if keeper::succeed(options.address.0, SUCCESSION) {
+        if crate::lifecycle::meeting::succeed(options.address.0, SUCCESSION) {
             patience = SUCCESSION;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -360,7 +360,7 @@ fn make_here(
     options.device = wishes.device;
     options.control.clone_from(&wishes.socket);
     options.interface.clone_from(&wishes.interface);
-    options.name = Some(crate::lifecycle::start::program().to_owned()).filter(|name| !name.is_empty());
+    options.name = Some(crate::sys::program::program().to_owned()).filter(|name| !name.is_empty());
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);

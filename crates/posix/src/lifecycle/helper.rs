@@ -4,17 +4,15 @@
 //! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world it has as
 //! a program that [joins](crate::lifecycle::join) has it: descriptors under the same numbers, memory at the same addresses.
 
-use crate::lifecycle::keeper;
 use crate::lifecycle::summons::Summons;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
 use crate::sys::{arena, class, page};
 use crate::world::lock;
-use libc::{Dl_info, c_char, c_int};
+use libc::{Dl_info, c_char};
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Who runs this library.
 const LINKER: &CStr = c"/lib64/ld-linux-x86-64.so.2";
@@ -63,9 +61,9 @@ impl Image {
         let Things { registry, bell, successor, ready, summons: Summons { to_end, to_die } } = *things;
         let words =
             [registry, bell, successor, ready, to_end, to_die, file, page::file()].map(|fd| fd.to_string()).join(" ");
-        let name = crate::lifecycle::start::program().replace(['=', ';', '\0'], "_");
+        let name = crate::sys::program::program().replace(['=', ';', '\0'], "_");
         let value = format!("{VARIABLE}={words} {base} {shared};{};{name}", own.join(" "));
-        let kept = crate::lifecycle::start::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
+        let kept = crate::lifecycle::environment::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
         let kept = kept.filter_map(|(name, value)| CString::new([name.as_slice(), b"=", value].concat()).ok());
         let arguments = vec![c"qanat-keeper".to_owned(), path()?];
         Some(Image { ready, arguments, environment: kept.chain(CString::new(value)).collect() })
@@ -91,39 +89,9 @@ impl Image {
     }
 }
 
-/// Where the dynamic linker begins when it runs this library: the stack holds how many arguments there are, and behind that these.
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-unsafe extern "C" fn qanat_helper() {
-    std::arch::naked_asm!(
-        "mov rdi, [rsp]",
-        "lea rsi, [rsp + 8]",
-        "xor ebp, ebp",
-        "and rsp, -16",
-        "call {begin}",
-        "ud2",
-        begin = sym begin,
-    )
-}
-
-/// The name of the program whose keeper this is.
-static PROGRAM: AtomicPtr<String> = AtomicPtr::new(std::ptr::null_mut());
-
-/// As [`start::program`](crate::lifecycle::start::program), in the keeper.
-pub(crate) fn program() -> Option<&'static str> {
-    // SAFETY: put there once, and never taken away.
-    unsafe { PROGRAM.load(Ordering::Acquire).as_ref() }.map(String::as_str)
-}
-
-extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {
-    // SAFETY: as the kernel has put them.
-    unsafe { crate::lifecycle::start::note_arguments(count, arguments) };
-    if let Some((things, own)) = std::env::var(VARIABLE).ok().as_deref().and_then(begin_with) {
-        crate::lifecycle::start::rename(c"qanat-keeper");
-        keeper::run(&things, true, &own);
-    }
-    // SAFETY: ends the process.
-    unsafe { libc::_exit(1) }
+/// Takes over what the environment tells of: what the keeper has, and the library's descriptors.
+pub(crate) fn begin() -> Option<(Things, Vec<RawFd>)> {
+    begin_with(&std::env::var(VARIABLE).ok()?)
 }
 
 /// Takes over what `text` tells of.
@@ -131,7 +99,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let mut parts = text.splitn(3, ';');
     let numbers: Option<Vec<i64>> = parts.next()?.split(' ').map(|word| word.parse().ok()).collect();
     let own: Vec<RawFd> = parts.next()?.split(' ').filter_map(|word| word.parse().ok()).collect();
-    PROGRAM.store(Box::into_raw(Box::new(parts.next()?.to_owned())), Ordering::Release);
+    crate::sys::program::keeps(parts.next()?.to_owned());
     let numbers = numbers?;
     let [registry, bell, successor, ready, to_end, to_die, file, page, base, shared] = numbers.as_slice() else {
         return None;

@@ -36,8 +36,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Names the line's descriptor and the library it is for.
-pub(crate) const VARIABLE: &str = "QANAT_JOINS";
 /// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, and one of
 /// the two words.
 const JOIN: &str = "join";
@@ -77,8 +75,8 @@ impl Offer {
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let in_case =
             crate::lifecycle::away::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
-        let in_case = in_case.map(|text| (crate::lifecycle::start::AWAY, text));
-        [(VARIABLE, self.value(true))].into_iter().chain(in_case).collect()
+        let in_case = in_case.map(|text| (crate::lifecycle::environment::AWAY, text));
+        [(crate::lifecycle::environment::JOINS, self.value(true))].into_iter().chain(in_case).collect()
     }
 
     /// Has the program that is executed inherit the library's descriptors, or not.
@@ -181,7 +179,7 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
             };
             let kept_out = if *number == NOBODY && is_let_in { crate::lifecycle::door::keeps_out(own) } else { None };
             if !is_let_in || kept_out.is_some() {
-                let name = [REFUSAL, crate::lifecycle::start::program().as_bytes()].concat();
+                let name = [REFUSAL, crate::sys::program::program().as_bytes()].concat();
                 let reason = kept_out.map_or_else(String::new, |reason| format!("\n{reason}"));
                 let name = [name.as_slice(), reason.as_bytes()].concat();
                 // If it doesn't hear it, it sees that the line is closed.
@@ -322,7 +320,7 @@ pub(crate) enum Answer {
 /// # Errors
 /// It let this one in, but that can't have what it needs.
 pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, String> {
-    let Some(line) = crate::lifecycle::keeper::line_to(address)? else { return Ok(Answer::Nobody) };
+    let Some(line) = crate::lifecycle::meeting::line_to(address)? else { return Ok(Answer::Nobody) };
     // No own descriptor of another program has so high a number.
     let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {

@@ -4,7 +4,6 @@
 
 use crate::lifecycle::helper::{Image, Things};
 use crate::lifecycle::join;
-use crate::lifecycle::meeting;
 use crate::lifecycle::mourner::Mourner;
 use crate::lifecycle::offspring;
 use crate::lifecycle::pump;
@@ -22,8 +21,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::net::IpAddr;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -33,8 +31,6 @@ const PATIENCE: Duration = Duration::from_millis(4);
 const LOOKS: u32 = 8;
 /// A leader that leaves packets or timers alone for so long has been stopped: by a signal, or a debugger.
 const STANDSTILL: Duration = Duration::from_secs(1);
-/// How long a keeper that others knock at may take to hear of who comes.
-const PATIENCE_AT_DOOR: Duration = Duration::from_secs(2);
 /// Processes heard of at once, beyond which nobody is let in from outside.
 const LIVES_MAX: usize = 4_096;
 /// How long connections may take to end after the program has.
@@ -60,10 +56,10 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
             image.execute();
         }
         // It can't be executed here: it goes on with a copy of the program's memory, and never becomes less than that program.
-        crate::lifecycle::start::rename(c"qanat-keeper");
+        crate::sys::program::rename(c"qanat-keeper");
         let own = crate::sys::descriptor::all().filter(|(_, entry)| *entry == crate::sys::descriptor::Entry::Own);
         let own: Vec<RawFd> = own.map(|(fd, _)| fd).collect();
-        run(things, false, &own)
+        run(things, None, &own)
     });
     // SAFETY: the keeper's end, which it has.
     unsafe { crate::sys::libc_next::close(things.ready) };
@@ -78,8 +74,12 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
     if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) }
 }
 
-/// Is the keeper. `is_fresh`: nothing of the program's memory is in it; `own`: the library's descriptors then.
-pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
+/// What a deputy does that is asked by this line by this process.
+pub(crate) type Serve = fn(&OwnedFd, u32);
+
+/// Is the keeper. `serve`: what its deputies do, if nothing of the program's memory is in it; else it never becomes less, and has no
+/// deputies. `own`: the library's descriptors.
+pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     // What it closes itself, such as a process's line, may have the number of a socket in the program.
     crate::sys::descriptor::use_none();
     crate::world::lock::be_silent();
@@ -95,8 +95,7 @@ pub(crate) fn run(things: &Things, is_fresh: bool, own: &[RawFd]) -> ! {
         crate::sys::libc_next::write(things.ready, b"!".as_ptr().cast(), 1);
         crate::sys::libc_next::close(things.ready);
     }
-    let mut keeper =
-        Keeper { things: *things, own: own.to_vec(), is_fresh, mourner, followed: None, lives: Vec::new() };
+    let mut keeper = Keeper { things: *things, own: own.to_vec(), serve, mourner, followed: None, lives: Vec::new() };
     let is_over = keeper.keep().is_none();
     if is_over {
         crate::lifecycle::crash_reset::publish(things.successor);
@@ -131,7 +130,7 @@ struct Keeper {
     things: Things,
     /// The library's descriptors, but for the keeper's own.
     own: Vec<RawFd>,
-    is_fresh: bool,
+    serve: Option<Serve>,
     mourner: Option<Mourner>,
     /// Which class it has become of.
     followed: Option<Class>,
@@ -293,7 +292,7 @@ impl Keeper {
     /// Becomes of the world's class to be, and confines itself: it needs none of what a program's rights are for. Says so on `line`, whose
     /// end says that it is not so.
     fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
-        let Some(class) = class.filter(|_| self.is_fresh) else { return };
+        let Some(class) = class.filter(|_| self.serve.is_some()) else { return };
         if crate::sys::standing::is_settled() {
             // Several become the same at once.
             if self.followed.as_ref() == Some(&class) {
@@ -316,19 +315,17 @@ impl Keeper {
 
     /// Forks a deputy for process `number`, which asks by `line`.
     fn deputize(&self, number: u32, line: &OwnedFd) {
-        if !crate::sys::standing::is_settled() {
-            return;
-        }
+        let Some(serve) = self.serve.filter(|_| crate::sys::standing::is_settled()) else { return };
         // SAFETY: this process has one thread.
         if unsafe { crate::sys::libc_next::fork() } != 0 {
             return;
         }
         // SAFETY: ends the process.
         let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
-        let line = crate::lifecycle::deputy::keep(line);
+        let line = hold(line);
         self.begin_helper(c"qanat-deputy");
         // SAFETY: kept open, and this process's.
-        crate::lifecycle::deputy::serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
+        serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
         // SAFETY: ends the process.
         unsafe { libc::_exit(0) }
     }
@@ -345,7 +342,7 @@ impl Keeper {
                 drop(read);
                 // SAFETY: ends the process.
                 let Ok(unix) = unix.try_clone() else { unsafe { libc::_exit(1) } };
-                let (unix, lifeline) = (crate::lifecycle::deputy::keep(unix), crate::lifecycle::deputy::keep(write));
+                let (unix, lifeline) = (hold(unix), hold(write));
                 self.begin_helper(c"qanat-pump");
                 // SAFETY: kept open, and this process's.
                 pump::run(order, &unsafe { OwnedFd::from_raw_fd(unix) }, lifeline);
@@ -365,7 +362,7 @@ impl Keeper {
     /// This process, forked from the keeper, has the world's descriptors and those that it has noted as its own, and no others.
     fn begin_helper(&self, name: &std::ffi::CStr) {
         crate::sys::local::forked();
-        crate::lifecycle::start::rename(name);
+        crate::sys::program::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -478,38 +475,6 @@ fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
     (is_same_user || peer.uid.is_root()).then_some((who, !is_same_user))
 }
 
-/// A connection to the keeper of the program that has `address`, of the same user.
-///
-/// # Errors
-/// It does not answer, or is another user's: what is shared with it, it can change.
-pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
-    let start = std::time::Instant::now();
-    let say = |error: Errno| error.to_string();
-    let socket = loop {
-        match meeting::connect(address) {
-            Ok(socket) => break socket,
-            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
-            // Others are at the door.
-            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_AT_DOOR => {
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            Err(error) => return Err(say(error)),
-        }
-    };
-    let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(say)?;
-    if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
-}
-
-/// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
-pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
-    let Ok(socket) = meeting::connect(address) else { return false };
-    // It says nothing: it ends. That of a program that has not ended refuses this.
-    let _ = rustix::net::send(&socket, b"knock", SendFlags::NOSIGNAL);
-    let mut fds = [readable(socket.as_raw_fd())];
-    let hears = sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0);
-    hears && !rustix::net::recv(&socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, count)| count > 0)
-}
-
 /// A process registers, or asks for something.
 fn hear(registry: RawFd) -> Option<Heard> {
     // SAFETY: open as long as the keeper lives.
@@ -530,4 +495,11 @@ fn hear(registry: RawFd) -> Option<Heard> {
         PUMP => Heard::Pump(pump::Order::read(rest)?, line),
         number => Heard::Life(Life { number, line }),
     })
+}
+
+/// A descriptor of this process's own, where no number of the program's is.
+fn hold(fd: OwnedFd) -> RawFd {
+    let fd = crate::sys::bells::out_of_the_way(fd.into_raw_fd());
+    crate::sys::descriptor::set_own(fd);
+    fd
 }

@@ -197,7 +197,7 @@ fn go_alone(after: &Class, serves: bool) {
              (docs/posix.md, «Privileges»)"
         ));
     }
-    crate::calls::program::exec::pump(&ours);
+    crate::lifecycle::pumped::put(&ours);
     crate::sys::departure::leave_for_good();
     page::let_go(page::Instead::IsOut);
 }

@@ -1,12 +1,17 @@
 //! Where programs of one user find each other's keepers: sockets in a directory that is this user's alone. A name that anybody may take,
 //! as an abstract one is, would let another user stand in for the keeper, or keep everybody out.
 
+use crate::sys::sleep::{readable, sleep};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, socket_with};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How long a keeper that others knock at may take to hear of who comes.
+const PATIENCE_AT_DOOR: Duration = Duration::from_secs(2);
 
 /// Directories looked at in `/tmp`, where others may have taken the first ones.
 const TRIED: u32 = 1_024;
@@ -60,7 +65,7 @@ fn unix_socket() -> Result<OwnedFd, Errno> {
 ///
 /// # Errors
 /// What `connect` says.
-pub(crate) fn connect(address: IpAddr) -> Result<OwnedFd, Errno> {
+fn connect(address: IpAddr) -> Result<OwnedFd, Errno> {
     let path = place(address, "").ok_or(Errno::NOENT)?;
     let socket = unix_socket()?;
     rustix::net::connect(&socket, &SocketAddrUnix::new(&path)?)?;
@@ -90,4 +95,36 @@ pub(crate) fn turn(address: IpAddr) -> Option<OwnedFd> {
     let file = rustix::fs::openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).ok()?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
     Some(file)
+}
+
+/// A connection to the keeper of the program that has `address`, of the same user.
+///
+/// # Errors
+/// It does not answer, or is another user's: what is shared with it, it can change.
+pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
+    let start = std::time::Instant::now();
+    let say = |error: Errno| error.to_string();
+    let socket = loop {
+        match connect(address) {
+            Ok(socket) => break socket,
+            Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
+            // Others are at the door.
+            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_AT_DOOR => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(say(error)),
+        }
+    };
+    let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(say)?;
+    if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
+}
+
+/// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
+pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
+    let Ok(socket) = connect(address) else { return false };
+    // It says nothing: it ends. That of a program that has not ended refuses this.
+    let _ = rustix::net::send(&socket, b"knock", SendFlags::NOSIGNAL);
+    let mut fds = [readable(socket.as_raw_fd())];
+    let hears = sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0);
+    hears && !rustix::net::recv(&socket, &mut [0; 1], RecvFlags::DONTWAIT).is_ok_and(|(_, count)| count > 0)
 }

@@ -5,9 +5,9 @@ pub(crate) mod away;
 #[cfg(feature = "breakdown")]
 mod counted;
 pub(crate) mod crash_reset;
-pub(crate) mod deputy;
 pub(crate) mod door;
 pub(crate) mod ending;
+pub(crate) mod environment;
 pub(crate) mod helper;
 pub(crate) mod join;
 pub(crate) mod keeper;
@@ -17,6 +17,7 @@ pub(crate) mod mourner;
 pub(crate) mod offspring;
 pub(crate) mod process;
 pub(crate) mod pump;
+pub(crate) mod pumped;
 pub(crate) mod registry;
 pub(crate) mod report;
 pub(crate) mod start;

@@ -3,7 +3,7 @@
 //! ([`crash_reset`]): its peers are reset, and the program has `ENETDOWN`.
 
 use crate::lifecycle::summons::Summons;
-use crate::lifecycle::{crash_reset, ending, start};
+use crate::lifecycle::{crash_reset, ending};
 use crate::world::end::End;
 use crate::world::lock;
 use rustix::io::Errno;
@@ -26,7 +26,7 @@ impl Mourner {
             _ => return Some(Mourner(keepers)),
         }
         drop(keepers);
-        start::rename(c"qanat-mourner");
+        crate::sys::program::rename(c"qanat-mourner");
         let said = loop {
             match recv(&line, &mut [0; 1], RecvFlags::empty()) {
                 Err(Errno::INTR) => {}

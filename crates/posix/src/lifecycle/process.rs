@@ -92,7 +92,6 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
 /// # Safety
 /// As `fork`.
 unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
-    crate::calls::option_notes::forget_all();
     let Ok(child) = Child::new() else {
         // SAFETY: as the caller says.
         return unsafe { if crate::sys::departure::is_away() { crate::lifecycle::away::fork() } else { fork() } };

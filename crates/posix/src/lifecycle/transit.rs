@@ -38,21 +38,19 @@ pub(crate) fn take_back(cookie: u64) {
     }
 }
 
-fn is_internet(fd: RawFd) -> bool {
+/// Whether `fd` is a socket of the Internet's protocols.
+pub(crate) fn is_internet(fd: RawFd) -> bool {
     let family = crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN);
     matches!(family, Some(libc::AF_INET | libc::AF_INET6))
 }
 
-/// `fd` has been received; whether it is one of ours.
+/// `fd` has been received; whether it is one of ours, which it may be if there is a world.
 pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
     if crate::sys::departure::is_away() {
         return is_internet(fd) && crate::lifecycle::away::line::arrived(fd);
-    }
-    if crate::world::lock::shared().is_none() && (!is_internet(fd) || !crate::lifecycle::attach::attach_to_run()) {
-        return false;
     }
     let Ok(guard) = lock() else { return false };
     let is_empty = guard.transit.is_empty();

@@ -16,6 +16,7 @@ pub(crate) mod memory_limits;
 pub(crate) mod numbers;
 pub(crate) mod own_process;
 pub(crate) mod page;
+pub(crate) mod program;
 pub(crate) mod raised_limits;
 pub(crate) mod raw;
 pub(crate) mod script_time;

@@ -2,15 +2,15 @@
 //! [pumped](crate::lifecycle::pump). So is one that is its standard input, output or error, which programs read and write past the C library's
 //! functions for sockets.
 
-use crate::calls::program::hand_over::{is_connection, pumped};
 use crate::calls::stand_in;
+use crate::lifecycle::environment::environment;
 use crate::lifecycle::join::{Offer, offer};
-use crate::lifecycle::start::environment;
+use crate::lifecycle::pumped::{self, STANDARD, is_connection};
 use crate::sys::descriptor::{self, DESCRIPTORS_MAX, Entry};
 use crate::sys::explain::{explain, is_explaining};
 use crate::sys::libc_next;
 use crate::sys::target;
-use crate::world::lock::{lock, shared};
+use crate::world::lock::shared;
 use crate::world::processes::is_first;
 use crate::world::runs;
 use libc::{c_char, c_int};
@@ -18,9 +18,6 @@ use std::ffi::{CStr, OsStr};
 use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Standard input, output and error.
-pub(in crate::calls) const STANDARD: c_int = 2;
 
 /// The descriptors of ours that a program executed now inherits.
 pub(in crate::calls) fn inherited() -> Vec<(RawFd, Entry)> {
@@ -35,28 +32,6 @@ pub(in crate::calls) fn inherited() -> Vec<(RawFd, Entry)> {
     ours.filter(|(fd, _)| is_kept(fd) && stand_in::replace(*fd).is_ok()).collect()
 }
 
-/// Puts what a program that doesn't join can use in the places of what it can't.
-pub(crate) fn pump(fds: &[(RawFd, Entry)]) {
-    let mut made: Vec<(u32, Option<RawFd>)> = Vec::new();
-    for (fd, entry) in fds {
-        let Entry::Socket(number) = *entry else { continue };
-        let end = match made.iter().find(|(other, _)| *other == number) {
-            Some((_, end)) => *end,
-            None => {
-                let end = pumped(*fd, number, *fd <= STANDARD, "exec");
-                made.push((number, end));
-                end
-            }
-        };
-        let Some(end) = end else { continue };
-        let Ok(mut guard) = lock() else { return };
-        guard.forget(*fd, number);
-        drop(guard);
-        // SAFETY: takes no pointers.
-        unsafe { libc_next::dup2(end, *fd) };
-    }
-}
-
 /// Makes ready for the program at `path`; what it is to join by, if it is to.
 fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
     let inherited = if shared().is_some() { inherited() } else { Vec::new() };
@@ -68,16 +43,16 @@ fn prepare(path: impl FnOnce() -> Option<PathBuf>) -> Option<Offer> {
     // What isn't there, the kernel refuses.
     if !target::loads_libraries(&path)? {
         explain(format_args!("exec {}: {}", path.display(), target::NOT_LOADED));
-        pump(&inherited);
+        pumped::put(&inherited);
         return None;
     }
     let (standard, others): (Vec<_>, Vec<_>) = inherited
         .into_iter()
         .partition(|(fd, entry)| *fd <= STANDARD && matches!(entry, Entry::Socket(number) if is_connection(*number)));
-    pump(&standard);
+    pumped::put(&standard);
     let offer = if others.is_empty() && stays { offer(&[]) } else { offered("exec", &path, &others) };
     if offer.is_none() {
-        pump(&others);
+        pumped::put(&others);
     }
     offer
 }
@@ -155,7 +130,7 @@ unsafe fn execute_away(
         }
     };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, &[(crate::lifecycle::start::AWAY, text)]) };
+    let environment = unsafe { environment(given, &[(crate::lifecycle::environment::AWAY, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
     let error = libc_next::errno();

@@ -2,31 +2,16 @@
 //! another one is [pumped](crate::lifecycle::pump).
 
 use crate::calls::give_int;
-use crate::lifecycle::pump;
+use crate::lifecycle::attach::attach_to_run;
+use crate::lifecycle::pumped::{is_connection, pumped};
 use crate::lifecycle::transit;
+use crate::sys::departure::is_away;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
 use crate::sys::libc_next;
 use crate::world::lock::{lock, shared};
 use libc::{c_int, cmsghdr, msghdr};
 use std::os::fd::RawFd;
-
-pub(in crate::calls) fn is_connection(number: u32) -> bool {
-    lock().is_ok_and(|guard| {
-        let socket = guard.sockets.get(number);
-        socket.is_some_and(|socket| socket.is_connection() && socket.peer.is_some())
-    })
-}
-
-/// A descriptor as good as connection `number`, which is `fd` here; `None`: it is none that can be pumped.
-pub(in crate::calls) fn pumped(fd: c_int, number: u32, takes: bool, how: &str) -> Option<RawFd> {
-    let end = if is_connection(number) { pump::start(number, takes).ok() } else { None };
-    match end {
-        Some(_) => explain(format_args!("fd {fd}: {how}: a connection of ours, which a process pumps to the kernel's")),
-        None => explain(format_args!("fd {fd}: {how}: not carried over")),
-    }
-    end
-}
 
 /// Where the descriptors of a control message that hands on some begin and end, bytes from the buffer's start.
 ///
@@ -70,7 +55,7 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
         crate::calls::option_notes::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
-    if crate::sys::departure::is_away() {
+    if is_away() {
         for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
             let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
             if descriptor::is_away(handed) {
@@ -137,8 +122,14 @@ pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     for bytes in control.get(place).unwrap_or_default().chunks_exact(size_of::<c_int>()) {
         let fd = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-        if transit::receive(fd) {
+        if has_world_for(fd) && transit::receive(fd) {
             explain(format_args!("fd {fd}: recvmsg: ours"));
         }
     }
+}
+
+/// Whether there is a world that `fd`, which was received, may be of. A program that has none yet has that of its `qanat run` now.
+fn has_world_for(fd: c_int) -> bool {
+    descriptor::get(fd) == Entry::Kernel
+        && (is_away() || shared().is_some() || transit::is_internet(fd) && attach_to_run())
 }

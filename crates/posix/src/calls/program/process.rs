@@ -1,6 +1,7 @@
 //! `fork` and its kin: a child has its parent's sockets.
 
 use crate::calls::give_int;
+use crate::calls::option_notes::forget_all;
 use crate::sys::libc_next;
 use libc::{c_int, pid_t};
 
@@ -8,6 +9,7 @@ use libc::{c_int, pid_t};
 /// As `fork`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn fork() -> pid_t {
+    forget_all();
     // SAFETY: as the caller says.
     unsafe { crate::lifecycle::process::fork() }
 }
@@ -19,6 +21,7 @@ unsafe extern "C" fn fork() -> pid_t {
 /// As `fork`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn vfork() -> pid_t {
+    forget_all();
     // SAFETY: as the caller says.
     unsafe { crate::lifecycle::process::fork_quietly() }
 }
@@ -31,6 +34,7 @@ unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
         // SAFETY: as the caller says.
         return unsafe { libc_next::daemon(no_chdir, no_close) };
     }
+    forget_all();
     // SAFETY: as the caller says.
     unsafe {
         match crate::lifecycle::process::fork() {

@@ -2,10 +2,11 @@
 //! somewhere is [pumped](crate::lifecycle::pump), as what the program is may not be known yet; what an action closes or puts something else in
 //! the place of is not inherited.
 
-use crate::calls::program::exec::{STANDARD, inherited, offered, path_of};
-use crate::calls::program::hand_over::pumped;
+use crate::calls::program::exec::{inherited, offered, path_of};
+use crate::lifecycle::environment::environment;
 use crate::lifecycle::join::Offer;
-use crate::lifecycle::start::environment;
+use crate::lifecycle::pumped::STANDARD;
+use crate::lifecycle::pumped::pumped;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, is_explaining};
 use crate::sys::libc_next;
@@ -186,7 +187,8 @@ unsafe fn spawn(
     let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr().cast());
     let Some(offer) = prepare(path, actions) else { return call(given) };
     // SAFETY: as the caller says, or the array made here.
-    let environment = unsafe { environment(given.cast(), &[(crate::lifecycle::join::VARIABLE, offer.value(false))]) };
+    let environment =
+        unsafe { environment(given.cast(), &[(crate::lifecycle::environment::JOINS, offer.value(false))]) };
     let status = call(environment.pointers.as_ptr().cast());
     // The program has the line, if there is one.
     offer.withdraw();

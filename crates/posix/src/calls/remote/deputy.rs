@@ -15,7 +15,7 @@ use libc::{c_int, pollfd};
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 
 /// Waits looked after at once.
 const WATCHES_MAX: usize = 256;
@@ -37,7 +37,7 @@ struct Asked {
 }
 
 /// Becomes the deputy of process `number`, which asks by `line`; in a child of the keeper's that has nothing else open.
-pub(crate) fn serve(line: &OwnedFd, number: u32) {
+pub(in crate::calls) fn serve(line: &OwnedFd, number: u32) {
     // Who made the pair.
     let id = rustix::net::sockopt::socket_peercred(line).map_or(0, |peer| peer.pid.as_raw_nonzero().get());
     let is_known = lock().is_ok_and(|guard| {
@@ -309,11 +309,4 @@ fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, i32> {
         status @ 0.. => Ok(c_int::try_from(status).unwrap_or(0)),
         errno => Err(i32::try_from(-errno).unwrap_or(libc::EIO)),
     }
-}
-
-/// A descriptor of this process's own, where no number of the program's is.
-pub(crate) fn keep(fd: OwnedFd) -> RawFd {
-    let fd = crate::sys::bells::out_of_the_way(fd.into_raw_fd());
-    descriptor::set_own(fd);
-    fd
 }
