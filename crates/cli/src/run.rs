@@ -3,10 +3,10 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
-#[path = "../../posix/src/sys/memory_limits.rs"]
+#[path = "../../posix/src/sys/limits/memory_limits.rs"]
 mod memory_limits;
 #[allow(dead_code, reason = "the library's own, of which only what the launcher chooses is needed here")]
-#[path = "../../posix/src/sys/numbers.rs"]
+#[path = "../../posix/src/sys/limits/numbers.rs"]
 mod numbers;
 mod wishes;
 

@@ -53,7 +53,11 @@ pub(super) fn nature(fd: c_int) -> Option<Nature> {
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if crate::sys::departure::is_away() && nature(fd).is_some() && !address.is_null() && length <= ADDRESS_MAX {
+    if crate::sys::this_process::departure::is_away()
+        && nature(fd).is_some()
+        && !address.is_null()
+        && length <= ADDRESS_MAX
+    {
         // SAFETY: as the caller says.
         return unsafe { crate::calls::remote::away::bind(fd, address, length) };
     }

@@ -24,7 +24,7 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::sys::departure::is_away() {
+        if crate::sys::this_process::departure::is_away() {
             // The world has fallen in this moment.
             crate::lifecycle::away::line::close(fd);
         }

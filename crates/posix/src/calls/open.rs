@@ -59,7 +59,8 @@ pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Opti
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd) || crate::sys::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    if descriptor::is_away(fd)
+        || crate::sys::this_process::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
     {
         return crate::calls::remote::away::listen(fd, backlog);
     }

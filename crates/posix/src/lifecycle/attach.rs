@@ -8,8 +8,8 @@ use crate::lifecycle::summons::Summons;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
-use crate::sys::numbers::{FIRST_OWN, OWN_MAX};
-use crate::sys::raised_limits::with_room;
+use crate::sys::limits::numbers::{FIRST_OWN, OWN_MAX};
+use crate::sys::limits::raised_limits::with_room;
 use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
 use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{install, lock, shared};
@@ -47,7 +47,7 @@ pub(crate) fn attach_to_send() -> bool {
 /// Has the world of another program of the same `qanat run`, if there is one; whether there is.
 pub(crate) fn attach_to_run() -> bool {
     let Some(wishes) = wishes() else { return false };
-    if crate::sys::standing::is_out() || crate::sys::script_time::is_on() {
+    if crate::sys::this_process::standing::is_out() || crate::sys::script_time::is_on() {
         return false;
     }
     let first = wishes.addresses.first().map(|(address, _)| *address);
@@ -73,7 +73,7 @@ pub(crate) fn lacks_named_address() -> bool {
 }
 
 fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
-    if crate::sys::standing::is_out() {
+    if crate::sys::this_process::standing::is_out() {
         return false;
     }
     if shared().is_some() {
@@ -149,7 +149,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
         return crate::world::script::make(wishes);
     }
     // Without room something would be made, and then not the rest.
-    if let Some(shortage) = crate::sys::raised_limits::shortage() {
+    if let Some(shortage) = crate::sys::limits::raised_limits::shortage() {
         return Err(shortage);
     }
     let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);
@@ -249,7 +249,7 @@ fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>
 
 fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), Lack> {
     let before = open_descriptors();
-    crate::sys::class::look_around();
+    crate::sys::this_process::class::look_around();
     if crate::sys::arena::place().is_none() {
         crate::sys::page::make().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
         crate::sys::arena::reserve()
@@ -267,14 +267,14 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
     guard.lets_in_run(&wishes.run);
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
-    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
+    let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
     extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
     let text = addresses.join(", ");
     drop(guard);
     let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
-    crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
+    crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
     crate::world::processes::note_registry(registry_of_processes);
     let (is_ready, ready) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
@@ -360,7 +360,7 @@ fn make_here(
     options.device = wishes.device;
     options.control.clone_from(&wishes.socket);
     options.interface.clone_from(&wishes.interface);
-    options.name = Some(crate::sys::program::program().to_owned()).filter(|name| !name.is_empty());
+    options.name = Some(crate::sys::this_process::program::program().to_owned()).filter(|name| !name.is_empty());
     // With its own rights, if it has any: several programs of one launcher would take each other's answers.
     let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
     options.session = launchers.filter(|_| !has_rights).map(Arc::clone);

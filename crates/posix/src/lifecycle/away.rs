@@ -1,15 +1,15 @@
-//! A process that has [left](crate::sys::departure) its world: what it still does with its sockets there it asks of a
+//! A process that has [left](crate::sys::this_process::departure) its world: what it still does with its sockets there it asks of a
 //! [deputy](crate::calls::remote::deputy), a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
 
 use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;
-use crate::sys::class::Class;
-use crate::sys::departure::{is_away, known};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::page::{self, Instead};
-use crate::sys::standing;
+use crate::sys::this_process::class::Class;
+use crate::sys::this_process::departure::{is_away, known};
+use crate::sys::this_process::standing;
 use crate::world::lock;
 use crate::world::membership;
 use crate::world::processes;

@@ -1,8 +1,8 @@
 //! Who may come in by the keeper's door, and whom who comes believes. Both look at the other as the kernel shows it, and each must be
 //! one whom the other could control anyway ([`Class::covers`]): what comes in writes what is inside, and the other way round.
 
-use crate::sys::class::Class;
 use crate::sys::sleep::{readable, sleep};
+use crate::sys::this_process::class::Class;
 use crate::world::lock::lock;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering;
@@ -53,7 +53,7 @@ pub(crate) fn differ(one: &Class, other: Option<&Class>) -> Option<String> {
 
 /// Why who is at the other end of `socket` may not come in.
 pub(crate) fn keeps_out(socket: &OwnedFd) -> Option<String> {
-    if crate::sys::standing::is_settled() {
+    if crate::sys::this_process::standing::is_settled() {
         return Some("its processes have given up rights".to_owned());
     }
     let own = Class::own();

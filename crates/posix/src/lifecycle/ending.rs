@@ -23,7 +23,7 @@ type Members = Vec<(usize, OwnedFd)>;
 pub(crate) fn end_all(summons: Summons) {
     let Some(shared) = lock::shared() else { return };
     watchdog::disarm();
-    crate::sys::departure::let_go_of_device();
+    crate::sys::this_process::departure::let_go_of_device();
     let mut keep = summons.all();
     keep.sort_unstable();
     close_all_but(keep);

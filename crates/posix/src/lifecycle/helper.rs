@@ -8,7 +8,8 @@ use crate::lifecycle::summons::Summons;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
-use crate::sys::{arena, class, page};
+use crate::sys::this_process::class;
+use crate::sys::{arena, page};
 use crate::world::lock;
 use libc::{Dl_info, c_char};
 use std::ffi::{CStr, CString};
@@ -61,7 +62,7 @@ impl Image {
         let Things { registry, bell, successor, ready, summons: Summons { to_end, to_die } } = *things;
         let words =
             [registry, bell, successor, ready, to_end, to_die, file, page::file()].map(|fd| fd.to_string()).join(" ");
-        let name = crate::sys::program::program().replace(['=', ';', '\0'], "_");
+        let name = crate::sys::this_process::program::program().replace(['=', ';', '\0'], "_");
         let value = format!("{VARIABLE}={words} {base} {shared};{};{name}", own.join(" "));
         let kept = crate::lifecycle::environment::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
         let kept = kept.filter_map(|(name, value)| CString::new([name.as_slice(), b"=", value].concat()).ok());
@@ -99,7 +100,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let mut parts = text.splitn(3, ';');
     let numbers: Option<Vec<i64>> = parts.next()?.split(' ').map(|word| word.parse().ok()).collect();
     let own: Vec<RawFd> = parts.next()?.split(' ').filter_map(|word| word.parse().ok()).collect();
-    crate::sys::program::keeps(parts.next()?.to_owned());
+    crate::sys::this_process::program::keeps(parts.next()?.to_owned());
     let numbers = numbers?;
     let [registry, bell, successor, ready, to_end, to_die, file, page, base, shared] = numbers.as_slice() else {
         return None;
@@ -124,11 +125,11 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     crate::sys::shared_place::adopt(shared);
     let guard = lock::lock().ok()?;
     guard.holdings.places.iter().try_for_each(|place| place.map().ok())?;
-    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
+    let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
     extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
     drop(guard);
     let places = extents.into_iter().flatten().collect();
-    crate::sys::departure::remember(shared, places);
+    crate::sys::this_process::departure::remember(shared, places);
     Some((things, own))
 }

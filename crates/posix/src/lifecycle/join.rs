@@ -17,11 +17,11 @@ use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
 use crate::sys::explain::{explain, warn};
-use crate::sys::identity::identity;
 use crate::sys::libc_next;
-use crate::sys::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
-use crate::sys::raised_limits::{copy_above, shortage, with_room};
+use crate::sys::limits::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
+use crate::sys::limits::raised_limits::{copy_above, shortage, with_room};
 use crate::sys::sleep::{readable, sleep};
+use crate::sys::this_process::identity::identity;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes;
@@ -179,7 +179,7 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
             };
             let kept_out = if *number == NOBODY && is_let_in { crate::lifecycle::door::keeps_out(own) } else { None };
             if !is_let_in || kept_out.is_some() {
-                let name = [REFUSAL, crate::sys::program::program().as_bytes()].concat();
+                let name = [REFUSAL, crate::sys::this_process::program::program().as_bytes()].concat();
                 let reason = kept_out.map_or_else(String::new, |reason| format!("\n{reason}"));
                 let name = [name.as_slice(), reason.as_bytes()].concat();
                 // If it doesn't hear it, it sees that the line is closed.
@@ -338,7 +338,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
 
 /// `inherited`: own descriptors that this program has already.
 fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
-    crate::sys::class::look_around();
+    crate::sys::this_process::class::look_around();
     let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
     // SAFETY: open, and this process's, for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
@@ -379,7 +379,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     believe(borrowed, trust, files.get(1))?;
     arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
     crate::sys::shared_place::adopt(shared);
-    let mut extents = [None; crate::sys::departure::EXTENTS_MAX];
+    let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
     let mapped = lock().map_err(system).and_then(|guard| {
         extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
         guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
@@ -390,7 +390,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         arena::abandon();
         return Err(reason);
     }
-    crate::sys::departure::remember(shared, extents.into_iter().flatten().collect());
+    crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
     let guard = lock().map_err(system)?;
     crate::world::processes::note_registry(guard.processes.registry);
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
@@ -411,7 +411,7 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
     let numbers = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
     match trust {
         Trust::Settled => {
-            crate::sys::standing::settle();
+            crate::sys::this_process::standing::settle();
             return Ok(());
         }
         Trust::Page(known) => {
@@ -426,7 +426,7 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
             let line = line.try_clone_to_owned().map_err(|error| error.to_string())?;
             // Now that it has said all: it was as free as this when it did, since it does not become freer.
             if let Some(reason) = crate::lifecycle::door::differ(
-                &crate::sys::class::Class::own(),
+                &crate::sys::this_process::class::Class::own(),
                 crate::lifecycle::door::class_at(&line).as_ref(),
             ) {
                 return Err(reason);

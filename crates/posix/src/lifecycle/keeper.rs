@@ -9,9 +9,9 @@ use crate::lifecycle::offspring;
 use crate::lifecycle::pump;
 use crate::lifecycle::registry::{DEPUTY, FOLLOW, PUMP};
 use crate::lifecycle::summons::Summons;
-use crate::sys::class::Class;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
+use crate::sys::this_process::class::Class;
 use crate::world::end::End;
 use crate::world::lock::{Guard, lock, shared};
 use crate::world::state::WorldClock;
@@ -56,7 +56,7 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
             image.execute();
         }
         // It can't be executed here: it goes on with a copy of the program's memory, and never becomes less than that program.
-        crate::sys::program::rename(c"qanat-keeper");
+        crate::sys::this_process::program::rename(c"qanat-keeper");
         let own = crate::sys::descriptor::all().filter(|(_, entry)| *entry == crate::sys::descriptor::Entry::Own);
         let own: Vec<RawFd> = own.map(|(fd, _)| fd).collect();
         run(things, None, &own)
@@ -84,7 +84,7 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     crate::sys::descriptor::use_none();
     crate::world::lock::be_silent();
     crate::sys::watchdog::let_in();
-    crate::sys::own_process::stand_aside();
+    crate::sys::this_process::own_process::stand_aside();
     crate::world::processes::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on the name is this process's, by which who comes to the door may know it.
     // SAFETY: takes no pointers.
@@ -293,7 +293,7 @@ impl Keeper {
     /// end says that it is not so.
     fn follow(&mut self, class: Option<Class>, line: &OwnedFd) {
         let Some(class) = class.filter(|_| self.serve.is_some()) else { return };
-        if crate::sys::standing::is_settled() {
+        if crate::sys::this_process::standing::is_settled() {
             // Several become the same at once.
             if self.followed.as_ref() == Some(&class) {
                 let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -305,7 +305,7 @@ impl Keeper {
         }
         let has_followed = become_like(&class);
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
-        crate::sys::standing::settle();
+        crate::sys::this_process::standing::settle();
         self.mourner = Mourner::start(self.things.successor, self.things.summons);
         if has_followed {
             self.followed = Some(class);
@@ -315,7 +315,7 @@ impl Keeper {
 
     /// Forks a deputy for process `number`, which asks by `line`.
     fn deputize(&self, number: u32, line: &OwnedFd) {
-        let Some(serve) = self.serve.filter(|_| crate::sys::standing::is_settled()) else { return };
+        let Some(serve) = self.serve.filter(|_| crate::sys::this_process::standing::is_settled()) else { return };
         // SAFETY: this process has one thread.
         if unsafe { crate::sys::libc_next::fork() } != 0 {
             return;
@@ -362,7 +362,7 @@ impl Keeper {
     /// This process, forked from the keeper, has the world's descriptors and those that it has noted as its own, and no others.
     fn begin_helper(&self, name: &std::ffi::CStr) {
         crate::sys::local::forked();
-        crate::sys::program::rename(name);
+        crate::sys::this_process::program::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

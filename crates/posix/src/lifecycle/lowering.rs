@@ -10,13 +10,13 @@
 use crate::lifecycle::away;
 use crate::lifecycle::registry;
 use crate::sockets::socket::Kind;
-use crate::sys::class::{self, Class, Found};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
-use crate::sys::own_process::is_librarys;
 use crate::sys::page;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
+use crate::sys::this_process::class::{self, Class, Found};
+use crate::sys::this_process::own_process::is_librarys;
 use crate::world::lock::{lock, shared};
 use rustix::net::RecvFlags;
 use std::os::fd::AsRawFd;
@@ -40,7 +40,7 @@ pub(crate) enum Effect {
 
 /// Makes `real`, which does what `call` does to this thread's rights to those of all of the process.
 pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, is_well: impl FnOnce(&T) -> bool) -> T {
-    let has_world = shared().is_some() || crate::sys::departure::is_away();
+    let has_world = shared().is_some() || crate::sys::this_process::departure::is_away();
     let is_librarys = is_librarys();
     if !has_world
         || is_librarys
@@ -61,7 +61,7 @@ pub(crate) fn change<T>(call: &Call, effect: Effect, real: impl FnOnce() -> T, i
     };
     note(effect);
     let after = after.with_own_notes();
-    if !crate::sys::departure::is_away() && !after.covers(&before) {
+    if !crate::sys::this_process::departure::is_away() && !after.covers(&before) {
         settle(&after);
     }
     let outcome = real();
@@ -137,7 +137,7 @@ fn settle(after: &Class) {
         _ => false,
     });
     drop(guard);
-    match (crate::sys::standing::is_settled(), shares) {
+    match (crate::sys::this_process::standing::is_settled(), shares) {
         // The keeper has no rights any more, and nobody else is there.
         (true, false) => {}
         (true, true) => go_alone(after, serves),
@@ -159,8 +159,8 @@ fn settle(after: &Class) {
 
 /// The world is broken, or has fallen in this moment: of the former nothing is to be had any more, nor to be written by who is less.
 fn leave_the_broken() {
-    if !crate::sys::departure::is_away() {
-        crate::sys::departure::leave_for_good();
+    if !crate::sys::this_process::departure::is_away() {
+        crate::sys::this_process::departure::leave_for_good();
     }
 }
 
@@ -168,7 +168,7 @@ fn leave_the_broken() {
 fn falls_soon() -> bool {
     let start = std::time::Instant::now();
     while start.elapsed() < TO_FALL {
-        if crate::sys::departure::is_away() {
+        if crate::sys::this_process::departure::is_away() {
             return true;
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -198,6 +198,6 @@ fn go_alone(after: &Class, serves: bool) {
         ));
     }
     crate::lifecycle::pumped::put(&ours);
-    crate::sys::departure::leave_for_good();
+    crate::sys::this_process::departure::leave_for_good();
     page::let_go(page::Instead::IsOut);
 }

@@ -26,7 +26,7 @@ impl Mourner {
             _ => return Some(Mourner(keepers)),
         }
         drop(keepers);
-        crate::sys::program::rename(c"qanat-mourner");
+        crate::sys::this_process::program::rename(c"qanat-mourner");
         let said = loop {
             match recv(&line, &mut [0; 1], RecvFlags::empty()) {
                 Err(Errno::INTR) => {}

@@ -57,7 +57,7 @@ pub(crate) fn start(begin: impl FnOnce()) -> Result<(), i32> {
 /// As [`start`], with signals blocked.
 fn start_unheard(begin: impl FnOnce()) -> Result<(), i32> {
     bury();
-    let is_program = !crate::sys::own_process::is_librarys();
+    let is_program = !crate::sys::this_process::own_process::is_librarys();
     let adopts_anyway = is_program && system(libc::SYS_getpid, [0; 5]) == 1;
     let mut adopts: libc::c_int = 0;
     if is_program {

@@ -94,7 +94,9 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
 unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     let Ok(child) = Child::new() else {
         // SAFETY: as the caller says.
-        return unsafe { if crate::sys::departure::is_away() { crate::lifecycle::away::fork() } else { fork() } };
+        return unsafe {
+            if crate::sys::this_process::departure::is_away() { crate::lifecycle::away::fork() } else { fork() }
+        };
     };
     let process = fork();
     if process == 0 {

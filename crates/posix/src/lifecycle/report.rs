@@ -52,7 +52,7 @@ fn write_all(guard: &Guard, text: &mut String) {
     let (sockets, processes) = (guard.sockets.iter().count(), guard.processes.count());
     let _ = write!(text, "{{\"program\":\"");
     let is_plain = |letter: &char| !letter.is_control() && !matches!(letter, '"' | '\\');
-    text.extend(crate::sys::program::program().chars().filter(is_plain).take(64));
+    text.extend(crate::sys::this_process::program::program().chars().filter(is_plain).take(64));
     let _ = write!(text, "\",\"addresses\":[");
     for (at, (address, _)) in guard.addresses.iter().enumerate() {
         let _ = write!(text, "{}\"{address}\"", if at > 0 { "," } else { "" });

@@ -16,12 +16,12 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
     crate::sys::explain::start();
     crate::world::runs::start();
     // SAFETY: as the C library hands them on.
-    unsafe { crate::sys::program::note_arguments(count, arguments) };
+    unsafe { crate::sys::this_process::program::note_arguments(count, arguments) };
     environment::keep();
     // Programs write over their arguments.
     let file = std::env::args_os().next().map(std::path::PathBuf::from);
     let name = file.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-    crate::sys::program::name(name.unwrap_or_else(|| "another program".to_owned()));
+    crate::sys::this_process::program::name(name.unwrap_or_else(|| "another program".to_owned()));
     let (line, away) = (std::env::var(environment::JOINS).ok(), std::env::var(environment::AWAY).ok());
     for name in [environment::JOINS, environment::AWAY] {
         // SAFETY: no other thread is there yet.

@@ -49,7 +49,7 @@ pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
-    if crate::sys::departure::is_away() {
+    if crate::sys::this_process::departure::is_away() {
         return is_internet(fd) && crate::lifecycle::away::line::arrived(fd);
     }
     let Ok(guard) = lock() else { return false };

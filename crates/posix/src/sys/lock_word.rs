@@ -165,7 +165,8 @@ impl Word {
                 continue;
             }
             // The library's own processes open no file and send no signal once they are confined.
-            let is_confined = crate::sys::own_process::is_librarys() && crate::sys::standing::is_settled();
+            let is_confined = crate::sys::this_process::own_process::is_librarys()
+                && crate::sys::this_process::standing::is_settled();
             if !is_confined && is_stopped(owner) {
                 self.hurry(owner);
             } else if !is_alive(owner) {

@@ -2,9 +2,9 @@
 //! one's class. Only those write it who have not given up anything; a process that is about to lets go of it first. So what it
 //! says can be trusted, unlike all else that the processes share.
 
-use crate::sys::class::Class;
 use crate::sys::descriptor::notes;
 use crate::sys::libc_next;
+use crate::sys::this_process::class::Class;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 

@@ -153,7 +153,7 @@ pub(crate) struct Guard {
 /// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
 #[inline]
 pub(crate) fn lock() -> Result<Guard, i32> {
-    let shared = shared().ok_or_else(crate::sys::standing::error)?;
+    let shared = shared().ok_or_else(crate::sys::this_process::standing::error)?;
     LOCAL.with(|local| {
         if local.is_inside.get() || local.is_held.get() {
             return Err(libc::EAGAIN);
@@ -164,7 +164,7 @@ pub(crate) fn lock() -> Result<Guard, i32> {
         if let Err(error) = guard {
             if error == OUT {
                 // Signals wait until this process has left.
-                crate::sys::departure::depart();
+                crate::sys::this_process::departure::depart();
             }
             local.is_held.set(false);
             lock_given_back(local);
@@ -205,9 +205,9 @@ impl Guard {
     }
 
     /// The world belongs to `class` from now on: whoever waits wakes, and learns of it.
-    pub(crate) fn fall(self, class: &crate::sys::class::Class) {
+    pub(crate) fn fall(self, class: &crate::sys::this_process::class::Class) {
         crate::sys::page::publish(class);
-        crate::sys::standing::settle();
+        crate::sys::this_process::standing::settle();
         self.bells.ring_all();
         let shared = self.shared;
         drop(self);

@@ -39,7 +39,7 @@ fn card() -> Option<Card> {
         !crate::sys::arena::is_inside() && !crate::sys::local::is_held() && !crate::sys::script_time::is_on()
     })?;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if crate::sys::standing::is_out() {
+    if crate::sys::this_process::standing::is_out() {
         return known.clone();
     }
     if !attach_to_send() {

@@ -181,7 +181,7 @@ unsafe extern "C" fn begin_alone(begin: *mut c_void) -> c_int {
     // SAFETY: as the caller says; the child has a copy of it.
     let Begin { function, argument } = unsafe { begin.cast::<Begin>().read() };
     crate::sys::local::forked();
-    crate::sys::departure::leave_for_good();
+    crate::sys::this_process::departure::leave_for_good();
     function(argument)
 }
 

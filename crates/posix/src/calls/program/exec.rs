@@ -85,7 +85,7 @@ unsafe fn execute(
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    if crate::sys::departure::is_away() {
+    if crate::sys::this_process::departure::is_away() {
         // SAFETY: as the caller says.
         return unsafe { execute_away(path, given, call) };
     }

@@ -2,7 +2,7 @@
 
 use crate::calls::remote::deputy;
 use crate::lifecycle::{helper, keeper};
-use crate::sys::program;
+use crate::sys::this_process::program;
 use libc::{c_char, c_int};
 
 /// Where the dynamic linker begins when it runs this library: the stack holds how many arguments there are, and behind that these.

@@ -139,7 +139,7 @@ fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
 }
 
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
-    if crate::sys::departure::is_away() {
+    if crate::sys::this_process::departure::is_away() {
         return crate::calls::remote::away::wait(set, timeout, mask);
     }
     let mut guard = lock()?;

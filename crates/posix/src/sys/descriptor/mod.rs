@@ -2,8 +2,8 @@
 
 pub(crate) mod notes;
 
-use crate::sys::departure::is_left;
 use crate::sys::page::has_fallen;
+use crate::sys::this_process::departure::is_left;
 pub(crate) use notes::{
     DESCRIPTORS_MAX, Entry, Table, all, decode, encode, is_stand_in, new_table, put_away, read_table, set, set_like,
     set_own, set_stand_in, use_none, use_table, word,

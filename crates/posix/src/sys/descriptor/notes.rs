@@ -1,7 +1,7 @@
 //! Which descriptors of a process are ours. It notes them for itself, and puts a copy into the arena, so that the keeper knows what
 //! a process that died had open. That copy it never reads: others can write it.
 
-use crate::sys::standing::is_out;
+use crate::sys::this_process::standing::is_out;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 

@@ -2,7 +2,6 @@
 //! address space, by the kernel's tables and not by its own care.
 
 use crate::sys::arena;
-use crate::sys::class::Class;
 use crate::sys::descriptor::notes::{self, Entry};
 use crate::sys::explain::explain;
 use crate::sys::libc_next;
@@ -10,7 +9,10 @@ use crate::sys::local::is_held;
 use crate::sys::page::{self, Instead};
 use crate::sys::shared_place;
 use crate::sys::signals::hold_signals;
-use crate::sys::standing::{begin_to_leave, has_left, is_leaving, is_member, set_left, set_left_for_good};
+use crate::sys::this_process::class::Class;
+use crate::sys::this_process::standing::{
+    begin_to_leave, has_left, is_leaving, is_member, set_left, set_left_for_good,
+};
 use qanat::nic::place::Extent;
 use std::os::fd::RawFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,8 @@
 //! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
 //! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
 
-use crate::sys::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
-use crate::sys::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
+use crate::sys::limits::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
+use crate::sys::limits::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
 use crate::sys::raw::{self, Call};
 use std::os::fd::RawFd;
 use std::sync::Mutex;
@@ -47,7 +47,7 @@ impl Drop for Raised {
 pub(crate) fn with_room<T>(make: impl FnOnce() -> T) -> T {
     let turn = TURN.try_lock();
     // The library's own processes have no room made for them: they have none of the program's descriptors.
-    let _raised = (turn.is_ok() && !crate::sys::own_process::is_librarys()).then(|| {
+    let _raised = (turn.is_ok() && !crate::sys::this_process::own_process::is_librarys()).then(|| {
         (Raised::new(libc::RLIMIT_NOFILE, LIMIT_WANTED), Raised::new(libc::RLIMIT_FSIZE, libc::RLIM_INFINITY))
     });
     make()
