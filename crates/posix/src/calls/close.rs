@@ -1,7 +1,7 @@
 //! `close`, `shutdown`, and copies of descriptors.
 
+use super::give_int;
 use super::interfaces::netlink;
-use super::{give_int, open};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::Kind;
@@ -72,7 +72,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
         Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
         Entry::Kernel => {
             crate::calls::waiting::epoll::closed(fd);
-            super::bind::closed(fd);
+            super::bound_to_all::closed(fd);
             super::copies::closed(fd);
             netlink::closed(fd);
         }
@@ -181,7 +181,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             stream.read_shut |= reads;
             if writes && !stream.write_shut {
                 stream.write_shut = true;
-                world.stack.shutdown(now, connection).map_err(open::errno_of_command)?;
+                world.stack.shutdown(now, connection).map_err(crate::sockets::socket::errno_of_command)?;
                 world.sent(now);
             }
         }
@@ -240,7 +240,7 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
         _ if !is_open || fd == onto => Ok(()),
         Entry::Kernel => {
             crate::calls::waiting::epoll::closed(onto);
-            super::bind::closed(onto);
+            super::bound_to_all::closed(onto);
             super::copies::closed(onto);
             Ok(())
         }

@@ -1,9 +1,10 @@
 //! `fcntl` and `ioctl`.
 
 use super::close::copied;
+use super::owner::owner;
 use super::{give_int, option_notes, stand_in};
 use crate::lifecycle::away::socket_of;
-use crate::sockets::socket::{Kind, Owner};
+use crate::sockets::socket::Kind;
 use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
@@ -14,9 +15,6 @@ const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc:
 
 /// Linux' numbers that the `libc` crate lacks.
 const F_SETOWN_EX: c_int = 15;
-const F_GETOWN_EX: c_int = 16;
-const F_OWNER_TID: c_int = 0;
-const F_OWNER_PID: c_int = 1;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 pub(super) const SIOCATMARK: c_ulong = 0x8905;
@@ -82,20 +80,6 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
             }
             result
         }
-    }
-}
-
-/// Whom the kernel's socket has its signals sent to.
-pub(super) fn owner(fd: c_int) -> Owner {
-    let mut owner = [F_OWNER_PID, 0];
-    // SAFETY: writes two numbers.
-    let status = unsafe { libc_next::fcntl64(fd, F_GETOWN_EX, owner.as_mut_ptr().expose_provenance() as c_ulong) };
-    match owner {
-        _ if status != 0 => Owner::Nobody,
-        [_, 0] => Owner::Nobody,
-        [F_OWNER_TID, thread] => Owner::Thread(thread),
-        [F_OWNER_PID, process] => Owner::Process(process),
-        [_, group] => Owner::Process(-group),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Copies of a descriptor (`dup`) made while its socket was still the kernel's: they become ours with it.
 
-use super::bind::nature;
+use crate::calls::nature::nature;
 use libc::c_int;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;

@@ -1,16 +1,22 @@
 //! The functions that take the place of the C library's.
 
+mod adopt;
 mod bind;
+mod bound_to_all;
 mod close;
 mod control;
 mod copies;
 mod direct;
 mod fast_open;
+mod fast_open_settings;
 mod information;
 mod interfaces;
+mod nature;
 pub(crate) mod open;
 pub(crate) mod option_notes;
 pub(crate) mod options;
+mod owner;
+mod ports;
 pub(crate) mod program;
 pub(crate) mod remote;
 mod stand_in;

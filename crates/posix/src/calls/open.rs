@@ -1,14 +1,17 @@
 //! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
 
-use super::bind::{Nature, bind_ours, free_port, nature};
+use super::give_int;
 use super::option_notes::{self, Note};
-use super::{give_int, options};
+use crate::calls::adopt::adopt;
+use crate::calls::bind::bind_ours;
+use crate::calls::nature::{Nature, nature};
+use crate::calls::ports::free_port;
 use crate::lifecycle::attach::{attach, attach_to_send, lacks_named_address};
 use crate::lifecycle::away::line::Operation;
 use crate::lifecycle::away::socket_of;
-use crate::sockets::socket::{Kind, Listener, Socket, Stream};
+use crate::sockets::socket::{Kind, Listener, Socket, Stream, errno_of_command};
 use crate::sys::address;
-use crate::sys::descriptor::{self, Entry};
+use crate::sys::descriptor::{self};
 use crate::sys::explain::explain;
 use crate::sys::kernel_socket::{is_nonblocking, kernel_name, set_nonblocking};
 use crate::sys::libc_next;
@@ -19,43 +22,11 @@ use crate::world::lock::{Guard, lock};
 use crate::world::wait::block;
 use libc::{c_int, sockaddr, socklen_t};
 use qanat::stack::FastOpenRequest;
-use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
+use qanat::{ConnectOptions, ConnectionId, ListenOptions};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
 const BACKLOG_MAX: usize = 4_096;
-
-pub(crate) fn errno_of_command(error: CommandError) -> i32 {
-    match error {
-        CommandError::Stale => libc::ENOTCONN,
-        CommandError::Full => libc::ENOBUFS,
-        CommandError::InUse => libc::EADDRINUSE,
-        CommandError::Unreachable => libc::ENETUNREACH,
-        CommandError::NotSending => libc::EPIPE,
-        CommandError::TooLong => libc::EMSGSIZE,
-    }
-}
-
-/// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
-pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Option<Note>) -> Result<u32, i32> {
-    options::read_set(fd, &mut socket, note);
-    socket.references = 1;
-    let number = guard.sockets.insert(socket);
-    if !descriptor::set(fd, Entry::Socket(number)) {
-        guard.sockets.remove(number);
-        return Err(libc::EMFILE);
-    }
-    crate::calls::waiting::epoll::adopted(guard, fd, number);
-    for copy in super::copies::of(fd) {
-        if descriptor::set(copy, Entry::Socket(number))
-            && let Some(socket) = guard.sockets.get_mut(number)
-        {
-            socket.references += 1;
-            crate::calls::waiting::epoll::adopted(guard, copy, number);
-        }
-    }
-    Ok(number)
-}
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
@@ -177,7 +148,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.kind = Kind::Listener(Listener { listeners, pending: std::collections::VecDeque::new(), backlog });
     }
-    super::fast_open::set_listener(&mut *guard, number);
+    super::fast_open_settings::set_listener(&mut *guard, number);
     let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
     explain(format_args!("listen {local}: ours{also}"));
     Ok(())
@@ -426,7 +397,7 @@ pub(super) fn adopt_to_connect(
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
 fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, i32> {
-    if super::fast_open::defers(&mut guard, number, peer) {
+    if super::fast_open_settings::defers(&mut guard, number, peer) {
         return Ok(0);
     }
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -502,9 +473,9 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             }
             socket.peer = peer;
             if peer.is_none() && !socket.options.names_port && !socket.is_dual {
-                super::bind::unbind(&mut guard, number);
+                crate::calls::ports::unbind(&mut guard, number);
             } else {
-                super::bind::rebind(&mut guard, number)?;
+                crate::calls::ports::rebind(&mut guard, number)?;
             }
             Ok(0)
         }

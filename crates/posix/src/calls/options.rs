@@ -6,7 +6,7 @@ use super::option_notes::{self, Note};
 use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
-use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL, keepalive};
+use crate::sockets::settings::keepalive;
 use crate::sockets::socket::{Kind, Options, Socket};
 use crate::sys::descriptor;
 use crate::sys::explain::explain;
@@ -57,7 +57,7 @@ fn of_new(family: c_int) -> Option<Options> {
 /// Reads everything that was set on the kernel's socket.
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
     socket.is_nonblocking = crate::sys::kernel_socket::is_nonblocking(fd);
-    socket.owner = super::control::owner(fd);
+    socket.owner = super::owner::owner(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
     for (_, (level, name)) in option_notes::followed() {
         let is_of_it = match (level, name) {
@@ -168,7 +168,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => options.fast_open.queue = count().unwrap_or(0),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => options.fast_open.connects = flag(),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => options.fast_open.without_cookie = flag(),
-        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => options.fast_open.keys = super::fast_open::keys(fd),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => options.fast_open.keys = super::fast_open_settings::keys(fd),
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             // What is none here is more than there can ever be.
             options.unsent_mark = count().unwrap_or(0);
@@ -180,57 +180,6 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         _ => return false,
     }
     true
-}
-
-/// Sets on the kernel's socket of an accepted connection what its listener had, for programs that ask.
-pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
-    let set = |level: c_int, name: c_int, value: u32| {
-        let bytes = value.to_ne_bytes();
-        // SAFETY: so many readable bytes.
-        unsafe { libc_next::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
-    };
-    let options = &socket.options;
-    for (is_set, level, name) in [
-        (options.no_delay, libc::IPPROTO_TCP, libc::TCP_NODELAY),
-        (options.cork, libc::IPPROTO_TCP, libc::TCP_CORK),
-        (options.keepalive, libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-        (options.reuse_address, libc::SOL_SOCKET, libc::SO_REUSEADDR),
-        (options.reuse_port, libc::SOL_SOCKET, libc::SO_REUSEPORT),
-        (options.urgent_inline, libc::SOL_SOCKET, libc::SO_OOBINLINE),
-    ] {
-        if is_set {
-            set(level, name, 1);
-        }
-    }
-    for (value, default, name) in [
-        (options.keep_idle_s, KEEP_IDLE.as_secs() as u32, libc::TCP_KEEPIDLE),
-        (options.keep_interval_s, KEEP_INTERVAL.as_secs() as u32, libc::TCP_KEEPINTVL),
-        (options.keep_count, KEEP_COUNT, libc::TCP_KEEPCNT),
-    ] {
-        if let Some(value) = value.filter(|value| *value != default) {
-            set(libc::IPPROTO_TCP, name, value);
-        }
-    }
-    if options.unsent_mark > 0 {
-        set(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.unsent_mark);
-    }
-    if let Some(time) = options.user_timeout {
-        set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
-    }
-    if let Some(time) = socket.linger {
-        let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
-        let length = size_of::<libc::linger>() as socklen_t;
-        // SAFETY: so many readable bytes.
-        unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
-    }
-    for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
-        if let Some(time) = time {
-            let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
-            let length = size_of::<libc::timeval>() as socklen_t;
-            // SAFETY: so many readable bytes.
-            unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
-        }
-    }
 }
 
 /// # Safety
@@ -358,12 +307,12 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
         }
     }
     if matches!(socket.kind, Kind::Listener(_)) {
-        super::fast_open::set_listener(world, number);
+        super::fast_open_settings::set_listener(world, number);
         return Ok(0);
     }
     if option == (libc::IPPROTO_UDP, UDP_CORK) && !options.joins {
         // As on Linux what comes of it is not told.
-        let _ = crate::calls::transfer::send::end(guard, number);
+        let _ = crate::calls::transfer::datagram_send::end(guard, number);
         return Ok(0);
     }
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };

@@ -4,7 +4,7 @@ use crate::sys::bells::Bell;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
 use qanat::stack::tcp::CookieKeys;
-use qanat::{Chunk, CloseReason, ConnectionId, ListenerId, UdpSocketId};
+use qanat::{Chunk, CloseReason, CommandError, ConnectionId, ListenerId, UdpSocketId};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -491,5 +491,17 @@ pub(crate) fn errno_of(why: CloseReason) -> c_int {
         CloseReason::NetworkUnreachable => libc::ENETUNREACH,
         CloseReason::ProtocolUnreachable => libc::ENOPROTOOPT,
         CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => libc::EHOSTUNREACH,
+    }
+}
+
+/// What a call says of a command that the stack refuses.
+pub(crate) fn errno_of_command(error: CommandError) -> i32 {
+    match error {
+        CommandError::Stale => libc::ENOTCONN,
+        CommandError::Full => libc::ENOBUFS,
+        CommandError::InUse => libc::EADDRINUSE,
+        CommandError::Unreachable => libc::ENETUNREACH,
+        CommandError::NotSending => libc::EPIPE,
+        CommandError::TooLong => libc::EMSGSIZE,
     }
 }

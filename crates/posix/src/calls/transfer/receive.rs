@@ -3,6 +3,8 @@
 use crate::calls::give;
 use crate::calls::interfaces::netlink;
 use crate::calls::transfer::control_messages::{Beside, tell};
+use crate::calls::transfer::stream_send::told_later;
+use crate::calls::transfer::vectors::{check, slice};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
@@ -300,25 +302,6 @@ pub(in crate::calls) unsafe fn receive(
     Ok(received)
 }
 
-/// Whether the vectors are somewhere: where a program has no memory at all Linux says so. (Elsewhere it ends here.)
-pub(in crate::calls) fn check(vectors: &[iovec]) -> Result<(), i32> {
-    const LOWEST: usize = 4_096;
-    let is_nowhere = |vector: &iovec| vector.iov_len > 0 && vector.iov_base.addr() < LOWEST;
-    if vectors.iter().any(is_nowhere) { Err(libc::EFAULT) } else { Ok(()) }
-}
-
-/// An error came behind what a call could do: the next one is told.
-pub(in crate::calls) fn told_later(number: u32, error: i32) {
-    let is_the_connections = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EPIPE);
-    if is_the_connections
-        && let Ok(mut guard) = lock()
-        && let Some(socket) = guard.sockets.get_mut(number)
-        && socket.error == 0
-    {
-        socket.error = error;
-    }
-}
-
 /// The vectors from byte `skip` on.
 fn remaining(vectors: &[iovec], mut skip: usize) -> Vec<iovec> {
     let mut rest = Vec::new();
@@ -449,19 +432,6 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
     }
     // SAFETY: as the caller says.
     give(unsafe { receive(fd, number, vectors, 0) }.map(|received| length_of(received, 0)))
-}
-
-/// Vectors as a slice; `None`: more than there may be.
-///
-/// # Safety
-/// `vectors` are so many.
-pub(in crate::calls) unsafe fn slice<'a>(vectors: *const iovec, count: usize) -> Option<&'a [iovec]> {
-    const VECTORS_MAX: usize = 1_024;
-    if count > VECTORS_MAX {
-        return None;
-    }
-    // SAFETY: as the caller says.
-    Some(if count == 0 || vectors.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(vectors, count) } })
 }
 
 /// # Safety
