@@ -12,18 +12,18 @@ mod fast_open_settings;
 mod information;
 mod interfaces;
 mod nature;
-pub(crate) mod open;
-pub(crate) mod option_notes;
-pub(crate) mod options;
+mod open;
+mod option_notes;
+mod options;
 mod owner;
 mod ports;
-pub(crate) mod program;
-pub(crate) mod remote;
+mod program;
+mod remote;
 mod stand_in;
 #[allow(dead_code, reason = "the command prints the rest of it")]
 mod support;
-pub(crate) mod transfer;
-pub(crate) mod waiting;
+mod transfer;
+mod waiting;
 
 /// A call's outcome as the C library gives it.
 pub(crate) fn give(outcome: Result<isize, i32>) -> isize {

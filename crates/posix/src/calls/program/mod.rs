@@ -1,7 +1,7 @@
 //! Calls that begin other processes and programs, and those that change what a process may do.
 
-pub(crate) mod credentials;
-pub(crate) mod exec;
-pub(crate) mod hand_over;
-pub(crate) mod process;
-pub(crate) mod spawn;
+pub(super) mod credentials;
+pub(super) mod exec;
+pub(super) mod hand_over;
+mod process;
+mod spawn;

@@ -1,6 +1,6 @@
 //! Calls of a process that has [left](crate::lifecycle::away) the world: how it asks its deputy, and how that one makes them.
 
-pub(crate) mod away;
+pub(super) mod away;
 mod deputy;
 mod entry;
-pub(crate) mod requests;
+pub(super) mod requests;

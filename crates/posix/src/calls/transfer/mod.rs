@@ -1,11 +1,11 @@
 //! Calls that move bytes.
 
-pub(crate) mod control_messages;
-pub(crate) mod datagram_send;
-pub(crate) mod receive;
-pub(crate) mod send;
-pub(crate) mod sendfile;
-pub(crate) mod splice;
-pub(crate) mod stdio;
-pub(crate) mod stream_send;
-pub(crate) mod vectors;
+pub(super) mod control_messages;
+pub(super) mod datagram_send;
+pub(super) mod receive;
+pub(super) mod send;
+pub(super) mod sendfile;
+mod splice;
+mod stdio;
+pub(super) mod stream_send;
+pub(super) mod vectors;

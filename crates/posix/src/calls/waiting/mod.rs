@@ -1,5 +1,5 @@
 //! Calls that wait for descriptors, and the signals that interrupt them.
 
-pub(crate) mod epoll;
-pub(crate) mod poll;
-pub(crate) mod signals;
+pub(super) mod epoll;
+pub(super) mod poll;
+mod signals;
