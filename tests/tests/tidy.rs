@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up: a crate may use those of earlier rows, and of its own row none.
 const LAYERS: [&[&str]; 11] = [
-    &["qanat-wire"],
+    &["qanat-wire", "qanat-launch"],
     &["qanat-abi"],
     &["qanat-nic", "qanat-disk"],
     &["qanat-stack"],

@@ -20,8 +20,6 @@ mod ports;
 mod program;
 mod remote;
 mod stand_in;
-#[allow(dead_code, reason = "the command prints the rest of it")]
-mod support;
 mod transfer;
 mod waiting;
 

@@ -4,11 +4,11 @@
 //! A note is good for the socket it was made of, known by its cookie, as long as nobody else can have set anything: a child has
 //! the socket, too, so `fork` ends all notes, and a copy or a message that carries the descriptor ends its.
 
-use crate::calls::support::{OPTIONS, Support};
 use crate::sys::descriptor::DESCRIPTORS_MAX;
 use crate::sys::kernel_socket::kernel_structure;
 use crate::sys::libc_next;
 use libc::c_int;
+use qanat_launch::support::{OPTIONS, Support};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// The state's bits: options that were set, by their place among those [followed](followed); flags; the generation.
@@ -97,7 +97,7 @@ pub(super) fn has_set(fd: c_int, level: c_int, name: c_int) {
     if let Some((place, _)) = followed().find(|(_, option)| *option == (level, name)) {
         return change(fd, |state| state | 1 << place);
     }
-    let is_of_no_effect = |row: &crate::calls::support::Row| (row.level, row.option) == (level, name);
+    let is_of_no_effect = |row: &qanat_launch::support::Row| (row.level, row.option) == (level, name);
     // These are other names of what is followed; and what isn't known may be anything.
     let is_another_name = matches!((level, name), (libc::SOL_SOCKET, libc::SO_SNDBUFFORCE | libc::SO_RCVBUFFORCE));
     if is_another_name || !OPTIONS.iter().any(is_of_no_effect) {

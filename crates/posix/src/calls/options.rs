@@ -3,7 +3,6 @@
 
 use super::give_int;
 use super::option_notes::{self, Note};
-use crate::calls::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use crate::lifecycle::away::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::settings::keepalive;
@@ -14,6 +13,7 @@ use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
+use qanat_launch::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;

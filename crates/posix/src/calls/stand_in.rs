@@ -1,7 +1,6 @@
 //! What the kernel has at the number of an accepted connection until it is asked for more: one file stands in for all of
 //! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
 
-use super::support::TCP_NOTSENT_LOWAT;
 use crate::lifecycle::away::socket_of;
 use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 use crate::sockets::socket::Socket;
@@ -10,6 +9,7 @@ use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, socklen_t};
+use qanat_launch::support::TCP_NOTSENT_LOWAT;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// This process's, and that of its children; never connected to anything.

@@ -8,8 +8,7 @@ use crate::lifecycle::summons::Summons;
 use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
-use crate::sys::limits::numbers::{FIRST_OWN, OWN_MAX};
-use crate::sys::limits::raised_limits::with_room;
+use crate::sys::raised_limits::with_room;
 use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
 use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{install, lock, shared};
@@ -18,6 +17,7 @@ use crate::world::state::{Device, World, WorldClock};
 use qanat::control::client::Session;
 use qanat::nic::{MemoryPlan, MonotonicClock, place};
 use qanat::{AttachError, AttachOptions, Attachment};
+use qanat_launch::numbers::{FIRST_OWN, OWN_MAX};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -149,7 +149,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
         return crate::world::script::make(wishes);
     }
     // Without room something would be made, and then not the rest.
-    if let Some(shortage) = crate::sys::limits::raised_limits::shortage() {
+    if let Some(shortage) = crate::sys::raised_limits::shortage() {
         return Err(shortage);
     }
     let first = wanted.unwrap_or(wishes.addresses.first().ok_or("no address")?.0);

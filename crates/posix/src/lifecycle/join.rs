@@ -18,13 +18,13 @@ use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
-use crate::sys::limits::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
-use crate::sys::limits::raised_limits::{copy_above, shortage, with_room};
+use crate::sys::raised_limits::{copy_above, shortage, with_room};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::identity::identity;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes;
+use qanat_launch::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,

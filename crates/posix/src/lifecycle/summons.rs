@@ -5,9 +5,9 @@
 //! Two connected sockets have one signal each. A datagram at one sends that one's signal. Of datagram sockets the kernel tells nothing
 //! when an end is closed, so the death of all who have them signals nobody.
 
-use crate::sys::limits::numbers::OUT_OF_THE_WAY;
-use crate::sys::limits::raised_limits::copy_above;
+use crate::sys::raised_limits::copy_above;
 use crate::sys::{descriptor, libc_next};
+use qanat_launch::numbers::OUT_OF_THE_WAY;
 use std::os::fd::RawFd;
 
 /// `F_SETSIG`: the signal instead of `SIGIO`.

@@ -12,7 +12,7 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 /// Addresses set aside; memory is used as it is touched.
-const LENGTH: usize = crate::sys::limits::memory_limits::FILE_LENGTH as usize;
+const LENGTH: usize = qanat_launch::memory_limits::FILE_LENGTH as usize;
 /// Taken from the reservation at a time, at least.
 const STEP: usize = 1 << 20;
 
@@ -99,7 +99,7 @@ fn head() -> Option<&'static Head> {
 /// # Errors
 /// What `mmap` says; `EFBIG`: the program may have no such file.
 pub(crate) fn reserve() -> Result<(), i32> {
-    if !crate::sys::limits::raised_limits::has_for_file(LENGTH) {
+    if !crate::sys::raised_limits::has_for_file(LENGTH) {
         return Err(libc::EFBIG);
     }
     let file = memory_file();

@@ -57,11 +57,7 @@ pub(crate) fn new_event() -> Result<RawFd, i32> {
 
 /// Moves a descriptor to a high number, if there is one.
 pub(crate) fn out_of_the_way(fd: RawFd) -> RawFd {
-    let high = crate::sys::limits::raised_limits::copy_above(
-        fd,
-        crate::sys::limits::numbers::OUT_OF_THE_WAY,
-        libc::F_DUPFD_CLOEXEC,
-    );
+    let high = crate::sys::raised_limits::copy_above(fd, qanat_launch::numbers::OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     if high < 0 {
         return fd;
     }

@@ -286,7 +286,7 @@ fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: boo
             let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
             wanted.source = Some(source).filter(|source| !source.is_unspecified());
         }
-        (libc::IPPROTO_UDP, crate::calls::support::UDP_SEGMENT) => {
+        (libc::IPPROTO_UDP, qanat_launch::support::UDP_SEGMENT) => {
             let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
             wanted.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
         }

@@ -1,14 +1,14 @@
 //! What memory a process may have at least if it has a stack of its own: addresses, and a shared file's length. Memory is used as it is
-//! touched; both are set aside before. The launcher shares this file.
+//! touched; both are set aside before.
 
 /// The shared memory's reservation, that of the device, and what a small program has itself.
-pub(crate) const ADDRESS_SPACE_MIN: u64 = 5 << 30;
+pub const ADDRESS_SPACE_MIN: u64 = 5 << 30;
 
 /// How long the file is, of which processes share a part as memory.
-pub(crate) const FILE_LENGTH: u64 = 4 << 30;
+pub const FILE_LENGTH: u64 = 4 << 30;
 
 /// What to say if the limit on address space is too low.
-pub(crate) fn shortage_of(limit: u64) -> String {
+pub fn shortage_of(limit: u64) -> String {
     format!(
         "a program under `qanat run` needs {} GiB of address space, of which it uses little as memory, and this one may have {} MiB: \
          lift the limit before the program starts, `ulimit -v unlimited` (LimitAS=infinity in a unit); what bounds memory itself is \
@@ -19,7 +19,7 @@ pub(crate) fn shortage_of(limit: u64) -> String {
 }
 
 /// What to say if the limit on a file's length, which the program may not raise, is too low.
-pub(crate) fn file_shortage_of(limit: u64) -> String {
+pub fn file_shortage_of(limit: u64) -> String {
     format!(
         "a program under `qanat run` needs a memory file of {} GiB, of which it uses little, and this one may have files of {} KiB: \
          lift the hard limit before the program starts, `ulimit -H -f unlimited` as root (LimitFSIZE=infinity in a unit)",

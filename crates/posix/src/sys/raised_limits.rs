@@ -1,9 +1,9 @@
 //! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
 //! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
 
-use crate::sys::limits::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
-use crate::sys::limits::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
 use crate::sys::raw::{self, Call};
+use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
+use qanat_launch::numbers::{LIMIT_MIN, LIMIT_WANTED, shortage_of};
 use std::os::fd::RawFd;
 use std::sync::Mutex;
 

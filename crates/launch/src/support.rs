@@ -208,10 +208,15 @@ pub const MESSAGES: &[(&str, Support, &str)] = &[
 
 /// An option: its level, number and name, and how it fares.
 pub struct Row {
+    /// As `setsockopt` is given it.
     pub level: c_int,
+    /// Its number at that level.
     pub option: c_int,
+    /// What the C library calls the level and the option.
     pub names: (&'static str, &'static str),
+    /// How it fares.
     pub support: Support,
+    /// What else there is to say; may be empty.
     pub note: &'static str,
 }
 
@@ -228,8 +233,11 @@ macro_rules! options {
     };
 }
 
+/// Linux' number that the `libc` crate lacks: what is sent at once is several datagrams.
 pub const UDP_SEGMENT: c_int = 103;
+/// Linux' number that the `libc` crate lacks: what is sent is joined into one datagram.
 pub const UDP_CORK: c_int = 1;
+/// Linux' number that the `libc` crate lacks: how much may be unsent.
 pub const TCP_NOTSENT_LOWAT: c_int = 25;
 
 /// Linux' numbers: those the `libc` crate has, and those it lacks.
