@@ -14,7 +14,7 @@
 //! * A child of `fork` sees the same sockets, as on Linux. A program that ends, or is killed, has its connections closed by
 //!   the keeper.
 //!
-//! The rooms, each of which uses those before it alone: [`sys`], [`sockets`], [`world`], [`lifecycle`], [`calls`].
+//! The rooms, each of which uses those before it alone: `sys`, `sockets`, `world`, `lifecycle`, `calls`.
 
 mod calls;
 mod lifecycle;

@@ -11,7 +11,7 @@ use libc::c_int;
 use qanat_launch::support::{OPTIONS, Support};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The state's bits: options that were set, by their place among those [followed](followed); flags; the generation.
+/// The state's bits: options that were set, by their place among those [`followed`]; flags; the generation.
 const OPTIONS_MAX: u32 = 46;
 const NONBLOCKING: u64 = 1 << OPTIONS_MAX;
 const SIX: u64 = 2 << OPTIONS_MAX;

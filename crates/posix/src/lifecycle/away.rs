@@ -1,5 +1,5 @@
 //! A process that has [left](crate::sys::this_process::departure) its world: what it still does with its sockets there it asks of a
-//! [deputy](crate::calls::remote::deputy), a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
+//! *deputy*, a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
 
 use crate::sys::arena;
 use crate::sys::bells::out_of_the_way;

@@ -1,6 +1,5 @@
 //! The end of programs whose card is gone for good. All their sockets fail from then on, and many a program goes on with that for ever:
-//! it serves nobody, and no manager starts it anew, as it has not ended. So whoever saw to the end of the world ([`crash_reset`]
-//! (crate::lifecycle::crash_reset)) sees to theirs:
+//! it serves nobody, and no manager starts it anew, as it has not ended. So whoever saw to the end of the world ([`crash_reset`](crate::lifecycle::crash_reset)) sees to theirs:
 //!
 //! ```text
 //!  calls fail (ENETDOWN) ── HEED ──▶ a line on standard error, if no process has said it; SIGTERM ── PATIENCE ──▶ SIGKILL

@@ -1,4 +1,4 @@
-//! The line to the [deputy](crate::calls::remote::deputy), as who asks has it. What comes back is nobody's word: a number within what the call
+//! The line to the *deputy*, as who asks has it. What comes back is nobody's word: a number within what the call
 //! can give, bytes that are no more than there is room for, and never a descriptor.
 
 use crate::lifecycle::registry;
