@@ -1,8 +1,8 @@
 //! The first socket of ours: the VNIC is asked of the daemon, the stack is made, the keeper is started.
 
-use crate::lifecycle::helper::Things;
 use crate::lifecycle::join::{self, Answer};
 use crate::lifecycle::keeper;
+use crate::lifecycle::keeper_image::Things;
 use crate::lifecycle::registry::register;
 use crate::lifecycle::summons::Summons;
 use crate::sys::bells::out_of_the_way;

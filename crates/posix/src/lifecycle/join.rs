@@ -8,7 +8,7 @@
 //!  new program, before its first function: "join" ──line──▶ keeper ──▶ the arena, its addresses, all descriptors
 //! ```
 //! Another program joins by the keeper's door ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
-//! same `qanat run`. The line is the new process's [lifeline](crate::lifecycle::process) from then on. A program without the library keeps it open too, and with
+//! same `qanat run`. The line is the new process's [lifeline](crate::lifecycle::fork) from then on. A program without the library keeps it open too, and with
 //! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
 //! each program: no trait objects, no tables or strings that are constants.
 

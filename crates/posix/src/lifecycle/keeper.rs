@@ -2,8 +2,8 @@
 //! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
 //! else. It sleeps as long as somebody of the program waits, and so drives the stack.
 
-use crate::lifecycle::helper::{Image, Things};
 use crate::lifecycle::join;
+use crate::lifecycle::keeper_image::{Image, Things};
 use crate::lifecycle::mourner::Mourner;
 use crate::lifecycle::offspring;
 use crate::lifecycle::pump;

@@ -2,6 +2,6 @@
 
 pub(super) mod credentials;
 pub(super) mod exec;
+mod fork;
 pub(super) mod hand_over;
-mod process;
 mod spawn;

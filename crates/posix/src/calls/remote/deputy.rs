@@ -5,7 +5,7 @@
 use crate::calls::remote::requests as remote;
 use crate::lifecycle::away::line::{ANSWER, BESIDE_MAX, Operation, REQUEST, YOUR_TURN};
 use crate::lifecycle::away::socket_of;
-use crate::lifecycle::process;
+use crate::lifecycle::fork;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
@@ -238,7 +238,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             Ok((0, Vec::new()))
         }
         _ if is(Operation::Fork) => {
-            let number = process::record_for_child(&end.ok_or(libc::EINVAL)?)?;
+            let number = fork::record_for_child(&end.ok_or(libc::EINVAL)?)?;
             Ok((c_int::try_from(number).map_err(|_| libc::ENOMEM)?, Vec::new()))
         }
         _ if is(Operation::Arrived) => {

@@ -1,7 +1,7 @@
 //! Where the library begins as a program of its own: as the keeper, whose deputies make calls.
 
 use crate::calls::remote::deputy;
-use crate::lifecycle::{helper, keeper};
+use crate::lifecycle::{keeper, keeper_image};
 use crate::sys::this_process::program;
 use libc::{c_char, c_int};
 
@@ -23,7 +23,7 @@ unsafe extern "C" fn qanat_helper() {
 extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {
     // SAFETY: as the kernel has put them.
     unsafe { program::note_arguments(count, arguments) };
-    if let Some((things, own)) = helper::begin() {
+    if let Some((things, own)) = keeper_image::begin() {
         program::rename(c"qanat-keeper");
         keeper::run(&things, Some(deputy::serve), &own);
     }

@@ -11,7 +11,7 @@ use libc::{c_int, pid_t};
 unsafe extern "C" fn fork() -> pid_t {
     forget_all();
     // SAFETY: as the caller says.
-    unsafe { crate::lifecycle::process::fork() }
+    unsafe { crate::lifecycle::fork::fork() }
 }
 
 /// A child that borrows its parent's memory would change the parent's table of descriptors: it gets a copy. What the program has
@@ -23,7 +23,7 @@ unsafe extern "C" fn fork() -> pid_t {
 unsafe extern "C" fn vfork() -> pid_t {
     forget_all();
     // SAFETY: as the caller says.
-    unsafe { crate::lifecycle::process::fork_quietly() }
+    unsafe { crate::lifecycle::fork::fork_quietly() }
 }
 
 /// # Safety
@@ -37,7 +37,7 @@ unsafe extern "C" fn daemon(no_chdir: c_int, no_close: c_int) -> c_int {
     forget_all();
     // SAFETY: as the caller says.
     unsafe {
-        match crate::lifecycle::process::fork() {
+        match crate::lifecycle::fork::fork() {
             -1 => return give_int(Err(libc_next::errno())),
             0 => {}
             _ => libc::_exit(0),
