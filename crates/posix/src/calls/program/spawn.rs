@@ -5,8 +5,7 @@
 use crate::calls::program::exec::{inherited, offered, path_of};
 use crate::lifecycle::environment::environment;
 use crate::lifecycle::join::Offer;
-use crate::lifecycle::pumped::STANDARD;
-use crate::lifecycle::pumped::pumped;
+use crate::lifecycle::pumped::{STANDARD, pumped};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, is_explaining};
 use crate::sys::libc_next;

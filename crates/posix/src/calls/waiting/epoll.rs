@@ -2,8 +2,7 @@
 
 use crate::calls::give_int;
 use crate::lifecycle::away::socket_of;
-use crate::sockets::epoll::Epoll;
-use crate::sockets::epoll::NESTED;
+use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
