@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 /// From the ground up: a crate may use those of earlier rows, and of its own row none.
 const LAYERS: [&[&str]; 12] = [
-    &["qanat-wire"],
+    &["qanat-wire", "qanat-launch"],
     &["qanat-nic", "qanat-disk"],
     &["qanat-api"],
     &["qanat-abi"],
