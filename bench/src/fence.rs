@@ -13,11 +13,11 @@ use crate::harness::table::{Column, Row, Table};
 use neighbour::{Flood, Found, Load, Stage};
 use qanat::control::address::Address;
 use qanat::control::client::Session;
-use qanat::control::daemon::tables::{Tables, VnicRow};
-use qanat::control::daemon::{Daemon, Ending, Event};
 use qanat::control::filter::{Direction, Filter};
-use qanat::control::policy::Policy;
 use qanat::nic::link::Namespace;
+use qanat_daemon::policy::Policy;
+use qanat_daemon::tables::{Tables, VnicRow};
+use qanat_daemon::{Daemon, Ending, Event};
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;

@@ -14,7 +14,7 @@ const LAYERS: [&[&str]; 11] = [
     &["qanat-nic", "qanat-disk"],
     &["qanat-stack"],
     &["qanat-store", "qanat-control"],
-    &["qanat"],
+    &["qanat", "qanat-daemon"],
     &[
         "qanat-web",
         "qanat-delay",

@@ -1,8 +1,8 @@
 //! The fence, run by the kernel on tables of frames.
 
 use super::frames::*;
-use qanat::control::daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
 use qanat::control::filter::{Addresses, Direction, Filter, Rate};
+use qanat_daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
 use qanat_tests::e2e::scenario;
 
 /// The interface that test runs come from.

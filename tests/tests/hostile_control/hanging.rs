@@ -2,8 +2,8 @@
 
 use super::cards::rule;
 use qanat::control::client::Session;
-use qanat::control::daemon::{Daemon, Ending, Event};
-use qanat::control::policy::Policy;
+use qanat_daemon::policy::Policy;
+use qanat_daemon::{Daemon, Ending, Event};
 use qanat_tests::e2e::{eventually, scenario, workspace};
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;

@@ -2,8 +2,8 @@
 
 use super::log::Event;
 use super::{Daemon, Peer, Role};
-use crate::protocol::{Answer, send};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::protocol::{Answer, send};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::foreign::part;
 use rustix::event::epoll;
 use rustix::io::Errno;

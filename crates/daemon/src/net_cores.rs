@@ -8,9 +8,11 @@ use super::injectors::Opener;
 use super::moves::Moves;
 use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
-use crate::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of};
-use crate::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::net_core::{
+    CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of,
+};
+use qanat_control::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::MemoryPlan;
 use qanat_nic::foreign::refuse_rights;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -2,14 +2,14 @@
 //!
 //! A daemon that ends closes its ends, and the next one can't have them back. What was given away still exists, though, and
 //! is proof: nothing but the very socket has its inode and cookie. So an *orphan* handle is as good as ever where it is
-//! shown, is exchanged for a new one on demand ([`Request::Reclaim`](crate::protocol::Request::Reclaim)), and counts as
+//! shown, is exchanged for a new one on demand ([`Request::Reclaim`](qanat_control::protocol::Request::Reclaim)), and counts as
 //! held until the kernel has no such socket any more.
 
 use super::fairness::TURN;
 use super::state::{HandleState, Identity};
 use super::{Daemon, Endpoint, Peer, Role, tables};
-use crate::protocol::{Answer, VnicEnd};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::protocol::{Answer, VnicEnd};
+use qanat_control::refusal::{Cause, Refusal};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;

@@ -8,11 +8,11 @@
 use super::tables::{FLAG_SWITCH, FLAG_UPLINK, TAP_DELIVER, TAP_GATE, Tables, program_id, say};
 use super::uplink;
 use super::vnic::{Frame, Maker, NAMES_MAX, Site, Vnic, address_host, enter};
-use crate::field::Vlan;
-use crate::filter::Filter;
 use crate::policy::Rule;
-use crate::protocol::{Provider, VnicWish};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::field::Vlan;
+use qanat_control::filter::Filter;
+use qanat_control::protocol::{Provider, VnicWish};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link, Side};
 use qanat_nic::tap;
 use std::io;

@@ -8,10 +8,10 @@ use super::rows::LinkScope;
 use super::tables::FilterRow;
 use super::vnic::Vnic;
 use super::{Daemon, Event, tables, tap};
-use crate::address::Address;
-use crate::filter::{Addresses, Direction, Filter, Macs, Service};
 use crate::policy::Rule;
-use crate::protocol::Steered;
+use qanat_control::address::Address;
+use qanat_control::filter::{Addresses, Direction, Filter, Macs, Service};
+use qanat_control::protocol::Steered;
 use serde::{Deserialize, Serialize};
 
 /// A filter that counts by its handle.

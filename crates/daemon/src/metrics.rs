@@ -3,8 +3,8 @@
 use super::pages::PAGE_BYTES;
 use super::vnic::Vnic;
 use super::{Daemon, Peer, Role};
-use crate::filter::Direction;
-use crate::protocol::Place;
+use qanat_control::filter::Direction;
+use qanat_control::protocol::Place;
 use rustix::io::Errno;
 use std::fmt::Write as _;
 use std::io::{Read, Write};

@@ -5,7 +5,7 @@
 
 use super::vnic::Vnic;
 use super::{Daemon, Peer, Role};
-use crate::protocol::{NetCoreState, Place, Status, VnicStatus};
+use qanat_control::protocol::{NetCoreState, Place, Status, VnicStatus};
 
 /// Bytes after which a part ends. One card's part may come on top of it, and that is a good deal shorter.
 pub(super) const PAGE_BYTES: usize = 64 * 1024;

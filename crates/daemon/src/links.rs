@@ -5,7 +5,7 @@ use super::state::LinkState;
 use super::tables::{Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, Event, tap};
-use crate::protocol::VnicEnd;
+use qanat_control::protocol::VnicEnd;
 use qanat_nic::link::{self, LinkChanges};
 use qanat_wire::ethernet::MacAddress;
 use std::time::Instant;

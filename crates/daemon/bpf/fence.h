@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fence's tables and what is in them. Written by the daemon only, but for buckets, cached verdicts and counters.
-// Layouts: twin of src/daemon/tables.rs and src/daemon/rows.rs.
+// Layouts: twin of src/tables.rs and src/rows.rs.
 #pragma once
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

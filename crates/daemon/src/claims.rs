@@ -2,11 +2,11 @@
 
 use super::Daemon;
 use super::vnic::{ADDRESSES_MAX, Vnic};
-use crate::address::Address;
-use crate::filter::Addresses;
 use crate::policy::Rule;
-use crate::protocol::{Provider, VnicWish};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::address::Address;
+use qanat_control::filter::Addresses;
+use qanat_control::protocol::{Provider, VnicWish};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::link;
 
 impl Daemon {

@@ -13,7 +13,7 @@
 use super::log::Event;
 use super::state::Identity;
 use super::{Daemon, Peer, Role, tables};
-use crate::protocol::{Answer, DESCRIPTORS_MAX, Request};
+use qanat_control::protocol::{Answer, DESCRIPTORS_MAX, Request};
 use qanat_nic::foreign::{Delivery, Lodge, Porter, Sent, Wanted, part};
 use rustix::event::epoll;
 use std::collections::HashMap;

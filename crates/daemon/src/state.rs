@@ -6,9 +6,9 @@
 use super::Peer;
 use super::steering::Assignment;
 use super::tables::VnicRow;
-use crate::filter::{Direction, Filter, Rate};
 use crate::policy::Rule;
-use crate::protocol::{Provider, Steered, VnicWish};
+use qanat_control::filter::{Direction, Filter, Rate};
+use qanat_control::protocol::{Provider, Steered, VnicWish};
 use qanat_nic::link::Link;
 use rustix::fs::Mode;
 use serde::de::DeserializeOwned;

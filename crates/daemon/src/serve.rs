@@ -5,11 +5,11 @@ use super::porters::Beside;
 use super::state::Identity;
 use super::vnic::{Maker, Site, Vnic};
 use super::{Daemon, Ending, FilterObject, Peer, Role, tables, tap};
-use crate::filter::{Direction, Filter, Rate, VOLUMES_MAX};
-use crate::name;
 use crate::policy::{Rule, Standing};
-use crate::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicEnd, VnicWish};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::filter::{Direction, Filter, Rate, VOLUMES_MAX};
+use qanat_control::name;
+use qanat_control::protocol::{Answer, Limits, Provider, QueueStatus, QueueWish, Request, Steered, VnicEnd, VnicWish};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::af_xdp::HandedInjector;
 use std::os::fd::OwnedFd;
 

@@ -1,7 +1,7 @@
 //! What the daemon tells of itself: one line for each event, for people and machines alike.
 
 use super::Peer;
-use crate::name::printable;
+use qanat_control::name::printable;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter, Write as _};
 

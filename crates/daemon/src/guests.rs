@@ -10,10 +10,10 @@
 
 use super::net_cores::{NetCore, Standing};
 use super::{Daemon, Event, Peer, Role, tables};
-use crate::net_core::Order;
 use crate::policy::NET_CORES_MAX;
-use crate::protocol::Answer;
-use crate::refusal::Refusal;
+use qanat_control::net_core::Order;
+use qanat_control::protocol::Answer;
+use qanat_control::refusal::Refusal;
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::os::fd::OwnedFd;

@@ -10,11 +10,11 @@
 //! programs redirect to it (`ndo_xdp_xmit`); so veth's peer must have GRO or an XDP program.
 
 use super::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables, say};
-use crate::address::Address;
-use crate::filter::Addresses;
 use crate::policy::{Policy, Rule};
-use crate::protocol::VnicWish;
-use crate::refusal::{Cause, Refusal};
+use qanat_control::address::Address;
+use qanat_control::filter::Addresses;
+use qanat_control::protocol::VnicWish;
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -133,7 +133,7 @@ pub(super) fn flags(uplink: Option<&Uplink>, rule: &Rule, wish: &VnicWish) -> Re
     if !addresses().all(|address| uplink.is_kernels(address)) {
         return Err("a shared address is an address of the kernel's on the uplink".into());
     }
-    let all = |service: &crate::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
+    let all = |service: &qanat_control::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
     if wish.services.is_empty() || wish.services.iter().any(all) {
         return Err("of a shared address name the ports that are to be yours: the rest is the kernel's".into());
     }

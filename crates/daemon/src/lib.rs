@@ -1,7 +1,15 @@
-//! The daemon: decides once, in the kernel's name, and then stays out of the way.
+//! The control plane's daemon: who may have a virtual card, what it may send and receive, and how fast. It decides once, in the
+//! kernel's name, and then stays out of the way.
+//!
+//! ```text
+//!   application ── control.sock ── daemon ── tables ── gate, deliver (bpf/gate.c: every packet)
+//!        └────────── a socket of its own, rings and memory ─────────┘ the daemon never sees one
+//! ```
 //!
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
+#![forbid(unsafe_code)]
 
+pub mod accounts;
 mod charges;
 mod claims;
 mod door;
@@ -15,9 +23,11 @@ mod log;
 mod manager;
 mod metrics;
 mod moves;
+pub mod names;
 mod net_cores;
 mod nic;
 mod pages;
+pub mod policy;
 mod porters;
 mod queues;
 mod registrar;
@@ -37,18 +47,18 @@ pub use net_cores::Starter;
 pub use takeover::{Leftover, clear, is_left_program, leftovers};
 
 use crate::accounts::Subordinates;
-use crate::filter::{Direction, Filter, Rate};
 use crate::names::InVain;
 use crate::policy::{Policy, Standing};
-use crate::protocol::{
-    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, VnicEnd, glance, mismatch, send, send_in,
-};
 use charges::Charges;
 use fairness::{Ready, Shares, TURN};
 use handles::Orphan;
 use keepers::Keepers;
 use net_cores::NetCores;
 use porters::{Beside, Porters};
+use qanat_control::filter::{Direction, Filter, Rate};
+use qanat_control::protocol::{
+    Answer, Fault, Glance, MESSAGE_BYTES_MAX, Request, VERSION, VnicEnd, glance, mismatch, send, send_in,
+};
 use qanat_nic::foreign::{refuse_rights, skip};
 use qanat_nic::link::{LinkWatch, Namespace};
 use registrar::Registrar;

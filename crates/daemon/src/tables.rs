@@ -3,14 +3,14 @@
 pub use super::rows::{FilterRow, VnicRow};
 
 use super::rows::{FILTER_BYTES, VNIC_BYTES, encode_rate};
-use crate::address::Address;
-use crate::filter::{Direction, Rate};
-use crate::protocol::Count;
 use aya::Pod;
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::{Program, ProgramFd, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp, loaded_programs};
 use aya::util::nr_cpus;
 use aya::{Ebpf, EbpfLoader};
+use qanat_control::address::Address;
+use qanat_control::filter::{Direction, Rate};
+use qanat_control::protocol::Count;
 use qanat_nic::af_xdp::load_program;
 use qanat_wire::ethernet::MacAddress;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! The names that a policy has, as numbers.
 //!
 //! The machine's name service may ask other machines, so a look-up can take seconds. Nothing here is called in the daemon's
-//! loop: a thread does it ([`crate::daemon`]'s registrar).
+//! loop: a thread does it (the registrar).
 
 use crate::policy::{Policy, Rule};
 use nix::unistd::{Group, Uid, User};

@@ -13,11 +13,11 @@
 //! ```
 
 use crate::accounts::SUBORDINATE_USERS;
-use crate::address::Address;
-use crate::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
 use crate::names::{self, Names};
-use crate::protocol::DEFAULT_SOCKET;
-use crate::refusal::{Cause, Refusal};
+use qanat_control::address::Address;
+use qanat_control::filter::{Addresses, Direction, EtherTypes, Filter, Macs, Rate, Service, Vlan};
+use qanat_control::protocol::DEFAULT_SOCKET;
+use qanat_control::refusal::{Cause, Refusal};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

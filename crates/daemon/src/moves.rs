@@ -7,8 +7,8 @@
 
 use super::net_cores::Standing;
 use super::{Daemon, Event, tables};
-use crate::net_core::{CardNumber, ORDER_BYTES_MAX, Order, Report};
-use crate::protocol::{Fault, receive};
+use qanat_control::net_core::{CardNumber, ORDER_BYTES_MAX, Order, Report};
+use qanat_control::protocol::{Fault, receive};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
@@ -230,7 +230,7 @@ impl Daemon {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::send;
+    use qanat_control::protocol::send;
 
     #[test]
     fn one_that_never_stops_has_its_turn_and_no_more() {

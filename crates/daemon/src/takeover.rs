@@ -13,7 +13,7 @@ use super::state::{Kept, StateDirectory, VnicState, digest};
 use super::tables::{self, OWN_QUEUE, TAP_GATE, Tables, say};
 use super::vnic::Vnic;
 use super::{Daemon, FilterObject, Owner, Role, manager, tap};
-use crate::protocol::VnicEnd;
+use qanat_control::protocol::VnicEnd;
 use qanat_nic::link::{self, Link, Namespace};
 use qanat_wire::ethernet::MacAddress;
 use std::collections::BTreeSet;

@@ -6,8 +6,8 @@
 
 use super::tables::{QUEUES_MAX, Tables, say};
 use super::vnic::Vnic;
-use crate::filter::Direction;
-use crate::protocol::VnicWish;
+use qanat_control::filter::Direction;
+use qanat_control::protocol::VnicWish;
 use qanat_nic::link::{self, Feature, Link, Namespace};
 use std::io;
 

@@ -1,6 +1,6 @@
 //! Rows of the fence's tables, as bytes. Layouts: twin of `bpf/fence.h`.
 
-use crate::filter::{Filter, Rate, Span};
+use qanat_control::filter::{Filter, Rate, Span};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a filter's row.

@@ -10,10 +10,10 @@ use super::Daemon;
 use super::tables::{self, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables, say};
 use super::uplink::default_gateways;
 use super::vnic::{Frame, Maker, Site, Vnic, own_all};
-use crate::address::Address;
 use crate::policy::{NicPolicy, Rule};
-use crate::protocol::{Provider, VnicWish};
-use crate::refusal::{Cause, Refusal};
+use qanat_control::address::Address;
+use qanat_control::protocol::{Provider, VnicWish};
+use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link};
 
 /// The NIC and its queues, if a VNIC has some.
@@ -43,7 +43,7 @@ fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) ->
             _ => {}
         }
     }
-    let all = |service: &crate::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
+    let all = |service: &qanat_control::filter::Service| service.ports.first == 0 && service.ports.last == u16::MAX;
     if wish.shared && (wish.services.is_empty() || wish.services.iter().any(all)) {
         return Err(format!(
             "rule \"{}\": of a shared address name the ports that are to be yours: the rest is the kernel's",

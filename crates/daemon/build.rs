@@ -28,7 +28,7 @@ fn compile(name: &str) {
         Ok(output) => {
             let message = String::from_utf8_lossy(&output.stderr);
             panic!(
-                "\n\n{clang} could not compile bpf/{name}.c of qanat-control. If headers are missing, \
+                "\n\n{clang} could not compile bpf/{name}.c of qanat-daemon. If headers are missing, \
                  {REMEDY}\n\n{message}\n"
             )
         }
