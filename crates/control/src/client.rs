@@ -2,13 +2,13 @@
 
 use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
-use crate::net_core::StackWish;
+use crate::protocol::StackWish;
 use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
     VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
-use crate::steward;
+use crate::steward::service as steward;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::tap::HandedTap;
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};

@@ -8,10 +8,8 @@ use super::injectors::Opener;
 use super::moves::Moves;
 use super::vnic::Vnic;
 use super::{Daemon, Event, Peer, Role, tables};
-use qanat_control::net_core::{
-    CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, StackWish, plan_of,
-};
-use qanat_control::protocol::{Answer, NetCoreState, Provider, QueueWish, VnicStatus, VnicWish, send};
+use qanat_control::net_core::{CardNumber, CardOrder, ORDER_BYTES_MAX, Order, SERVICE_MEMORY_BYTES, plan_of};
+use qanat_control::protocol::{Answer, NetCoreState, Provider, QueueWish, StackWish, VnicStatus, VnicWish, send};
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::MemoryPlan;
 use qanat_nic::foreign::refuse_rights;

@@ -1,182 +1,18 @@
-//! What a process without rights has done for it: its *steward*, a process of the user that started both, does a few things that were
-//! fixed before the rights were given up, as often as it is told to.
-//!
-//! ```text
-//!   service (nobody) ── channel: an errand ──▶ steward (as the service was) ── connect ──▶ daemon
-//!        └─────────── a socket pair for each connection, whose requests are looked at ───┘
-//! ```
-//! The daemon knows its clients by their user. So after a restart of the daemon it is the steward that it sees, and the policy gives the
-//! service the card that it had. The service can have exactly what it had, and nothing else that its former user may have.
+//! The steward's side: its errands, and the connections that it relays.
 
+use super::errand::{Duties, Errand, NoNetCore, Word};
 use crate::client::{ClientError, Session};
 use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, receive, send, send_in};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::sync::OnceLock;
-use std::time::Duration;
 
-/// A net core that has to be ended before the next one starts takes two seconds.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// Connections that are looked after at once; the oldest ends when there is one more.
 const RELAYS_MAX: usize = 16;
-
-/// What a steward is for.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Duties {
-    /// Where the daemon listens.
-    pub daemon: Option<PathBuf>,
-    /// What may be asked of it.
-    pub requests: Vec<Request>,
-    /// Net cores that the service has.
-    pub net_cores: Vec<NetCoreDuty>,
-    /// Files to be removed when the service has ended.
-    pub remove: Vec<PathBuf>,
-}
-
-/// How a net core is had.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub enum NetCoreDuty {
-    /// It listens there.
-    At(PathBuf),
-    /// It is started with these arguments.
-    Own(Vec<String>),
-}
-
-/// What a steward is told to do. Beside it, one end of a socket pair, over which the answer comes.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Errand {
-    /// Connect to the daemon, and relay what is said.
-    Daemon,
-    /// A socket to the net core of that number.
-    NetCore(usize),
-    /// Nothing more; it ends.
-    Farewell,
-}
-
-/// What has come of it.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Word {
-    /// Done.
-    Done,
-    /// Not done.
-    Failed { why: String, code: Option<i32>, is_final: bool },
-}
 
 /// Has the net core of a number: a socket to it, or none if it has been given the other end of the service's own, which comes along. So it
 /// knows the service by its process.
 pub type Provide<'a> = dyn FnMut(usize, BorrowedFd<'_>) -> Result<Option<OwnedFd>, NoNetCore> + 'a;
-
-/// Why a net core can't be had.
-#[derive(Debug)]
-pub struct NoNetCore {
-    /// What the system or the net core says.
-    pub error: io::Error,
-    /// The next time it is no better.
-    pub is_final: bool,
-}
-
-impl Duties {
-    fn permit(&self, request: &Request) -> bool {
-        match request {
-            // The handle that comes with it is proof.
-            Request::Reclaim => true,
-            Request::CreateVnic(_) | Request::OpenVnic { .. } | Request::AttachNetCore { .. } => {
-                let text = |request: &Request| serde_json::to_vec(request).ok();
-                let wanted = text(request);
-                wanted.is_some() && self.requests.iter().any(|known| text(known) == wanted)
-            }
-            _ => false,
-        }
-    }
-}
-
-/// A service's side of the channel.
-#[derive(Debug)]
-struct Channel(OwnedFd);
-
-/// The steward of this process, once it has one.
-static STEWARD: OnceLock<Channel> = OnceLock::new();
-
-/// Both ends of a channel, the service's first.
-///
-/// # Errors
-/// Out of descriptors.
-pub fn channel() -> io::Result<(OwnedFd, OwnedFd)> {
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
-}
-
-/// Tells the steward at the other end of `channel` its duties, and waits until it is ready. From then on this process has connections to
-/// the daemon, and net cores, by it.
-///
-/// # Errors
-/// It isn't ready, and why.
-pub fn begin(channel: OwnedFd, duties: Duties) -> Result<(), String> {
-    let failed = |why: String| format!("the steward of this service does not start: {why}");
-    send(channel.as_fd(), duties, &[]).map_err(|fault| failed(fault.to_string()))?;
-    match receive(channel.as_fd(), &mut vec![0; MESSAGE_BYTES_MAX]) {
-        Ok((Word::Done, _)) => {}
-        Ok((Word::Failed { why, .. }, _)) => return Err(failed(why)),
-        Err(fault) => return Err(failed(fault.to_string())),
-    }
-    STEWARD.set(Channel(channel)).map_err(|_| failed("there is one already".to_owned()))
-}
-
-impl Channel {
-    /// Has an errand done; the end over which the answer came.
-    fn send(&self, errand: Errand) -> Result<(OwnedFd, Vec<OwnedFd>), NoNetCore> {
-        let gone = || io::Error::other("its steward, the process beside it, has ended: start the service again");
-        let broken = |error: io::Error| NoNetCore { error, is_final: false };
-        let (ours, its) = channel().map_err(broken)?;
-        send(self.0.as_fd(), errand, &[its.as_fd()]).map_err(|_| broken(gone()))?;
-        drop(its);
-        // One that is silent hangs.
-        set_socket_timeout(&ours, Timeout::Recv, Some(PATIENCE)).map_err(|error| broken(error.into()))?;
-        let word = receive(ours.as_fd(), &mut vec![0; MESSAGE_BYTES_MAX]);
-        set_socket_timeout(&ours, Timeout::Recv, None).map_err(|error| broken(error.into()))?;
-        match word {
-            Ok((Word::Done, beside)) => Ok((ours, beside)),
-            Ok((Word::Failed { why, code, is_final }, _)) => {
-                let error = code.map_or_else(|| io::Error::other(why), io::Error::from_raw_os_error);
-                Err(NoNetCore { error, is_final })
-            }
-            Err(_) => Err(broken(gone())),
-        }
-    }
-}
-
-/// A connection to the daemon made by the steward; `None`: this process has none, and makes its own.
-pub(crate) fn connect() -> Option<io::Result<OwnedFd>> {
-    let steward = STEWARD.get()?;
-    Some(steward.send(Errand::Daemon).map(|(socket, _)| socket).map_err(|failed| failed.error))
-}
-
-/// A socket to a net core, had by the steward.
-///
-/// # Errors
-/// Why not; and if there is no steward.
-pub fn net_core(number: usize) -> Result<OwnedFd, NoNetCore> {
-    let none = || NoNetCore { error: io::ErrorKind::NotConnected.into(), is_final: true };
-    let (own, mut beside) = STEWARD.get().ok_or_else(none)?.send(Errand::NetCore(number))?;
-    Ok(beside.pop().unwrap_or(own))
-}
-
-/// Lets the steward go, if there is one, and waits until it has done what is to be done at the end.
-pub fn farewell() {
-    let Some(Channel(channel)) = STEWARD.get() else { return };
-    // It has ended already: so much the better.
-    let _ = send(channel.as_fd(), Errand::Farewell, &[]);
-    let patience = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
-    let _ = poll(&mut [PollFd::new(channel, PollFlags::RDHUP)], Some(&patience));
-}
 
 /// A steward's side: reads its duties, calls `ready`, and does what it is told until the service has ended; `net_core` has one. The duties
 /// are given back, for what is to be done at the end.
@@ -297,7 +133,10 @@ impl Relay {
 mod tests {
     use super::*;
     use crate::protocol::VnicWish;
+    use crate::steward::errand::{NetCoreDuty, channel};
+    use crate::steward::service::Channel;
     use std::os::unix::net::UnixStream;
+    use std::path::PathBuf;
 
     fn wish(name: &str) -> Request {
         Request::CreateVnic(VnicWish { name: name.to_owned(), ..VnicWish::default() })
@@ -316,7 +155,7 @@ mod tests {
             Request::DeleteVnic { vnic: 3 },
             Request::Status,
             Request::Limits,
-            Request::AttachNetCore { card, stack: crate::net_core::StackWish::default() },
+            Request::AttachNetCore { card, stack: crate::protocol::StackWish::default() },
         ] {
             assert!(!duties.permit(&other), "{other:?}");
         }
