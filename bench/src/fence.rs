@@ -15,8 +15,9 @@ use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::control::filter::{Direction, Filter};
 use qanat::nic::link::Namespace;
+use qanat_daemon::fence::rows::VnicRow;
+use qanat_daemon::fence::tables::Tables;
 use qanat_daemon::policy::Policy;
-use qanat_daemon::tables::{Tables, VnicRow};
 use qanat_daemon::{Daemon, Ending, Event};
 
 use std::os::unix::net::UnixStream;

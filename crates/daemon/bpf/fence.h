@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The fence's tables and what is in them. Written by the daemon only, but for buckets, cached verdicts and counters.
-// Layouts: twin of src/tables.rs and src/rows.rs.
+// Layouts: twin of src/fence/tables.rs and src/fence/rows.rs.
 #pragma once
 #include <linux/bpf.h>
 #include <linux/if_ether.h>

@@ -2,7 +2,7 @@
 // Tells which of the sockets handed out are still held by somebody: the memory registered with one stays pinned until its
 // last descriptor is closed, whatever became of its VNIC. The kernel takes a socket out of the table when it ends.
 //
-// Asked by a test run; attached to nothing that traffic passes. Layout: twin of src/charges.rs.
+// Asked by a test run; attached to nothing that traffic passes. Layout: twin of src/cards/charges.rs.
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 

@@ -1,6 +1,6 @@
 //! What the daemon tells of itself: one line for each event, for people and machines alike.
 
-use super::Peer;
+use crate::clients::peer::Peer;
 use qanat_control::name::printable;
 use serde_json::Value;
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -23,19 +23,19 @@ pub struct Event {
 }
 
 impl Event {
-    pub(super) fn new(event: &'static str, result: &'static str, detail: impl Into<String>) -> Event {
+    pub(crate) fn new(event: &'static str, result: &'static str, detail: impl Into<String>) -> Event {
         Event { event, result, detail: detail.into(), ..Event::default() }
     }
 
-    pub(super) fn by(self, peer: Peer) -> Event {
+    pub(crate) fn by(self, peer: Peer) -> Event {
         Event { who: Some((peer.user, Some(peer.group), peer.process)), ..self }
     }
 
-    pub(super) fn of(self, vnic: u32) -> Event {
+    pub(crate) fn of(self, vnic: u32) -> Event {
         Event { vnic: Some(vnic), ..self }
     }
 
-    pub(super) fn under(self, rule: Option<&str>) -> Event {
+    pub(crate) fn under(self, rule: Option<&str>) -> Event {
         Event { rule: rule.map(str::to_owned), ..self }
     }
 

@@ -3,13 +3,13 @@
 //! One small file for each VNIC and filter, replaced as a whole (written beside, then renamed), in a directory next to the
 //! control socket; root's alone. Devices, programs and tables are not in it: they are the kernel's, and go on without us.
 
-use super::Peer;
-use super::steering::Assignment;
-use super::tables::VnicRow;
+use crate::cards::assignment::Assignment;
+use crate::clients::peer::{Identity, Peer};
+use crate::fence::rows::VnicRow;
 use crate::policy::Rule;
 use qanat_control::filter::{Direction, Filter, Rate};
 use qanat_control::protocol::{Provider, Steered, VnicWish};
-use qanat_nic::link::Link;
+use qanat_nic::link::{self, Link};
 use rustix::fs::Mode;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -26,186 +26,182 @@ const ENDS: &str = "ends";
 /// Files read at most: more than a daemon writes.
 const FILES_MAX: usize = 65_536;
 
-/// A handle, as it is known when it comes back: nothing but the very socket has these numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Identity {
-    /// Of its file: gone from the list of sockets when nobody holds it any more.
-    pub(super) inode: u64,
-    /// Never given to a second socket as long as the system runs.
-    pub(super) cookie: u64,
-}
-
 /// A handle that was given out.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct HandleState {
-    pub(super) identity: Identity,
-    pub(super) peer: Peer,
+pub(crate) struct HandleState {
+    pub(crate) identity: Identity,
+    pub(crate) peer: Peer,
 }
 
 /// What all VNICs share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct FenceState {
+pub(crate) struct FenceState {
     version: u32,
     /// Of the kernel's start: numbers of programs and sockets mean nothing after another.
     boot: String,
     /// Of the programs' text.
-    pub(super) fence: u64,
+    pub(crate) fence: u64,
     /// Of the VNICs' namespace: its inode.
-    pub(super) namespace: u64,
+    pub(crate) namespace: u64,
 }
 
 /// An end of a device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct LinkState {
-    pub(super) index: u32,
-    pub(super) name: String,
-    pub(super) mac: [u8; 6],
-    pub(super) mtu: u32,
+pub(crate) struct LinkState {
+    pub(crate) index: u32,
+    pub(crate) name: String,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
 }
 
 impl LinkState {
-    pub(super) fn of(link: &Link) -> LinkState {
+    pub(crate) fn of(link: &Link) -> LinkState {
         LinkState { index: link.index, name: link.name.clone(), mac: link.mac.0, mtu: link.mtu }
     }
 
     /// Whether `link` is this one, and not another that got its name.
-    pub(super) fn is(&self, link: &Link) -> bool {
+    pub(crate) fn is(&self, link: &Link) -> bool {
         (self.index, self.mac) == (link.index, link.mac.0)
     }
 
     /// As [`is`](LinkState::is), for the kernel's end, whose Ethernet address anybody who administers this machine may change.
-    pub(super) fn is_host(&self, link: &Link) -> bool {
+    pub(crate) fn is_host(&self, link: &Link) -> bool {
         self.index == link.index && (self.mac == link.mac.0 || self.name == link.name)
     }
 }
 
 /// A VNIC.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct VnicState {
-    pub(super) slot: u32,
-    pub(super) wish: VnicWish,
-    pub(super) user: u32,
+pub(crate) struct VnicState {
+    pub(crate) slot: u32,
+    pub(crate) wish: VnicWish,
+    pub(crate) user: u32,
     /// Whose limits it counts to; of an older daemon, the user's.
     #[serde(default)]
-    pub(super) account: Option<u32>,
-    pub(super) process: i32,
-    pub(super) rule: Rule,
+    pub(crate) account: Option<u32>,
+    pub(crate) process: i32,
+    pub(crate) rule: Rule,
     /// The number its owner's ceiling has.
-    pub(super) owner: Option<u32>,
-    pub(super) host: LinkState,
-    pub(super) end: LinkState,
-    pub(super) gateways: Vec<IpAddr>,
-    pub(super) row: VnicRow,
-    pub(super) filters: [Vec<Steered>; 2],
-    pub(super) assigned: BTreeMap<u64, Assignment>,
-    pub(super) rates: [Rate; 2],
-    pub(super) queues: BTreeMap<u32, u64>,
+    pub(crate) owner: Option<u32>,
+    pub(crate) host: LinkState,
+    pub(crate) end: LinkState,
+    pub(crate) gateways: Vec<IpAddr>,
+    pub(crate) row: VnicRow,
+    pub(crate) filters: [Vec<Steered>; 2],
+    pub(crate) assigned: BTreeMap<u64, Assignment>,
+    pub(crate) rates: [Rate; 2],
+    pub(crate) queues: BTreeMap<u32, u64>,
     /// Numbers of the charges for the queues' memory; none of what an older daemon opened.
     #[serde(default)]
-    pub(super) sockets: BTreeMap<u32, u64>,
-    pub(super) handles: Vec<HandleState>,
+    pub(crate) sockets: BTreeMap<u32, u64>,
+    pub(crate) handles: Vec<HandleState>,
 }
 
 impl VnicState {
+    /// The kernel's end, if it is here.
+    pub(crate) fn host_device(&self) -> Option<Link> {
+        link::link_by_index(self.host.index).ok().filter(|link| self.host.is_host(link))
+    }
+
     /// Whether it has queues of a NIC's: that is nobody's to delete.
-    pub(super) fn is_nics(&self) -> bool {
+    pub(crate) fn is_nics(&self) -> bool {
         matches!(self.wish.provider, Provider::Queue { .. })
     }
 
     /// Whether it is a TAP device.
-    pub(super) fn is_tap(&self) -> bool {
+    pub(crate) fn is_tap(&self) -> bool {
         self.wish.provider == Provider::Tap
     }
 }
 
 /// A filter that has a handle.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct FilterState {
-    pub(super) number: u64,
-    pub(super) direction: Direction,
-    pub(super) filters: Vec<Filter>,
-    pub(super) handles: Vec<HandleState>,
+pub(crate) struct FilterState {
+    pub(crate) number: u64,
+    pub(crate) direction: Direction,
+    pub(crate) filters: Vec<Filter>,
+    pub(crate) handles: Vec<HandleState>,
 }
 
 /// Memory that is charged to a user.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct ChargeState {
-    pub(super) row: u32,
-    pub(super) user: u32,
-    pub(super) bytes: u64,
+pub(crate) struct ChargeState {
+    pub(crate) row: u32,
+    pub(crate) user: u32,
+    pub(crate) bytes: u64,
     /// Rows are used again, this is not.
     #[serde(default)]
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The number of the injector's batch that is charged with it; 0: none.
     #[serde(default)]
-    pub(super) batch: u32,
+    pub(crate) batch: u32,
 }
 
 /// All of it.
-pub(super) struct Kept {
-    pub(super) fence: FenceState,
-    pub(super) vnics: Vec<VnicState>,
-    pub(super) filters: Vec<FilterState>,
-    pub(super) charges: Vec<ChargeState>,
+pub(crate) struct Kept {
+    pub(crate) fence: FenceState,
+    pub(crate) vnics: Vec<VnicState>,
+    pub(crate) filters: Vec<FilterState>,
+    pub(crate) charges: Vec<ChargeState>,
 }
 
 /// The directory.
 #[derive(Clone, Debug)]
-pub(super) struct StateDirectory {
+pub(crate) struct StateDirectory {
     path: PathBuf,
 }
 
 impl StateDirectory {
     /// Of files that are read. What older ones do not say has a default; where that can't be, the range begins later.
-    pub(super) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
+    pub(crate) const VERSIONS: std::ops::RangeInclusive<u32> = 1..=VERSION;
 
     /// The one that belongs to a control socket: `control.sock` has `control.state`.
-    pub(super) fn of(socket: &Path) -> StateDirectory {
+    pub(crate) fn of(socket: &Path) -> StateDirectory {
         StateDirectory { path: socket.with_extension("state") }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
     /// Where the VNICs' namespace is mounted.
-    pub(super) fn ends(&self) -> PathBuf {
+    pub(crate) fn ends(&self) -> PathBuf {
         self.path.join(ENDS)
     }
 
     /// Makes it, empty but for what is shared.
-    pub(super) fn start(&self, fence: u64, namespace: u64) -> io::Result<()> {
+    pub(crate) fn start(&self, fence: u64, namespace: u64) -> io::Result<()> {
         std::fs::create_dir_all(&self.path)?;
         rustix::fs::chmod(&self.path, Mode::RWXU)?;
         self.write(FENCE, &FenceState { version: VERSION, boot: boot(), fence, namespace })
     }
 
-    pub(super) fn write_vnic(&self, vnic: &VnicState) -> io::Result<()> {
+    pub(crate) fn write_vnic(&self, vnic: &VnicState) -> io::Result<()> {
         self.write(&format!("vnic-{}.json", vnic.slot), vnic)
     }
 
-    pub(super) fn remove_vnic(&self, slot: u32) {
+    pub(crate) fn remove_vnic(&self, slot: u32) {
         self.remove_file(&format!("vnic-{slot}.json"));
     }
 
-    pub(super) fn write_filter(&self, filter: &FilterState) -> io::Result<()> {
+    pub(crate) fn write_filter(&self, filter: &FilterState) -> io::Result<()> {
         self.write(&format!("filter-{}.json", filter.number), filter)
     }
 
-    pub(super) fn remove_filter(&self, number: u64) {
+    pub(crate) fn remove_filter(&self, number: u64) {
         self.remove_file(&format!("filter-{number}.json"));
     }
 
-    pub(super) fn write_charge(&self, charge: &ChargeState) -> io::Result<()> {
+    pub(crate) fn write_charge(&self, charge: &ChargeState) -> io::Result<()> {
         self.write(&format!("charge-{}.json", charge.row), charge)
     }
 
-    pub(super) fn remove_charge(&self, row: u32) {
+    pub(crate) fn remove_charge(&self, row: u32) {
         self.remove_file(&format!("charge-{row}.json"));
     }
 
     /// The version of what a daemon left that this one can't read: of one much older, or newer.
-    pub(super) fn foreign_version(&self) -> Option<u32> {
+    pub(crate) fn foreign_version(&self) -> Option<u32> {
         // Of any version.
         let fence: serde_json::Value = self.read_file(&self.path.join(FENCE))?;
         let is_now = fence.get("boot").and_then(|value| value.as_str()) == Some(boot().as_str());
@@ -214,7 +210,7 @@ impl StateDirectory {
     }
 
     /// Names and interfaces of cards, as far as they can be made out in what any version left.
-    pub(super) fn foreign_cards(&self) -> Vec<(String, String)> {
+    pub(crate) fn foreign_cards(&self) -> Vec<(String, String)> {
         let files = std::fs::read_dir(&self.path).into_iter().flatten().flatten().take(FILES_MAX);
         let files = files.filter(|entry| entry.file_name().to_string_lossy().starts_with("vnic-"));
         let text = |card: &serde_json::Value, path: &str| card.pointer(path)?.as_str().map(str::to_owned);
@@ -228,7 +224,7 @@ impl StateDirectory {
 
     /// What an earlier daemon of this machine's run left; `None`: nothing, or nothing that means anything now. A file that
     /// can't be understood is left out: what it was about is removed as something nobody knows.
-    pub(super) fn read(&self) -> Option<Kept> {
+    pub(crate) fn read(&self) -> Option<Kept> {
         let fence: FenceState = self.read_file(&self.path.join(FENCE))?;
         if !Self::VERSIONS.contains(&fence.version) || fence.boot != boot() {
             return None;
@@ -252,7 +248,7 @@ impl StateDirectory {
     }
 
     /// Removes it and all that is in it.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         // Not mounted, or not there: nothing to do.
         let _ = rustix::mount::unmount(self.ends(), rustix::mount::UnmountFlags::DETACH);
         let _ = std::fs::remove_dir_all(&self.path);
@@ -278,11 +274,6 @@ impl StateDirectory {
 
 fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
-}
-
-/// FNV-1a: tells one fence's text from another's; nobody gains by a collision.
-pub(super) fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

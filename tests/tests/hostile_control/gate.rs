@@ -2,7 +2,8 @@
 
 use super::frames::*;
 use qanat::control::filter::{Addresses, Direction, Filter, Rate};
-use qanat_daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables, VnicRow};
+use qanat_daemon::fence::rows::VnicRow;
+use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_SWITCH, FLAG_UNFENCED, Tables};
 use qanat_tests::e2e::scenario;
 
 /// The interface that test runs come from.

@@ -6,8 +6,8 @@ use super::gate::{
     ARP, ATTACKER, Attack, Fence, IP, IPV6, LOOPBACK, VICTIM, attack, filter, fragment, mapped, tcp_frame,
 };
 use qanat::control::filter::{Direction, Filter, Rate};
-use qanat_daemon::rows::LinkScope;
-use qanat_daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, FilterRow, KERNEL};
+use qanat_daemon::fence::rows::{FilterRow, LinkScope};
+use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, KERNEL};
 use qanat_tests::e2e::scenario;
 
 /// Errors about flows that are not the card's: each quotes what it can't have received from whom it sends it to.
