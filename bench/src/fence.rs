@@ -18,7 +18,7 @@ use qanat::nic::link::Namespace;
 use qanat_daemon::fence::rows::VnicRow;
 use qanat_daemon::fence::tables::Tables;
 use qanat_daemon::policy::Policy;
-use qanat_daemon::{Daemon, Ending, Event};
+use qanat_daemon::{Daemon, DaemonError, Ending, Event};
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -275,7 +275,7 @@ fn quiet(_: &Event) {}
 pub(crate) struct Control {
     directory: PathBuf,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<Ending, String>>>,
+    thread: Option<JoinHandle<Result<Ending, DaemonError>>>,
 }
 
 impl Control {

@@ -17,6 +17,9 @@ pub mod filter;
 pub mod log_line;
 pub mod name;
 pub mod net_core;
+mod parse_error;
 pub mod protocol;
 pub mod refusal;
 pub mod steward;
+
+pub use parse_error::ParseError;

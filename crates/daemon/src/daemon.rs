@@ -8,8 +8,9 @@ use crate::clients::orphan::Orphan;
 use crate::clients::peer::Endpoint;
 use crate::clients::porters::Porters;
 use crate::clients::registrar::Registrar;
+use crate::error::{DaemonError, say};
 use crate::fence::keepers::Keepers;
-use crate::fence::tables::{self, Tables};
+use crate::fence::tables::Tables;
 use crate::log::Event;
 use crate::net_cores::pool::NetCores;
 use crate::policy::{InVain, Policy, Subordinates};
@@ -110,8 +111,8 @@ impl Daemon {
     ///
     /// # Errors
     /// No descriptor is left.
-    pub fn bequeath(&self) -> Result<OwnedFd, String> {
-        rustix::io::dup(&self.ends).map_err(|error| tables::say("keep the cards' namespace", error))
+    pub fn bequeath(&self) -> Result<OwnedFd, DaemonError> {
+        rustix::io::dup(&self.ends).map_err(|error| say("keep the cards' namespace", error))
     }
 
     /// The tables: for tests.

@@ -16,6 +16,7 @@
 mod cards;
 mod clients;
 mod daemon;
+mod error;
 pub mod fence;
 mod log;
 mod net_cores;
@@ -27,6 +28,7 @@ mod takeover;
 mod turn;
 
 pub use daemon::{Daemon, Ending, UNUSED_MAX};
+pub use error::DaemonError;
 pub use log::Event;
 pub use net_cores::core::Starter;
 pub use takeover::leftovers::{Leftover, clear, is_left_program, leftovers};

@@ -8,8 +8,8 @@ use crate::clients::peer::{Peer, Role};
 use crate::clients::porters::Porters;
 use crate::clients::registrar::Registrar;
 use crate::daemon::Daemon;
+use crate::error::{DaemonError, say};
 use crate::fence::keepers::Keepers;
-use crate::fence::tables;
 use crate::log::Event;
 use crate::net_cores::pool::NetCores;
 use crate::policy::{Policy, Subordinates};
@@ -34,7 +34,7 @@ impl Daemon {
     ///
     /// # Errors
     /// What is missing, and the remedy.
-    pub fn start(policy: Policy, stop: OwnedFd, log: fn(&Event)) -> Result<Daemon, String> {
+    pub fn start(policy: Policy, stop: OwnedFd, log: fn(&Event)) -> Result<Daemon, DaemonError> {
         // First: it is to have nothing of what comes.
         let porters = Porters::open()?;
         let listener = listen_at(&policy)?;
@@ -47,8 +47,8 @@ impl Daemon {
             None => None,
         };
         // Before the cards are looked at.
-        let link_watch = LinkWatch::open().map_err(|error| tables::say("watch the interfaces", error))?;
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| tables::say("epoll", error))?;
+        let link_watch = LinkWatch::open().map_err(|error| say("watch the interfaces", error))?;
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(|error| say("epoll", error))?;
         let keepers = Keepers::start([ground.tables.gate(), ground.tables.deliver()]);
         let subordinates = Subordinates::of(&policy.subordinate_users);
         let registrar = Registrar::start(&policy)?;
@@ -98,12 +98,11 @@ impl Daemon {
         daemon.watch(stop, Role::Stop, nobody, None)?;
         daemon.watch(daemon.registrar.bell()?, Role::Registrar, nobody, None)?;
         if let Some(metrics) = &daemon.metrics {
-            metrics.set_nonblocking(true).map_err(|error| tables::say("metrics", error))?;
-            let metrics = metrics.try_clone().map_err(|error| tables::say("metrics", error))?;
+            metrics.set_nonblocking(true).map_err(|error| say("metrics", error))?;
+            let metrics = metrics.try_clone().map_err(|error| say("metrics", error))?;
             daemon.watch(metrics.into(), Role::Metrics, nobody, None)?;
         }
-        let links =
-            rustix::io::dup(daemon.link_watch.as_fd()).map_err(|error| tables::say("watch the interfaces", error))?;
+        let links = rustix::io::dup(daemon.link_watch.as_fd()).map_err(|error| say("watch the interfaces", error))?;
         daemon.watch(links, Role::Links, nobody, None)?;
         if !ground.remark.is_empty() {
             log(&Event::new("take-back", "failed", ground.remark));
@@ -122,7 +121,7 @@ impl Daemon {
 const ELSEWHERE: &str = "name a place that can be written, by --socket or `socket` in the policy";
 
 /// Opens the control socket, in place of one that nobody listens at any more.
-fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
+fn listen_at(policy: &Policy) -> Result<OwnedFd, DaemonError> {
     let path = policy.socket.as_path();
     let name = path.display();
     if let Some(directory) = path.parent() {
@@ -131,14 +130,14 @@ fn listen_at(policy: &Policy) -> Result<OwnedFd, String> {
     let address = SocketAddrUnix::new(path).map_err(|error| format!("{name}: {error}; choose a shorter path"))?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let open = || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-    let socket = open().map_err(|error| tables::say("open a socket", error))?;
+    let socket = open().map_err(|error| say("open a socket", error))?;
     if let Ok(about) = std::fs::symlink_metadata(path) {
         if !about.file_type().is_socket() {
-            return Err(format!("{name} is there, and no socket; {ELSEWHERE}"));
+            return Err(format!("{name} is there, and no socket; {ELSEWHERE}").into());
         }
-        let probe = open().map_err(|error| tables::say("open a socket", error))?;
+        let probe = open().map_err(|error| say("open a socket", error))?;
         if connect(&probe, &address).is_ok() {
-            return Err(format!("a daemon listens at {name} already: `qanat down` ends it"));
+            return Err(format!("a daemon listens at {name} already: `qanat down` ends it").into());
         }
         std::fs::remove_file(path).map_err(|error| format!("{name}: {error}"))?;
     }
@@ -171,7 +170,7 @@ fn give_to_group(path: &Path, group: rustix::process::Gid) -> rustix::io::Result
 }
 
 /// Root and the group only; before anybody can connect, as nobody finds it yet.
-fn restrict(path: &Path, policy: &Policy) -> Result<(), String> {
+fn restrict(path: &Path, policy: &Policy) -> Result<(), DaemonError> {
     let name = path.display();
     let mode = match policy.socket_group()? {
         Some(group) => {
@@ -181,5 +180,5 @@ fn restrict(path: &Path, policy: &Policy) -> Result<(), String> {
         }
         None => 0o600,
     };
-    chmod(path, Mode::from_raw_mode(mode)).map_err(|error| format!("{name}: {error}"))
+    chmod(path, Mode::from_raw_mode(mode)).map_err(|error| say(&name.to_string(), error))
 }

@@ -5,7 +5,7 @@ use crate::clients::fairness::{Ready, TURN};
 use crate::clients::orphan::LOOK_INTERVAL;
 use crate::clients::peer::Role;
 use crate::daemon::{Daemon, Ending, UNUSED_MAX};
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use qanat_control::protocol::VnicEnd;
 use rustix::event::epoll;
 use std::time::Instant;
@@ -20,7 +20,7 @@ impl Daemon {
     ///
     /// # Errors
     /// Waiting itself fails.
-    pub fn run(&mut self) -> Result<Ending, String> {
+    pub fn run(&mut self) -> Result<Ending, DaemonError> {
         let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS);
         let ending = loop {
             if let Some(ending) = self.stopping {
@@ -36,7 +36,7 @@ impl Daemon {
             let patience = looks.then(|| LOOK_INTERVAL.try_into().ok()).flatten();
             match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), patience.as_ref()) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(tables::say("wait for clients", error)),
+                Err(error) => return Err(say("wait for clients", error)),
             }
             self.look_for_dead_net_cores();
             self.serve_ready(&events);

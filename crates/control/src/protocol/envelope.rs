@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use thiserror::Error;
 
 /// Version of this protocol: 2 since filters are ranges and masks, and cards have providers; 3 since refusals have causes. A daemon answers requests of
 /// its own version only; others it tells so, in their version, which is all that versions have in common.
@@ -40,38 +41,29 @@ pub struct Envelope<T> {
 }
 
 /// Why a message could not be had.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum Fault {
     /// Nothing there now.
+    #[error("no message")]
     Empty,
     /// The other side has closed.
+    #[error("closed by the other side")]
     Closed,
     /// The other side does not keep to the protocol.
+    #[error("not the control protocol: {0}")]
     Broken(String),
     /// The other side speaks this version of it.
+    #[error("version {0} of the control protocol, not {VERSION}")]
     Version(u16),
     /// So many bytes are more than one message holds; nothing was sent.
+    #[error("{0} bytes in one message")]
     TooLong(usize),
     /// This process may have no more descriptors, and some came beside the message.
+    #[error("a descriptor came that this process has no room for: raise its limit, {DESCRIPTORS_REMEDY}")]
     NoRoom,
     /// What the system says.
+    #[error(transparent)]
     System(std::io::Error),
-}
-
-impl std::fmt::Display for Fault {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Fault::Empty => f.write_str("no message"),
-            Fault::Closed => f.write_str("closed by the other side"),
-            Fault::Broken(why) => write!(f, "not the control protocol: {why}"),
-            Fault::Version(told) => write!(f, "version {told} of the control protocol, not {VERSION}"),
-            Fault::TooLong(bytes) => write!(f, "{bytes} bytes in one message"),
-            Fault::NoRoom => {
-                write!(f, "a descriptor came that this process has no room for: raise its limit, {DESCRIPTORS_REMEDY}")
-            }
-            Fault::System(error) => error.fmt(f),
-        }
-    }
 }
 
 /// What is wrong if daemon and program speak different versions, and the remedy. Cards are not affected: they go on.

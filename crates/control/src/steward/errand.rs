@@ -1,11 +1,12 @@
 //! What a service without rights and its steward say to each other.
 
-use crate::protocol::Request;
+use crate::protocol::{Fault, Request};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use thiserror::Error;
 
 /// What a steward is for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -53,8 +54,30 @@ pub(super) enum Word {
     Failed { why: String, code: Option<i32>, is_final: bool },
 }
 
+/// Why there is no steward, or why it ends.
+#[derive(Debug, Error)]
+pub enum StewardError {
+    /// It does not start.
+    #[error("the steward of this service does not start: {0}")]
+    NotStarted(String),
+    /// The channel between it and its service is broken.
+    #[error(transparent)]
+    Channel(#[from] Fault),
+    /// It can't do its duties.
+    #[error("{0}")]
+    NotReady(String),
+}
+
+/// For programs whose errors are texts.
+impl From<StewardError> for String {
+    fn from(error: StewardError) -> String {
+        error.to_string()
+    }
+}
+
 /// Why a net core can't be had.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{error}")]
 pub struct NoNetCore {
     /// What the system or the net core says.
     pub error: io::Error,

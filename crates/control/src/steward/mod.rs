@@ -12,6 +12,6 @@ mod errand;
 mod serve;
 pub(crate) mod service;
 
-pub use errand::{Duties, NetCoreDuty, NoNetCore, channel};
+pub use errand::{Duties, NetCoreDuty, NoNetCore, StewardError, channel};
 pub use serve::{Provide, serve};
 pub use service::{begin, farewell, net_core};

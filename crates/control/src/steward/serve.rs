@@ -1,9 +1,10 @@
 //! The steward's side: its errands, and the connections that it relays.
 
-use super::errand::{Duties, Errand, NoNetCore, Word};
+use super::errand::{Duties, Errand, NoNetCore, StewardError, Word};
 use crate::client::{ClientError, Session};
 use crate::protocol::{Answer, Fault, MESSAGE_BYTES_MAX, Request, receive, send, send_in};
 use rustix::event::{PollFd, PollFlags, poll};
+use std::fmt::Display;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,20 +20,20 @@ pub type Provide<'a> = dyn FnMut(usize, BorrowedFd<'_>) -> Result<Option<OwnedFd
 ///
 /// # Errors
 /// What `ready` says, or the channel.
-pub fn serve(
+pub fn serve<E: Display>(
     channel: BorrowedFd<'_>,
-    ready: impl FnOnce(&Duties) -> Result<(), String>,
+    ready: impl FnOnce(&Duties) -> Result<(), E>,
     net_core: &mut Provide<'_>,
-) -> Result<Duties, String> {
+) -> Result<Duties, StewardError> {
     let mut buffer = vec![0; MESSAGE_BYTES_MAX];
-    let (duties, _) = receive::<Duties>(channel, &mut buffer).map_err(|fault| fault.to_string())?;
-    let said = ready(&duties);
+    let (duties, _) = receive::<Duties>(channel, &mut buffer)?;
+    let said = ready(&duties).map_err(|why| why.to_string());
     let word = match &said {
         Ok(()) => Word::Done,
         Err(why) => Word::Failed { why: why.clone(), code: None, is_final: true },
     };
-    send(channel, word, &[]).map_err(|fault| fault.to_string())?;
-    said?;
+    send(channel, word, &[])?;
+    said.map_err(StewardError::NotReady)?;
     let mut relays: Vec<Relay> = Vec::new();
     loop {
         let mut fds = vec![PollFd::from_borrowed_fd(channel, PollFlags::IN)];
@@ -169,7 +170,7 @@ mod tests {
                 0 => Ok(Some(OwnedFd::from(UnixStream::pair().unwrap().0))),
                 _ => Err(NoNetCore { error: io::Error::from_raw_os_error(2), is_final: true }),
             };
-            serve(its.as_fd(), |_| Ok(()), &mut net_core)
+            serve(its.as_fd(), |_| Ok::<_, String>(()), &mut net_core)
         });
         let at = |text: &str| NetCoreDuty::At(text.into());
         let daemon = Some(PathBuf::from("/nonexistent/control.sock"));

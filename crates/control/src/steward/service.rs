@@ -1,7 +1,7 @@
 //! The service's side: what it has its steward do.
 
-use super::errand::{Duties, Errand, NoNetCore, Word, channel};
-use crate::protocol::{MESSAGE_BYTES_MAX, receive, send};
+use super::errand::{Duties, Errand, NoNetCore, StewardError, Word, channel};
+use crate::protocol::{Fault, MESSAGE_BYTES_MAX, receive, send};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use std::io;
@@ -24,15 +24,15 @@ static STEWARD: OnceLock<Channel> = OnceLock::new();
 ///
 /// # Errors
 /// It isn't ready, and why.
-pub fn begin(channel: OwnedFd, duties: Duties) -> Result<(), String> {
-    let failed = |why: String| format!("the steward of this service does not start: {why}");
-    send(channel.as_fd(), duties, &[]).map_err(|fault| failed(fault.to_string()))?;
+pub fn begin(channel: OwnedFd, duties: Duties) -> Result<(), StewardError> {
+    let failed = |fault: &Fault| StewardError::NotStarted(fault.to_string());
+    send(channel.as_fd(), duties, &[]).map_err(|fault| failed(&fault))?;
     match receive(channel.as_fd(), &mut vec![0; MESSAGE_BYTES_MAX]) {
         Ok((Word::Done, _)) => {}
-        Ok((Word::Failed { why, .. }, _)) => return Err(failed(why)),
-        Err(fault) => return Err(failed(fault.to_string())),
+        Ok((Word::Failed { why, .. }, _)) => return Err(StewardError::NotStarted(why)),
+        Err(fault) => return Err(failed(&fault)),
     }
-    STEWARD.set(Channel(channel)).map_err(|_| failed("there is one already".to_owned()))
+    STEWARD.set(Channel(channel)).map_err(|_| StewardError::NotStarted("there is one already".to_owned()))
 }
 
 impl Channel {

@@ -2,8 +2,9 @@
 //! registered with is closed. That may be long after the VNIC is gone, and no daemon can close what a client holds; but
 //! what it holds counts.
 
+use crate::error::{DaemonError, explain, say};
 use crate::fence::injectors::Injectors;
-use crate::fence::tables::{explain, programs_maps, say};
+use crate::fence::tables::programs_maps;
 use crate::state::{ChargeState, Kept, StateDirectory};
 use aya::EbpfLoader;
 use aya::maps::{Map, MapData, XskMap};
@@ -51,7 +52,7 @@ pub(crate) struct Charges {
 
 impl Charges {
     /// Loads the program that tells what is held.
-    pub(crate) fn load(injectors: Injectors) -> Result<Charges, String> {
+    pub(crate) fn load(injectors: Injectors) -> Result<Charges, DaemonError> {
         let what = "load the table of sockets";
         let mut object = EbpfLoader::new().load(OBJECT).map_err(|error| explain(what, &error))?;
         let missing = || "the table of sockets has no program: rebuild".to_owned();
@@ -66,7 +67,7 @@ impl Charges {
     }
 
     /// Takes back what an earlier daemon charged; `program`: the number of its program.
-    pub(crate) fn take_back(program: u32, kept: &Kept, injectors: Injectors) -> Result<Charges, String> {
+    pub(crate) fn take_back(program: u32, kept: &Kept, injectors: Injectors) -> Result<Charges, DaemonError> {
         let what = "take back the table of sockets";
         let (holder, mut maps) = programs_maps(program, "holder")?;
         let held = maps.remove("held").ok_or_else(|| format!("{what}: it is gone"))?;
@@ -92,10 +93,10 @@ impl Charges {
         bytes: u64,
         socket: BorrowedFd<'_>,
         batch: u32,
-    ) -> Result<Charge, String> {
+    ) -> Result<Charge, DaemonError> {
         let own = self.entries.values().filter(|charge| charge.user == user).count();
         if own >= HELD_PER_USER_MAX {
-            return Err(format!("user {user} holds {own} queues' sockets, of VNICs deleted or not: close some"));
+            return Err(format!("user {user} holds {own} queues' sockets, of VNICs deleted or not: close some").into());
         }
         let is_free = |row: &u32| !self.entries.contains_key(row);
         let row = (self.cursor..HELD_MAX).chain(0..self.cursor).find(is_free);

@@ -2,6 +2,7 @@
 
 use crate::cards::assignment::Assignment;
 use crate::cards::vnic::Vnic;
+use crate::error::DaemonError;
 use crate::fence::rows::{FilterRow, LinkScope};
 use crate::fence::tables::{FLAG_FILTERED, FLAG_PEERS, Tables};
 use crate::policy::Rule;
@@ -42,7 +43,7 @@ impl Vnic {
     }
 
     /// Writes the filters as they are now; packets are judged by the old ones or by the new ones, never by none.
-    pub(crate) fn write_filters(&mut self, tables: &mut Tables) -> Result<(), String> {
+    pub(crate) fn write_filters(&mut self, tables: &mut Tables) -> Result<(), DaemonError> {
         let mut row = self.row;
         for direction in [Direction::Transmit, Direction::Receive] {
             row.filters[direction as usize] = match tables.write_filters(&self.rows(direction)) {

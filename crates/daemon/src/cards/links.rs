@@ -4,7 +4,8 @@ use crate::cards::tap;
 use crate::cards::vnic::Vnic;
 use crate::clients::orphan::LOOK_INTERVAL;
 use crate::daemon::Daemon;
-use crate::fence::tables::{Tables, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::Tables;
 use crate::log::Event;
 use crate::state::LinkState;
 use qanat_control::protocol::VnicEnd;
@@ -165,7 +166,7 @@ impl Vnic {
     }
 
     /// The kernel's end has another Ethernet address: what the card sends there passes.
-    fn set_host_mac(&mut self, tables: &mut Tables, mac: MacAddress) -> Result<(), String> {
+    fn set_host_mac(&mut self, tables: &mut Tables, mac: MacAddress) -> Result<(), DaemonError> {
         self.row.host_mac = mac.0;
         self.host.mac = mac;
         tables.set_vnic(self.slot, &self.row)

@@ -1,5 +1,6 @@
 //! For whom a VNIC is made, and its first row.
 
+use crate::error::DaemonError;
 use crate::fence::rows::VnicRow;
 use crate::fence::tables::{FLAG_ICMP, Tables};
 use crate::policy::Rule;
@@ -32,7 +33,7 @@ impl Maker {
         wish: &VnicWish,
         [mac, host_mac]: [[u8; 6]; 2],
         flags: u32,
-    ) -> Result<VnicRow, String> {
+    ) -> Result<VnicRow, DaemonError> {
         let limits = |direction| self.limits(slot, direction);
         let row = VnicRow {
             mac,

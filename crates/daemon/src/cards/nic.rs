@@ -9,7 +9,8 @@
 use crate::cards::maker::Maker;
 use crate::cards::uplink::default_gateways;
 use crate::cards::vnic::{Frame, Site, Vnic, own_all, place};
-use crate::fence::tables::{self, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::{self, FLAG_QUEUE, FLAG_SHARED, OWN_QUEUE, QUEUES_MAX, Tables};
 use qanat_control::address::Address;
 use qanat_control::protocol::VnicWish;
 use qanat_control::refusal::Refusal;
@@ -18,7 +19,7 @@ use qanat_nic::link::{self, Link};
 /// Whether `program` is of this fence's, or an earlier daemon's.
 pub(super) fn is_ours(program: u32, tables: &Tables) -> bool {
     let own = tables.other(OWN_QUEUE).and_then(|own| tables::program_id(own, OWN_QUEUE));
-    own == Ok(program) || tables::is_called(program, OWN_QUEUE)
+    own.is_ok_and(|own| own == program) || tables::is_called(program, OWN_QUEUE)
 }
 
 pub(super) fn release(name: &str, tables: &Tables) {
@@ -40,7 +41,7 @@ pub(crate) fn release_left(index: u32) {
 }
 
 /// Makes the NIC's queues known to the programs.
-pub(crate) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, nic: &Link) -> Result<(), String> {
+pub(crate) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, nic: &Link) -> Result<(), DaemonError> {
     let Some((_, first)) = place(&wish.provider) else { return Ok(()) };
     own_all(tables, slot, wish)?;
     (0..wish.queues.min(QUEUES_MAX))
@@ -48,7 +49,7 @@ pub(crate) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, nic: &Link)
 }
 
 /// Attaches the program, if it is not there.
-pub(crate) fn attach(tables: &Tables, nic: &Link) -> Result<(), String> {
+pub(crate) fn attach(tables: &Tables, nic: &Link) -> Result<(), DaemonError> {
     let program = tables.other(OWN_QUEUE)?;
     if nic.xdp_program == tables::program_id(program, OWN_QUEUE).ok() {
         return Ok(());

@@ -3,7 +3,7 @@
 use crate::cards::nic::{is_ours, release};
 use crate::cards::vnic::{Vnic, place};
 use crate::daemon::Daemon;
-use crate::fence::tables::say;
+use crate::error::say;
 use crate::policy::{NicPolicy, Rule};
 use qanat_control::address::Address;
 use qanat_control::protocol::{Provider, VnicWish};
@@ -11,15 +11,15 @@ use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::link::{self, Link};
 
 /// Whether addresses are claimed as the kernel has them: shared, if it has them on that NIC.
-fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) -> Result<(), String> {
+fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) -> Result<(), Refusal> {
     for (address, length) in &wish.addresses {
         if !wish.shared {
             address.check_claim(*length, of_kernel)?;
         }
         let is_kernels = of_kernel.iter().any(|(own, _)| own == address);
         match (is_kernels, wish.shared) {
-            (true, false) => return Err(format!("address {address} is the kernel's: share it (--shared)")),
-            (false, true) => return Err(format!("address {address} is not the kernel's: it can't be shared")),
+            (true, false) => return Err(format!("address {address} is the kernel's: share it (--shared)").into()),
+            (false, true) => return Err(format!("address {address} is not the kernel's: it can't be shared").into()),
             _ => {}
         }
     }
@@ -28,7 +28,8 @@ fn check_addresses(wish: &VnicWish, rule: &Rule, of_kernel: &[(Address, u8)]) ->
         return Err(format!(
             "rule \"{}\": of a shared address name the ports that are to be yours: the rest is the kernel's",
             rule.name
-        ));
+        )
+        .into());
     }
     Ok(())
 }

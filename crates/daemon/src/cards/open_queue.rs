@@ -2,8 +2,8 @@
 
 use crate::cards::charges::Charge;
 use crate::cards::vnic::{Site, Vnic};
+use crate::error::say;
 use crate::fence::injectors::Opener;
-use crate::fence::tables::say;
 use qanat_control::protocol::QueueWish;
 use qanat_control::refusal::{Cause, Refusal};
 use qanat_nic::MemoryPlan;
@@ -93,19 +93,19 @@ impl Vnic {
 }
 
 /// Whether memory can't be pulled from under the kernel, or be more than what is paid for.
-fn check_memory_file(file: &OwnedFd, length: u64) -> Result<(), String> {
+fn check_memory_file(file: &OwnedFd, length: u64) -> Result<(), Refusal> {
     let seals = fcntl_get_seals(file).map_err(|_| "frame memory must be a memory file (memfd_create)".to_owned())?;
     if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || seals.contains(SealFlags::WRITE) {
-        return Err("frame memory must be sealed against shrinking and growing, and writable".to_owned());
+        return Err("frame memory must be sealed against shrinking and growing, and writable".into());
     }
     let status = fstat(file).map_err(|error| say("look at frame memory", error))?;
     let size = status.st_size;
     if u64::try_from(size) != Ok(length) || length == 0 {
-        return Err(format!("frame memory has {size} bytes, the plan {length}: they must be the same"));
+        return Err(format!("frame memory has {size} bytes, the plan {length}: they must be the same").into());
     }
     // Pages the daemon's own registering would bring into being would be the daemon's, and its time.
     match u64::try_from(status.st_blocks).is_ok_and(|blocks| blocks.saturating_mul(512) >= length) {
         true => Ok(()),
-        false => Err("frame memory must be allocated (fallocate) before it is registered".to_owned()),
+        false => Err("frame memory must be allocated (fallocate) before it is registered".into()),
     }
 }

@@ -5,8 +5,10 @@
 //! the pair (see `bpf/fence.h`). Made when the queue is opened first; gone with the VNIC.
 
 use crate::cards::vnic::Vnic;
-use crate::fence::tables::{QUEUES_MAX, Tables, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::{QUEUES_MAX, Tables};
 use qanat_control::filter::Direction;
+use qanat_control::refusal::Refusal;
 use qanat_nic::link::{self, Feature, Link, Namespace};
 use std::io;
 
@@ -16,24 +18,24 @@ fn names(slot: u32, queue: u32) -> (String, String) {
 
 impl Vnic {
     /// Whether what a filter covers can be received by `queue`.
-    pub(crate) fn check_queue(&self, direction: Direction, queue: Option<u32>) -> Result<(), String> {
+    pub(crate) fn check_queue(&self, direction: Direction, queue: Option<u32>) -> Result<(), Refusal> {
         match queue {
             Some(_) if self.is_nics() => {
-                Err("which of a NIC's queues a packet comes by is the NIC's affair: see `ethtool -N`".to_owned())
+                Err("which of a NIC's queues a packet comes by is the NIC's affair: see `ethtool -N`".into())
             }
-            Some(_) if self.is_tap() => Err("a TAP device has one queue: leave the queue out".to_owned()),
+            Some(_) if self.is_tap() => Err("a TAP device has one queue: leave the queue out".into()),
             Some(_) if direction == Direction::Transmit => {
-                Err("what is sent has no queue: name one with a receive filter only".to_owned())
+                Err("what is sent has no queue: name one with a receive filter only".into())
             }
             Some(queue) if queue >= self.wish.queues => {
-                Err(format!("VNIC {} has {} queues, from 0: there is no {queue}", self.slot, self.wish.queues))
+                Err(format!("VNIC {} has {} queues, from 0: there is no {queue}", self.slot, self.wish.queues).into())
             }
             _ => Ok(()),
         }
     }
 
     /// The device a queue's socket is bound to; makes it if it is a further queue's and not there.
-    pub(crate) fn queue_device(&self, tables: &mut Tables, ends: &Namespace, queue: u32) -> Result<Link, String> {
+    pub(crate) fn queue_device(&self, tables: &mut Tables, ends: &Namespace, queue: u32) -> Result<Link, DaemonError> {
         if queue == 0 {
             return Ok(self.end.clone());
         }
@@ -72,9 +74,9 @@ impl Vnic {
         queue: u32,
         inlet: &Link,
         end: &Link,
-    ) -> Result<(), String> {
+    ) -> Result<(), DaemonError> {
         let row = self.slot * QUEUES_MAX;
-        let connect = || -> Result<(), String> {
+        let connect = || -> Result<(), DaemonError> {
             tables.connect_queue(row, self.end.index, &[])?;
             tables.connect_queue(row + queue, inlet.index, &[inlet.index, end.index])
         };

@@ -12,6 +12,7 @@ use crate::fence::tables;
 use crate::log::Event;
 use qanat_control::address::Address;
 use qanat_control::filter::{Addresses, Direction, Filter};
+use qanat_control::refusal::Refusal;
 
 /// The one address all of these are about.
 fn address_of(filters: &[Filter]) -> Option<Addresses> {
@@ -22,7 +23,7 @@ fn address_of(filters: &[Filter]) -> Option<Addresses> {
 
 impl Daemon {
     /// Lets filter `number` count for VNIC `slot`, and what it covers be received by `queue`.
-    pub(crate) fn assign_filter(&mut self, slot: u32, number: u64, queue: Option<u32>) -> Result<(), String> {
+    pub(crate) fn assign_filter(&mut self, slot: u32, number: u64, queue: Option<u32>) -> Result<(), Refusal> {
         let object = self.filters.get(&number).ok_or("the filter is gone")?;
         let (direction, filters) = (object.direction, object.filters.clone());
         let vnic = self.vnics.get(&slot).ok_or("the VNIC is gone")?;
@@ -37,12 +38,12 @@ impl Daemon {
         let granted = match owner {
             None => None,
             Some((_, other)) if other != user => {
-                return Err("the filter's address is another user's VNIC's".to_owned());
+                return Err("the filter's address is another user's VNIC's".into());
             }
             // What other cards send to a TAP device goes to no third one.
             Some((owner, _)) if self.vnics.get(&owner).is_some_and(Vnic::is_tap) => {
                 let text = "the filter's address is a TAP device's, whose packets go to no other card: use provider veth there";
-                return Err(text.to_owned());
+                return Err(text.into());
             }
             Some((owner, _)) => Some(owner),
         };
@@ -55,7 +56,7 @@ impl Daemon {
         }
     }
 
-    fn put_assignment(&mut self, slot: u32, number: u64, assignment: Assignment) -> Result<(), String> {
+    fn put_assignment(&mut self, slot: u32, number: u64, assignment: Assignment) -> Result<(), Refusal> {
         self.dirty.insert(slot);
         let vnic = self.vnics.get_mut(&slot).ok_or("the VNIC is gone")?;
         let before = vnic.assigned.insert(number, assignment);
@@ -66,11 +67,11 @@ impl Daemon {
                 None => vnic.assigned.remove(&number),
             };
         }
-        written
+        Ok(written?)
     }
 
     /// Lets filter `number` count no more for VNIC `slot`.
-    pub(crate) fn unassign_filter(&mut self, slot: u32, number: u64) -> Result<(), String> {
+    pub(crate) fn unassign_filter(&mut self, slot: u32, number: u64) -> Result<(), Refusal> {
         let is_way = |assignment: &Assignment| assignment.diverted == Some(slot);
         let ways: Vec<u32> = self
             .vnics
@@ -86,7 +87,7 @@ impl Daemon {
                 && let Err(error) = vnic.write_filters(&mut self.tables)
             {
                 vnic.assigned.insert(number, before);
-                return Err(error);
+                return Err(error.into());
             }
         }
         Ok(())

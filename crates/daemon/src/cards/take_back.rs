@@ -2,6 +2,7 @@
 
 use crate::cards::vnic::Vnic;
 use crate::cards::{nic, tap, veth};
+use crate::error::DaemonError;
 use crate::fence::rows::VnicRow;
 use crate::fence::tables::Tables;
 use crate::state::VnicState;
@@ -9,7 +10,7 @@ use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::link::Link;
 
 /// Makes a card's addresses and devices known to the programs.
-fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), DaemonError> {
     match wish.provider {
         Provider::Queue { .. } => nic::enter(tables, slot, wish, end),
         Provider::Tap => tap::enter(tables, slot, wish, host, end),
@@ -19,7 +20,7 @@ fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Lin
 
 impl Vnic {
     /// One that an earlier daemon made; its devices are what they were.
-    pub(crate) fn take_back(tables: &mut Tables, state: VnicState, host: Link, end: Link) -> Result<Vnic, String> {
+    pub(crate) fn take_back(tables: &mut Tables, state: VnicState, host: Link, end: Link) -> Result<Vnic, DaemonError> {
         let account = state.account.unwrap_or(state.user);
         let VnicState { slot, wish, user, process, rule, gateways, filters, assigned, rates, queues, sockets, .. } =
             state;

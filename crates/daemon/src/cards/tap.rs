@@ -9,7 +9,8 @@ use crate::cards::maker::Maker;
 use crate::cards::uplink;
 use crate::cards::veth::{NAMES_MAX, address_host};
 use crate::cards::vnic::{Frame, Site, Vnic, own_all};
-use crate::fence::tables::{FLAG_SWITCH, FLAG_UPLINK, TAP_DELIVER, TAP_GATE, Tables, program_id, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::{FLAG_SWITCH, FLAG_UPLINK, TAP_DELIVER, TAP_GATE, Tables, program_id};
 use crate::policy::Rule;
 use qanat_control::field::Vlan;
 use qanat_control::filter::Filter;
@@ -30,13 +31,13 @@ const FENCE: [(Side, &str); 2] = [(Side::Ingress, TAP_GATE), (Side::Egress, TAP_
 ///
 /// # Errors
 /// What it can't, and the remedy.
-pub(crate) fn check_filter(filter: &Filter) -> Result<(), String> {
+pub(crate) fn check_filter(filter: &Filter) -> Result<(), Refusal> {
     let remedy = "a card of provider veth has them";
     if filter.vlan != Vlan::NONE {
-        return Err(format!("VLAN {}: a TAP device has none; {remedy}", filter.vlan));
+        return Err(format!("VLAN {}: a TAP device has none; {remedy}", filter.vlan).into());
     }
     match filter.types {
-        Some(types) => Err(format!("EtherType {types}: a TAP device carries IP only; {remedy}")),
+        Some(types) => Err(format!("EtherType {types}: a TAP device carries IP only; {remedy}").into()),
         None => Ok(()),
     }
 }
@@ -45,19 +46,20 @@ pub(crate) fn check_filter(filter: &Filter) -> Result<(), String> {
 ///
 /// # Errors
 /// What can't be, and the remedy.
-fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), String> {
+fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), DaemonError> {
     if !rule.tap {
-        return Err(format!("rule \"{}\" does not allow TAP devices: it needs `tap = true`", rule.name));
+        return Err(format!("rule \"{}\" does not allow TAP devices: it needs `tap = true`", rule.name).into());
     }
     if wish.queues > 1 || wish.priority_queues > 0 {
         return Err(format!(
             "a TAP device has one queue, not {}: leave out the queues, or use provider veth",
             wish.queues
-        ));
+        )
+        .into());
     }
     if wish.shared || is_on_wire {
         let text = "a TAP device is not on the uplink's wire: choose an address that is in none of its prefixes, or provider veth";
-        return Err(text.to_owned());
+        return Err(text.into());
     }
     if !MTU.contains(&wish.mtu) {
         return Err(format!(
@@ -65,13 +67,14 @@ fn check(wish: &VnicWish, rule: &Rule, is_on_wire: bool) -> Result<(), String> {
             wish.mtu,
             MTU.start(),
             MTU.end()
-        ));
+        )
+        .into());
     }
     Ok(())
 }
 
 /// Attaches the fence, in place of whatever is there of it.
-pub(crate) fn fence(tables: &Tables, index: u32) -> Result<(), String> {
+pub(crate) fn fence(tables: &Tables, index: u32) -> Result<(), DaemonError> {
     FENCE.into_iter().try_for_each(|(side, name)| {
         let program = tables.other(name)?;
         link::set_classifier(index, side, program, name).map_err(|error| say("attach the gate", error))
@@ -93,7 +96,7 @@ pub(crate) fn gate_of(index: u32) -> Option<u32> {
 }
 
 /// Makes the device under the first free name from the VNIC's number on.
-fn make(slot: u32) -> Result<(String, OwnedFd), String> {
+fn make(slot: u32) -> Result<(String, OwnedFd), DaemonError> {
     for number in slot..slot + NAMES_MAX {
         let name = format!("qanat{number}");
         match tap::make(&name) {
@@ -101,15 +104,21 @@ fn make(slot: u32) -> Result<(String, OwnedFd), String> {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
                 let remedy = "modprobe tun; in a container or a service it needs the device /dev/net/tun";
-                return Err(format!("make a TAP device: {error}; {remedy}"));
+                return Err(format!("make a TAP device: {error}; {remedy}").into());
             }
         }
     }
-    Err(format!("{NAMES_MAX} interfaces are called qanat…: remove some"))
+    Err(format!("{NAMES_MAX} interfaces are called qanat…: remove some").into())
 }
 
 /// Makes a card's addresses and device known to the programs.
-pub(crate) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+pub(crate) fn enter(
+    tables: &mut Tables,
+    slot: u32,
+    wish: &VnicWish,
+    host: &Link,
+    end: &Link,
+) -> Result<(), DaemonError> {
     own_all(tables, slot, wish)?;
     tables.name_card(slot, end.mac.0)?;
     tables.connect_tap(slot, host.index)

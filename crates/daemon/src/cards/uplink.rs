@@ -9,7 +9,8 @@
 //! Everything else on the uplink is the kernel's, as if this were not there. The NIC's driver must be able to send what XDP
 //! programs redirect to it (`ndo_xdp_xmit`); so veth's peer must have GRO or an XDP program.
 
-use crate::fence::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables};
 use crate::policy::{Policy, Rule};
 use qanat_control::address::Address;
 use qanat_control::filter::Addresses;
@@ -33,7 +34,7 @@ impl Uplink {
     ///
     /// # Errors
     /// Why not.
-    pub(crate) fn take(policy: &Policy, tables: &mut Tables) -> Result<Option<Uplink>, String> {
+    pub(crate) fn take(policy: &Policy, tables: &mut Tables) -> Result<Option<Uplink>, DaemonError> {
         let Some(wanted) = &policy.uplink else { return Ok(None) };
         let name = &wanted.interface;
         let explain = |what: &str| {
@@ -42,7 +43,7 @@ impl Uplink {
         };
         let link = link::link(name).map_err(explain("look at it"))?;
         if !link.is_up {
-            return Err(format!("uplink {name} is down: ip link set {name} up"));
+            return Err(format!("uplink {name} is down: ip link set {name} up").into());
         }
         let addresses = link::addresses(link.index).map_err(explain("read its addresses"))?;
         let addresses: Vec<(Address, u8)> = addresses.into_iter().map(|(own, length)| (own.into(), length)).collect();
@@ -54,12 +55,13 @@ impl Uplink {
         let program = tables.other("uplink")?;
         let own = tables::program_id(program, "uplink")?;
         if link.xdp_program.is_some_and(|id| id != own && !tables::is_called(id, "uplink")) {
-            return Err(format!("uplink {name} has another's XDP program: ip link set {name} xdp off"));
+            return Err(format!("uplink {name} has another's XDP program: ip link set {name} xdp off").into());
         }
         if prefixes.is_empty() {
             return Err(format!(
                 "uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"
-            ));
+            )
+            .into());
         }
         let gateways = match wanted.gateways.is_empty() {
             true => default_gateways(link.index),
@@ -81,7 +83,7 @@ impl Uplink {
     ///
     /// # Errors
     /// It is gone, or the table can't be written.
-    pub(crate) fn follow(&mut self, tables: &mut Tables) -> Result<(), String> {
+    pub(crate) fn follow(&mut self, tables: &mut Tables) -> Result<(), DaemonError> {
         let name = &self.link.name;
         let now = link::link_by_index(self.link.index).map_err(|error| {
             format!("uplink {name} is gone ({error}): cards on its wire are cut off until the daemon is reloaded")

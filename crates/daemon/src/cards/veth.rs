@@ -3,7 +3,8 @@
 use crate::cards::maker::Maker;
 use crate::cards::uplink;
 use crate::cards::vnic::{Frame, Site, Vnic, own_all};
-use crate::fence::tables::{FLAG_SWITCH, FLAG_UPLINK, Tables, say};
+use crate::error::{DaemonError, say};
+use crate::fence::tables::{FLAG_SWITCH, FLAG_UPLINK, Tables};
 use qanat_control::address::Address;
 use qanat_control::filter::Addresses;
 use qanat_control::protocol::VnicWish;
@@ -19,7 +20,13 @@ const MTU: std::ops::RangeInclusive<u32> = 576..=9_000;
 const IPV6_MTU_MIN: u32 = 1_280;
 
 /// Makes a card's addresses and devices known to the programs.
-pub(crate) fn enter(tables: &mut Tables, slot: u32, wish: &VnicWish, host: &Link, end: &Link) -> Result<(), String> {
+pub(crate) fn enter(
+    tables: &mut Tables,
+    slot: u32,
+    wish: &VnicWish,
+    host: &Link,
+    end: &Link,
+) -> Result<(), DaemonError> {
     own_all(tables, slot, wish)?;
     tables.name_card(slot, end.mac.0)?;
     tables.connect(slot, host.index, end.index)?;
@@ -101,7 +108,7 @@ impl Vnic {
 
 /// A device whose one end is here, under the first free name from the VNIC's number on, and whose other end is called
 /// `end_name`.
-fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Link, String> {
+fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Link, DaemonError> {
     for number in slot..slot + NAMES_MAX {
         let name = format!("qanat{number}");
         match link::make_veth(&name, end_name, ends, mtu, 1) {
@@ -110,7 +117,7 @@ fn make_veth(slot: u32, end_name: &str, ends: &Namespace, mtu: u32) -> Result<Li
             Err(error) => return Err(say("make a veth device", error)),
         }
     }
-    Err(format!("{NAMES_MAX} interfaces are called qanat…: remove some"))
+    Err(format!("{NAMES_MAX} interfaces are called qanat…: remove some").into())
 }
 
 /// Gives the kernel's end an address towards each of the VNIC's, and only towards it; returns these.
@@ -118,7 +125,7 @@ pub(crate) fn address_host(
     host: &Link,
     addresses: &[(Address, u8)],
     own: &[(Address, u8)],
-) -> Result<Vec<IpAddr>, String> {
+) -> Result<Vec<IpAddr>, DaemonError> {
     let mut gateways = Vec::new();
     for (address, _) in addresses {
         let family = |(candidate, _): &&(Address, u8)| candidate.is_ipv4() == address.is_ipv4();
@@ -127,7 +134,7 @@ pub(crate) fn address_host(
             prefix.is_some_and(|prefix| prefix.contains(Addresses::host(**address)))
         };
         let Some((gateway, _)) = own.iter().find(near).or_else(|| own.iter().find(family)) else {
-            return Err(format!("{address}: the kernel has no address of that family here: add one to `host`"));
+            return Err(format!("{address}: the kernel has no address of that family here: add one to `host`").into());
         };
         let gateway = gateway.ip();
         let is_there = gateways.contains(&gateway);

@@ -4,6 +4,7 @@ use crate::cards::assignment::Assignment;
 use crate::cards::charges::Charges;
 use crate::cards::maker::Maker;
 use crate::cards::uplink::Uplink;
+use crate::error::DaemonError;
 use crate::fence::rows::VnicRow;
 use crate::fence::tables::Tables;
 use crate::policy::Rule;
@@ -76,7 +77,7 @@ pub(crate) struct Frame {
 }
 
 /// Makes a card's addresses known to the programs.
-pub(crate) fn own_all(tables: &mut Tables, slot: u32, wish: &VnicWish) -> Result<(), String> {
+pub(crate) fn own_all(tables: &mut Tables, slot: u32, wish: &VnicWish) -> Result<(), DaemonError> {
     wish.addresses.iter().try_for_each(|(address, _)| match wish.shared {
         true => tables.share(slot, *address),
         false => tables.own(slot, *address),
@@ -181,7 +182,12 @@ impl Vnic {
     }
 
     /// Limits one direction, now.
-    pub(crate) fn set_rate(&mut self, tables: &mut Tables, direction: Direction, rate: Rate) -> Result<(), String> {
+    pub(crate) fn set_rate(
+        &mut self,
+        tables: &mut Tables,
+        direction: Direction,
+        rate: Rate,
+    ) -> Result<(), DaemonError> {
         let largest = if self.is_tap() { TRAIN_BYTES_MAX } else { self.wish.mtu };
         tables.set_limit(Tables::vnic_limit(self.slot, direction), rate, largest)?;
         self.rates[direction as usize] = rate;

@@ -3,7 +3,7 @@
 use crate::clients::peer::{Endpoint, Identity, Peer, Role};
 use crate::clients::porters::Beside;
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::log::Event;
 use qanat_control::protocol::{Answer, Fault, Glance, Request, VERSION, glance, mismatch, send, send_in};
 use qanat_nic::foreign::{refuse_rights, skip};
@@ -21,7 +21,7 @@ impl Daemon {
         role: Role,
         peer: Peer,
         identity: Option<Identity>,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, DaemonError> {
         let token = self.next_token;
         let takes_rights = match role {
             Role::Session | Role::Vnic(_) => true,
@@ -30,7 +30,7 @@ impl Daemon {
             _ => false,
         };
         epoll::add(&self.epoll, &fd, epoll::EventData::new_u64(token), WATCHED)
-            .map_err(|error| tables::say("watch a descriptor", error))?;
+            .map_err(|error| say("watch a descriptor", error))?;
         self.next_token += 1;
         let endpoint = Endpoint { fd, role, peer, identity, takes_rights, is_suspended: false, served: 0 };
         self.endpoints.insert(token, endpoint);

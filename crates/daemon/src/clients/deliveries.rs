@@ -3,7 +3,7 @@
 use crate::clients::peer::{Identity, Peer, Role};
 use crate::clients::porters::{Beside, Files, Waiting, Working};
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::log::Event;
 use qanat_control::protocol::{Answer, DESCRIPTORS_MAX, Request};
 use qanat_nic::foreign::{Delivery, Sent, Wanted, part};
@@ -42,12 +42,12 @@ fn refusal(wanted: Wanted, count: u8) -> String {
 
 impl Daemon {
     /// The number of a user's porter; starts one.
-    fn porter(&mut self, user: u32) -> Result<u64, String> {
+    fn porter(&mut self, user: u32) -> Result<u64, DaemonError> {
         if let Some(token) = self.porters.of(user) {
             return Ok(token);
         }
         let porter = self.porters.new_porter(user)?;
-        let line = porter.as_fd().try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error))?;
+        let line = porter.as_fd().try_clone_to_owned().map_err(|error| say("keep a descriptor", error))?;
         let token = self.watch(line, Role::Porter, Peer::new(user, u32::MAX, 0), None)?;
         let working = Working { user, porter, waiting: HashMap::new(), used: Instant::now(), is_killed: false };
         self.porters.working.insert(token, working);
@@ -63,7 +63,7 @@ impl Daemon {
             let working = self.porters.working.get_mut(&its).ok_or("the porter is gone")?;
             let endpoint = self.endpoints.get_mut(&token).ok_or("the connection is gone")?;
             let asked = working.porter.receive(endpoint.fd.as_fd(), wanted(role, &request), number);
-            asked.map_err(|error| tables::say("have descriptors received", error))?;
+            asked.map_err(|error| say("have descriptors received", error))?;
             self.porters.next_number += 1;
             let since = Instant::now();
             working.waiting.insert(number, Waiting { token, request, since });
@@ -74,7 +74,7 @@ impl Daemon {
             Ok(())
         });
         if let Err(why) = asked {
-            self.cut_off(token, &why);
+            self.cut_off(token, &why.to_string());
         }
     }
 

@@ -9,7 +9,7 @@ use crate::clients::fairness::TURN;
 use crate::clients::orphan::{LOOK_INTERVAL, Orphan, identity, open_sockets};
 use crate::clients::peer::{Endpoint, Identity, Peer, Role};
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use qanat_control::protocol::{Answer, VnicEnd};
 use qanat_control::refusal::{Cause, Refusal};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -34,9 +34,9 @@ impl Daemon {
         }
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (kept, given) = pair.map_err(|error| tables::say("make a handle", error))?;
+        let (kept, given) = pair.map_err(|error| say("make a handle", error))?;
         // The client waits for its answers.
-        rustix::io::ioctl_fionbio(&given, false).map_err(|error| tables::say("make a handle", error))?;
+        rustix::io::ioctl_fionbio(&given, false).map_err(|error| say("make a handle", error))?;
         let identity = identity(&given)?;
         self.watch(kept, role, peer, Some(identity))?;
         self.watch_process(peer);
@@ -74,10 +74,10 @@ impl Daemon {
     }
 
     /// The number by which this side knows a handle it has made.
-    pub(crate) fn token_of(&self, handle: &OwnedFd) -> Result<u64, String> {
+    pub(crate) fn token_of(&self, handle: &OwnedFd) -> Result<u64, DaemonError> {
         let identity = Some(identity(handle)?);
         let found = self.endpoints.iter().find(|(_, endpoint)| endpoint.identity == identity);
-        found.map(|(token, _)| *token).ok_or_else(|| "the handle is gone".to_owned())
+        found.map(|(token, _)| *token).ok_or_else(|| "the handle is gone".into())
     }
 
     /// Counts handles of an object up or down; the last one's end is the object's.
@@ -111,11 +111,11 @@ impl Daemon {
     }
 
     /// The filter whose handle came along.
-    pub(crate) fn presented_filter(&self, handle: Option<Identity>) -> Result<u64, String> {
+    pub(crate) fn presented_filter(&self, handle: Option<Identity>) -> Result<u64, Refusal> {
         let handle = handle.ok_or("send the filter's handle, and nothing else, along")?;
         match self.role_of(handle) {
             Some(Role::Filter(number)) => Ok(number),
-            _ => Err("that descriptor is no filter's handle".to_owned()),
+            _ => Err("that descriptor is no filter's handle".into()),
         }
     }
 

@@ -1,7 +1,7 @@
 //! Handles that an earlier daemon gave out, and how a socket is known again.
 
 use crate::clients::peer::{Identity, Role};
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::state::HandleState;
 use rustix::net::sockopt;
 use std::collections::HashSet;
@@ -19,10 +19,10 @@ pub(crate) struct Orphan {
 }
 
 /// What a socket is known by.
-pub(crate) fn identity(socket: &OwnedFd) -> Result<Identity, String> {
-    let say = |error| tables::say("look at a descriptor", error);
-    let cookie = sockopt::socket_cookie(socket).map_err(say)?;
-    Ok(Identity { inode: rustix::fs::fstat(socket).map_err(say)?.st_ino, cookie })
+pub(crate) fn identity(socket: &OwnedFd) -> Result<Identity, DaemonError> {
+    let failed = |error| say("look at a descriptor", error);
+    let cookie = sockopt::socket_cookie(socket).map_err(failed)?;
+    Ok(Identity { inode: rustix::fs::fstat(socket).map_err(failed)?.st_ino, cookie })
 }
 
 /// Inodes of all Unix sockets of this thread's network namespace.

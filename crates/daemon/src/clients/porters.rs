@@ -11,7 +11,7 @@
 //! descriptors wait is closed by the porter, too.
 
 use crate::clients::peer::Identity;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use qanat_control::protocol::Request;
 use qanat_nic::foreign::{Lodge, Porter};
 use std::collections::HashMap;
@@ -72,8 +72,8 @@ pub(crate) struct Porters {
 }
 
 impl Porters {
-    pub(crate) fn open() -> Result<Porters, String> {
-        let lodge = Lodge::open().map_err(|error| tables::say("start the process that receives descriptors", error))?;
+    pub(crate) fn open() -> Result<Porters, DaemonError> {
+        let lodge = Lodge::open().map_err(|error| say("start the process that receives descriptors", error))?;
         Ok(Porters { lodge: Some(lodge), ..Porters::default() })
     }
 
@@ -93,22 +93,22 @@ impl Porters {
         found.map(|(token, _)| *token)
     }
 
-    pub(super) fn new_porter(&mut self, user: u32) -> Result<Porter, String> {
+    pub(super) fn new_porter(&mut self, user: u32) -> Result<Porter, DaemonError> {
         if self.working.values().filter(|working| working.user == user).count() >= PER_USER_MAX {
             return Err(format!(
                 "user {user} has sent descriptors that can't be closed: end whatever they wait for (a FUSE server, most likely)"
-            ));
+            ).into());
         }
         if self.working.len() >= PORTERS_MAX {
-            return Err("too many users send descriptors just now: try again in a moment".to_owned());
+            return Err("too many users send descriptors just now: try again in a moment".into());
         }
-        let say = |error| tables::say("start a process that receives descriptors", error);
+        let failed = |error| say("start a process that receives descriptors", error);
         if let Some(porter) = self.lodge.as_ref().and_then(|lodge| lodge.porter().ok()) {
             return Ok(porter);
         }
         // The lodge has been killed by somebody.
         self.lodge = None;
-        let lodge = Lodge::open().map_err(say)?;
-        self.lodge.insert(lodge).porter().map_err(say)
+        let lodge = Lodge::open().map_err(failed)?;
+        self.lodge.insert(lodge).porter().map_err(failed)
     }
 }

@@ -4,7 +4,7 @@
 //! and nobody else does.
 
 use crate::clients::peer::Peer;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::policy::{Names, Policy, Rule, Standing, has_account};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::HashMap;
@@ -70,9 +70,9 @@ pub(crate) struct Registrar {
 
 impl Registrar {
     /// Starts the thread. It ends with the process: a look-up that hangs can't be stopped.
-    pub(crate) fn start(policy: &Policy) -> Result<Registrar, String> {
+    pub(crate) fn start(policy: &Policy) -> Result<Registrar, DaemonError> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let bell = Arc::new(bell.map_err(|error| tables::say("make an event descriptor", error))?);
+        let bell = Arc::new(bell.map_err(|error| say("make an event descriptor", error))?);
         let (questions, next) = sync_channel(QUESTIONS_MAX);
         let (answer, replies) = channel();
         let (rules, its_bell) = (policy.rule.clone(), Arc::clone(&bell));
@@ -84,8 +84,8 @@ impl Registrar {
     }
 
     /// The descriptor that the loop waits for.
-    pub(crate) fn bell(&self) -> Result<OwnedFd, String> {
-        self.bell.try_clone().map_err(|error| tables::say("keep a descriptor", error))
+    pub(crate) fn bell(&self) -> Result<OwnedFd, DaemonError> {
+        self.bell.try_clone().map_err(|error| say("keep a descriptor", error))
     }
 
     /// Has something looked up, once. False: too much waits to be looked up.

@@ -4,8 +4,9 @@
 //! number of its charge. It is kept by a device of the cards' namespace that nothing passes: so cards send as quickly when this
 //! daemon is gone, and the next one finds the program there.
 
+use crate::error::{DaemonError, say};
 use crate::fence::digest::digest;
-use crate::fence::tables::{programs_maps, say};
+use crate::fence::tables::programs_maps;
 use qanat_nic::af_xdp::{HandedInjector, INJECT, INJECTION_OBJECT, Injection, PreparedBatch};
 use qanat_nic::link::{self, Namespace};
 use std::os::fd::AsFd;
@@ -84,18 +85,18 @@ fn take_back(ends: &Namespace) -> Option<Injection> {
     Injection::take_back(program, |name| maps.remove(name)).ok()
 }
 
-fn load(ends: &Namespace) -> Result<Injection, String> {
+fn load(ends: &Namespace) -> Result<Injection, DaemonError> {
     let injection = Injection::load().map_err(|error| error.to_string())?;
     let [name, other] = names();
-    let keep = || -> Result<(), String> {
-        let explain = |error| say("make a device that keeps the injecting program", error);
+    let keep = || -> Result<(), DaemonError> {
+        let failed = |error| say("make a device that keeps the injecting program", error);
         match link::make_veth(&name, &other, ends, MTU, 1) {
             // An earlier daemon ended before it had attached the program.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-            outcome => outcome.map_err(explain)?,
+            outcome => outcome.map_err(failed)?,
         }
-        let index = link::link(&name).map_err(explain)?.index;
-        injection.keep_at(index).map_err(|error| error.to_string())
+        let index = link::link(&name).map_err(failed)?.index;
+        injection.keep_at(index).map_err(|error| error.to_string().into())
     };
     ends.within(keep).map_err(|error| say("enter a namespace", error))??;
     Ok(injection)

@@ -1,5 +1,6 @@
 //! The fence's tables, written by the daemon alone. Layouts: twin of `bpf/gate.c`.
 
+use crate::error::{DaemonError, explain, say};
 use crate::fence::rows::{FILTER_BYTES, FilterRow, VNIC_BYTES, VnicRow, encode_rate};
 use aya::maps::{Array, DevMap, HashMap, Map, MapData, MapError, MapInfo, PerCpuArray, PerCpuValues, XskMap};
 use aya::programs::{Program, ProgramFd, ProgramInfo, SchedClassifier, TestRun, TestRunOptions, Xdp, loaded_programs};
@@ -144,13 +145,13 @@ impl Tables {
     ///
     /// # Errors
     /// What is missing.
-    pub fn load() -> Result<Tables, String> {
+    pub fn load() -> Result<Tables, DaemonError> {
         Tables::load_by(&mut EbpfLoader::new())
     }
 
-    fn load_by(loader: &mut EbpfLoader<'_>) -> Result<Tables, String> {
+    fn load_by(loader: &mut EbpfLoader<'_>) -> Result<Tables, DaemonError> {
         let mut object = loader.load(OBJECT).map_err(|error| explain("load the gate", &error))?;
-        let mut load = |name: &str| -> Result<ProgramFd, String> {
+        let mut load = |name: &str| -> Result<ProgramFd, DaemonError> {
             let missing = || format!("the gate has no program {name}: rebuild");
             let program = object.program_mut(name).ok_or_else(missing)?;
             let loaded = match program {
@@ -159,14 +160,15 @@ impl Tables {
                 }
                 Program::SchedClassifier(program) => load_program(program, SchedClassifier::load)
                     .and_then(|()| program.fd()?.try_clone().map_err(Into::into)),
-                _ => return Err(missing()),
+                _ => return Err(missing().into()),
             };
             loaded.map_err(|error| explain("load the gate", &error))
         };
         let (gate, deliver) = (load("gate")?, load("deliver")?);
-        let others: Result<_, String> = OTHERS.iter().map(|name| Ok((*name, load(name)?))).collect();
+        let others: Result<_, DaemonError> = OTHERS.iter().map(|name| Ok((*name, load(name)?))).collect();
         let others = others?;
-        let take = |name: &str| object.take_map(name).ok_or_else(|| format!("the gate has no table {name}: rebuild"));
+        let take =
+            |name: &str| object.take_map(name).ok_or_else(|| format!("the gate has no table {name}: rebuild").into());
         let tables = Tables::over(take, gate, deliver)?;
         Ok(Tables { object: Some(object), others, ..tables })
     }
@@ -176,7 +178,7 @@ impl Tables {
     ///
     /// # Errors
     /// They are gone.
-    pub fn take_back(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+    pub fn take_back(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, DaemonError> {
         let (mut found, mut maps) = running(programs)?;
         let mut main = |name: &str| found.remove(name).ok_or_else(|| ended(name));
         let (gate, deliver) = (main("gate")?, main("deliver")?);
@@ -202,7 +204,7 @@ impl Tables {
     ///
     /// # Errors
     /// The tables are gone, or of another shape.
-    pub fn upgrade(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, String> {
+    pub fn upgrade(programs: &[(u32, &str)], rows: impl Iterator<Item = u32>) -> Result<Tables, DaemonError> {
         let (_, maps) = running(programs)?;
         let shape = |info: &MapInfo| (info.key_size(), info.value_size(), info.max_entries(), info.map_flags());
         // Shapes by what this version would make.
@@ -210,7 +212,7 @@ impl Tables {
         let directory = Path::new("/sys/fs/bpf").join(format!("qanat-upgrade-{}", std::process::id()));
         std::fs::create_dir_all(&directory)
             .map_err(|error| say("upgrade the gate: make a directory in bpffs", error))?;
-        let load = || {
+        let load = || -> Result<Tables, DaemonError> {
             let mut loader = EbpfLoader::new();
             for (name, map) in fresh.maps() {
                 let Some(old) = maps.get(name) else { continue };
@@ -222,7 +224,7 @@ impl Tables {
                     if FORGETTABLE.contains(&name) {
                         continue;
                     }
-                    return Err(format!("table {name} has another shape"));
+                    return Err(format!("table {name} has another shape").into());
                 }
                 let path = directory.join(name);
                 old.pin(&path).map_err(|error| explain(name, &error))?;
@@ -237,7 +239,7 @@ impl Tables {
         Ok(tables)
     }
 
-    fn take_rows(&mut self, slots: impl Iterator<Item = u32>) -> Result<(), String> {
+    fn take_rows(&mut self, slots: impl Iterator<Item = u32>) -> Result<(), DaemonError> {
         for slot in slots {
             for range in self.ranges(slot)? {
                 let range = usize::from(range.0)..usize::from(range.0) + usize::from(range.1);
@@ -278,10 +280,10 @@ impl Tables {
     }
 
     fn over(
-        mut take: impl FnMut(&str) -> Result<Map, String>,
+        mut take: impl FnMut(&str) -> Result<Map, DaemonError>,
         gate: ProgramFd,
         deliver: ProgramFd,
-    ) -> Result<Tables, String> {
+    ) -> Result<Tables, DaemonError> {
         Ok(Tables {
             gates: open(take("gates")?)?,
             ends: open(take("ends")?)?,
@@ -312,7 +314,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn ranges(&self, slot: u32) -> Result<[(u16, u16); 2], String> {
+    pub fn ranges(&self, slot: u32) -> Result<[(u16, u16); 2], DaemonError> {
         let row = self.vnics.get(&slot, 0).map_err(|error| explain("read a VNIC's row", &error))?;
         let range = |offset: usize| {
             let word =
@@ -331,7 +333,7 @@ impl Tables {
     ///
     /// # Errors
     /// It ended with an earlier daemon, as no device had it.
-    pub fn other(&self, name: &str) -> Result<BorrowedFd<'_>, String> {
+    pub fn other(&self, name: &str) -> Result<BorrowedFd<'_>, DaemonError> {
         self.others.get(name).map(AsFd::as_fd).ok_or_else(|| ended(name))
     }
 
@@ -345,7 +347,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn judge(&self, slot: u32, direction: Direction, frame: &[u8], repeat: u32) -> Result<Verdict, String> {
+    pub fn judge(&self, slot: u32, direction: Direction, frame: &[u8], repeat: u32) -> Result<Verdict, DaemonError> {
         let name = if direction == Direction::Transmit { "gate" } else { "deliver" };
         let object = self.object.as_ref().ok_or("programs taken back are not for tests")?;
         let program: Option<&Xdp> = object.program(name).and_then(|program| program.try_into().ok());
@@ -364,7 +366,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_vnic(&mut self, slot: u32, row: &VnicRow) -> Result<(), String> {
+    pub fn set_vnic(&mut self, slot: u32, row: &VnicRow) -> Result<(), DaemonError> {
         self.vnics.set(slot, row.encode(), 0).map_err(|error| explain("write a VNIC's row", &error))
     }
 
@@ -372,7 +374,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn connect(&mut self, slot: u32, host_index: u32, end_index: u32) -> Result<(), String> {
+    pub fn connect(&mut self, slot: u32, host_index: u32, end_index: u32) -> Result<(), DaemonError> {
         let what = "connect a VNIC";
         claim(&mut self.gates, host_index, slot).map_err(|error| error.of(what, &host_index))?;
         claim(&mut self.ends, end_index, slot * QUEUES_MAX).map_err(|error| error.of(what, &end_index))
@@ -382,12 +384,12 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn open_port(&mut self, slot: u32, host_index: u32) -> Result<(), String> {
+    pub fn open_port(&mut self, slot: u32, host_index: u32) -> Result<(), DaemonError> {
         self.ports.set(slot, host_index, None, 0).map_err(|error| explain("open a switch port", &error))?;
         self.open_door(slot, host_index)
     }
 
-    fn open_door(&mut self, slot: u32, host_index: u32) -> Result<(), String> {
+    fn open_door(&mut self, slot: u32, host_index: u32) -> Result<(), DaemonError> {
         let Some(doors) = &mut self.doors else { return Ok(()) };
         doors.set(slot, host_index, 0).map_err(|error| explain("open a switch port", &error))
     }
@@ -396,7 +398,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn connect_tap(&mut self, slot: u32, index: u32) -> Result<(), String> {
+    pub fn connect_tap(&mut self, slot: u32, index: u32) -> Result<(), DaemonError> {
         let onward = self.others.get(ONWARD).ok_or_else(|| ended(ONWARD))?;
         let set = self.ports.set(slot, index, Some(onward), 0);
         set.map_err(|error| explain("open a switch port", &error))?;
@@ -409,7 +411,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn connect_queue(&mut self, row: u32, inlet: u32, devices: &[u32]) -> Result<(), String> {
+    pub fn connect_queue(&mut self, row: u32, inlet: u32, devices: &[u32]) -> Result<(), DaemonError> {
         let what = "connect a further queue";
         self.inlets.set(row, inlet, None, 0).map_err(|error| explain(what, &error))?;
         devices.iter().try_for_each(|index| claim(&mut self.ends, *index, row).map_err(|error| error.of(what, index)))
@@ -428,7 +430,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn own_nic_queue(&mut self, interface: u32, queue: u32, row: u32) -> Result<(), String> {
+    pub fn own_nic_queue(&mut self, interface: u32, queue: u32, row: u32) -> Result<(), DaemonError> {
         let place = u64::from(interface) << 32 | u64::from(queue);
         let queues = self.nic_queues.as_mut().ok_or_else(|| ended(OWN_QUEUE))?;
         claim(queues, place, row).map_err(|error| error.of("give a NIC's queue", &queue))
@@ -438,7 +440,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_uplink(&mut self, index: u32, mac: [u8; 6]) -> Result<(), String> {
+    pub fn set_uplink(&mut self, index: u32, mac: [u8; 6]) -> Result<(), DaemonError> {
         let mut row = [0; 8];
         row[..6].copy_from_slice(&mac);
         self.uplink_row.set(0, row, 0).map_err(|error| explain("write the uplink's row", &error))?;
@@ -449,7 +451,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_gateways(&mut self, gateways: &[Address]) -> Result<(), String> {
+    pub fn set_gateways(&mut self, gateways: &[Address]) -> Result<(), DaemonError> {
         let stale: Vec<[u8; 16]> = self.gateways.keys().flatten().collect();
         stale.iter().for_each(|address| drop(self.gateways.remove(address)));
         let mut write = |address: &Address| self.gateways.insert(address.octets(), 1, 0);
@@ -460,7 +462,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn name_card(&mut self, slot: u32, mac: [u8; 6]) -> Result<(), String> {
+    pub fn name_card(&mut self, slot: u32, mac: [u8; 6]) -> Result<(), DaemonError> {
         claim(&mut self.cards, MacAddress(mac).to_bits(), slot)
             .map_err(|error| error.of("name a card", &format!("{mac:02x?}")))
     }
@@ -496,7 +498,7 @@ impl Tables {
     ///
     /// # Errors
     /// Another has it, or what the system says.
-    pub fn own(&mut self, slot: u32, address: Address) -> Result<(), String> {
+    pub fn own(&mut self, slot: u32, address: Address) -> Result<(), DaemonError> {
         claim(&mut self.owners, address.octets(), slot).map_err(|error| error.of("give an address", &address))
     }
 
@@ -504,7 +506,7 @@ impl Tables {
     ///
     /// # Errors
     /// Another VNIC has it, or what the system says.
-    pub fn share(&mut self, slot: u32, address: Address) -> Result<(), String> {
+    pub fn share(&mut self, slot: u32, address: Address) -> Result<(), DaemonError> {
         give_back(&mut self.owners, address.octets(), KERNEL);
         self.own(slot, address)
     }
@@ -513,7 +515,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_socket(&mut self, slot: u32, queue: u32, socket: BorrowedFd<'_>) -> Result<(), String> {
+    pub fn set_socket(&mut self, slot: u32, queue: u32, socket: BorrowedFd<'_>) -> Result<(), DaemonError> {
         let row = slot * QUEUES_MAX + queue;
         self.sockets.set(row, socket.as_raw_fd(), 0).map_err(|error| explain("register a queue's socket", &error))
     }
@@ -522,12 +524,14 @@ impl Tables {
     ///
     /// # Errors
     /// No room.
-    pub fn write_filters<T: Copy + Into<FilterRow>>(&mut self, filters: &[T]) -> Result<(u16, u16), String> {
+    pub fn write_filters<T: Copy + Into<FilterRow>>(&mut self, filters: &[T]) -> Result<(u16, u16), DaemonError> {
         if filters.is_empty() {
             return Ok((0, 0));
         }
         if filters.len() > VNIC_FILTERS_MAX {
-            return Err(format!("{} filters: at most {VNIC_FILTERS_MAX} of one VNIC and direction", filters.len()));
+            return Err(
+                format!("{} filters: at most {VNIC_FILTERS_MAX} of one VNIC and direction", filters.len()).into()
+            );
         }
         let first = self.free_rows(filters.len()).ok_or("the table of filters is full: delete some, or some VNICs")?;
         for (filter, row) in filters.iter().zip(first..) {
@@ -572,7 +576,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn set_limit(&mut self, row: u32, rate: Rate, mtu: u32) -> Result<(), String> {
+    pub fn set_limit(&mut self, row: u32, rate: Rate, mtu: u32) -> Result<(), DaemonError> {
         self.limits.set(row, encode_rate(rate, mtu), 0).map_err(|error| explain("set a rate", &error))
     }
 
@@ -592,7 +596,7 @@ impl Tables {
     ///
     /// # Errors
     /// What the system says.
-    pub fn clear_counts(&mut self, slot: u32) -> Result<(), String> {
+    pub fn clear_counts(&mut self, slot: u32) -> Result<(), DaemonError> {
         let processors = nr_cpus().map_err(|(what, error)| format!("{what}: {error}"))?;
         for direction in [Direction::Transmit, Direction::Receive] {
             let first = counter_row(slot, direction);
@@ -613,10 +617,10 @@ enum ClaimError {
 }
 
 impl ClaimError {
-    fn of(self, what: &str, key: &dyn Display) -> String {
+    fn of(self, what: &str, key: &dyn Display) -> DaemonError {
         match self {
-            ClaimError::Taken(KERNEL) => format!("{what}: {key} is the kernel's"),
-            ClaimError::Taken(_) => format!("{what}: {key} is another VNIC's"),
+            ClaimError::Taken(KERNEL) => format!("{what}: {key} is the kernel's").into(),
+            ClaimError::Taken(_) => format!("{what}: {key} is another VNIC's").into(),
             ClaimError::System(error) => explain(what, &error),
         }
     }
@@ -645,7 +649,7 @@ fn counter_row(slot: u32, direction: Direction) -> u32 {
     (slot * 2 + direction as u32) * CAUSES.len() as u32
 }
 
-fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, String> {
+fn open<T: TryFrom<Map, Error = MapError>>(map: Map) -> Result<T, DaemonError> {
     T::try_from(map).map_err(|error| explain("open the gate's tables", &error))
 }
 
@@ -665,7 +669,7 @@ fn data(map: &Map) -> Option<&MapData> {
 type Running = (BTreeMap<&'static str, ProgramFd>, BTreeMap<String, MapData>);
 
 /// The programs over the table of VNICs that `programs` (number and name) have, and all tables of theirs.
-fn running(programs: &[(u32, &str)]) -> Result<Running, String> {
+fn running(programs: &[(u32, &str)]) -> Result<Running, DaemonError> {
     let what = "take back the fence";
     let mut maps = BTreeMap::new();
     for (id, name) in programs {
@@ -689,8 +693,8 @@ fn running(programs: &[(u32, &str)]) -> Result<Running, String> {
     Ok((found, maps))
 }
 
-fn ended(name: &str) -> String {
-    format!("the program {name} ended with an earlier daemon: `qanat down`, then up again")
+fn ended(name: &str) -> DaemonError {
+    format!("the program {name} ended with an earlier daemon: `qanat down`, then up again").into()
 }
 
 /// Whether program `id` is called `name`.
@@ -699,15 +703,15 @@ pub(crate) fn is_called(id: u32, name: &str) -> bool {
 }
 
 /// The number of the program called `name` that `program` is.
-pub(crate) fn program_id(program: BorrowedFd<'_>, name: &str) -> Result<u32, String> {
+pub(crate) fn program_id(program: BorrowedFd<'_>, name: &str) -> Result<u32, DaemonError> {
     let text = format!("/proc/self/fdinfo/{}", program.as_raw_fd());
     let text = std::fs::read_to_string(text).map_err(|error| say(name, error))?;
     let number = text.lines().find_map(|line| line.strip_prefix("prog_id:")?.trim().parse().ok());
-    number.ok_or_else(|| format!("the kernel does not tell the number of the program {name}"))
+    number.ok_or_else(|| format!("the kernel does not tell the number of the program {name}").into())
 }
 
 /// The program `name` with this number, and its tables by name.
-pub(crate) fn programs_maps(id: u32, name: &str) -> Result<(ProgramFd, BTreeMap<String, MapData>), String> {
+pub(crate) fn programs_maps(id: u32, name: &str) -> Result<(ProgramFd, BTreeMap<String, MapData>), DaemonError> {
     let what = format!("take back the program {name}");
     let is_it = |info: &ProgramInfo| info.id() == id && info.name_as_str() == Some(name);
     let info = loaded_programs().flatten().find(is_it).ok_or_else(|| format!("{what}: it is gone"))?;
@@ -719,25 +723,4 @@ pub(crate) fn programs_maps(id: u32, name: &str) -> Result<(ProgramFd, BTreeMap<
         maps.insert(name, MapData::from_id(id).map_err(|error| explain(&what, &error))?);
     }
     Ok((program, maps))
-}
-
-/// An error with its causes, and the remedy for the usual one.
-pub(crate) fn explain(what: &str, error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = format!("{what}: {error}");
-    let mut cause = Some(error);
-    while let Some(current) = cause {
-        if let Some(system) = current.downcast_ref::<std::io::Error>() {
-            text = format!("{what}: {system}");
-            if system.kind() == std::io::ErrorKind::PermissionDenied {
-                text += &format!("; {}", qanat_nic::privilege::remedy());
-            }
-        }
-        cause = current.source();
-    }
-    text
-}
-
-/// For messages about anything that displays itself.
-pub(crate) fn say(what: &str, error: impl Display) -> String {
-    format!("{what}: {error}")
 }

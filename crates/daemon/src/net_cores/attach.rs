@@ -3,8 +3,8 @@
 use crate::cards::vnic::Vnic;
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
+use crate::error::{DaemonError, say};
 use crate::fence::injectors::Opener;
-use crate::fence::tables;
 use crate::net_cores::core::NetCore;
 use qanat_control::net_core::{CardNumber, CardOrder, Order, SERVICE_MEMORY_BYTES, plan_of};
 use qanat_control::protocol::{Answer, Provider, QueueWish, StackWish, VnicStatus, VnicWish};
@@ -19,12 +19,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 const TRANSMIT_FRAMES: u32 = 8_192;
 
 /// Whether a service may have that queue of such a card on a net core.
-fn check_queue(card: &VnicWish, queue: u32) -> Result<(), String> {
+fn check_queue(card: &VnicWish, queue: u32) -> Result<(), Refusal> {
     if queue >= card.queues {
-        return Err(format!("a card of {} queues, from 0, has no queue {queue}", card.queues));
+        return Err(format!("a card of {} queues, from 0, has no queue {queue}", card.queues).into());
     }
     if card.queues > 1 && (card.priority_queues > 0 || card.provider != Provider::Veth) {
-        return Err("several queues on net cores are a virtual card's, and none is high-priority".to_owned());
+        return Err("several queues on net cores are a virtual card's, and none is high-priority".into());
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ impl Daemon {
 
     /// The net core with the fewest cards, of those where the service is not yet. Of a VNIC some of whose queues are on net cores
     /// already (`begun`): one that has the fewest of these.
-    fn choose_net_core(&self, peer: Peer, stack: &StackWish, begun: Option<u32>) -> Result<usize, String> {
+    fn choose_net_core(&self, peer: Peer, stack: &StackWish, begun: Option<u32>) -> Result<usize, Refusal> {
         let is_its = |card: &CardNumber| {
             let vnic = self.vnics.get(&card.vnic).filter(|vnic| vnic.user == peer.user);
             let first = vnic.and_then(|vnic| vnic.wish.addresses.first());
@@ -98,7 +98,7 @@ impl Daemon {
         };
         let number = begun.map(|vnic| CardNumber { vnic, queue: stack.queue });
         if let Some(number) = number.filter(|number| self.net_cores.cores.iter().any(|c| c.cards.contains(number))) {
-            return Err(format!("card {number} is served already: it is given up in a moment, or another's"));
+            return Err(format!("card {number} is served already: it is given up in a moment, or another's").into());
         }
         let at_home = || self.net_cores.cores.iter().enumerate().filter(|(_, core)| core.is_at_home());
         let (running, failing) =
@@ -109,18 +109,19 @@ impl Daemon {
         // Better one that may die than none.
         let best = best.or_else(|| at_home().find(|(_, core)| core.running.is_some()));
         let Some((index, core)) = best else {
-            return Err("all net cores have died just now: they are started again in a moment".to_owned());
+            return Err("all net cores have died just now: they are started again in a moment".into());
         };
         let count = running.count();
         // For one that dies at each start another stands in.
         if is_taken(core) && failing == 0 {
             return Err(format!(
                 "the service is on each of the {count} net cores already: ask for fewer (--net-cores)"
-            ));
+            )
+            .into());
         }
         // The place of the one that has just died is not to be filled up by its neighbour.
         match siblings(core) > 0 && count + failing < at_home().count() {
-            true => Err("a net core has died just now: it is started again in a moment".to_owned()),
+            true => Err("a net core has died just now: it is started again in a moment".into()),
             false => Ok(index),
         }
     }
@@ -160,10 +161,9 @@ impl Daemon {
     ) -> Result<(), Refusal> {
         let queue = self.queue_wish(stack.queue, status.mtu);
         let memory = plan_of(queue).allocate_lendable();
-        let (_mapped_until_registered, files) = memory.map_err(|error| tables::say("make frame memory", error))?;
+        let (_mapped_until_registered, files) = memory.map_err(|error| say("make frame memory", error))?;
         let (receive, rest) = (files.receive.as_fd(), files.rest.as_fd());
-        let owned =
-            |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| tables::say("keep a descriptor", error));
+        let owned = |fd: BorrowedFd<'_>| fd.try_clone_to_owned().map_err(|error| say("keep a descriptor", error));
         let (answer, beside) =
             self.open_queue(status.vnic, queue, &[owned(receive)?, owned(rest)?], Opener::NetCore)?;
         let Answer::Queue(opened) = answer else { return Err("no queue was opened".into()) };
@@ -191,10 +191,10 @@ impl Daemon {
 
     /// Introduces a service to the net core that has its card: the service's end of their socket. The memory that the net core
     /// makes for it is the user's, until the net core gives it back or dies.
-    fn hand_service(&mut self, index: usize, card: CardNumber, peer: Peer) -> Result<OwnedFd, String> {
+    fn hand_service(&mut self, index: usize, card: CardNumber, peer: Peer) -> Result<OwnedFd, DaemonError> {
         let pair = || {
             let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
-            pair.map_err(|error| tables::say("make a pair of sockets", error))
+            pair.map_err(|error| say("make a pair of sockets", error))
         };
         let ((services, its), (lease, its_lease)) = (pair()?, pair()?);
         // The net core serves others, too: it is not to close what this one sends. Before Linux 6.16 it can't be helped.

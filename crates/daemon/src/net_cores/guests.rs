@@ -10,7 +10,7 @@
 
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::log::Event;
 use crate::net_cores::core::{NetCore, Standing};
 use crate::policy::NET_CORES_MAX;
@@ -87,12 +87,12 @@ impl Daemon {
     }
 
     /// Has it run on another processor.
-    fn place_net_core(&mut self, index: usize, processor: u32, standing: Standing) -> Result<(), String> {
+    fn place_net_core(&mut self, index: usize, processor: u32, standing: Standing) -> Result<(), DaemonError> {
         let core = self.net_cores.cores.get(index).ok_or("there is no such net core")?;
         let (child, _) = core.running.as_ref().ok_or("the net core has just died: it is started again in a moment")?;
         let mut set = CpuSet::new();
         set.set(processor as usize);
-        sched_setaffinity(Some(Pid::from_child(child)), &set).map_err(|error| tables::say("move a net core", error))?;
+        sched_setaffinity(Some(Pid::from_child(child)), &set).map_err(|error| say("move a net core", error))?;
         let core = self.net_cores.cores.get_mut(index).ok_or("there is no such net core")?;
         (core.processor, core.standing) = (processor, standing);
         // It runs there, whether it has heard of it or not.

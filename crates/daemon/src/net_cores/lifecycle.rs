@@ -2,12 +2,13 @@
 
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::log::Event;
 use crate::net_cores::core::{FAILURES_MAX, NetCore, Standing, Starter};
 use qanat_control::net_core::{ORDER_BYTES_MAX, Order};
 use qanat_control::protocol::send;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ impl Daemon {
     ///
     /// # Errors
     /// What the system says.
-    pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), String> {
+    pub fn start_net_cores(&mut self, starter: Starter) -> Result<(), DaemonError> {
         self.net_cores.starter = Some(starter);
         for processor in self.policy.net.cores.clone() {
             self.net_cores.cores.push(NetCore::new(processor));
@@ -31,17 +32,17 @@ impl Daemon {
         Ok(())
     }
 
-    pub(crate) fn start_net_core(&mut self, index: usize) -> Result<(), String> {
+    pub(crate) fn start_net_core(&mut self, index: usize) -> Result<(), DaemonError> {
         let Some(core) = self.net_cores.cores.get_mut(index) else { return Ok(()) };
         let Some(starter) = &self.net_cores.starter else { return Ok(()) };
-        let say = |error| tables::say("start a net core", error);
+        let failed = |error: Errno| say("start a net core", error);
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(say)?;
+        let (ours, its) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).map_err(failed)?;
         // Orders wait here while it starts.
-        sockopt::set_socket_send_buffer_size(&ours, 64 * ORDER_BYTES_MAX).map_err(say)?;
-        let watched = ours.try_clone().map_err(|error| tables::say("start a net core", error))?;
+        sockopt::set_socket_send_buffer_size(&ours, 64 * ORDER_BYTES_MAX).map_err(failed)?;
+        let watched = ours.try_clone().map_err(|error| say("start a net core", error))?;
         core.started = Instant::now();
-        let child = starter(core.processor, its).map_err(|error| tables::say("start a net core", error))?;
+        let child = starter(core.processor, its).map_err(|error| say("start a net core", error))?;
         let peer = Peer::new(0, 0, i32::try_from(child.id()).unwrap_or(0));
         core.running = Some((child, ours));
         let text = format!("processor {}", core.processor);
@@ -173,10 +174,10 @@ impl Daemon {
     }
 
     /// Says something to a net core. One that does not listen is not waited for.
-    pub(crate) fn order(&self, index: usize, order: Order, beside: &[BorrowedFd<'_>]) -> Result<(), String> {
+    pub(crate) fn order(&self, index: usize, order: Order, beside: &[BorrowedFd<'_>]) -> Result<(), DaemonError> {
         let core = self.net_cores.cores.get(index).ok_or("there is no such net core")?;
         let (_, socket) = core.running.as_ref().ok_or("the net core has just died: it is started again in a moment")?;
         send(socket.as_fd(), order, beside)
-            .map_err(|fault| format!("the net core on processor {} takes no orders: {fault}", core.processor))
+            .map_err(|fault| format!("the net core on processor {} takes no orders: {fault}", core.processor).into())
     }
 }

@@ -6,7 +6,7 @@
 //! by the ends of sockets, as ever.
 
 use crate::daemon::Daemon;
-use crate::fence::tables;
+use crate::error::{DaemonError, say};
 use crate::log::Event;
 use crate::net_cores::core::Standing;
 use crate::net_cores::moves::Move;
@@ -51,10 +51,10 @@ impl Daemon {
     }
 
     /// Has a card move.
-    fn move_card(&mut self, card: CardNumber, from: usize, to: usize) -> Result<(), String> {
+    fn move_card(&mut self, card: CardNumber, from: usize, to: usize) -> Result<(), DaemonError> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None);
-        let (old, new) = pair.map_err(|error| tables::say("make a pair of sockets", error))?;
+        let (old, new) = pair.map_err(|error| say("make a pair of sockets", error))?;
         self.order(to, Order::Join { card }, &[new.as_fd()])?;
         self.order(from, Order::Leave { card }, &[old.as_fd()])?;
         self.net_cores.moves.under_way.push(Move { card, from, to });

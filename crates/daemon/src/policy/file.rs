@@ -12,6 +12,7 @@
 //! transmit = { bits_per_s = 1_000_000_000 }
 //! ```
 
+use super::error::PolicyError;
 use crate::policy::accounts::SUBORDINATE_USERS;
 use crate::policy::names::{Names, group_number};
 use crate::policy::processors::NetPolicy;
@@ -151,46 +152,53 @@ impl Policy {
     ///
     /// # Errors
     /// Names the file, the line, and what is wrong there.
-    pub fn read(path: &Path) -> Result<Policy, String> {
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        Policy::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    pub fn read(path: &Path) -> Result<Policy, PolicyError> {
+        let unreadable = |error| PolicyError::Unreadable { path: path.to_owned(), error };
+        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        Policy::parse(&text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
     }
 
     /// Reads a file's text.
     ///
     /// # Errors
     /// Names the line, and what is wrong there.
-    pub fn parse(text: &str) -> Result<Policy, String> {
-        let mut policy: Policy = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub fn parse(text: &str) -> Result<Policy, PolicyError> {
+        let mut policy: Policy = toml::from_str(text)?;
         if policy.metrics.is_some_and(|address| !address.ip().is_loopback()) {
-            return Err("metrics: must be an address of this machine only, 127.0.0.1 or [::1]".to_owned());
+            return Err(PolicyError::Wrong(
+                "metrics: must be an address of this machine only, 127.0.0.1 or [::1]".to_owned(),
+            ));
         }
         if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface.is_empty()) {
-            return Err("uplink: name the interface, as in interface = \"eth1\"".to_owned());
+            return Err(PolicyError::Wrong("uplink: name the interface, as in interface = \"eth1\"".to_owned()));
         }
         for NicPolicy { interface, queues: [first, last] } in &policy.nic {
             if interface.is_empty() || first > last || *last == u32::MAX {
-                return Err(
+                return Err(PolicyError::Wrong(
                     "nic: name the interface, and its queues from first to last, as in interface = \"eth1\" and \
                             queues = [4, 7]"
                         .to_owned(),
-                );
+                ));
             }
             if policy.uplink.as_ref().is_some_and(|uplink| uplink.interface == *interface) {
-                return Err(format!("nic {interface}: it is the uplink; it can't be both"));
+                return Err(PolicyError::Wrong(format!("nic {interface}: it is the uplink; it can't be both")));
             }
         }
         if !(256..=262_144).contains(&policy.net.frames) || !policy.net.frames.is_multiple_of(2) {
-            return Err("net: frames must be an even number from 256 to 262144".to_owned());
+            return Err(PolicyError::Wrong("net: frames must be an even number from 256 to 262144".to_owned()));
         }
         if !["adaptive", "always", "never"].contains(&policy.net.spin.as_str()) {
-            return Err("net: spin must be \"adaptive\", \"always\" or \"never\"".to_owned());
+            return Err(PolicyError::Wrong("net: spin must be \"adaptive\", \"always\" or \"never\"".to_owned()));
         }
         if !["round-robin", "least-loaded", "queue"].contains(&policy.net.accept.as_str()) {
-            return Err("net: accept must be \"round-robin\", \"least-loaded\" or \"queue\"".to_owned());
+            return Err(PolicyError::Wrong(
+                "net: accept must be \"round-robin\", \"least-loaded\" or \"queue\"".to_owned(),
+            ));
         }
         if policy.host.is_empty() {
-            return Err("host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned());
+            return Err(PolicyError::Wrong(
+                "host: name an address of the kernel's, as in host = [\"10.77.0.1/24\"]".to_owned(),
+            ));
         }
         for (number, rule) in policy.rule.iter_mut().enumerate() {
             if rule.name.is_empty() {
@@ -198,11 +206,11 @@ impl Policy {
             }
             let pairs = rule.peers.len().saturating_mul(rule.macs.len() + 1);
             if rule.binds_peers() && pairs > PEERS_MAX {
-                return Err(format!(
+                return Err(PolicyError::Wrong(format!(
                     "rule \"{}\": its peers with its macs are {pairs} pairs, which each card would have: at most \
                      {PEERS_MAX}; name prefixes or ranges",
                     rule.name
-                ));
+                )));
             }
         }
         Ok(policy)
@@ -236,7 +244,7 @@ impl Policy {
     ///
     /// # Errors
     /// The machine's name service has not answered for some seconds.
-    pub fn socket_group(&self) -> Result<Option<u32>, String> {
+    pub fn socket_group(&self) -> Result<Option<u32>, PolicyError> {
         group_number(&self.group)
     }
 }
@@ -250,8 +258,8 @@ mod tests {
     #[test]
     fn net_cores_are_processors_once_each() {
         let cores = |text: &str| Policy::parse(&format!("[net]\ncores = \"{text}\"")).map(|policy| policy.net.cores);
-        assert_eq!(cores("0-1,3, 1"), Ok(vec![0, 1, 3]));
-        assert_eq!(cores(""), Ok(vec![]));
+        assert_eq!(cores("0-1,3, 1").unwrap(), [0, 1, 3]);
+        assert!(cores("").unwrap().is_empty());
         for wrong in ["1-0", "a", "0-", "0-99999999", "-1"] {
             assert!(cores(wrong).is_err(), "{wrong}");
         }
@@ -312,7 +320,7 @@ mod tests {
             ("[uplink]\ninterface = \"eth1\"\n[[nic]]\ninterface = \"eth1\"\nqueues = [1, 2]", "uplink"),
         ] {
             let error = Policy::parse(text).unwrap_err();
-            assert!(error.contains(word), "{text}: {error}");
+            assert!(error.to_string().contains(word), "{text}: {error}");
         }
         let names = Names::default();
         assert!(Policy::default().grant(&names, 0, &[]).is_some(), "root by default");

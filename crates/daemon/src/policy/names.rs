@@ -3,6 +3,7 @@
 //! The machine's name service may ask other machines, so a look-up can take seconds. Nothing here is called in the daemon's
 //! loop: a thread does it (the registrar).
 
+use super::error::PolicyError;
 use crate::policy::rule::Rule;
 use nix::unistd::{Group, Uid, User};
 use std::collections::HashMap;
@@ -140,7 +141,7 @@ fn known(name: &str) -> Option<u32> {
 ///
 /// # Errors
 /// It has not answered by then.
-pub fn group_number(name: &str) -> Result<Option<u32>, String> {
+pub fn group_number(name: &str) -> Result<Option<u32>, PolicyError> {
     if let Some(number) = known(name) {
         return Ok(Some(number));
     }
@@ -152,14 +153,9 @@ pub fn group_number(name: &str) -> Result<Option<u32>, String> {
         let _ = found.send(group.map(|group| group.gid.as_raw()));
     };
     let started = std::thread::Builder::new().name("qanat-group".to_owned()).spawn(look_up);
-    started.map_err(|error| format!("start a thread for names: {error}"))?;
-    answer.recv_timeout(PATIENCE).map_err(|_| {
-        format!(
-            "group \"{name}\": this machine's name service has not answered for {} s: see nsswitch.conf(5), or give the \
-             group by number",
-            PATIENCE.as_secs()
-        )
-    })
+    started.map_err(PolicyError::NoThread)?;
+    let silent = |_| PolicyError::NoAnswer { group: name.to_owned(), seconds: PATIENCE.as_secs() };
+    answer.recv_timeout(PATIENCE).map_err(silent)
 }
 
 /// Whether a user number is an account's. It takes as long as the machine's name service does.

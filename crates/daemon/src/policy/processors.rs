@@ -1,5 +1,6 @@
 //! The policy's net cores, and the processors they are on.
 
+use qanat_control::ParseError;
 use serde::{Deserialize, Deserializer};
 
 /// Net cores that the daemon starts, for services in the split placement.
@@ -30,8 +31,8 @@ pub(crate) const NET_CORES_MAX: usize = 64;
 ///
 /// # Errors
 /// What is wrong.
-pub fn parse_processors(text: &str) -> Result<Vec<u32>, String> {
-    let wrong = || format!("`{text}`: name processors as in 0-1,3");
+pub fn parse_processors(text: &str) -> Result<Vec<u32>, ParseError> {
+    let wrong = || ParseError(format!("`{text}`: name processors as in 0-1,3"));
     let mut all = Vec::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -44,7 +45,11 @@ pub fn parse_processors(text: &str) -> Result<Vec<u32>, String> {
     }
     all.sort_unstable();
     all.dedup();
-    if all.len() > NET_CORES_MAX { Err(format!("`{text}`: {NET_CORES_MAX} net cores at most")) } else { Ok(all) }
+    if all.len() > NET_CORES_MAX {
+        Err(ParseError(format!("`{text}`: {NET_CORES_MAX} net cores at most")))
+    } else {
+        Ok(all)
+    }
 }
 
 fn processors<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u32>, D::Error> {

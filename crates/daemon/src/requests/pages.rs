@@ -7,6 +7,7 @@ use crate::cards::vnic::Vnic;
 use crate::clients::peer::{Peer, Role};
 use crate::daemon::Daemon;
 use qanat_control::protocol::{NetCoreState, Place, Status, VnicStatus};
+use qanat_control::refusal::Refusal;
 
 /// Bytes after which a part ends. One card's part may come on top of it, and that is a good deal shorter.
 pub(crate) const PAGE_BYTES: usize = 64 * 1024;
@@ -20,13 +21,13 @@ impl Daemon {
     ///
     /// # Errors
     /// It is too long.
-    pub(crate) fn whole_status(&self, peer: Peer) -> Result<Status, String> {
+    pub(crate) fn whole_status(&self, peer: Peer) -> Result<Status, Refusal> {
         match self.status_page(peer, Place::default(), WHOLE_BYTES) {
             (status, None) => Ok(status),
             _ => Err(
                 "there is more than one message holds, and this program does not ask for parts: start it anew with \
                       the daemon's version of qanat"
-                    .to_owned(),
+                    .into(),
             ),
         }
     }

@@ -104,18 +104,18 @@ impl Daemon {
     }
 
     /// The VNIC a request is about: the handle's, or one of the peer's by number.
-    fn target(&self, role: Role, peer: Peer, vnic: Option<u32>) -> Result<u32, String> {
+    fn target(&self, role: Role, peer: Peer, vnic: Option<u32>) -> Result<u32, Refusal> {
         match (role, vnic) {
             (Role::Vnic(slot), None) => Ok(slot),
             (Role::Session, Some(slot)) => self.owned(peer, slot).map(|()| slot),
-            _ => Err("name the VNIC on the control socket, and none on a handle".to_owned()),
+            _ => Err("name the VNIC on the control socket, and none on a handle".into()),
         }
     }
 
     /// Others' VNICs and none look alike: their numbers are not to be found out.
-    fn owned(&self, peer: Peer, slot: u32) -> Result<(), String> {
+    fn owned(&self, peer: Peer, slot: u32) -> Result<(), Refusal> {
         let vnic = self.vnics.get(&slot).filter(|vnic| peer.user == 0 || vnic.user == peer.user);
-        vnic.map(|_| ()).ok_or_else(|| format!("user {} has no VNIC {slot}: see `qanat vnic list`", peer.user))
+        vnic.map(|_| ()).ok_or_else(|| format!("user {} has no VNIC {slot}: see `qanat vnic list`", peer.user).into())
     }
 
     /// The rule of who asks, as it was judged when it connected.

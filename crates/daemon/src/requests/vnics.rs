@@ -4,6 +4,7 @@ use crate::cards::maker::Maker;
 use crate::cards::vnic::{Site, TRAIN_BYTES_MAX, Vnic};
 use crate::clients::peer::{Endpoint, Peer, Role};
 use crate::daemon::{Daemon, Owner};
+use crate::error::DaemonError;
 use crate::fence::injectors::Opener;
 use crate::fence::tables::{self, Tables};
 use crate::log::Event;
@@ -174,7 +175,7 @@ impl Daemon {
     }
 
     /// The number of an account with a ceiling, with the ceiling set.
-    fn owner_number(&mut self, account: u32, ceilings: [Rate; 2]) -> Result<Option<u32>, String> {
+    fn owner_number(&mut self, account: u32, ceilings: [Rate; 2]) -> Result<Option<u32>, DaemonError> {
         if ceilings == [Rate::UNLIMITED; 2] {
             return Ok(None);
         }
@@ -191,7 +192,7 @@ impl Daemon {
     }
 
     /// Has trains fit through a user's ceilings, as he has a TAP card. Once: what was counted until then is forgotten by it.
-    fn let_trains_through(&mut self, account: u32, ceilings: [Rate; 2]) -> Result<(), String> {
+    fn let_trains_through(&mut self, account: u32, ceilings: [Rate; 2]) -> Result<(), DaemonError> {
         let Some(owner) = self.owners.get_mut(&account).filter(|owner| !owner.takes_trains) else { return Ok(()) };
         owner.takes_trains = true;
         for (direction, ceiling) in [Direction::Transmit, Direction::Receive].into_iter().zip(ceilings) {

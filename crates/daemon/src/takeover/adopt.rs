@@ -5,8 +5,8 @@ use crate::cards::{nic, tap};
 use crate::clients::orphan::Orphan;
 use crate::clients::peer::Role;
 use crate::daemon::{Daemon, FilterObject, Owner};
-use crate::fence::injectors;
-use crate::fence::tables::{self, say};
+use crate::error::{DaemonError, say};
+use crate::fence::{injectors, tables};
 use crate::log::Event;
 use crate::state::{Kept, VnicState};
 use crate::takeover::leftovers::remove_all_but;
@@ -48,7 +48,7 @@ impl Daemon {
         self.vnics.len()
     }
 
-    fn adopt_vnic(&mut self, state: VnicState, is_new: bool) -> Result<(), String> {
+    fn adopt_vnic(&mut self, state: VnicState, is_new: bool) -> Result<(), DaemonError> {
         let (slot, owner) = (state.slot, state.owner);
         let name = state.wish.name.clone();
         let handles = state.handles.len() as u32;
@@ -64,7 +64,7 @@ impl Daemon {
         };
         let end = end.map_err(|error| say("find its device", error))?;
         if slot >= tables::VNICS_MAX || !state.host.is_host(&host) || !state.end.is(&end) {
-            return Err("its device is another's".to_owned());
+            return Err("its device is another's".into());
         }
         if is_nics {
             nic::attach(&self.tables, &end)?;

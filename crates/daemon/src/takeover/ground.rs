@@ -2,9 +2,10 @@
 
 use crate::cards::charges::Charges;
 use crate::cards::tap;
+use crate::error::{DaemonError, say};
 use crate::fence::digest::digest;
 use crate::fence::injectors::Injectors;
-use crate::fence::tables::{self, OWN_QUEUE, TAP_GATE, Tables, say};
+use crate::fence::tables::{self, OWN_QUEUE, TAP_GATE, Tables};
 use crate::state::{Kept, StateDirectory, VnicState};
 use crate::takeover::manager;
 use qanat_nic::link::{self, Namespace};
@@ -31,7 +32,7 @@ pub(crate) struct Ground {
 ///
 /// # Errors
 /// What is missing, and the remedy.
-pub(crate) fn ground(state: &StateDirectory) -> Result<Ground, String> {
+pub(crate) fn ground(state: &StateDirectory) -> Result<Ground, DaemonError> {
     let given = manager::given_back();
     let Some(kept) = state.read() else {
         let cards = state.foreign_cards().len();
@@ -44,7 +45,7 @@ pub(crate) fn ground(state: &StateDirectory) -> Result<Ground, String> {
                 state.path().display(),
                 StateDirectory::VERSIONS.start(),
                 StateDirectory::VERSIONS.end(),
-            ));
+            ).into());
         }
         state.clear();
         return break_ground(state, String::new());
@@ -54,7 +55,8 @@ pub(crate) fn ground(state: &StateDirectory) -> Result<Ground, String> {
         Ok(ground) => Ok(ground),
         Err(why) if is_upgrade => Err(format!(
             "cards of another version are in use, which this one can't take back ({why}): end them with `qanat down`"
-        )),
+        )
+        .into()),
         Err(why) => {
             // Its cards go with the last of their clients, and till then serve them.
             let is_loss = state.read().is_some_and(|kept| !kept.vnics.is_empty());
@@ -65,7 +67,7 @@ pub(crate) fn ground(state: &StateDirectory) -> Result<Ground, String> {
     }
 }
 
-fn break_ground(state: &StateDirectory, mut remark: String) -> Result<Ground, String> {
+fn break_ground(state: &StateDirectory, mut remark: String) -> Result<Ground, DaemonError> {
     let tables = Tables::load()?;
     let ends = Namespace::anonymous().map_err(|error| say("make a network namespace", error))?;
     let silence = || -> io::Result<()> {
@@ -82,9 +84,16 @@ fn break_ground(state: &StateDirectory, mut remark: String) -> Result<Ground, St
     Ok(Ground { remark, ..ground })
 }
 
-fn take_back(state: &StateDirectory, kept: Kept, given: Vec<Namespace>, is_upgrade: bool) -> Result<Ground, String> {
+fn take_back(
+    state: &StateDirectory,
+    kept: Kept,
+    given: Vec<Namespace>,
+    is_upgrade: bool,
+) -> Result<Ground, DaemonError> {
     let mut held = Namespace::open(state.ends()).into_iter().chain(given);
-    let ends = held.find(|ends| inode(ends) == Ok(kept.fence.namespace)).ok_or("the cards' namespace is gone")?;
+    let ends = held
+        .find(|ends| inode(ends).is_ok_and(|inode| inode == kept.fence.namespace))
+        .ok_or("the cards' namespace is gone")?;
     let programs = attached(&kept, &ends).ok_or("no card of it is left")?;
     let slots = || kept.vnics.iter().map(|vnic| vnic.slot).filter(|slot| *slot < tables::VNICS_MAX);
     // New programs over the old tables, even if they are the same: those no device has at the moment are gone.
@@ -92,7 +101,7 @@ fn take_back(state: &StateDirectory, kept: Kept, given: Vec<Namespace>, is_upgra
         Ok(tables) => (tables, true),
         // It needs a mounted bpffs. The old ones serve as well.
         Err(why) if !is_upgrade => {
-            let both = |error: String| format!("{error}; nor can new programs be loaded: {why}");
+            let both = |error: DaemonError| format!("{error}; nor can new programs be loaded: {why}");
             (Tables::take_back(&programs, slots()).map_err(both)?, false)
         }
         Err(why) => return Err(why),
@@ -126,13 +135,13 @@ fn attached(kept: &Kept, ends: &Namespace) -> Option<Vec<(u32, &'static str)>> {
     kept.vnics.iter().find_map(of_vnic)
 }
 
-fn inode(namespace: &Namespace) -> Result<u64, String> {
+fn inode(namespace: &Namespace) -> Result<u64, DaemonError> {
     rustix::fs::fstat(namespace.as_fd()).map(|status| status.st_ino).map_err(|error| say("look at a namespace", error))
 }
 
 impl Ground {
     /// Makes it outlive this process: the namespace by a mount, and by loopback in it the table of sockets.
-    pub(crate) fn keep(&self, state: &StateDirectory) -> Result<(), String> {
+    pub(crate) fn keep(&self, state: &StateDirectory) -> Result<(), DaemonError> {
         let written = state.start(digest(tables::OBJECT), inode(&self.ends)?);
         written.map_err(|error| format!("{}: {error}", state.path().display()))?;
         if self.kept.is_some() {
@@ -154,7 +163,7 @@ impl Ground {
         };
         // One of the two is enough.
         match mount() {
-            Err(error) if !stored => Err(format!("mount the cards' namespace at {}: {error}", path.display())),
+            Err(error) if !stored => Err(format!("mount the cards' namespace at {}: {error}", path.display()).into()),
             _ => Ok(()),
         }
     }
