@@ -4,7 +4,7 @@
 use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::control::filter::Service as Ports;
-use qanat::control::net_core::StackWish;
+use qanat::control::protocol::StackWish;
 use qanat::control::protocol::VnicWish;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
 use qanat::{Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StopHandle};

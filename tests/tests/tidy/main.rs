@@ -17,7 +17,7 @@ const LAYERS: [&[&str]; 12] = [
     &["qanat-abi"],
     &["qanat-stack"],
     &["qanat-store", "qanat-control"],
-    &["qanat"],
+    &["qanat", "qanat-daemon"],
     &[
         "qanat-web",
         "qanat-delay",
