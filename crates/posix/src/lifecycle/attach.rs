@@ -27,8 +27,10 @@ use std::time::{Duration, Instant};
 const EPHEMERAL_FIRST: u16 = 32_768;
 /// How long a keeper may take to make room.
 const SUCCESSION: Duration = Duration::from_secs(2);
-/// How long the daemon may take to hear that a card is free.
-const DAEMON_HEARS: Duration = Duration::from_secs(2);
+/// How long the daemon may take to hear that a card is free: for an address that somebody named, and for one that may be another.
+const DAEMON_HEARS: [Duration; 2] = [Duration::from_secs(2), Duration::from_millis(300)];
+/// Between two requests for a card that is taken, at first and at last.
+const ASKED_AGAIN: [Duration; 2] = [Duration::from_millis(5), Duration::from_millis(100)];
 /// Addresses looked at by a program that may have any.
 const ADDRESSES_TRIED: usize = 64;
 /// Names the descriptor of the launcher's connection to the daemon.
@@ -171,8 +173,12 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
                 format!("{address} is {name}'s ({reason})")
             }
             Err(reason) => format!("{address} is another program's, which this one can't join ({reason})"),
-            Ok(Answer::Nobody) => match make(wishes, Some(address).filter(|_| address != first).or(wanted), &launchers)
-            {
+            Ok(Answer::Nobody) => match make(Plot {
+                wishes,
+                wanted: Some(address).filter(|_| address != first).or(wanted),
+                launchers: launchers.as_ref(),
+                patience: DAEMON_HEARS[usize::from(!is_fixed)],
+            }) {
                 Ok(()) => {
                     tell_address(address, &taken, serves);
                     return Ok(());
@@ -243,11 +249,21 @@ impl From<&str> for Lack {
     }
 }
 
-fn make(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), Lack> {
-    with_room(|| make_with_room(wishes, wanted, launchers))
+fn make(plot: Plot<'_>) -> Result<(), Lack> {
+    with_room(|| make_with_room(plot))
 }
 
-fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Arc<OwnedFd>>) -> Result<(), Lack> {
+/// Where a world is to be made.
+#[derive(Clone, Copy)]
+struct Plot<'a> {
+    wishes: &'a Wishes,
+    wanted: Option<IpAddr>,
+    launchers: Option<&'a Arc<OwnedFd>>,
+    /// How long a card that is taken is waited for.
+    patience: Duration,
+}
+
+fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let before = open_descriptors();
     crate::sys::this_process::class::look_around();
     if crate::sys::arena::place().is_none() {
@@ -256,15 +272,16 @@ fn make_with_room(wishes: &Wishes, wanted: Option<IpAddr>, launchers: &Option<Ar
             .map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
     }
     // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
-    let (registry, successor) = with_high_descriptors(|| make_here(wishes, wanted, launchers.as_ref()))?;
-    // Whatever is new, and out of the way, is ours.
-    let own = open_descriptors().into_iter().filter(|fd| !before.contains(fd));
+    let (registry, successor) = with_high_descriptors(|| make_here(plot))?;
+    // Whatever is new, and out of the way, is ours. The memory's files may be of an attempt before this one.
+    let of_memory = [crate::sys::arena::place().map_or(-1, |(file, _)| file), crate::sys::page::file()];
+    let own = open_descriptors().into_iter().filter(|fd| !before.contains(fd) || of_memory.contains(fd));
     let own: Vec<RawFd> = own.inspect(|fd| _ = descriptor::set(*fd, Entry::Own)).collect();
     let Ok(mut guard) = lock() else { return Err("the lock".into()) };
     let is_everybodys = |fd: &&RawFd| **fd != registry && **fd != successor;
     let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::sys::page::file());
     guard.holdings.descriptors = of_world.copied().collect();
-    guard.lets_in_run(&wishes.run);
+    guard.lets_in_run(&plot.wishes.run);
     let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
     let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
@@ -315,9 +332,9 @@ fn session() -> Option<Arc<OwnedFd>> {
 
 /// The VNIC. One that is taken may be that of a program that has ended, whose keeper sees its connections through: it makes
 /// room for whoever comes after. Or it has just ended, and the daemon is about to hear of it.
-fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
+fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, Lack> {
     let start = Instant::now();
-    let mut patience = DAEMON_HEARS;
+    let [mut pause, longest] = ASKED_AGAIN;
     loop {
         let outcome = Attachment::open(options);
         let may_pass = match &outcome {
@@ -331,18 +348,16 @@ fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
             });
         }
         if crate::lifecycle::meeting::succeed(options.address.0, SUCCESSION) {
-            patience = SUCCESSION;
+            (patience, pause) = (SUCCESSION, ASKED_AGAIN[0]);
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(longest);
     }
 }
 
 /// Makes the world; gives the keeper's end of the registry, and where it hears of a successor.
-fn make_here(
-    wishes: &Wishes,
-    wanted: Option<IpAddr>,
-    launchers: Option<&Arc<OwnedFd>>,
-) -> Result<(RawFd, RawFd), Lack> {
+fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
+    let Plot { wishes, wanted, launchers, patience } = plot;
     let mut addresses = wishes.addresses.clone();
     if let Some(wanted) = wanted
         && !addresses.iter().any(|(address, _)| *address == wanted)
@@ -368,7 +383,7 @@ fn make_here(
     let _ = options.offer_everything();
     let mut reader = -1;
     install(|| -> Result<World, Lack> {
-        let attachment = open(&options)?;
+        let attachment = open(&options, patience)?;
         place::begin(crate::sys::arena::BEHIND);
         // Until the stack is made, too, which has memory of its own for datagrams that come in fragments.
         let noted = Noted;
