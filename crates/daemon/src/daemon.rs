@@ -107,7 +107,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// The cards' namespace, for the program that this process becomes: a descriptor that it inherits, to be named by [`HEIR`].
+    /// The cards' namespace, for the program that this process becomes: a descriptor that it inherits, to be named by [`HEIR`](crate::HEIR).
     ///
     /// # Errors
     /// No descriptor is left.

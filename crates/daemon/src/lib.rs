@@ -8,9 +8,9 @@
 //!
 //! One thread, one loop over descriptors, no wait but for them: whoever is slow, silent or hostile delays himself only.
 //!
-//! What there is to know is in files that know nothing of each other's users: `policy`, `fence`, `state`, and the structures in
-//! `cards`, `clients` and `net_cores`. The daemon ([`Daemon`]) is made of it. Whatever acts on the whole is above: the turn of the
-//! loop, conversations, requests, steering, the take-over.
+//! A file either describes a structure, and does not import [`Daemon`], or it has a part of what the daemon does with its structures.
+//! The structures are the policy, the fence's tables, the notes for the next daemon, cards, clients and net cores. What the daemon
+//! does begins at its start and in the loop.
 #![forbid(unsafe_code)]
 
 mod cards;

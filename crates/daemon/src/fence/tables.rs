@@ -610,30 +610,30 @@ impl Tables {
 }
 
 /// Why somebody can't have a row of a table.
-enum ClaimError {
+enum RowError {
     /// Whose it is.
     Taken(u32),
     System(MapError),
 }
 
-impl ClaimError {
+impl RowError {
     fn of(self, what: &str, key: &dyn Display) -> DaemonError {
         match self {
-            ClaimError::Taken(KERNEL) => format!("{what}: {key} is the kernel's").into(),
-            ClaimError::Taken(_) => format!("{what}: {key} is another VNIC's").into(),
-            ClaimError::System(error) => explain(what, &error),
+            RowError::Taken(KERNEL) => format!("{what}: {key} is the kernel's").into(),
+            RowError::Taken(_) => format!("{what}: {key} is another VNIC's").into(),
+            RowError::System(error) => explain(what, &error),
         }
     }
 }
 
 /// Writes whose something is, unless it is another's: no later grant takes it away.
-fn claim<K: Pod>(table: &mut HashMap<MapData, K, u32>, key: K, owner: u32) -> Result<(), ClaimError> {
+fn claim<K: Pod>(table: &mut HashMap<MapData, K, u32>, key: K, owner: u32) -> Result<(), RowError> {
     match table.insert(key, owner, BPF_NOEXIST) {
         Ok(()) => Ok(()),
         Err(error) => match table.get(&key, 0) {
             Ok(found) if found == owner => Ok(()),
-            Ok(found) => Err(ClaimError::Taken(found)),
-            Err(_) => Err(ClaimError::System(error)),
+            Ok(found) => Err(RowError::Taken(found)),
+            Err(_) => Err(RowError::System(error)),
         },
     }
 }

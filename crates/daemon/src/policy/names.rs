@@ -137,7 +137,7 @@ fn known(name: &str) -> Option<u32> {
 }
 
 /// The number of a group; `None`: there is none of that name. The machine's name service is not waited for longer than
-/// [`PATIENCE`].
+/// five seconds.
 ///
 /// # Errors
 /// It has not answered by then.
