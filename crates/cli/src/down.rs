@@ -39,8 +39,9 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
                 return Err("a control plane that crashed has left cards: run with sudo".to_owned());
             }
             clear(&path);
-            // Whoever listened there does no more.
-            let _ = std::fs::remove_file(&path);
+            if qanat::nic::is_left_behind(&path) {
+                let _ = std::fs::remove_file(&path);
+            }
             let fields = json!({ "event": "down", "was_up": false, "cards": "ended" });
             done(arguments.tell.json, &fields, "No control plane was up; what one had left is gone.");
             return Ok(());

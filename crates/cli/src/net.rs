@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use qanat::confine::confine;
 use qanat::control::client::default_socket as default_control;
 use qanat::nic::af_xdp::PortRange;
-use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan};
+use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan, is_left_behind};
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, PATIENCE};
 use qanat::{AttachError, AttachOptions, Attachment, Config};
 use qanat_daemon::policy::NetPolicy;
@@ -304,8 +304,7 @@ fn listen_at(path: &Path) -> Result<OwnedFd, String> {
     let address = address.map_err(say)?;
     let mut socket = new().map_err(say)?;
     let mut bound = bind(&socket, &address);
-    if bound == Err(rustix::io::Errno::ADDRINUSE) && qanat::split::ask_status(path).is_err() {
-        // Left behind: nobody answers there.
+    if bound == Err(rustix::io::Errno::ADDRINUSE) && is_left_behind(path) {
         let _ = std::fs::remove_file(path);
         socket = new().map_err(say)?;
         bound = bind(&socket, &address);

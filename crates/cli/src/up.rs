@@ -10,13 +10,14 @@ use nix::unistd::execve;
 use qanat::control::filter::Addresses;
 use qanat::nic::link;
 use qanat_daemon::policy::{Names, Policy, parse_processors};
-use qanat_daemon::{Daemon, Ending, Event, HEIR, LEAVE, tell_ready};
+use qanat_daemon::{Daemon, Ending, Event, HEIR, LEAVE, fitness, tell_ready};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Handle;
 use std::ffi::{CString, OsString};
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::net::UnixStream;
@@ -102,7 +103,10 @@ fn policy(arguments: &Arguments) -> Result<Policy, String> {
 /// What the policy means, and what in it can't be meant.
 fn check(policy: &Policy) -> Result<(), String> {
     let in_vain = Names::of(&policy.rule).in_vain(&policy.rule);
-    let warnings: Vec<String> = policy.idle().into_iter().chain(in_vain.iter().map(ToString::to_string)).collect();
+    let mut warnings: Vec<String> = policy.idle().into_iter().chain(in_vain.iter().map(ToString::to_string)).collect();
+    warnings.extend(fitness::missing(policy));
+    // A daemon with this policy may be up, and have its address for metrics.
+    fitness::can_start(policy, policy.metrics)?;
     if log::is_json() {
         let rules: Vec<_> = policy
             .rule
@@ -151,7 +155,7 @@ fn serve(arguments: &Arguments) -> Result<(), String> {
     let program = std::env::current_exe().map_err(|error| format!("this program's own path: {error}"))?;
     let socket = policy.socket.display().to_string();
     let net = policy.net.clone();
-    let (watchman, stop) = Watchman::start(signals, arguments.clone())?;
+    let (watchman, stop) = Watchman::start(signals, arguments.clone(), policy.metrics)?;
     let mut daemon = Daemon::start(policy, stop.into(), log)?;
     log(&Event { event: "daemon-start", result: "done", detail: socket, ..Event::default() });
     daemon.start_net_cores(Box::new(move |processor, orders| start_directed(processor, orders, &net)))?;
@@ -211,7 +215,11 @@ struct Watchman {
 impl Watchman {
     /// Starts it. The descriptor says what signals told: to end, or to start anew. A policy that can't be read is refused, and the
     /// daemon goes on with the one that it has.
-    fn start(mut signals: Signals, arguments: Arguments) -> Result<(Watchman, UnixStream), String> {
+    fn start(
+        mut signals: Signals,
+        arguments: Arguments,
+        metrics: Option<SocketAddr>,
+    ) -> Result<(Watchman, UnixStream), String> {
         let (stop, mut stopper) = UnixStream::pair().map_err(|error| format!("a pair of sockets: {error}"))?;
         let handle = signals.handle();
         let thread = std::thread::spawn(move || {
@@ -223,7 +231,7 @@ impl Watchman {
                     Ok(policy) if policy.rule.is_empty() => {
                         Some(format!("{NO_RULE}: add a [[rule]], or end the daemon"))
                     }
-                    Ok(_) => None,
+                    Ok(policy) => fitness::can_start(&policy, metrics).err().map(|error| error.to_string()),
                     Err(why) => Some(why),
                 };
                 if is_restart && let Some(why) = refusal() {

@@ -20,6 +20,7 @@ pub mod net_core;
 mod parse_error;
 pub mod protocol;
 pub mod refusal;
+pub mod regular_file;
 pub mod steward;
 
 pub use parse_error::ParseError;

@@ -18,6 +18,7 @@ mod clients;
 mod daemon;
 mod error;
 pub mod fence;
+pub mod fitness;
 mod log;
 mod net_cores;
 pub mod policy;

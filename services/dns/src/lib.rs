@@ -9,7 +9,6 @@
 
 pub mod answer;
 pub mod counted;
-pub mod file;
 pub mod image;
 pub mod layout;
 pub mod message;

@@ -1,6 +1,7 @@
 //! A running server asked: `qanat dns status`, `reload` and `refresh`, over a Unix socket of the server's user.
 
 use super::zones::{Changes, Zones};
+use qanat::nic::is_left_behind;
 use qanat_dns::name::Name;
 use qanat_dns::service::ZoneRules;
 use rustix::fs::{Mode, mkdir};
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -102,9 +103,7 @@ pub fn open(path: Option<&Path>) -> Result<Door, String> {
         }
     };
     let wrong = |error: io::Error| format!("control socket {}: {error}; choose another with --control", path.display());
-    // A socket that a server left behind: nobody answers there. A file of another kind refuses connections as well.
-    let is_socket = std::fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.file_type().is_socket());
-    if is_socket && UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
+    if is_left_behind(&path) {
         let _ = std::fs::remove_file(&path);
     }
     let listener = UnixListener::bind(&path).map_err(wrong)?;

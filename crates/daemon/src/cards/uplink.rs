@@ -11,7 +11,7 @@
 
 use crate::error::{DaemonError, say};
 use crate::fence::tables::{self, FLAG_SHARED, FLAG_UPLINK, Tables};
-use crate::policy::{Policy, Rule};
+use crate::policy::{Policy, Rule, UplinkPolicy};
 use qanat_control::address::Address;
 use qanat_control::filter::Addresses;
 use qanat_control::protocol::VnicWish;
@@ -30,6 +30,40 @@ pub(crate) struct Uplink {
 }
 
 impl Uplink {
+    /// Looks at the interface that a policy names.
+    ///
+    /// # Errors
+    /// Why it can't be an uplink.
+    pub(crate) fn look(wanted: &UplinkPolicy) -> Result<Uplink, DaemonError> {
+        let name = &wanted.interface;
+        let link = link::link(name).map_err(|error| {
+            let what = format!("uplink {name}: look at it");
+            say(&what, format!("{error}; `ip link` shows those there are"))
+        })?;
+        if !link.is_up {
+            return Err(format!("uplink {name} is down: ip link set {name} up").into());
+        }
+        let addresses =
+            link::addresses(link.index).map_err(|error| say(&format!("uplink {name}: read its addresses"), error))?;
+        let addresses: Vec<(Address, u8)> = addresses.into_iter().map(|(own, length)| (own.into(), length)).collect();
+        let of_kernel = |(address, length): &(Address, u8)| Addresses::prefix(**address, *length);
+        let prefixes: Vec<Addresses> = match wanted.prefixes.is_empty() {
+            true => addresses.iter().filter_map(of_kernel).collect(),
+            false => wanted.prefixes.clone(),
+        };
+        if prefixes.is_empty() {
+            return Err(format!(
+                "uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"
+            )
+            .into());
+        }
+        let gateways = match wanted.gateways.is_empty() {
+            true => default_gateways(link.index),
+            false => wanted.gateways.clone(),
+        };
+        Ok(Uplink { link, addresses, prefixes, gateways })
+    }
+
     /// Takes the policy's, if it names one: attaches to it.
     ///
     /// # Errors
@@ -41,34 +75,15 @@ impl Uplink {
             let what = format!("uplink {name}: {what}");
             move |error: std::io::Error| say(&what, error)
         };
-        let link = link::link(name).map_err(explain("look at it"))?;
-        if !link.is_up {
-            return Err(format!("uplink {name} is down: ip link set {name} up").into());
-        }
-        let addresses = link::addresses(link.index).map_err(explain("read its addresses"))?;
-        let addresses: Vec<(Address, u8)> = addresses.into_iter().map(|(own, length)| (own.into(), length)).collect();
-        let of_kernel = |(address, length): &(Address, u8)| Addresses::prefix(**address, *length);
-        let prefixes: Vec<Addresses> = match wanted.prefixes.is_empty() {
-            true => addresses.iter().filter_map(of_kernel).collect(),
-            false => wanted.prefixes.clone(),
-        };
+        let uplink = Uplink::look(wanted)?;
+        let link = &uplink.link;
         let program = tables.other("uplink")?;
         let own = tables::program_id(program, "uplink")?;
         if link.xdp_program.is_some_and(|id| id != own && !tables::is_called(id, "uplink")) {
             return Err(format!("uplink {name} has another's XDP program: ip link set {name} xdp off").into());
         }
-        if prefixes.is_empty() {
-            return Err(format!(
-                "uplink {name} has no address: name its prefixes ([uplink] prefixes = [\"192.0.2.0/24\"])"
-            )
-            .into());
-        }
-        let gateways = match wanted.gateways.is_empty() {
-            true => default_gateways(link.index),
-            false => wanted.gateways.clone(),
-        };
         tables.set_uplink(link.index, link.mac.0)?;
-        tables.set_gateways(&gateways)?;
+        tables.set_gateways(&uplink.gateways)?;
         // Tags must be where the program looks for them; a device that has no such offload has them there.
         let _ = link::keep_vlan_tags(name);
         // VNICs have Ethernet addresses of their own.
@@ -76,7 +91,7 @@ impl Uplink {
         link::set_xdp(link.index, tables.other("uplink")?).map_err(explain(
             "attach to it; its driver must have native XDP, its MTU must suit that, and no other XDP program be there",
         ))?;
-        Ok(Some(Uplink { link, addresses, prefixes, gateways }))
+        Ok(Some(uplink))
     }
 
     /// It has changed: cards that go by its Ethernet address go by the one it has now.

@@ -20,9 +20,13 @@ use crate::policy::rule::Rule;
 use qanat_control::address::Address;
 use qanat_control::filter::{Addresses, Service};
 use qanat_control::protocol::DEFAULT_SOCKET;
+use qanat_control::regular_file;
 use serde::{Deserialize, Deserializer};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+
+/// Bytes of a policy at most.
+const POLICY_BYTES_MAX: u64 = 4 << 20;
 
 /// What the file says.
 #[derive(Clone, Debug, Deserialize)]
@@ -154,7 +158,8 @@ impl Policy {
     /// Names the file, the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Policy, PolicyError> {
         let unreadable = |error| PolicyError::Unreadable { path: path.to_owned(), error };
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let bytes = regular_file::read(path, POLICY_BYTES_MAX).map_err(unreadable)?;
+        let text = String::from_utf8(bytes).map_err(|error| unreadable(std::io::Error::other(error)))?;
         Policy::parse(&text).map_err(|error| PolicyError::InFile { path: path.to_owned(), error: Box::new(error) })
     }
 

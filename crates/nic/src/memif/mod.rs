@@ -32,6 +32,7 @@ mod tests;
 pub use link::MemifLink;
 pub use queue::{Memif, MemifOpener};
 
+use crate::left_socket::is_left_behind;
 use crate::plan::MemoryPlan;
 use qanat_wire::ethernet::MacAddress;
 use std::fmt;
@@ -279,11 +280,12 @@ impl MemifListener {
         };
         let mut bound = bind();
         if bound.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-            // Somebody's, or a leftover of somebody killed?
             if dial(path).is_ok() {
                 return Err(MemifError::Occupied { path: path.clone() });
             }
-            bound = std::fs::remove_file(path).and_then(|()| bind());
+            if is_left_behind(path) {
+                bound = std::fs::remove_file(path).and_then(|()| bind());
+            }
         }
         bound.map_err(|error| fail("bind to it", error))?;
         // SAFETY: takes no pointers.

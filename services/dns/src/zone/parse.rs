@@ -3,9 +3,9 @@
 use super::lexer::{EntryStart, Lexer, Token};
 use super::scanner::scan_data;
 use super::{Place, Problem, Zone, ZoneBuilder, ZoneError, builder, generate, rtype};
-use crate::file;
 use crate::name::{self, Name};
 use domain::base::iana::Rtype;
+use qanat::control::regular_file as file;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
