@@ -54,7 +54,8 @@ pub fn check(needs: &[Need], user: u32, name: &str) -> Result<(), String> {
             Need::Tree(root, with_hidden) => {
                 refused.extend(read(root));
                 let mut left = FILES_MAX;
-                tree(root, *with_hidden, DEPTH_MAX, &mut left, &mut refused);
+                let whole = fs::canonicalize(root).unwrap_or_else(|_| root.clone());
+                tree(&whole, root, *with_hidden, DEPTH_MAX, &mut left, &mut refused);
             }
             Need::Append(path) => refused.extend(append(path, user)),
             Need::Replace(path) => refused.extend(replace(path, user)),
@@ -122,8 +123,8 @@ fn refusal(path: &Path, what: &'static str, error: io::Error) -> Option<Refused>
     Some(Refused { path: path.to_owned(), what, remedy, owner })
 }
 
-/// `left`: files to look at.
-fn tree(directory: &Path, with_hidden: bool, depth: usize, left: &mut usize, refused: &mut Vec<Refused>) {
+/// `root`: what is served, without links. `left`: files to look at.
+fn tree(root: &Path, directory: &Path, with_hidden: bool, depth: usize, left: &mut usize, refused: &mut Vec<Refused>) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten() {
         let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".") && entry.file_name() != ".well-known";
@@ -135,13 +136,14 @@ fn tree(directory: &Path, with_hidden: bool, depth: usize, left: &mut usize, ref
         }
         *left -= 1;
         let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
-        // What a link leads to is served as well; sockets and their likes are not.
-        let is_served = kind.is_dir() || kind.is_file() || kind.is_symlink();
+        // What a link leads to is served as well, if that is below the root; sockets and their likes are not.
+        let leads_inside = || fs::canonicalize(&path).is_ok_and(|target| target.starts_with(root));
+        let is_served = kind.is_dir() || kind.is_file() || kind.is_symlink() && leads_inside();
         let needed = if kind.is_dir() { Access::READ_OK | Access::EXEC_OK } else { Access::READ_OK };
         match access(&path, needed) {
             Err(error) if is_served => refused.extend(refusal(&path, "read it", error.into())),
             // A link to a directory may lead in circles.
-            Ok(()) if kind.is_dir() && depth > 0 => tree(&path, with_hidden, depth - 1, left, refused),
+            Ok(()) if kind.is_dir() && depth > 0 => tree(root, &path, with_hidden, depth - 1, left, refused),
             _ => {}
         }
     }

@@ -54,7 +54,29 @@ impl Daemon {
             if is_apart && link::route_to(**address).is_ok_and(|route| route.is_local) {
                 return Err(format!("address {address} is this machine's own: choose another (--address)").into());
             }
+            if is_apart {
+                self.is_nobody_elses_network(*address)?;
+            }
         }
         Ok(())
+    }
+
+    /// Whether the kernel's address by which a card is reached is on cards alone. On another interface it is a service's that has
+    /// that network without the daemon: a route to a card in it would take the service's address away.
+    fn is_nobody_elses_network(&self, address: Address) -> Result<(), Refusal> {
+        let is_near = |(host, length): &&(Address, u8)| {
+            Addresses::prefix(**host, *length).is_some_and(|prefix| prefix.contains(Addresses::host(*address)))
+        };
+        let Some((host, length)) = self.policy.host.iter().find(is_near) else { return Ok(()) };
+        let owner = link::owner_of(**host).ok().flatten();
+        let Some(other) = owner.filter(|index| !self.vnics.values().any(|vnic| vnic.host.index == *index)) else {
+            return Ok(());
+        };
+        let name = link::link_by_index(other).map_or_else(|_| other.to_string(), |link| link.name);
+        Err(format!(
+            "address {address}: the network of {host}/{length} is on {name} already, which is no card of the daemon's: end the service \
+             that made it, and start it again, so that the daemon gives it a card; or have another network (`host` in the policy)"
+        )
+        .into())
     }
 }
