@@ -271,7 +271,7 @@ fn library() -> Result<PathBuf, String> {
 fn connect(socket: &Path) -> Result<Session, String> {
     match Session::connect(socket) {
         Err(ClientError::Unreachable(..)) if rustix::process::geteuid().is_root() => start_daemon(socket),
-        Err(ClientError::Unreachable(..)) => {
+        Err(ClientError::Unreachable(_, error)) if error.kind() != std::io::ErrorKind::PermissionDenied => {
             Err("no daemon is up to give the program a card: start one with `sudo qanat up`, or run this with sudo"
                 .to_owned())
         }

@@ -171,8 +171,18 @@ impl Rule {
         match rate == Rate::UNLIMITED || ceiling.contains(rate) {
             true => Ok(()),
             false => {
-                let text =
-                    format!("rule \"{}\" allows {bits_per_s} bit/s and {packets_per_s} packets/s (0: any)", self.name);
+                let name = |count: u64, unit: &str| match count {
+                    0 => format!("any number of {unit}"),
+                    count => format!("{count} {unit}"),
+                };
+                let text = format!(
+                    "rule \"{}\" allows {} and {}, not {} and {}: name both (--bits, --packets), for one left out means any",
+                    self.name,
+                    name(bits_per_s, "bit/s"),
+                    name(packets_per_s, "packets/s"),
+                    name(rate.bits_per_s, "bit/s"),
+                    name(rate.packets_per_s, "packets/s"),
+                );
                 Err(Refusal::new(Cause::Forbidden, text))
             }
         }
