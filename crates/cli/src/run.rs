@@ -10,8 +10,8 @@ mod memory_limits;
 mod numbers;
 mod wishes;
 
-use crate::attach::{OwnDeviceKind, Prefixed};
 use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
+use crate::host::attach::{OwnDeviceKind, Prefixed};
 use crate::log;
 use crate::program;
 use crate::say::say;

@@ -1,9 +1,9 @@
 //! Whether the program can have what its user names: an address, an interface. It is found out before the program begins, since a
 //! program that is at other addresses than it was told to be is worse than one that has not begun.
 
-use crate::attach::Prefixed;
+use crate::control::programs::has_program_at;
 use crate::exit::NOT_BEGUN;
-use crate::programs::has_program_at;
+use crate::host::attach::Prefixed;
 use crate::run::Failure;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
