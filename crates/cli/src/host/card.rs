@@ -2,6 +2,7 @@
 //! service goes on with that, its connections reset. Whoever deletes the card wants the service to end.
 
 use crate::host::addresses::names;
+use crate::host::application::Place;
 use crate::host::attach::AttachArguments;
 use crate::log;
 use qanat::control::card_watch::{CardEnd, CardWatch, Standing, has_hung_up};
@@ -11,6 +12,7 @@ use qanat::nic::af_xdp::PortRange;
 use qanat::nic::{DESCRIPTORS_REMEDY, Vnic};
 use qanat::split::PATIENCE;
 use qanat::{AttachError, Attachment, Runtime, RuntimeError};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -42,16 +44,6 @@ impl From<RuntimeError> for Failure {
         match error {
             RuntimeError::CardGone => Failure::CardGone,
             other => Failure::Other(other.to_string()),
-        }
-    }
-}
-
-impl Failure {
-    /// In words.
-    pub fn text(self) -> String {
-        match self {
-            Failure::CardGone => RuntimeError::CardGone.to_string(),
-            Failure::Other(text) => text,
         }
     }
 }
@@ -102,6 +94,21 @@ pub fn serve(
 impl Card {
     fn of(attachment: Attachment, lost_at: Option<Instant>) -> Card {
         Card { attachment, watch: OnceLock::new(), lost_at }
+    }
+
+    /// A service's place on one of its queues.
+    pub fn place(&self, queue: u32) -> Place {
+        let attachment = &self.attachment;
+        let addresses = attachment.addresses();
+        let may_have_six = attachment.config().autoconfiguration.is_some();
+        Place {
+            serves_six: may_have_six || addresses.iter().any(IpAddr::is_ipv6),
+            addresses,
+            interface: attachment.interface().to_owned(),
+            driver: attachment.driver().to_owned(),
+            is_split: false,
+            queue,
+        }
     }
 
     /// What watches it; `None`: it is no daemon's.

@@ -81,8 +81,8 @@ pub struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    pub fn new(name: &str, services: &'a [PortRange], connections_max: usize) -> Request<'a> {
-        Request { services, options: SplitOptions { connections_max, ..SplitOptions::new(name) } }
+    pub fn new(name: &str, services: &'a [PortRange]) -> Request<'a> {
+        Request { services, options: SplitOptions::new(name) }
     }
 }
 

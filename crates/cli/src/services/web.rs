@@ -1,46 +1,30 @@
 //! `qanat web`: a directory, served from our own TCP.
 
-use crate::host::addresses::AddressWatch;
-use crate::host::app_cores;
-use crate::host::attach::{AttachArguments, url};
-use crate::host::card::{self, Card, Failure};
-use crate::host::net_core_watch::NetCoreWatch;
-use crate::host::placement::{PlacementArguments, Request};
+use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
+use crate::host::attach::url;
+use crate::host::privilege::Privilege;
 use crate::host::privilege::access::Need;
 use crate::host::privilege::paths::{directory_of, served};
-use crate::host::privilege::{Privilege, PrivilegeArguments};
-use crate::host::report::stack_report;
-use crate::live::{Printer, grouped};
+use crate::host::{self, Application, HostArguments};
+use crate::live::grouped;
 use crate::log;
-use crate::signals::{Signals, hangups};
 use clap::builder::RangedU64ValueParser;
 use clap::{Args, ValueEnum};
-use qanat::confine::Places;
+use qanat::PROTOCOL_TCP;
 use qanat::nic::MemoryPlan;
 use qanat::nic::af_xdp::PortRange;
-use qanat::split::SplitRuntime;
-use qanat::{PROTOCOL_TCP, Runtime, RuntimeOptions, StopHandle, entropy};
 use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
 use rustix::fs::Access;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use serde_json::{Value, json};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind};
-use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time-outs are at most a day.
 const SECONDS_MAX: u64 = 86_400;
-const DOORBELL_TOKEN: u64 = 1;
-/// Frames each connection's requests and the receive ring need, beyond prepared content.
-const RECEIVE_FRAMES: u32 = 8_192;
-const TRANSMIT_FRAMES: u32 = 8_192;
-/// Connections the stack takes beyond the service's limit, for the service to reset at once: with the stack full, a
-/// client's handshake would succeed by cookie and nothing ever answer it.
-const REFUSALS: usize = 256;
-
 /// Memory for ready frames that is taken if none is named: at least, and at most.
 const FRAME_MEMORY_MIB: (u32, u32) = (4, 64);
 /// Bytes of a file in one frame, without headers.
@@ -79,12 +63,6 @@ Signals: INT, TERM: finish what is under way and stop. HUP: look at the files ag
 pub struct Arguments {
     /// Directory to serve
     directory: PathBuf,
-    #[command(flatten)]
-    attach: AttachArguments,
-    #[command(flatten)]
-    placement: PlacementArguments,
-    #[command(flatten)]
-    privilege: PrivilegeArguments,
     /// Port to listen on
     #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
@@ -131,9 +109,8 @@ pub struct Arguments {
     /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
     #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
     send_rate_min: u32,
-    /// Figures as JSON, a line each second
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    place: HostArguments,
 }
 
 /// Sandstorm's two variants.
@@ -191,27 +168,6 @@ impl Arguments {
     fn roots(&self) -> impl Iterator<Item = &PathBuf> {
         std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root))
     }
-
-    /// The log is made with root's rights. All else that is read and written, is by who goes on.
-    fn give_up(&self, privilege: &Privilege) -> Result<(), String> {
-        let log = self.access_log.iter();
-        log.clone().try_for_each(|log| privilege.make_file(log))?;
-        privilege.give_up(Places {
-            read: self.roots().flat_map(|root| served(root)).collect(),
-            write: log.clone().map(|log| directory_of(log)).collect(),
-        })?;
-        let trees = self.roots().map(|root| Need::Tree(root.clone(), self.hidden));
-        privilege.check(&trees.chain(log.cloned().map(Need::Append)).collect::<Vec<Need>>())
-    }
-
-    fn memory_plan(&self, mtu: u32) -> MemoryPlan {
-        let frame_size = MemoryPlan::frame_size_for(mtu);
-        let prepared_frames = match self.copy {
-            Copy::Pre => (self.frame_memory_mib() << 20) / frame_size,
-            Copy::PerSend => 0,
-        };
-        MemoryPlan { frame_size, receive_frames: RECEIVE_FRAMES, transmit_frames: TRANSMIT_FRAMES, prepared_frames }
-    }
 }
 
 /// A number from 1 to `most`.
@@ -221,151 +177,133 @@ fn count(most: u64) -> RangedU64ValueParser<usize> {
 
 /// Runs the server until it is told to stop.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
-    // From the first: one that is told to reload while it starts is not ended by that.
-    let signals = hangups()?.of_led(arguments.placement.app_core);
-    // What can be wrong with the content is said before anything is made.
-    std::fs::read_dir(&arguments.directory).map_err(|error| {
-        format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
-    })?;
-    let services = vec![PortRange { protocol: PROTOCOL_TCP, first: arguments.port, last: arguments.port }];
-    if arguments.placement.app_cores > 1 {
-        // Its processes give up their rights, each by itself.
-        Privilege::of(&arguments.privilege, "web", false)?;
-        return app_cores::run(&arguments.placement, &arguments.attach, &services, signals);
-    }
-    let privilege = Privilege::of(&arguments.privilege, "web", arguments.placement.app_core)?;
-    if arguments.placement.is_split() {
-        return run_split(arguments, &services, signals, &privilege);
-    }
-    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    let mut server = Linked {
-        arguments,
-        privilege: &privilege,
-        signals: Some(signals),
-        stop: stop.clone(),
-        service: Arc::default(),
-        report: Arc::default(),
-        printer: Printer::new(arguments.json),
-        meter: Meter::new(),
-        place: None,
-    };
-    let outcome = card::serve(&arguments.attach, services, 1, &|| stop.is_requested(), |card| server.serve(card));
-    if let Some((figures, place)) = server.place.take() {
-        server.meter.finish(&server.printer, &figures, || place);
-    }
-    outcome
+    host::run(&arguments.place, || {
+        // What can be wrong with the content is said before anything is made.
+        std::fs::read_dir(&arguments.directory).map_err(|error| {
+            format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
+        })?;
+        Ok(Web { arguments, service: Arc::default() })
+    })
 }
 
-/// The server in one process with its stack: a service and a runtime for each card.
-struct Linked<'a> {
+/// The server, as the host knows it.
+struct Web<'a> {
     arguments: &'a Arguments,
-    privilege: &'a Privilege,
-    /// Until the first service is there.
-    signals: Option<Signals>,
-    stop: StopHandle,
     /// The service that runs now.
     service: Arc<Mutex<Option<WebHandle>>>,
-    report: Arc<AtomicBool>,
-    printer: Printer,
-    meter: Meter,
-    /// What the last service and its card came to.
-    place: Option<(Figures, PlaceFigures)>,
 }
 
-impl Linked<'_> {
-    /// On one card, until told to stop or the card is gone.
-    fn serve(&mut self, card: &Card) -> Result<(), Failure> {
-        let (arguments, attachment) = (self.arguments, &card.attachment);
-        let serves_six =
-            attachment.addresses().iter().any(IpAddr::is_ipv6) || attachment.config().autoconfiguration.is_some();
-        let plan = arguments.memory_plan(attachment.mtu());
-        let vnic = attachment.open_queue(0, plan).map_err(|error| error.to_string())?;
-        arguments.give_up(self.privilege)?;
-        let mut service = WebService::new(arguments.config(serves_six)).map_err(|error| error.to_string())?;
-        let mut config = attachment.config().clone();
-        config.connections_max = arguments.connections + REFUSALS;
-        let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
-        let mut runtime = Runtime::new(Box::new(vnic), config, seed);
-        runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
-        card.watch(&mut runtime)?;
+impl Application for Web<'_> {
+    type Service = WebService;
+    type Figures = Figures;
+
+    const NAME: &'static str = "web";
+    const TELLS_PLACE: bool = true;
+
+    fn requirements(&self) -> Requirements {
+        let port = self.arguments.port;
+        let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
+        Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+    }
+
+    fn prepared_frames(&self, frame_size: u32) -> u32 {
+        match self.arguments.copy {
+            Copy::Pre => (self.arguments.frame_memory_mib() << 20) / frame_size,
+            Copy::PerSend => 0,
+        }
+    }
+
+    fn files(&self) -> Files {
+        let log = self.arguments.access_log.iter();
+        let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
+        let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
+        let read = self.arguments.roots().flat_map(|root| served(root)).collect();
+        Files::new(needs, read, log.map(|log| directory_of(log)).collect())
+    }
+
+    /// The log. All else that is read and written, is by who goes on.
+    fn open(&mut self, privilege: &Privilege) -> Result<(), String> {
+        self.arguments.access_log.iter().try_for_each(|log| privilege.make_file(log))
+    }
+
+    fn service(&self, place: &Place) -> Result<WebService, String> {
+        let mut config = self.arguments.config(place.serves_six);
+        if place.is_split {
+            // There are no ready frames on a net core.
+            config.copy_mode = CopyMode::PerSend;
+        }
+        let service = WebService::new(config).map_err(|error| error.to_string())?;
         *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
-        if let Some(signals) = self.signals.take() {
-            let (service, report) = (Arc::clone(&self.service), Arc::clone(&self.report));
-            handle_signals(signals, self.stop.clone(), service, report, arguments.access_log.clone())?;
+        Ok(service)
+    }
+
+    fn doorbell(service: &WebService) -> Option<(BorrowedFd<'_>, &'static str)> {
+        Some((service.doorbell_fd(), "files"))
+    }
+
+    fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
+        let (service, access_log) = (Arc::clone(&self.service), self.arguments.access_log.clone());
+        Some(Box::new(move || {
+            access_log.iter().for_each(|log| tell_of_lost(log));
+            service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
+        }))
+    }
+
+    fn announcement(&self, place: &Place) -> Announcement {
+        let directory = self.arguments.directory.display();
+        let urls: Vec<String> = place.addresses.iter().map(|address| url(*address, self.arguments.port)).collect();
+        Announcement {
+            json: json!({
+                "event": "serving", "urls": urls, "directory": directory.to_string(),
+                "interface": place.interface, "driver": place.driver,
+            }),
+            lines: vec![format!("Serving {directory} at {}  (Ctrl-C stops)", urls.join(" "))],
         }
-        runtime.start(&mut service)?;
-        if !card.tell_return() {
-            let urls: Vec<String> =
-                attachment.addresses().iter().map(|address| url(*address, arguments.port)).collect();
-            announce(&self.printer, arguments, &urls, (attachment.interface(), attachment.driver()));
+    }
+
+    fn figures(service: &mut WebService) -> Figures {
+        service.figures()
+    }
+
+    fn rates(period: &Period<'_, Figures>) -> Rates {
+        let requests_per_s = period.rate(|figures| figures.requests);
+        let gbit_per_s = period.rate(|figures| figures.bytes_acknowledged) * 8e-9;
+        let figures = period.now;
+        Rates {
+            json: json!({ "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s }),
+            text: format!(
+                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors",
+                grouped(requests_per_s as u64),
+                grouped(figures.connections_open),
+                grouped(figures.requests),
+                grouped(figures.responses[3] + figures.responses[4]),
+            ),
+            is_busy: requests_per_s > 0.0,
         }
-        let before = self.place.take().map(|(figures, _)| figures).unwrap_or_default();
-        let (meter, printer, report) = (&mut self.meter, &self.printer, &self.report);
-        let mut watch = AddressWatch::new(&attachment.addresses());
-        let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-        let outcome = runtime.run(&mut service, &self.stop, options, &mut |service, runtime| {
-            meter.show(printer, &service.figures().after(&before), || linked_figures(runtime));
-            watch.show(printer, runtime);
-            if report.swap(false, Ordering::Acquire) {
-                // By a thread of its own: standard error may block, the data path must not.
-                let text = stack_report(runtime, Some(attachment));
-                std::thread::spawn(move || log::report(&text));
-            }
-        });
-        let counters = runtime.stack().counters().iter().chain(runtime.stack().tcp_counters().iter());
-        let counters = serde_json::Map::from_iter(counters.map(|(name, count)| (name.to_owned(), count.into())));
-        let mut place = linked_figures(&runtime);
-        place.push(("stack", counters.into()));
-        self.place = Some((service.figures().after(&before), place));
-        Ok(outcome?)
+    }
+
+    fn json(figures: &Figures) -> Value {
+        json!(figures)
+    }
+
+    fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
+        vec![format!(
+            "Served {} requests on {} connections, {} bytes.",
+            grouped(all.requests),
+            grouped(all.connections_accepted),
+            grouped(all.bytes_acknowledged),
+        )]
     }
 }
 
-/// The stack on a net core: the service is the same, but that its content is copied at each sending.
-fn run_split(
-    arguments: &Arguments,
-    services: &[PortRange],
-    signals: Signals,
-    privilege: &Privilege,
-) -> Result<(), String> {
-    let request = Request::new("web", services, arguments.connections + REFUSALS);
-    let mut placed = arguments.placement.attach(&arguments.attach, &request, privilege)?;
-    arguments.give_up(privilege)?;
-    let runtime = &mut placed.runtime;
-    let mut config = arguments.config(runtime.addresses().iter().any(IpAddr::is_ipv6));
-    config.copy_mode = CopyMode::PerSend;
-    let mut service = WebService::new(config).map_err(|error| error.to_string())?;
-    runtime.watch(service.doorbell_fd(), DOORBELL_TOKEN).map_err(|error| format!("watching for files: {error}"))?;
-    let stop = StopHandle::new().map_err(|error| format!("doorbell: {error}"))?;
-    let handle = Arc::new(Mutex::new(Some(service.handle())));
-    handle_signals(signals, stop.clone(), handle, Arc::default(), arguments.access_log.clone())?;
-    runtime.start(&mut service).map_err(|error| error.to_string())?;
-    let printer = Printer::new(arguments.json);
-    let urls: Vec<String> = runtime.addresses().iter().map(|address| url(*address, arguments.port)).collect();
-    announce(&printer, arguments, &urls, (runtime.interface(), runtime.driver()));
-    let mut meter = Meter::new();
-    let mut watch = NetCoreWatch::new();
-    let options = RuntimeOptions { spin: arguments.attach.spin.into(), ..RuntimeOptions::default() };
-    let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
-        watch.show(runtime);
-        meter.show(&printer, &service.figures(), || split_figures(runtime));
-    });
-    watch.show(runtime);
-    meter.finish(&printer, &service.figures(), || split_figures(runtime));
-    drop(placed);
-    outcome.map_err(|error| error.to_string())
-}
+impl HostFigures for Figures {
+    /// What is held now is held by the newer one.
+    fn add(&mut self, newer: &Figures) {
+        *self = newer.after(self);
+    }
 
-fn announce(printer: &Printer, arguments: &Arguments, urls: &[String], (interface, driver): (&str, &str)) {
-    let directory = arguments.directory.display();
-    if printer.is_json() {
-        let line = serde_json::json!({
-            "event": "serving", "urls": urls, "directory": directory.to_string(),
-            "interface": interface, "driver": driver,
-        });
-        printer.lasting(line.to_string());
-    } else {
-        printer.lasting(format!("Serving {directory} at {}  (Ctrl-C stops)", urls.join(" ")));
+    fn end(&mut self) {
+        self.connections_open = 0;
     }
 }
 
@@ -386,113 +324,4 @@ fn tell_of_lost(log: &Path) {
             log.display()
         );
     }
-}
-
-/// INT and TERM stop gracefully, a second time at once; HUP reloads.
-fn handle_signals(
-    mut signals: Signals,
-    stop: StopHandle,
-    service: Arc<Mutex<Option<WebHandle>>>,
-    report: Arc<AtomicBool>,
-    access_log: Option<PathBuf>,
-) -> Result<(), String> {
-    signals.also_handle(&[SIGINT, SIGTERM, SIGUSR1])?;
-    std::thread::spawn(move || {
-        for signal in signals.forever() {
-            if signal == SIGHUP {
-                access_log.iter().for_each(|log| tell_of_lost(log));
-                service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
-            } else if signal == SIGUSR1 {
-                report.store(true, Ordering::Release);
-            } else if stop.is_requested() {
-                crate::exit::by_signal(signal);
-            } else {
-                stop.request();
-            }
-        }
-    });
-    Ok(())
-}
-
-/// Turns counters into rates.
-struct Meter {
-    before: Figures,
-    at: Instant,
-    shown: bool,
-}
-
-impl Meter {
-    fn new() -> Meter {
-        Meter { before: Figures::default(), at: Instant::now(), shown: false }
-    }
-
-    fn show(&mut self, printer: &Printer, figures: &Figures, place: impl FnOnce() -> PlaceFigures) {
-        let elapsed_s = self.at.elapsed().as_secs_f64().max(1e-3);
-        let requests = figures.requests - self.before.requests;
-        let requests_per_s = requests as f64 / elapsed_s;
-        let gbit_per_s = (figures.bytes_acknowledged - self.before.bytes_acknowledged) as f64 * 8e-9 / elapsed_s;
-        if printer.is_json() {
-            let mut line = serde_json::json!({
-                "event": "figures", "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s, "web": figures,
-            });
-            place().into_iter().for_each(|(name, value)| line[name] = value);
-            printer.live(line.to_string());
-        } else if requests > 0 || std::mem::replace(&mut self.shown, requests > 0) || self.before == Figures::default()
-        {
-            printer.live(format!(
-                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors",
-                grouped(requests_per_s as u64),
-                grouped(figures.connections_open),
-                grouped(figures.requests),
-                grouped(figures.responses[3] + figures.responses[4]),
-            ));
-        }
-        self.before = *figures;
-        self.at = Instant::now();
-    }
-
-    fn finish(&mut self, printer: &Printer, figures: &Figures, place: impl FnOnce() -> PlaceFigures) {
-        if printer.is_json() {
-            let mut line = serde_json::json!({ "event": "stopped", "web": figures });
-            place().into_iter().for_each(|(name, value)| line[name] = value);
-            printer.last(line.to_string());
-        } else {
-            printer.last(format!(
-                "Served {} requests on {} connections, {} bytes.",
-                grouped(figures.requests),
-                grouped(figures.connections_accepted),
-                grouped(figures.bytes_acknowledged),
-            ));
-        }
-    }
-}
-
-/// What a placement has to tell, by name.
-type PlaceFigures = Vec<(&'static str, serde_json::Value)>;
-
-fn linked_figures(runtime: &Runtime) -> PlaceFigures {
-    let counters = runtime.vnic().statistics();
-    let counters: serde_json::Map<_, _> =
-        counters.iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-    vec![("usage", usage(runtime)), ("vnic", counters.into())]
-}
-
-fn split_figures(runtime: &SplitRuntime) -> PlaceFigures {
-    let figures = runtime.figures();
-    let value = serde_json::json!({
-        "events": figures.events, "commands": figures.commands, "bells": figures.bells,
-        "net_cores_lost": figures.net_cores_lost,
-    });
-    vec![("split", value)]
-}
-
-/// What the stack holds: for whoever looks for leaks.
-fn usage(runtime: &Runtime) -> serde_json::Value {
-    let usage = runtime.stack().usage();
-    serde_json::json!({
-        "connections": usage.connections, "half_open": usage.half_open, "time_wait": usage.time_wait,
-        "flows": usage.flows, "timers": usage.timers, "neighbours": usage.neighbours,
-        "transmit_frames_in_use": runtime.vnic().transmit_pool().in_use_count(),
-        "prepared_frames_in_use": runtime.vnic().prepared_pool().in_use_count(),
-    })
 }
