@@ -37,6 +37,8 @@ pub struct Bare<'a> {
     pub control: Control<Figures>,
     pub printer: Printer,
     meter: Meter<Figures>,
+    /// Reports that were asked for until now.
+    pub reports: u32,
     /// Until they are obeyed.
     signals: Option<Signals>,
 }
@@ -57,6 +59,7 @@ impl<'a> Bare<'a> {
             control: Control::new(1)?,
             printer: Printer::new(options.json),
             meter: Meter::new(),
+            reports: 0,
             signals: Some(hangups()?.of_led(options.placement.app_core)),
         })
     }

@@ -56,10 +56,9 @@ fn run_stack<V: Vnic + 'static>(bare: &mut Bare<'_>, vnic: V, config: Config, li
     let seed = entropy().map_err(|error| format!("no entropy: {error}"))?;
     let mut runtime = Runtime::new(Box::new(vnic), config, seed);
     let options = RuntimeOptions { observe_every: LOOK_INTERVAL, grace: Duration::ZERO, ..bare.options.runtime() };
-    let mut reports = control.reports();
     let outcome = runtime.run(&mut service, &stop, options, &mut |service, runtime| {
         watch.show(&bare.printer, runtime);
-        if control.wants_report(&mut reports) {
+        if control.wants_report(&mut bare.reports) {
             // By a thread of its own: standard error may block, the data path must not.
             let text = stack_report(runtime, None);
             std::thread::spawn(move || log::report(&text));
