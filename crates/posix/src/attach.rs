@@ -16,7 +16,7 @@ use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, place};
 use qanat::stack::Stack;
-use qanat::{AttachError, AttachOptions, Attachment, Config, OwnDevice};
+use qanat::{AttachError, AttachOptions, Attachment, CardSource, Config, DaemonCard, OwnCard, OwnDevice, WantedCard};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
@@ -423,7 +423,7 @@ fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
         let outcome = Attachment::open(options);
         let may_pass = match &outcome {
             Err(AttachError::Control(error)) => error.may_pass(),
-            outcome => outcome.is_err() && options.interface.is_some(),
+            outcome => outcome.is_err() && matches!(options.source, CardSource::Interface(_)),
         };
         if !may_pass || start.elapsed() > patience {
             return outcome.map_err(|error| Lack {
@@ -435,6 +435,22 @@ fn open(options: &AttachOptions) -> Result<Attachment, Lack> {
             patience = SUCCESSION;
         }
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Where the card comes from.
+fn source(wishes: &Wishes, launchers: Option<&Arc<OwnedFd>>) -> CardSource {
+    let (mtu, device) = (wishes.mtu, wishes.device);
+    match (&wishes.interface, &wishes.socket) {
+        (Some(interface), _) => CardSource::interface(interface, None),
+        (None, None) => CardSource::Own(OwnCard { kind: device.into(), mtu, ..OwnCard::default() }),
+        (None, Some(socket)) => {
+            // With its own rights, if it has any: several programs of one launcher would take each other's answers.
+            let has_rights = Session::connect(socket).is_ok();
+            let session = launchers.filter(|_| !has_rights).map(Arc::clone);
+            let name = Some(crate::start::program().to_owned()).filter(|name| !name.is_empty());
+            CardSource::Daemon(DaemonCard { socket: socket.clone(), session, name, mtu, card: WantedCard::New(device) })
+        }
     }
 }
 
@@ -457,14 +473,7 @@ fn make_here(
     let mut options = AttachOptions::new(first.0, first.1);
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
-    options.mtu = wishes.mtu;
-    options.device = wishes.device;
-    options.control.clone_from(&wishes.socket);
-    options.interface.clone_from(&wishes.interface);
-    options.name = Some(crate::start::program().to_owned()).filter(|name| !name.is_empty());
-    // With its own rights, if it has any: several programs of one launcher would take each other's answers.
-    let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
-    options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
+    options.source = source(wishes, launchers);
     // A daemon that can't be asked is told of by who asks it for the card.
     let _ = options.offer_everything();
     let mut reader = -1;

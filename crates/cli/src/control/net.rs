@@ -14,7 +14,7 @@ use qanat::control::policy::NetPolicy;
 use qanat::nic::af_xdp::PortRange;
 use qanat::nic::{DESCRIPTORS_REMEDY, MemoryPlan};
 use qanat::split::{Card, NetCore, NetCoreOptions, PATIENCE};
-use qanat::{AttachError, AttachOptions, Attachment, Config};
+use qanat::{AttachError, AttachOptions, Attachment, CardSource, Config, DaemonCard};
 use qanat_echo::{LinkChoice, OpenLink, own_mac};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
@@ -421,7 +421,7 @@ fn services(arguments: &Arguments, attach: &AttachArguments) -> Result<Vec<PortR
         return Ok(named);
     }
     let mut options = AttachOptions::new(attach.address.address, attach.address.length);
-    options.control = Some(default_control());
+    options.source = CardSource::Daemon(DaemonCard::new(default_control()));
     options.offer_everything()?;
     Ok(options.services)
 }

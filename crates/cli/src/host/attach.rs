@@ -4,14 +4,16 @@ use crate::daemon::Card;
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, default_socket};
+use qanat::control::protocol::VnicWish;
 use qanat::nic::DeviceError;
 use qanat::nic::af_xdp::{Mode, PortRange};
 use qanat::nic::link::Namespace;
 use qanat::{
-    AttachError, AttachOptions, Attachment, DuplicateAddressDetection, OwnDevice, RouterAdvertisements, SpinPolicy,
+    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, DuplicateAddressDetection, InterfaceCard, OwnCard,
+    OwnDevice, OwnKind, RouterAdvertisements, SpinPolicy, WantedCard,
 };
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// An address with the length of its prefix, `10.77.0.2/24`.
@@ -172,15 +174,19 @@ impl AttachArguments {
     }
 
     /// The kind of an interface of our own that has so many queues.
-    fn own_device(&self, queues: u32) -> Result<OwnDevice, String> {
+    fn own_kind(&self, queues: u32) -> Result<OwnKind, String> {
         match self.device {
             Some(OwnDeviceKind::Tap) if queues > 1 => {
                 Err(format!("a TAP device has one queue, not {queues}: use --device veth"))
             }
             Some(OwnDeviceKind::Tap) if self.force_copy => Err("--force-copy is for --device veth".to_owned()),
-            Some(kind) => Ok(kind.into()),
-            None => Ok(OwnDevice::default()),
+            Some(OwnDeviceKind::Tap) => Ok(OwnKind::Tap),
+            Some(OwnDeviceKind::Veth) | None => Ok(OwnKind::Veth { mode: self.mode() }),
         }
+    }
+
+    fn mode(&self) -> Mode {
+        if self.force_copy { Mode::Copy } else { Mode::Auto }
     }
 
     /// How many these are.
@@ -222,17 +228,16 @@ impl AttachArguments {
             // They come by one of the queues, whose stack alone would know.
             return Err("router advertisements need one queue: leave out --ipv6, or --queues".to_owned());
         }
-        let mut options = self.options(services, queues)?;
-        if self.vnic.is_some() || self.queue.is_some() {
-            // There is no other way to these.
-            options.control = Some(default_socket());
-            return Attachment::open(&options).map_err(|error| error.to_string());
-        }
+        // To a card that is there, and to queues of an interface, there is no way but the daemon.
+        let needs_daemon = self.vnic.is_some() || self.queue.is_some();
+        let socket = default_socket();
+        let has_daemon = needs_daemon || !self.direct && socket.exists();
+        let mut options = self.options(services, queues, has_daemon.then_some(socket))?;
         // A daemon that may not be asked is one more reason to do without it, for who can.
         let unreachable = |error: &AttachError| matches!(error, AttachError::Control(ClientError::Unreachable(..)));
         match Attachment::open(&options) {
-            Err(error) if unreachable(&error) && rustix::process::geteuid().is_root() => {
-                options.control = None;
+            Err(error) if unreachable(&error) && !needs_daemon && rustix::process::geteuid().is_root() => {
+                options.source = self.source(queues, None)?;
                 Attachment::open(&options).map_err(|error| error.to_string())
             }
             outcome => outcome.map_err(|error| error.to_string()),
@@ -242,8 +247,7 @@ impl AttachArguments {
     /// As [`open_queues`](AttachArguments::open_queues), by asking the daemon, whether or not one is there.
     pub fn open_daemons(&self, services: Vec<PortRange>, queues: u32) -> Result<Attachment, AttachError> {
         let invalid = |reason: String| AttachError::Device(DeviceError::Invalid { reason });
-        let options = self.options(services, queues).map_err(invalid)?;
-        Attachment::open(&AttachOptions { control: Some(default_socket()), ..options })
+        Attachment::open(&self.options(services, queues, Some(default_socket())).map_err(invalid)?)
     }
 
     /// Whether a daemon's net core could have the card: nothing is asked for that only this process can do.
@@ -253,34 +257,57 @@ impl AttachArguments {
         !own && self.vnic.is_none() && self.queue.is_none() && self.dad.is_none() && self.ipv6 == Ipv6::Given
     }
 
-    /// What these arguments say.
-    pub fn options(&self, services: Vec<PortRange>, queues: u32) -> Result<AttachOptions, String> {
+    /// The card to ask the daemon for.
+    pub fn vnic_wish(&self, services: Vec<PortRange>, queues: u32) -> Result<VnicWish, String> {
+        Ok(self.options(services, queues, Some(default_socket()))?.vnic_wish())
+    }
+
+    /// What these arguments say. `daemon`: where one listens that is to give the card.
+    fn options(&self, services: Vec<PortRange>, queues: u32, daemon: Option<PathBuf>) -> Result<AttachOptions, String> {
         let mut options = AttachOptions::new(self.address.address, self.address.length);
+        options.source = self.source(queues, daemon)?;
         options.more_addresses = self.also.iter().map(|also| (also.address, also.length)).collect();
-        options.interface.clone_from(&self.interface);
-        options.namespace = namespace(self.netns.as_deref())?;
         options.gateway = self.gateway;
-        options.mtu = self.mtu;
-        options.device = self.own_device(queues)?;
         options.services = services;
         options.queues = queues;
-        options.vlan = self.vlan;
         options.maximum_segment = self.mss;
-        options.router_advertisements = match self.ipv6 {
-            Ipv6::Given => RouterAdvertisements::Ignore,
-            Ipv6::Routers => RouterAdvertisements::Routers,
-            Ipv6::Auto => RouterAdvertisements::Addresses,
-        };
         options.duplicate_address_detection = self.dad.map(|trial| match trial {
             Trial::Off => DuplicateAddressDetection::Off,
             Trial::On => DuplicateAddressDetection::On,
             Trial::Optimistic => DuplicateAddressDetection::Optimistic,
         });
-        options.mode = if self.force_copy { Mode::Copy } else { Mode::Auto };
-        options.control = Some(default_socket()).filter(|socket| !self.direct && socket.exists());
-        options.vnic = self.vnic.as_ref().map(|card| card.number(&default_socket())).transpose()?;
-        options.queue = self.queue;
         Ok(options)
+    }
+
+    /// Where the card comes from.
+    fn source(&self, queues: u32, daemon: Option<PathBuf>) -> Result<CardSource, String> {
+        let namespace = namespace(self.netns.as_deref())?;
+        let kind = self.own_kind(queues)?;
+        let router_advertisements = match self.ipv6 {
+            Ipv6::Given => RouterAdvertisements::Ignore,
+            Ipv6::Routers => RouterAdvertisements::Routers,
+            Ipv6::Auto => RouterAdvertisements::Addresses,
+        };
+        if let (Some(name), None) = (&self.interface, self.queue) {
+            let (vlan, mode) = (self.vlan, self.mode());
+            let interface = InterfaceCard::new(name, namespace);
+            return Ok(CardSource::Interface(InterfaceCard { vlan, mode, router_advertisements, ..interface }));
+        }
+        let Some(socket) = daemon else {
+            return Ok(CardSource::Own(OwnCard { kind, mtu: self.mtu, namespace, router_advertisements }));
+        };
+        if router_advertisements != RouterAdvertisements::Ignore {
+            let reason = "a daemon's device has the addresses the daemon gave it: without it by --direct, as root";
+            return Err(reason.to_owned());
+        }
+        let card = match (&self.vnic, &self.interface, self.queue) {
+            (Some(card), ..) => WantedCard::Made(card.number(&socket)?),
+            (None, Some(interface), Some(first)) => {
+                WantedCard::Queues { interface: interface.clone(), namespace, first }
+            }
+            _ => WantedCard::New(self.device.map_or_else(OwnDevice::default, OwnDevice::from)),
+        };
+        Ok(CardSource::Daemon(DaemonCard { mtu: self.mtu, card, ..DaemonCard::new(socket) }))
     }
 }
 

@@ -222,7 +222,7 @@ fn daemons_net_core(
     if !attach.suits_a_daemons_net_core() {
         return Ok(None);
     }
-    let wish = attach.options(request.services.to_vec(), queues)?.vnic_wish();
+    let wish = attach.vnic_wish(request.services.to_vec(), queues)?;
     let ask = move || Session::connect(&default_socket())?.attach_net_core(wish.clone(), stack.clone());
     let mut first = match ask() {
         Ok(Some(socket)) => Some(socket),
