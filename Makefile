@@ -56,7 +56,7 @@ lint: ## formatting, clippy, and the house rules
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --quiet -- --deny warnings
 
-# The workspace's test programs, in one of two lists each (tests/tests/tidy.rs sees to that). Both are chosen by name from the
+# The workspace's test programs, in one of two lists each (tests/tests/tidy/main.rs sees to that). Both are chosen by name from the
 # whole workspace, for cargo builds what lies below anew for every other choice of packages: their features would differ.
 UNIT_TESTS := address_conflict allocation arbitrary capture checksum dead_neighbour driver fast_open ipv6_addresses model over_the_stack paths_and_windows receive_memory \
 	remembered_paths round_trip side_channels simulator split tidy two_stacks vlan

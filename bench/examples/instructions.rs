@@ -8,7 +8,8 @@ use qanat::nic::{MemoryPlan, Pair, PairConfig, pair};
 use qanat::split::harness::Placed;
 use qanat::stack::Stack;
 use qanat::{
-    Bytes, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, Time, UdpSocketId,
+    Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime, Service, Time,
+    UdpSocketId,
 };
 use qanat_abi::message::{Range, Window};
 use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Id, Message, Producer, Rings};

@@ -13,11 +13,12 @@ use crate::harness::table::{Column, Row, Table};
 use neighbour::{Flood, Found, Load, Stage};
 use qanat::control::address::Address;
 use qanat::control::client::Session;
-use qanat::control::daemon::tables::{Tables, VnicRow};
-use qanat::control::daemon::{Daemon, Ending, Event};
 use qanat::control::filter::{Direction, Filter};
-use qanat::control::policy::Policy;
 use qanat::nic::link::Namespace;
+use qanat_daemon::fence::rows::VnicRow;
+use qanat_daemon::fence::tables::Tables;
+use qanat_daemon::policy::Policy;
+use qanat_daemon::{Daemon, DaemonError, Ending, Event};
 
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -274,7 +275,7 @@ fn quiet(_: &Event) {}
 pub(crate) struct Control {
     directory: PathBuf,
     stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<Ending, String>>>,
+    thread: Option<JoinHandle<Result<Ending, DaemonError>>>,
 }
 
 impl Control {

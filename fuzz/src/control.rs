@@ -3,8 +3,8 @@
 
 use qanat_control::address::Address;
 use qanat_control::filter::Direction;
-use qanat_control::policy::Policy;
 use qanat_control::protocol::{Answer, Envelope, Request, VERSION, understand};
+use qanat_daemon::policy::Policy;
 
 /// The input as a request, an answer, and a policy.
 pub fn control(data: &[u8]) {

@@ -7,6 +7,7 @@
 use qanat::split::harness::{COPIES, Harness, TRANSMIT_BYTES};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
+use qanat_api::{Setting, SettingWords};
 use qanat_nic::{Clock, ManualClock, MemoryPlan, Pair, PairConfig, Vnic, pair};
 use qanat_stack::{Config, ConnectOptions, Event as PeerEvent, ListenOptions, Stack, UdpSocketId};
 use std::collections::BTreeMap;
@@ -201,8 +202,7 @@ impl Bench {
         let held = self.held.values().nth(pick % self.held.len().max(1)).copied();
         let (mut window, lent_of) = held.unwrap_or((Window { frame: 0, start: 0, length: 1 }, None));
         let (offset, length) = (values.u32() % 150_000, u32::from(values.u16()));
-        let duration = Duration::from_millis(length.into());
-        match choice % 22 {
+        match choice % 20 {
             0 => Command::Listen { request: 1, local: Self::address(values), backlog: values.u8().into() },
             1 => Command::BindUdp { request: 2, local: Self::address(values) },
             2 => Command::ConnectFrom { local: Self::address(values) },
@@ -232,12 +232,17 @@ impl Bench {
             13 => Command::Shutdown { connection },
             14 => Command::Close { connection },
             15 => Command::Abort { connection },
-            16 => Command::SetNoDelay { connection, on: pick & 1 == 0 },
-            17 => Command::SetCork { connection, on: pick & 1 == 0 },
-            18 => Command::SetKeepalive { connection, idle_ms: offset, interval_ms: length, probes_max: pick as u8 },
-            19 => Command::SetUserTimeout { connection, timeout: (pick & 1 == 0).then_some(duration) },
-            20 => Command::Yield { connection },
-            _ => Command::SetPacingRate { connection, bytes_per_second: (pick & 1 == 0).then_some(offset.into()) },
+            16 => Command::Yield { connection },
+            _ => {
+                let words = SettingWords {
+                    kind: (pick % 8) as u16,
+                    flag: offset & 1 == 0,
+                    values: [u64::from(offset) | u64::from(length) << 32, 0],
+                };
+                // Most numbers say something of most kinds.
+                let setting = Setting::from_words(words).unwrap_or(Setting::NoDelay(offset & 1 == 0));
+                Command::Set { connection, setting }
+            }
         }
     }
 

@@ -4,10 +4,10 @@
 use qanat::control::address::Address;
 use qanat::control::client::Session;
 use qanat::control::filter::Service as Ports;
-use qanat::control::net_core::StackWish;
+use qanat::control::protocol::StackWish;
 use qanat::control::protocol::VnicWish;
 use qanat::split::{Connector, SplitOptions, SplitRuntime};
-use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StopHandle};
+use qanat::{Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, RuntimeOptions, Service, StopHandle};
 use qanat_tests::e2e::{
     House, Pages, Program, Wire, connect, echoes, eventually, has_ended, process, scenario, scenario_on,
 };

@@ -4,7 +4,8 @@ use super::engine::{Engine, TICK, Transport};
 use super::figures::{ErrorKind, Figures, Report};
 use super::http::{HttpPlan, LoadError};
 use qanat::{
-    Bytes, CloseReason, CommandError, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time,
+    Bytes, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service,
+    StopHandle, Time,
 };
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -4,8 +4,8 @@ use super::watch::Watch;
 use super::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use qanat::nic::MemoryPlan;
 use qanat::{
-    AttachOptions, Attachment, Bytes, CardSource, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime,
-    RuntimeOptions, Service, StopHandle, entropy,
+    AttachOptions, Attachment, Bytes, CardSource, Commands, ConnectOptions, ConnectionId, Context, Event,
+    ListenOptions, Runtime, RuntimeOptions, Service, StopHandle, entropy,
 };
 use qanat_delay::Lab;
 use std::collections::{HashMap, HashSet};

@@ -3,7 +3,7 @@
 use super::player::{PORT, Player};
 use crate::harness::HarnessError;
 use crate::harness::scratch::Scratch;
-use qanat::{Bytes, Context, Event, ListenOptions, Service};
+use qanat::{Bytes, Commands, Context, Event, ListenOptions, Service};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -21,7 +21,7 @@ use crate::harness::{HarnessError, cpu};
 use floor::Lines;
 use loads::Load;
 use player::Player;
-use qanat::Service;
+use qanat::{Commands, Service};
 use scene::{Place, Scene, Wire, Work};
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,8 @@
 //! Ping and pong, after NetPIPE: a message of a size goes, and when all of it is there, one of that size comes back.
 
-use qanat::{Block, Bytes, ConnectOptions, ConnectionId, Context, Event, FilledBlock, ListenOptions, Service};
+use qanat::{
+    Block, Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, FilledBlock, ListenOptions, Service,
+};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 

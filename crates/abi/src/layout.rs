@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// "qanatspl", as bytes in memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"qanatspl");
 /// Counts changes of meaning; [`LAYOUT_HASH`] those of layout.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The start of the control memory.
 #[repr(C)]

@@ -8,9 +8,9 @@
 //! means nothing, a length beyond its bounds are [`BadMessage`], and whoever sent it is cut off.
 
 use crate::ring::Words;
+use qanat_api::{Setting, SettingWords};
 use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::time::Duration;
 
 /// Frames a [`Command::Release`] names at most.
 pub const RELEASES_MAX: usize = 6;
@@ -223,51 +223,12 @@ pub enum Command {
         /// Which.
         connection: Id,
     },
-    /// Nagle's algorithm.
-    SetNoDelay {
-        /// Of which.
+    /// Change how a connection behaves.
+    Set {
+        /// Which.
         connection: Id,
-        /// Off.
-        on: bool,
-    },
-    /// Hold back what fills no segment.
-    SetCork {
-        /// Of which.
-        connection: Id,
-        /// On.
-        on: bool,
-    },
-    /// Keepalive.
-    SetKeepalive {
-        /// Of which.
-        connection: Id,
-        /// Idle time in milliseconds; 0: off.
-        idle_ms: u32,
-        /// Between probes.
-        interval_ms: u32,
-        /// Unanswered ones.
-        probes_max: u8,
-    },
-    /// Time limit of unacknowledged data; `None`: none.
-    SetUserTimeout {
-        /// Of which.
-        connection: Id,
-        /// The limit.
-        timeout: Option<Duration>,
-    },
-    /// RFC 5482's option.
-    AdvertiseUserTimeout {
-        /// On which.
-        connection: Id,
-        /// What is told.
-        timeout: Duration,
-    },
-    /// Send at most so fast; `None`: no limit.
-    SetPacingRate {
-        /// On which.
-        connection: Id,
-        /// Payload.
-        bytes_per_second: Option<u64>,
+        /// How.
+        setting: Setting,
     },
     /// Give a connection up to another service that shares its listener, with what was received and not yet looked at. Of no
     /// connection (all ones): ask how many others there are.
@@ -391,11 +352,6 @@ impl Raw {
             true => Ok(Ipv6Addr::from_bits(bits).into()),
             false => u32::try_from(bits).map(|bits| Ipv4Addr::from_bits(bits).into()).map_err(|_| self.bad()),
         }
-    }
-
-    /// Whether the flag stands for a value in `rest[1]`.
-    fn optional(&self) -> Result<Option<u64>, BadMessage> {
-        Ok(self.flag()?.then_some(self.rest[1]))
     }
 }
 
@@ -527,19 +483,13 @@ impl Message for Command {
             Command::Shutdown { connection } => Raw::of(12).with_id(connection),
             Command::Close { connection } => Raw::of(13).with_id(connection),
             Command::Abort { connection } => Raw::of(14).with_id(connection),
-            Command::SetNoDelay { connection, on } => Raw { flags: on.into(), ..Raw::of(15).with_id(connection) },
-            Command::SetCork { connection, on } => Raw { flags: on.into(), ..Raw::of(16).with_id(connection) },
-            Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max } => {
-                let mut raw = Raw { word: idle_ms, short: probes_max.into(), ..Raw::of(17).with_id(connection) };
-                raw.rest[1] = interval_ms.into();
+            Command::Set { connection, setting } => {
+                let SettingWords { kind, flag, values: [first, second] } = setting.to_words();
+                let mut raw = Raw { short: kind, flags: flag.into(), ..Raw::of(15).with_id(connection) };
+                (raw.rest[1], raw.rest[2]) = (first, second);
                 raw
             }
-            Command::SetUserTimeout { connection, timeout } => optional(18, connection, timeout.map(nanoseconds)),
-            Command::AdvertiseUserTimeout { connection, timeout } => {
-                optional(19, connection, Some(nanoseconds(timeout)))
-            }
-            Command::SetPacingRate { connection, bytes_per_second } => optional(20, connection, bytes_per_second),
-            Command::Yield { connection } => Raw::of(21).with_id(connection),
+            Command::Yield { connection } => Raw::of(16).with_id(connection),
         }
         .words()
     }
@@ -581,34 +531,14 @@ impl Message for Command {
             12 => Command::Shutdown { connection },
             13 => Command::Close { connection },
             14 => Command::Abort { connection },
-            15 => Command::SetNoDelay { connection, on: raw.flag()? },
-            16 => Command::SetCork { connection, on: raw.flag()? },
-            17 => Command::SetKeepalive {
-                connection,
-                idle_ms: raw.word,
-                interval_ms: word(raw.rest[1])?,
-                probes_max: small(raw.short)?,
-            },
-            18 => Command::SetUserTimeout { connection, timeout: raw.optional()?.map(Duration::from_nanos) },
-            19 => {
-                let timeout = Duration::from_nanos(raw.optional()?.ok_or(raw.bad())?);
-                Command::AdvertiseUserTimeout { connection, timeout }
+            15 => {
+                let words = SettingWords { kind: raw.short, flag: raw.flag()?, values: [raw.rest[1], raw.rest[2]] };
+                Command::Set { connection, setting: Setting::from_words(words).ok_or(raw.bad())? }
             }
-            20 => Command::SetPacingRate { connection, bytes_per_second: raw.optional()? },
-            21 => Command::Yield { connection },
+            16 => Command::Yield { connection },
             _ => return Err(raw.bad()),
         })
     }
-}
-
-fn optional(kind: u8, connection: Id, value: Option<u64>) -> Raw {
-    let mut raw = Raw { flags: value.is_some().into(), ..Raw::of(kind).with_id(connection) };
-    raw.rest[1] = value.unwrap_or(0);
-    raw
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -46,13 +46,9 @@ fn commands() -> Vec<Command> {
         Command::Shutdown { connection },
         Command::Close { connection },
         Command::Abort { connection },
-        Command::SetNoDelay { connection, on: true },
-        Command::SetCork { connection, on: false },
-        Command::SetKeepalive { connection, idle_ms: 5, interval_ms: u32::MAX, probes_max: 255 },
-        Command::SetUserTimeout { connection, timeout: None },
-        Command::SetUserTimeout { connection, timeout: Some(Duration::from_millis(7)) },
-        Command::AdvertiseUserTimeout { connection, timeout: Duration::from_secs(60) },
-        Command::SetPacingRate { connection, bytes_per_second: Some(u64::MAX) },
+        Command::Set { connection, setting: Setting::NoDelay(true) },
+        Command::Set { connection, setting: Setting::UserTimeout(None) },
+        Command::Set { connection, setting: Setting::PacingRate(Some(u64::MAX)) },
         Command::Yield { connection: Id::NONE },
     ]
 }
@@ -70,11 +66,14 @@ fn all_come_back() {
 #[test]
 fn nonsense_is_told_apart() {
     assert_eq!(Event::decode([0; 4]), Err(BadMessage { kind: 0 }));
-    assert_eq!(Command::decode([22, 0, 0, 0]), Err(BadMessage { kind: 22 }));
+    assert_eq!(Command::decode([17, 0, 0, 0]), Err(BadMessage { kind: 17 }));
     // Seven frames to release.
     assert_eq!(Command::decode([11 | 7 << 16, 0, 0, 0]), Err(BadMessage { kind: 11 }));
     // A flag of 2.
     assert_eq!(Command::decode([15 | 2 << 8, 0, 0, 0]), Err(BadMessage { kind: 15 }));
+    // A setting that is none, and one with a value where none belongs.
+    assert_eq!(Command::decode([15 | 8 << 16, 0, 0, 0]), Err(BadMessage { kind: 15 }));
+    assert_eq!(Command::decode([15, 0, 1, 0]), Err(BadMessage { kind: 15 }));
     // An IPv4 address of more than 32 bits.
     assert_eq!(Command::decode([2, 0, 1 << 32, 0]), Err(BadMessage { kind: 2 }));
 }

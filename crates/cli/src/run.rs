@@ -3,11 +3,6 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
-#[path = "../../posix/src/memory_limits.rs"]
-mod memory_limits;
-#[allow(dead_code, reason = "the library's own, of which only what the launcher chooses is needed here")]
-#[path = "../../posix/src/numbers.rs"]
-mod numbers;
 mod wishes;
 
 use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
@@ -16,10 +11,10 @@ use crate::log;
 use crate::program;
 use crate::say::say;
 use clap::Args;
-use memory_limits::{ADDRESS_SPACE_MIN, FILE_LENGTH};
-use numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use qanat::OwnDevice;
 use qanat::control::client::{ClientError, Session, default_socket};
+use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
+use qanat_launch::numbers::{FIRST_OWN, LIMIT_MIN, shortage_of};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};

@@ -1,12 +1,7 @@
 //! `qanat run --support`: the library's own table of what it supports, as it stands in `docs/posix.md`.
 
+use qanat_launch::support::{CALLS, FLAGS, MESSAGES, OPTIONS, OTHERS, Row, Support};
 use std::fmt::Write as _;
-
-#[allow(dead_code, reason = "the library's own, of which only what can be read is needed here")]
-#[path = "../../posix/src/support.rs"]
-mod table;
-
-use table::{CALLS, FLAGS, MESSAGES, OPTIONS, OTHERS, Support};
 
 /// The whole table, in Markdown.
 pub fn markdown() -> String {
@@ -29,7 +24,7 @@ pub fn markdown() -> String {
     let mut rows = OPTIONS.iter().peekable();
     while let Some(row) = rows.next() {
         let mut names = format!("`{}`", row.names.1);
-        let is_like = |next: &&table::Row| {
+        let is_like = |next: &&Row| {
             next.level == row.level && next.support == row.support && row.note.is_empty() && next.note.is_empty()
         };
         while let Some(next) = rows.next_if(is_like) {

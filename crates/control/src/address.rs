@@ -5,16 +5,53 @@
 //! [`Address`] is never the mapped form.
 
 use crate::field::Addresses;
+use crate::parse_error::ParseError;
+use crate::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Deref;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// An IP address in its canonical form: an IPv4 address that was written as an IPv6 one is an IPv4 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(from = "IpAddr", into = "IpAddr")]
 pub struct Address(IpAddr);
+
+/// Why no card can have an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum ClaimError {
+    /// Its prefix has no bits.
+    #[error("{0}/0 would be on a link that has all addresses: give it the length of the link's prefix")]
+    Everywhere(Address),
+    /// It is a special-purpose address.
+    #[error("{address} is {what}: no card can have it")]
+    Special {
+        /// The address.
+        address: Address,
+        /// What it is.
+        what: &'static str,
+    },
+    /// It is no host's on a link.
+    #[error("{address} is {what} {network}/{length}: no card can have it")]
+    NoHosts {
+        /// The address.
+        address: Address,
+        /// What it is there.
+        what: &'static str,
+        /// The link's prefix.
+        network: IpAddr,
+        /// The length of that.
+        length: u8,
+    },
+}
+
+impl From<ClaimError> for Refusal {
+    fn from(error: ClaimError) -> Refusal {
+        error.to_string().into()
+    }
+}
 
 impl Address {
     /// As the standard library has it.
@@ -34,8 +71,8 @@ impl Address {
     ///
     /// # Errors
     /// What is wrong, and how it is to be written.
-    pub fn parse_prefixed(text: &str) -> Result<(Address, u8), String> {
-        let wrong = |why: &str| format!("`{text}`: {why}, as in 10.77.0.2/24");
+    pub fn parse_prefixed(text: &str) -> Result<(Address, u8), ParseError> {
+        let wrong = |why: &str| ParseError(format!("`{text}`: {why}, as in 10.77.0.2/24"));
         let parts = text.split_once('/').ok_or_else(|| wrong("write it with its prefix length"))?;
         let written: IpAddr = parts.0.parse().map_err(|_| wrong("that is no address"))?;
         let length: u8 = parts.1.parse().map_err(|_| wrong("that is no prefix length"))?;
@@ -53,18 +90,16 @@ impl Address {
     ///
     /// # Errors
     /// Why not.
-    pub fn check_claim(self, length: u8, links: &[(Address, u8)]) -> Result<(), String> {
+    pub fn check_claim(self, length: u8, links: &[(Address, u8)]) -> Result<(), ClaimError> {
         if length == 0 {
-            return Err(format!(
-                "{self}/0 would be on a link that has all addresses: give it the length of the link's prefix"
-            ));
+            return Err(ClaimError::Everywhere(self));
         }
         if let Some(what) = self.special() {
-            return Err(format!("{self} is {what}: no card can have it"));
+            return Err(ClaimError::Special { address: self, what });
         }
         for (base, length) in links.iter().copied().chain([(self, length)]) {
             if let Some(what) = self.place_in(base, length) {
-                return Err(format!("{self} is {what} {}/{length}: no card can have it", base.network(length)));
+                return Err(ClaimError::NoHosts { address: self, what, network: base.network(length), length });
             }
         }
         Ok(())
@@ -193,7 +228,7 @@ mod tests {
         for wrong in
             ["10.99.0.50", "10.99.0.50/33", "::ffff:10.99.0.50/24", "::ffff:10.99.0.50/129", "fd00::1/129", "x/1"]
         {
-            assert!(Address::parse_prefixed(wrong).unwrap_err().contains("10.77.0.2/24"), "{wrong}");
+            assert!(Address::parse_prefixed(wrong).unwrap_err().0.contains("10.77.0.2/24"), "{wrong}");
         }
     }
 
@@ -248,7 +283,7 @@ mod tests {
             ("ff02::1/128", "multicast"),
         ] {
             let refusal = check(wrong).unwrap_err();
-            assert!(refusal.contains(word), "{wrong}: {refusal}");
+            assert!(refusal.to_string().contains(word), "{wrong}: {refusal}");
         }
     }
 }

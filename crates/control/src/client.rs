@@ -2,66 +2,63 @@
 
 use crate::address::Address;
 use crate::filter::{Accepted, Direction, Filter, FilterFlags, Peer, Rate, volumes};
-use crate::net_core::StackWish;
+use crate::protocol::StackWish;
 use crate::protocol::{
     ANSWER_BYTES_MAX, Answer, DEFAULT_SOCKET, Fault, Limits, Place, QueueWish, Request, Status, VERSION, VnicStatus,
     VnicWish, mismatch, receive, send,
 };
 use crate::refusal::{Cause, Refusal};
-use crate::steward;
+use crate::steward::service as steward;
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, RingSizes};
 use qanat_nic::tap::HandedTap;
 use qanat_nic::{AfXdp, FrameMemory, LendableFiles, MemoryPlan, Tap};
 use qanat_wire::ethernet::MacAddress;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
-use std::fmt;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
+use thiserror::Error;
 
 /// A daemon that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why the daemon did not do it; the text has the remedy.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum ClientError {
     /// No daemon, or it may not be asked.
+    #[error("{}: {_1}; {}", _0.display(), how_to_reach(_1))]
     Unreachable(PathBuf, std::io::Error),
     /// The daemon refused.
+    #[error("the control plane refuses: {0}")]
     Refused(Refusal),
     /// The conversation broke down.
-    Fault(Fault),
+    #[error("{}", in_words(_0))]
+    Fault(#[from] Fault),
     /// The daemon's answer makes no sense here.
+    #[error("the control plane's answer makes no sense: restart it")]
     Unexpected,
     /// Frame memory, or the queue.
+    #[error(transparent)]
     Device(qanat_nic::DeviceError),
 }
 
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ClientError::Unreachable(path, error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-                write!(
-                    f,
-                    "{}: {error}; become a member of the socket's group (usually `usermod -aG qanat USER`, then \
-                           log in anew)",
-                    path.display()
-                )
-            }
-            ClientError::Unreachable(path, error) if error.kind() == std::io::ErrorKind::InvalidFilename => {
-                write!(f, "{}: {error}; name a socket by a path of at most 107 bytes (--socket)", path.display())
-            }
-            ClientError::Unreachable(path, error) => {
-                write!(f, "{}: {error}; start the daemon with `sudo qanat up`", path.display())
-            }
-            ClientError::Refused(why) => write!(f, "the control plane refuses: {why}"),
-            ClientError::Fault(Fault::Version(daemon)) => f.write_str(&mismatch(*daemon, VERSION)),
-            ClientError::Fault(fault) => write!(f, "the control plane: {fault}"),
-            ClientError::Unexpected => f.write_str("the control plane's answer makes no sense: restart it"),
-            ClientError::Device(error) => error.fmt(f),
+/// The remedy if the daemon's socket can't be connected to.
+fn how_to_reach(error: &std::io::Error) -> &'static str {
+    match error.kind() {
+        std::io::ErrorKind::PermissionDenied => {
+            "become a member of the socket's group (usually `usermod -aG qanat USER`, then log in anew)"
         }
+        std::io::ErrorKind::InvalidFilename => "name a socket by a path of at most 107 bytes (--socket)",
+        _ => "start the daemon with `sudo qanat up`",
+    }
+}
+
+fn in_words(fault: &Fault) -> String {
+    match fault {
+        Fault::Version(daemon) => mismatch(*daemon, VERSION),
+        fault => format!("the control plane: {fault}"),
     }
 }
 
@@ -95,14 +92,6 @@ impl ClientError {
     /// Whether the daemon knows nothing of a handle that was to be exchanged.
     pub fn is_forgotten(&self) -> bool {
         self.refused() == Some(Cause::Forgotten)
-    }
-}
-
-impl std::error::Error for ClientError {}
-
-impl From<Fault> for ClientError {
-    fn from(fault: Fault) -> ClientError {
-        ClientError::Fault(fault)
     }
 }
 
@@ -301,7 +290,8 @@ impl Session {
         peers: &[Peer],
         services: &[Accepted],
     ) -> Result<FilterHandle, ClientError> {
-        let filters = volumes(flags.level, peers, services).map_err(|why| ClientError::Refused(why.into()))?;
+        let filters =
+            volumes(flags.level, peers, services).map_err(|why| ClientError::Refused(why.to_string().into()))?;
         self.create_filter_of(flags.direction, filters)
     }
 

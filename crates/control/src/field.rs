@@ -1,5 +1,6 @@
 //! Values of one header field: ranges and masks of addresses, Ethernet addresses, VLANs and EtherTypes.
 
+use crate::parse_error::ParseError;
 use qanat_wire::ethernet::MacAddress;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -10,9 +11,9 @@ use std::str::FromStr;
 macro_rules! as_text {
     ($name:ty) => {
         impl TryFrom<String> for $name {
-            type Error = String;
+            type Error = $crate::ParseError;
 
-            fn try_from(text: String) -> Result<$name, String> {
+            fn try_from(text: String) -> Result<$name, $crate::ParseError> {
                 text.parse()
             }
         }
@@ -116,25 +117,27 @@ impl Addresses {
 }
 
 impl FromStr for Addresses {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Addresses, String> {
+    fn from_str(text: &str) -> Result<Addresses, ParseError> {
         if matches!(text, "any" | "*") {
             return Ok(Addresses::ANY);
         }
         match Addresses::parse(text)? {
-            mixed if mixed.is_mixed() => Err(format!(
+            mixed if mixed.is_mixed() => Err(ParseError(format!(
                 "`{text}` holds IPv4 addresses, too (as ::ffff:0.0.0.0/96): write any, or IPv6 addresses without them, \
                  as 2000::/3 or fc00::/7"
-            )),
+            ))),
             found => Ok(found),
         }
     }
 }
 
 impl Addresses {
-    fn parse(text: &str) -> Result<Addresses, String> {
-        let wrong = || format!("`{text}` are no addresses: write 10.77.0.0/24, fd00::1, 10.77.0.2-10.77.0.9 or any");
+    fn parse(text: &str) -> Result<Addresses, ParseError> {
+        let wrong = || {
+            ParseError(format!("`{text}` are no addresses: write 10.77.0.0/24, fd00::1, 10.77.0.2-10.77.0.9 or any"))
+        };
         let address = |text: &str| text.parse::<IpAddr>().map_err(|_| wrong());
         if let Some((first, last)) = text.split_once('-') {
             let (first, last) = (address(first)?, address(last)?);
@@ -226,14 +229,16 @@ fn mac_text(bits: u128) -> String {
 }
 
 impl FromStr for Macs {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Macs, String> {
+    fn from_str(text: &str) -> Result<Macs, ParseError> {
         if matches!(text, "any" | "*") {
             return Ok(Macs::ANY);
         }
         let wrong = || {
-            format!("`{text}` are no Ethernet addresses: write 02:00:00:00:00:01, with /ff:ff:ff:00:00:00 if need be")
+            ParseError(format!(
+                "`{text}` are no Ethernet addresses: write 02:00:00:00:00:01, with /ff:ff:ff:00:00:00 if need be"
+            ))
         };
         let parse = |text: &str| parse_mac(text).ok_or_else(wrong);
         if let Some((value, mask)) = text.split_once('/') {
@@ -291,10 +296,10 @@ impl Default for Vlan {
 }
 
 impl FromStr for Vlan {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Vlan, String> {
-        let wrong = || format!("`{text}` is no VLAN: write 7, 100-200, 7.8 for two tags, none or any");
+    fn from_str(text: &str) -> Result<Vlan, ParseError> {
+        let wrong = || ParseError(format!("`{text}` is no VLAN: write 7, 100-200, 7.8 for two tags, none or any"));
         let number = |text: &str| text.parse().ok().filter(|number| *number < Vlan::UNTAGGED).ok_or_else(wrong);
         let range = |text: &str| match text {
             "none" => Ok((Vlan::UNTAGGED, Vlan::UNTAGGED)),
@@ -352,13 +357,13 @@ impl EtherTypes {
 }
 
 impl FromStr for EtherTypes {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<EtherTypes, String> {
+    fn from_str(text: &str) -> Result<EtherTypes, ParseError> {
         if matches!(text, "any" | "*") {
             return Ok(EtherTypes::ANY);
         }
-        let wrong = || format!("`{text}` is no EtherType: write 0x88b5, 0x88b5-0x88b6 or any");
+        let wrong = || ParseError(format!("`{text}` is no EtherType: write 0x88b5, 0x88b5-0x88b6 or any"));
         let number = |text: &str| {
             let digits = text.strip_prefix("0x").ok_or_else(wrong)?;
             u16::from_str_radix(digits, 16).map_err(|_| wrong())
@@ -385,7 +390,7 @@ impl fmt::Display for EtherTypes {
 mod tests {
     use super::*;
 
-    fn round_trip<T: FromStr<Err = String> + ToString>(texts: &[&str], wrong: &[&str]) {
+    fn round_trip<T: FromStr<Err = ParseError> + ToString>(texts: &[&str], wrong: &[&str]) {
         for text in texts {
             assert_eq!(text.parse::<T>().unwrap_or_else(|error| panic!("{error}")).to_string(), *text);
         }

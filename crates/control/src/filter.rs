@@ -3,9 +3,11 @@
 pub use crate::field::{Addresses, EtherTypes, Macs, Span, Vlan};
 
 use crate::field::as_text;
+use crate::parse_error::ParseError;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
+use thiserror::Error;
 
 /// Which way a packet goes, seen from the VNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -47,19 +49,19 @@ impl Ports {
 }
 
 impl FromStr for Ports {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Ports, String> {
+    fn from_str(text: &str) -> Result<Ports, ParseError> {
         let text = text.trim_start_matches(':');
         if matches!(text, "any" | "*") {
             return Ok(Ports::ANY);
         }
-        let wrong = || format!("`{text}` are no ports: write 80, 8000-8099 or any");
+        let wrong = || ParseError(format!("`{text}` are no ports: write 80, 8000-8099 or any"));
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
         match (first, last) {
             // No packet has it (RFC 6335 section 6), so a rule about it would mean something else.
-            (0, 0) => Err(format!("`{text}`: port 0 is nobody's; write any for all of them")),
+            (0, 0) => Err(ParseError(format!("`{text}`: port 0 is nobody's; write any for all of them"))),
             _ if first > last => Err(wrong()),
             _ => Ok(Ports { first, last }),
         }
@@ -103,16 +105,17 @@ impl Service {
 }
 
 impl FromStr for Service {
-    type Err = String;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Service, String> {
+    fn from_str(text: &str) -> Result<Service, ParseError> {
         let (protocol, ports) = text.split_once('/').unwrap_or((text, "any"));
         let protocols = match protocol {
             "tcp" => (6, 6),
             "udp" => (17, 17),
             "any" | "*" => (0, u8::MAX),
             numbers => {
-                let wrong = || format!("`{text}`: write tcp/80, udp, any, or protocol numbers as in 47 or 50-51");
+                let wrong =
+                    || ParseError(format!("`{text}`: write tcp/80, udp, any, or protocol numbers as in 47 or 50-51"));
                 let (first, last) = numbers.split_once('-').unwrap_or((numbers, numbers));
                 let (first, last) = (first.parse().map_err(|_| wrong())?, last.parse().map_err(|_| wrong())?);
                 if first > last {
@@ -269,32 +272,64 @@ impl Default for Accepted {
 /// Sub-volumes of one filter at most.
 pub const VOLUMES_MAX: usize = 64;
 
+/// Why peers and services are no filter of a level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum VolumesError {
+    /// Too many pairs.
+    #[error("{peers} peers with {services} services: at most {VOLUMES_MAX} pairs")]
+    TooMany {
+        /// So many peers.
+        peers: usize,
+        /// So many services.
+        services: usize,
+    },
+    /// Addresses where there are none.
+    #[error("the Ethernet level has no IP addresses: use `ip`, tcp or udp")]
+    NoAddresses,
+    /// Ports where there are none.
+    #[error("ports are TCP's or UDP's: use one of these levels")]
+    NoPorts,
+    /// EtherTypes of a level that has its own.
+    #[error("EtherTypes are for the Ethernet level")]
+    NoEtherTypes,
+    /// Protocol numbers of a level that has its own, or none.
+    #[error("protocol numbers are for the IP level")]
+    NoProtocols,
+}
+
+/// For programs whose errors are texts.
+impl From<VolumesError> for String {
+    fn from(error: VolumesError) -> String {
+        error.to_string()
+    }
+}
+
 /// Every peer with every service, as the sub-volumes they are; an empty list is a wildcard.
 ///
 /// # Errors
 /// A part the level does not have, or too many of them.
-pub fn volumes(level: Level, peers: &[Peer], services: &[Accepted]) -> Result<Vec<Filter>, String> {
+pub fn volumes(level: Level, peers: &[Peer], services: &[Accepted]) -> Result<Vec<Filter>, VolumesError> {
     let (every_peer, every_service) = ([Peer::default()], [Accepted::default()]);
     let peers = if peers.is_empty() { &every_peer } else { peers };
     let services = if services.is_empty() { &every_service } else { services };
     if peers.len().saturating_mul(services.len()) > VOLUMES_MAX {
-        return Err(format!("{} peers with {} services: at most {VOLUMES_MAX} pairs", peers.len(), services.len()));
+        return Err(VolumesError::TooMany { peers: peers.len(), services: services.len() });
     }
     let (has_ip, has_ports) = (level != Level::Ethernet, matches!(level, Level::Tcp | Level::Udp));
     let mut found = Vec::with_capacity(peers.len() * services.len());
     for peer in peers {
         for service in services {
             if !has_ip && (peer.addresses != Addresses::ANY || service.addresses != Addresses::ANY) {
-                return Err("the Ethernet level has no IP addresses: use `ip`, tcp or udp".to_owned());
+                return Err(VolumesError::NoAddresses);
             }
             if !has_ports && (peer.ports != Ports::ANY || service.ports != Ports::ANY) {
-                return Err("ports are TCP's or UDP's: use one of these levels".to_owned());
+                return Err(VolumesError::NoPorts);
             }
             if has_ip && service.types != EtherTypes::ANY {
-                return Err("EtherTypes are for the Ethernet level".to_owned());
+                return Err(VolumesError::NoEtherTypes);
             }
             if level != Level::Ip && service.protocols != (0, u8::MAX) {
-                return Err("protocol numbers are for the IP level".to_owned());
+                return Err(VolumesError::NoProtocols);
             }
             let (protocol_first, protocol_last) = match level {
                 Level::Tcp => (6, 6),

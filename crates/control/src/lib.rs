@@ -1,7 +1,7 @@
-//! The control plane: who may have a virtual card, what it may send and receive, and how fast.
+//! The control plane as its clients see it: the words they share with the daemon (`qanat-daemon`), and the client's end.
 //!
 //! ```text
-//!   application ── control.sock ── daemon ── tables ── gate, deliver (bpf/gate.c: every packet)
+//!   application ── control.sock ── daemon ── tables ── gate, deliver (every packet)
 //!        └────────── a socket of its own, rings and memory ─────────┘ the daemon never sees one
 //! ```
 //!
@@ -9,18 +9,17 @@
 //! passed on by passing the descriptor, given up by closing it, and revoked by the daemon closing its own end.
 #![forbid(unsafe_code)]
 
-pub mod accounts;
 pub mod address;
 pub mod card_watch;
 pub mod client;
-pub mod daemon;
 pub mod field;
 pub mod filter;
 pub mod log_line;
 pub mod name;
-pub mod names;
 pub mod net_core;
-pub mod policy;
+mod parse_error;
 pub mod protocol;
 pub mod refusal;
 pub mod steward;
+
+pub use parse_error::ParseError;

@@ -1,21 +1,34 @@
 //! Text that others have chosen and people read: names of cards, programs and services.
 
+use crate::refusal::Refusal;
 use std::borrow::Cow;
 use std::fmt::Write;
+use thiserror::Error;
 
 /// Letters of a VNIC's name at most.
 const LETTERS_MAX: usize = 64;
+
+/// No card may be called so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "a VNIC's name has at most {LETTERS_MAX} letters, and no characters that control, turn round, or can't be seen"
+)]
+pub struct NameError;
+
+impl From<NameError> for Refusal {
+    fn from(error: NameError) -> Refusal {
+        error.to_string().into()
+    }
+}
 
 /// Whether a card may be called so: what lists show of it must not change what they show of others.
 ///
 /// # Errors
 /// What it may be.
-pub fn check(name: &str) -> Result<(), String> {
+pub fn check(name: &str) -> Result<(), NameError> {
     match name.chars().count() <= LETTERS_MAX && !name.chars().any(is_unseen) {
         true => Ok(()),
-        false => Err(format!(
-            "a VNIC's name has at most {LETTERS_MAX} letters, and no characters that control, turn round, or can't be seen"
-        )),
+        false => Err(NameError),
     }
 }
 
@@ -79,7 +92,7 @@ mod tests {
             ("card\u{200b}", "card\\u{200b}"),
             ("\u{9b}2J", "\\u{9b}2J"),
         ] {
-            assert!(check(wrong).unwrap_err().contains("name"), "{wrong:?}");
+            assert!(check(wrong).unwrap_err().to_string().contains("name"), "{wrong:?}");
             assert_eq!(printable(wrong), shown);
         }
         assert!(check(&"x".repeat(65)).is_err() && check(&"é".repeat(64)).is_ok());

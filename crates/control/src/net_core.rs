@@ -8,7 +8,6 @@
 //!      └── socket ── the handshake ─┴─▶ net core: maps rings and memory; it can open nothing by itself
 //! ```
 
-use crate::address::Address;
 use crate::protocol::{QueueStatus, QueueWish};
 use qanat_nic::af_xdp::{HandedCard, HandedInjector, HandedQueue, Parted, RingSizes};
 use qanat_nic::{AfXdp, DeviceError, FrameMemory, LendableFiles, MemoryPlan};
@@ -24,29 +23,6 @@ pub const ORDER_BYTES_MAX: usize = 16_384;
 /// Bytes of memory a net core makes for each service: what that one sends from (8 MiB in small blocks, 16 MiB in large ones),
 /// the rings between them, and small buffers.
 pub const SERVICE_MEMORY_BYTES: u64 = 30 << 20;
-
-/// What a service may ask of its card's stack beside what the policy is about.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct StackWish {
-    /// Next hop off the prefix; `None`: the kernel.
-    pub gateway: Option<IpAddr>,
-    /// Longest TCP segment announced and sent.
-    pub maximum_segment: Option<u16>,
-    /// The card of another service of this user's with the same first address is good, too, if that one says so as well.
-    pub share: bool,
-    /// First addresses of the service's other cards: on a net core that has none of those.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub apart_from: Vec<Address>,
-    /// Of a card with several queues the one that is asked for: each is served by a stack of its own. Whoever of the process asks
-    /// first has the card made.
-    #[serde(skip_serializing_if = "is_first")]
-    pub queue: u32,
-}
-
-fn is_first(queue: &u32) -> bool {
-    *queue == 0
-}
 
 /// A net core's card: one queue of a VNIC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 //! cause is for programs, so that nobody looks for words in texts, which have names in them that users choose.
 
 use serde::{Deserialize, Serialize};
-use std::fmt;
+use thiserror::Error;
 
 /// What kind of refusal it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,7 +27,8 @@ pub enum Cause {
 }
 
 /// What the daemon says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[error("{text}")]
 #[serde(from = "Form", into = "Form")]
 pub struct Refusal {
     /// For programs.
@@ -86,12 +87,6 @@ impl From<String> for Refusal {
 impl From<&str> for Refusal {
     fn from(text: &str) -> Refusal {
         text.to_owned().into()
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }
 

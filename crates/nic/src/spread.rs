@@ -1,6 +1,6 @@
 //! Which of a card's queues a flow comes by, where a card of the daemon's has several.
 //!
-//! Twin of `hash` and `choose_queue` in `crates/control/bpf/gate.c`: who makes a connection by one of several queues chooses its
+//! Twin of `hash` and `choose_queue` in `crates/daemon/bpf/gate.c`: who makes a connection by one of several queues chooses its
 //! port so that the answers come back there. Filters that name a queue are not known here.
 
 use serde::{Deserialize, Serialize};

@@ -13,62 +13,15 @@
 //!   kernel's.
 //! * A child of `fork` sees the same sockets, as on Linux. A program that ends, or is killed, has its connections closed by
 //!   the keeper.
+//!
+//! The rooms, each of which uses those before it alone: `sys`, `sockets`, `world`, `lifecycle`, `calls`.
 
-mod address;
-mod arena;
-mod attach;
-mod away;
-mod bells;
 mod calls;
-mod class;
-#[cfg(feature = "breakdown")]
-mod counted;
-mod deputy;
-mod descriptor;
-mod door;
-mod ending;
-mod epoll;
-mod explain;
-mod fallback;
-mod helper;
-mod identity;
-mod join;
-mod keeper;
-mod lead;
-mod local;
-mod lock;
-mod lowering;
-mod meeting;
-mod memory_limits;
-mod mourner;
-mod numbers;
-mod obituary;
-mod offspring;
-mod page;
-mod peers;
-mod process;
-mod pump;
-mod raw;
-mod real;
-mod report;
-mod roll;
-mod room;
-mod runs;
+mod lifecycle;
 pub mod script;
-mod socket;
 mod sockets;
-mod start;
-mod summons;
-#[allow(dead_code, reason = "the command prints the rest of it")]
-mod support;
-mod sysctl;
-mod target;
-mod transit;
-mod wait;
-mod watchdog;
-mod wire;
-mod word;
+mod sys;
 mod world;
 
 #[global_allocator]
-static ALLOCATOR: arena::Routed = arena::Routed;
+static ALLOCATOR: sys::arena::Routed = sys::arena::Routed;

@@ -8,9 +8,9 @@
 #![forbid(unsafe_code)]
 
 mod attachment;
-mod block;
 pub mod confine;
 mod lifetime;
+mod linked;
 mod runtime;
 mod service;
 mod spin;
@@ -21,14 +21,14 @@ pub use attachment::{
     AttachError, AttachOptions, Attachment, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind,
     PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
 };
-pub use block::{Block, FilledBlock};
 pub use bytes::Bytes;
+pub use qanat_api::{
+    Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Event, Fill, FilledBlock,
+    Keepalive, ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId, double,
+};
 pub use qanat_control as control;
 pub use qanat_nic::{self as nic, Frame, Pool, Time};
-pub use qanat_stack::{
-    self as stack, AddressState, Chunk, CloseReason, CommandError, Config, ConnectOptions, ConnectionId,
-    DuplicateAddressDetection, Event, Fill, Keepalive, ListenOptions, ListenerId, Source, TimerId, UdpSocketId,
-};
+pub use qanat_stack::{self as stack, AddressState, Config, DuplicateAddressDetection};
 pub use qanat_wire as wire;
 pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};
 pub use service::{Context, Service};

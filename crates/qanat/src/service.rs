@@ -1,12 +1,12 @@
-//! [`Service`]: one event handler; [`Context`]: the commands it may issue.
+//! [`Service`]: one event handler; [`Context`]: where its commands go.
 
+use crate::linked::Linked;
 use crate::split::Remotes;
 use crate::{
-    Block, Bytes, Chunk, CommandError, ConnectOptions, ConnectionId, Event, FilledBlock, Keepalive, ListenOptions,
-    ListenerId, Pool, Source, Time, TimerId, UdpSocketId,
+    Block, Bytes, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions,
+    ListenerId, Pool, Setting, Source, Time, TimerId, UdpSocketId,
 };
-use qanat_nic::Vnic;
-use qanat_nic::breakdown::{Phase, span};
+use qanat_nic::{Capabilities, Vnic};
 use qanat_stack::Stack;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ pub trait Service {
     fn doorbell(&mut self, _token: u64, _context: &mut Context<'_>) {}
 
     /// Called when the service is to stop and others share its listeners (`--share`): gives a connection up, if nothing of it
-    /// is under way, by giving back everything received of it ([`Context::consume`]) and forgetting it, and says so. Another
+    /// is under way, by giving back everything received of it ([`Commands::consume`]) and forgetting it, and says so. Another
     /// service has it then, as one newly accepted; what was sent on it is delivered. Called again later otherwise.
     fn leave(&mut self, _connection: ConnectionId, _context: &mut Context<'_>) -> bool {
         false
@@ -54,125 +54,91 @@ pub trait Service {
     }
 }
 
-/// The commands of the native API, valid during one call of the service.
-pub struct Context<'a> {
-    place: Place<'a>,
-    now: Time,
-}
+/// The [`Commands`] of the native API, valid during one call of the service.
+pub struct Context<'a>(Place<'a>);
 
 /// Where commands go. The stack's own address tells the two apart, so the linked placement pays one test a command; commands
 /// are in line, or their arguments would be moved once more.
 enum Place<'a> {
-    Linked { stack: &'a mut Stack, vnic: &'a mut dyn Vnic },
+    Linked(Linked<'a>),
     Split(&'a mut Remotes),
-}
-
-/// Calls what does the command in either placement.
-macro_rules! either {
-    ($context:ident, $stack:ident, $vnic:pat => $linked:expr, $remote:ident => $split:expr) => {
-        match &mut $context.place {
-            Place::Linked { stack: $stack, vnic: $vnic } => $linked,
-            Place::Split($remote) => $split,
-        }
-    };
 }
 
 impl<'a> Context<'a> {
     /// A context for one call of a service, for whoever drives stack and device itself: a simulator with its own clock.
     pub fn new(stack: &'a mut Stack, vnic: &'a mut dyn Vnic, now: Time) -> Context<'a> {
-        Context { place: Place::Linked { stack, vnic }, now }
+        Context(Place::Linked(Linked { stack, vnic, now }))
     }
 
     pub(crate) fn of_remote(remote: &'a mut Remotes, now: Time) -> Context<'a> {
-        Context { place: Place::Split(remote), now }
+        remote.turn_begins(now);
+        Context(Place::Split(remote))
     }
 
     /// The same, made anew: for who hands it to a function that is not in line. That one must be in memory, this one then need
     /// not be.
     #[inline(always)]
     pub fn anew(&mut self) -> Context<'_> {
-        let place = match &mut self.place {
-            Place::Linked { stack, vnic } => Place::Linked { stack, vnic: &mut **vnic },
+        Context(match &mut self.0 {
+            Place::Linked(Linked { stack, vnic, now }) => Place::Linked(Linked { stack, vnic: &mut **vnic, now: *now }),
             Place::Split(remote) => Place::Split(remote),
-        };
-        Context { place, now: self.now }
+        })
     }
+}
 
-    /// Time of the current poll.
-    #[inline(always)]
-    pub fn now(&self) -> Time {
-        self.now
-    }
-
-    /// Accepts connections on `local` (an unspecified address: all own addresses).
-    ///
-    /// # Errors
-    /// [`CommandError::InUse`], [`CommandError::Full`], [`CommandError::Unreachable`] for a foreign address.
-    #[inline(always)]
-    pub fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
-        either!(self, stack, _ => stack.listen(local, options), remote => remote.listen(local, options))
-    }
-
-    /// Stops accepting; connections accepted already go on.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    #[inline(always)]
-    pub fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.close_listener(listener), remote => remote.close_listener(listener))
-    }
-
-    /// Resets a connection just `Accepted`.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
-    #[inline(always)]
-    pub fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.refuse(self.now, connection), remote => remote.abort(connection))
-    }
-
-    /// Starts a connection; `Connected` or `Closed` follows.
-    ///
-    /// # Errors
-    /// [`CommandError::Full`], [`CommandError::InUse`] (no port left), [`CommandError::Unreachable`].
-    #[inline(always)]
-    pub fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
-        either!(self, stack, _ => stack.connect(self.now, peer, options), remote => remote.connect(peer, options))
-    }
-
-    /// Sends lent bytes after those given before. They are not copied into a socket buffer: the stack keeps the handle
-    /// and lets go of it when they are `Acked`.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
-    #[inline(always)]
-    pub fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.send(self.now, connection, bytes), remote => remote.send(connection, bytes))
-    }
-
-    /// Memory to fill and send without a copy: for `length` bytes, or fewer (at most 65,536 of a net core's transmit memory, and
-    /// when none of that is free, the process's own, which is copied when sent).
-    pub fn block(&mut self, length: usize) -> Block {
-        match &mut self.place {
-            Place::Linked { .. } => Block::own(length),
-            Place::Split(remote) => remote.block(length),
+/// Gives a command to the placement.
+macro_rules! to_placement {
+    ($context:expr, $command:ident($($argument:expr),*)) => {
+        match $context {
+            Place::Linked(linked) => linked.$command($($argument),*),
+            Place::Split(remotes) => remotes.$command($($argument),*),
         }
-    }
+    };
+}
 
-    /// Sends a filled block after what was given before. Who keeps a clone may send it again, and on other connections.
-    ///
-    /// # Errors
-    /// As [`send`](Context::send).
-    pub fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.send(self.now, connection, block.into_bytes()), remote => remote.send_block(connection, block))
-    }
-
-    /// Sends `length` bytes of a prepared object from `offset` on.
-    ///
-    /// # Errors
-    /// As [`send`](Context::send).
+impl Commands for Context<'_> {
     #[inline(always)]
-    pub fn send_prepared(
+    fn now(&self) -> Time {
+        to_placement!(&self.0, now())
+    }
+
+    #[inline(always)]
+    fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        to_placement!(&mut self.0, listen(local, options))
+    }
+
+    #[inline(always)]
+    fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, close_listener(listener))
+    }
+
+    #[inline(always)]
+    fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, refuse(connection))
+    }
+
+    #[inline(always)]
+    fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        to_placement!(&mut self.0, connect(peer, options))
+    }
+
+    #[inline(always)]
+    fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, send(connection, bytes))
+    }
+
+    #[inline(always)]
+    fn block(&mut self, length: usize) -> Block {
+        to_placement!(&mut self.0, block(length))
+    }
+
+    #[inline(always)]
+    fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, send_block(connection, block))
+    }
+
+    #[inline(always)]
+    fn send_prepared(
         &mut self,
         connection: ConnectionId,
         source: Rc<dyn Source>,
@@ -180,177 +146,71 @@ impl<'a> Context<'a> {
         offset: u64,
         length: u64,
     ) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.send_prepared(self.now, connection, source, stamp, offset, length), remote => remote.send_prepared(connection, source, stamp, offset, length))
+        to_placement!(&mut self.0, send_prepared(connection, source, stamp, offset, length))
     }
 
-    /// Gives received bytes back: the receive window opens by as much.
     #[inline(always)]
-    pub fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        either!(self, stack, _ => stack.consume(self.now, connection, chunk), remote => remote.consume(connection, chunk))
+    fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
+        to_placement!(&mut self.0, consume(connection, chunk))
     }
 
-    /// Sends FIN after everything given to `send`; receiving goes on.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`], [`CommandError::NotSending`].
     #[inline(always)]
-    pub fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.shutdown(self.now, connection), remote => remote.shutdown(connection))
+    fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, shutdown(connection))
     }
 
-    /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.close(self.now, connection), remote => remote.close(connection))
+    fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, close(connection))
     }
 
-    /// Sends RST. `Closed` follows.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.abort(self.now, connection), remote => remote.abort(connection))
+    fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, abort(connection))
     }
 
-    /// Nagle's algorithm off (`true`) or on, for this connection.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn set_no_delay(&mut self, connection: ConnectionId, no_delay: bool) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.set_no_delay(self.now, connection, no_delay), remote => remote.set_no_delay(connection, no_delay))
+    fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, set(connection, setting))
     }
 
-    /// Cork: holds back what does not fill a segment, until uncorked or closed.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn set_cork(&mut self, connection: ConnectionId, cork: bool) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.set_cork(self.now, connection, cork), remote => remote.set_cork(connection, cork))
+    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        to_placement!(&mut self.0, bind_udp(local))
     }
 
-    /// Keepalive on with these times, or off, for this connection.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn set_keepalive(
-        &mut self,
-        connection: ConnectionId,
-        keepalive: Option<Keepalive>,
-    ) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.set_keepalive(self.now, connection, keepalive), remote => remote.set_keepalive(connection, keepalive))
+    fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, close_udp(socket))
     }
 
-    /// Longest time sent data may stay unacknowledged before the connection ends; `None`: the retransmission limit alone.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn set_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Option<Duration>,
-    ) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.set_user_timeout(self.now, connection, timeout), remote => remote.set_user_timeout(connection, timeout))
+    fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, send_to(socket, peer, payload))
     }
 
-    /// Tells the peer how long this side waits for acknowledgements (RFC 5482's option), so that it may wait as long.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn advertise_user_timeout(&mut self, connection: ConnectionId, timeout: Duration) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.advertise_user_timeout(self.now, connection, timeout), remote => remote.advertise_user_timeout(connection, timeout))
+    fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
+        to_placement!(&mut self.0, send_chunk_to(socket, peer, chunk))
     }
 
-    /// Sends at most so many payload bytes per second; `None`: no limit.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn set_pacing_rate(
-        &mut self,
-        connection: ConnectionId,
-        bytes_per_second: Option<u64>,
-    ) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.set_pacing_rate(self.now, connection, bytes_per_second), remote => remote.set_pacing_rate(connection, bytes_per_second))
+    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+        to_placement!(&mut self.0, set_timer(after, token))
     }
 
-    /// Opens a UDP socket.
-    ///
-    /// # Errors
-    /// As [`listen`](Context::listen).
     #[inline(always)]
-    pub fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        either!(self, stack, _ => stack.bind_udp(local), remote => remote.bind_udp(local))
+    fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        to_placement!(&mut self.0, cancel_timer(timer))
     }
 
-    /// Closes a UDP socket.
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`].
     #[inline(always)]
-    pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        either!(self, stack, _ => stack.close_udp(socket), remote => remote.close_udp(socket))
+    fn prepared_pool(&self) -> &Pool {
+        to_placement!(&self.0, prepared_pool())
     }
 
-    /// Sends a datagram. It is lost, and counted, if the device has no room (as any datagram may be).
-    ///
-    /// # Errors
-    /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
     #[inline(always)]
-    pub fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
-        let _stack = span(Phase::StackOut);
-        either!(self, stack, vnic => stack.send_to(self.now, &mut **vnic, socket, peer, payload), remote => remote.send_to(socket, peer, payload))
-    }
-
-    /// Sends a datagram's payload on, or back, in the frame it came in, without a copy. Lost as by
-    /// [`send_to`](Context::send_to).
-    ///
-    /// # Errors
-    /// As [`send_to`](Context::send_to).
-    #[inline(always)]
-    pub fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
-        let _stack = span(Phase::StackOut);
-        either!(self, stack, vnic => stack.send_chunk_to(self.now, &mut **vnic, socket, peer, chunk), remote => remote.send_chunk_to(socket, peer, chunk))
-    }
-
-    /// Asks for a `Timer` event with `token` after `after`.
-    ///
-    /// # Errors
-    /// [`CommandError::Full`].
-    #[inline(always)]
-    pub fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        either!(self, stack, _ => stack.set_timer(self.now, after, token), remote => remote.set_timer(self.now, after, token))
-    }
-
-    /// Forgets a timer; whether it was still pending.
-    #[inline(always)]
-    pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        either!(self, stack, _ => stack.cancel_timer(timer), remote => remote.cancel_timer(timer))
-    }
-
-    /// Frames set aside for prepared content.
-    #[inline(always)]
-    pub fn prepared_pool(&self) -> &Pool {
-        match &self.place {
-            Place::Linked { vnic, .. } => vnic.prepared_pool(),
-            Place::Split(remote) => remote.prepared_pool(),
-        }
-    }
-
-    /// What the device does and bears.
-    #[inline(always)]
-    pub fn capabilities(&self) -> qanat_nic::Capabilities {
-        match &self.place {
-            Place::Linked { vnic, .. } => vnic.capabilities(),
-            Place::Split(remote) => remote.capabilities(),
-        }
+    fn capabilities(&self) -> Capabilities {
+        to_placement!(&self.0, capabilities())
     }
 }

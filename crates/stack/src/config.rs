@@ -1,9 +1,9 @@
 //! What a stack is started with: addresses, limits, defaults.
 
-use crate::autoconfiguration::Autoconfiguration;
+use crate::ip::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
 use qanat_nic::QueueShare;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 /// A stack's configuration. Limits are allocated at start; nothing on the data path allocates after it.
@@ -109,39 +109,6 @@ pub enum DuplicateAddressDetection {
     On,
     /// At once; given up if somebody else turns out to have them (RFC 4429).
     Optimistic,
-}
-
-/// How to listen.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ListenOptions {
-    /// Half-open connections of this listener; 0: only the stack's limit.
-    pub backlog: usize,
-}
-
-/// How to connect.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ConnectOptions {
-    /// Local address and port; `None`: own address of the peer's family and an ephemeral port (RFC 6056).
-    pub local: Option<SocketAddr>,
-    /// Segments have at most so many bytes after their headers, both ways; `None`: what the device takes.
-    pub maximum_segment: Option<u16>,
-    /// The receive window is at most so large, and its scale is chosen for it; `None`: as the stack is configured.
-    pub receive_window: Option<u32>,
-    /// Whether the SYN takes data along.
-    pub fast_open: FastOpenRequest,
-}
-
-/// TCP Fast Open of an active open (RFC 7413). What is given to [`Stack::send`](crate::Stack::send) before the SYN leaves goes with
-/// it, at most [`Stack::syn_room`](crate::Stack::syn_room) bytes; the rest follows.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum FastOpenRequest {
-    /// No.
-    #[default]
-    No,
-    /// With the cookie that the server has given before; without one it is asked for.
-    WithCookie,
-    /// The server takes data without a cookie.
-    WithoutCookie,
 }
 
 /// TCP Fast Open of a listener (RFC 7413).

@@ -10,57 +10,30 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod address_conflict;
-mod answer_limit;
-mod autoconfiguration;
 mod config;
 mod counters;
-mod datagram_path;
-mod default_router;
-mod demultiplex;
-mod duplicate_address;
-mod emitter;
-mod event;
-mod fast_open;
-mod flow;
-mod fragmentation;
-mod icmp;
-mod input;
-mod multicast_listener;
-mod neighbour;
-mod network;
-mod passive_open;
-mod path;
-mod path_mtus;
-mod payload;
-mod peer;
+mod ip;
 mod permutation;
 mod rate_limit;
-mod reassembly;
-mod reply;
-mod routes;
 mod secret;
-mod settings;
-mod slab;
 pub mod snapshot;
 mod stack;
+mod tables;
 pub mod tcp;
 mod transport;
-mod udp;
-mod vlan;
-mod wheel;
 
-pub use autoconfiguration::Autoconfiguration;
-pub use config::{Config, ConnectOptions, DuplicateAddressDetection, FastOpenOptions, FastOpenRequest, ListenOptions};
+pub use config::{Config, DuplicateAddressDetection, FastOpenOptions};
 pub use counters::Counters;
-pub use duplicate_address::AddressState;
-pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
-pub use input::Handler;
-pub use payload::{Fill, Source};
-pub use peer::{Peer, PeerCounts};
+pub use ip::autoconfiguration::Autoconfiguration;
+pub use ip::duplicate_address::AddressState;
+pub use ip::input::Handler;
+pub use qanat_api::{
+    Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, Event, FastOpenRequest, Fill, Keepalive,
+    ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId,
+};
 pub use rate_limit::RateLimiter;
-pub use stack::{CommandError, Stack, Usage};
-pub use tcp::Keepalive;
-pub use transport::Handover;
-pub use udp::UdpError;
-pub use wheel::{Wheel, WheelHandle};
+pub use stack::{Stack, Usage};
+pub use tables::peer::{Peer, PeerCounts};
+pub use tables::wheel::{Wheel, WheelHandle};
+pub use transport::connections::Handover;
+pub use transport::udp::UdpError;

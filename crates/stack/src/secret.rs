@@ -1,6 +1,6 @@
 //! Keyed hashes from the entropy a stack is started with: initial sequence numbers, ports, table placement.
 
-use crate::flow::FlowKey;
+use crate::tables::flow::FlowKey;
 use qanat_nic::Time;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use std::hash::Hasher;

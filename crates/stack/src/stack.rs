@@ -2,18 +2,17 @@
 
 use crate::config::Config;
 use crate::counters::Counters;
-use crate::event::{Event, TimerId};
-use crate::network::Network;
-use crate::reassembly::Reassembly;
+use crate::ip::network::Network;
+use crate::ip::reassembly::Reassembly;
 use crate::secret::Secret;
-use crate::slab::Slab;
-use crate::transport::Transport;
-use crate::udp::{UdpError, UdpSocket};
-use crate::wheel::{Wheel, WheelHandle};
+use crate::tables::slab::Slab;
+use crate::tables::wheel::{Wheel, WheelHandle};
+use crate::transport::connections::Transport;
+use crate::transport::udp::{UdpError, UdpSocket};
+use qanat_api::{CommandError, Event, TimerId};
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use std::collections::VecDeque;
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -22,38 +21,6 @@ pub(crate) const TICK_SHIFT: u32 = 20;
 
 /// Batches of [`Stack::transmit_last`]: of 32 frames each, the least that a device takes at once, a reset for every connection.
 const LAST_BATCHES_MAX: usize = 1_024;
-
-/// Why a command was refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CommandError {
-    /// The handle's object is gone.
-    Stale,
-    /// A limit of [`Config`] is reached.
-    Full,
-    /// The address or port is taken.
-    InUse,
-    /// Not one of the stack's own addresses, or no route to the peer.
-    Unreachable,
-    /// The connection's sending side is shut down, or it is not yet connected.
-    NotSending,
-    /// Longer than the protocol allows.
-    TooLong,
-}
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            CommandError::Stale => "the object is gone",
-            CommandError::Full => "a limit of the stack is reached",
-            CommandError::InUse => "the address or port is in use",
-            CommandError::Unreachable => "no such own address, or no route to the peer",
-            CommandError::NotSending => "the sending side is shut down",
-            CommandError::TooLong => "longer than the protocol allows",
-        })
-    }
-}
-
-impl std::error::Error for CommandError {}
 
 /// What a timer of the stack is for.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]

@@ -3,6 +3,7 @@
 
 use bytes::Bytes;
 use qanat_nic::{Clock, ManualClock, MemoryPlan, Pair, PairConfig, TransmitBuffer, TransmitOptions, Vnic, pair};
+use qanat_stack::Setting;
 use qanat_stack::{Config, ConnectOptions, ConnectionId, Event, ListenOptions, ListenerId, Stack};
 use qanat_wire::ip::{Ecn, Protocol};
 use qanat_wire::tcp::{Flags, SequenceNumber};
@@ -258,7 +259,7 @@ fn a_small_receive_buffer_shows_in_the_handshake() {
         _ => None,
     });
     let accepted = accepted.unwrap();
-    link.server.stack.limit_receive_window(link.clock.now(), accepted, Some(70_000)).unwrap();
+    link.server.stack.set(link.clock.now(), accepted, Setting::ReceiveWindowMax(Some(70_000))).unwrap();
     link.send(large, 2_000_000);
     let port = link.client.stack.connection_info(large).unwrap().0.port();
     let seen = link.run(500);

@@ -2,7 +2,7 @@
 
 use crate::Figures;
 use qanat::nic::breakdown::{Phase, span};
-use qanat::{Chunk, CommandError, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -1,7 +1,7 @@
 //! The service over the real stack, on the in-process pair of devices: client and server in one thread.
 
 use qanat::nic::{MemoryPlan, PairConfig, pair};
-use qanat::{Bytes, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
+use qanat::{Bytes, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
 use qanat_web::{CopyMode, WebConfig, WebService};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};

@@ -13,6 +13,7 @@ use super::matching::byte_at;
 use super::run::Backend;
 use super::syntax::{Action, Call, Script, Stack as Which};
 use bytes::Bytes;
+use qanat::Setting;
 use qanat_nic::{
     Capabilities, Clock, Frame, FrameMemory, ManualClock, MemoryPlan, Pool, ReceiveChecksum, Time, TransmitBuffer,
     TransmitOptions, Vnic, VnicStatistics,
@@ -175,29 +176,27 @@ impl SocketOptions {
 
     /// Puts the option `name` into force.
     fn apply(&self, name: &str, stack: &mut Stack, now: Time, connection: ConnectionId) {
-        let result = match name {
-            "TCP_NODELAY" => stack.set_no_delay(now, connection, self.value(name) != Some(0)),
-            "TCP_CORK" => stack.set_cork(now, connection, self.value(name) != Some(0)),
+        let setting = match name {
+            "TCP_NODELAY" => Setting::NoDelay(self.value(name) != Some(0)),
+            "TCP_CORK" => Setting::Cork(self.value(name) != Some(0)),
             "SO_KEEPALIVE" | "TCP_KEEPIDLE" | "TCP_KEEPINTVL" | "TCP_KEEPCNT" => {
                 let on = self.value("SO_KEEPALIVE").is_some_and(|on: u32| on != 0);
-                let keepalive = Keepalive {
+                Setting::Keepalive(on.then(|| Keepalive {
                     idle: Duration::from_secs(self.value("TCP_KEEPIDLE").unwrap_or(7_200)),
                     interval: Duration::from_secs(self.value("TCP_KEEPINTVL").unwrap_or(75)),
                     probes_max: self.value("TCP_KEEPCNT").unwrap_or(9),
-                };
-                stack.set_keepalive(now, connection, on.then_some(keepalive))
+                }))
             }
-            "TCP_USER_TIMEOUT" => stack.set_user_timeout(now, connection, self.value(name).map(Duration::from_millis)),
+            "TCP_USER_TIMEOUT" => Setting::UserTimeout(self.value(name).map(Duration::from_millis)),
             "QANAT_ADVERTISE_USER_TIMEOUT" => {
-                let timeout = Duration::from_millis(self.value(name).unwrap_or(0));
-                stack.advertise_user_timeout(now, connection, timeout)
+                Setting::AdvertisedUserTimeout(Duration::from_millis(self.value(name).unwrap_or(0)))
             }
-            "SO_RCVBUF" => stack.limit_receive_window(now, connection, self.value(name)),
-            "SO_MAX_PACING_RATE" => stack.set_pacing_rate(now, connection, self.value(name)),
-            _ => Ok(()),
+            "SO_RCVBUF" => Setting::ReceiveWindowMax(self.value(name)),
+            "SO_MAX_PACING_RATE" => Setting::PacingRate(self.value(name)),
+            _ => return,
         };
         // Of a connection that is gone: nothing to set.
-        let _ = result;
+        let _ = stack.set(now, connection, setting);
     }
 
     fn apply_all(&self, stack: &mut Stack, now: Time, connection: ConnectionId) {

@@ -3,8 +3,8 @@
 use super::pattern::{self, PatternSource};
 use super::random::Random;
 use qanat::{
-    Bytes, Chunk, CloseReason, CommandError, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Service,
-    Source,
+    Bytes, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, ListenOptions,
+    Service, Source,
 };
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -2,8 +2,8 @@
 
 use super::cards::rule;
 use qanat::control::client::Session;
-use qanat::control::daemon::{Daemon, Ending, Event};
-use qanat::control::policy::Policy;
+use qanat_daemon::policy::Policy;
+use qanat_daemon::{Daemon, Ending, Event};
 use qanat_tests::e2e::{eventually, scenario, workspace};
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
@@ -58,7 +58,11 @@ fn a_net_core_that_cannot_be_killed_is_not_waited_for() {
         });
         assert!(hanging() > 0, "it was killed, and is still there");
         drop(stop);
-        assert_eq!(thread.join().expect("no panic"), Ok(Ending::Down), "nor does the daemon's end wait for it");
+        assert_eq!(
+            thread.join().expect("no panic").expect("a way to end"),
+            Ending::Down,
+            "nor does the daemon's end wait for it"
+        );
         assert!(hanging() > 0);
         drop(server.stdin.take());
         server.wait().expect("its end");

@@ -5,9 +5,9 @@ use super::frames::*;
 use super::gate::{
     ARP, ATTACKER, Attack, Fence, IP, IPV6, LOOPBACK, VICTIM, attack, filter, fragment, mapped, tcp_frame,
 };
-use qanat::control::daemon::rows::LinkScope;
-use qanat::control::daemon::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, FilterRow, KERNEL};
 use qanat::control::filter::{Direction, Filter, Rate};
+use qanat_daemon::fence::rows::{FilterRow, LinkScope};
+use qanat_daemon::fence::tables::{FLAG_FILTERED, FLAG_ICMP, FLAG_PEERS, FLAG_SWITCH, KERNEL};
 use qanat_tests::e2e::scenario;
 
 /// Errors about flows that are not the card's: each quotes what it can't have received from whom it sends it to.
@@ -129,11 +129,11 @@ fn an_address_has_one_owner() {
         let tables = &mut fence.tables;
         for (slot, address) in [(ATTACKER, OTHER.into()), (ATTACKER, mapped(OTHER).into()), (KERNEL, OTHER_6.into())] {
             let refusal = tables.own(slot, address).unwrap_err();
-            assert!(refusal.contains("another VNIC's"), "{refusal}");
+            assert!(refusal.to_string().contains("another VNIC's"), "{refusal}");
         }
         tables.own(VICTIM, OTHER.into()).expect("its own, again");
         tables.own(KERNEL, HOST.into()).expect("the kernel's");
-        assert!(tables.own(ATTACKER, HOST.into()).unwrap_err().contains("the kernel's"));
+        assert!(tables.own(ATTACKER, HOST.into()).unwrap_err().to_string().contains("the kernel's"));
         assert!(tables.share(ATTACKER, OTHER.into()).is_err(), "what is shared is the kernel's");
         tables.share(ATTACKER, HOST.into()).expect("and that can be");
         tables.name_card(VICTIM, OTHER_MAC).expect("a card");

@@ -1,6 +1,6 @@
 //! HTTP clients that know what they must get: every byte of every response is checked.
 
-use qanat::{Bytes, Chunk, CloseReason, ConnectOptions, ConnectionId, Context, Event, Service};
+use qanat::{Bytes, Chunk, CloseReason, Commands, ConnectOptions, ConnectionId, Context, Event, Service};
 use qanat_tests::sim::Random;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;

@@ -4,7 +4,9 @@ use super::EchoLoadOptions;
 use crate::load::datagrams::window::{Mark, Phase, Window};
 use crate::load::datagrams::{Pace, RoundTrips, TripFigures};
 use crate::load::http::LoadError;
-use qanat::{Bytes, CommandError, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
+use qanat::{
+    Bytes, CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time,
+};
 use std::net::SocketAddr;
 use std::time::Duration;
 

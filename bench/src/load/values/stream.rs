@@ -5,7 +5,7 @@ use super::{Tally, ValueLoadOptions, not_filled};
 use crate::load::datagrams::window::{Mark, Phase, Window};
 use crate::load::datagrams::{Pace, RoundTrips, TripFigures};
 use crate::load::http::LoadError;
-use qanat::{CommandError, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
+use qanat::{CommandError, Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service, StopHandle, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;

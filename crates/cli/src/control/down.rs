@@ -4,8 +4,8 @@ use crate::daemon::{DaemonArguments, TellArguments};
 use crate::say::done;
 use clap::Args;
 use qanat::control::client::{ClientError, Session};
-use qanat::control::daemon::{clear, leftovers};
 use qanat::control::protocol::Request;
+use qanat_daemon::{clear, leftovers};
 use serde_json::json;
 use std::time::{Duration, Instant};
 

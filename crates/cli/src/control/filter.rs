@@ -146,7 +146,7 @@ impl Volume {
         };
         let peers: Vec<Peer> = self.peers.split(',').map(peer).collect::<Result<_, _>>()?;
         let services: Vec<Accepted> = services.split(',').map(service).collect::<Result<_, _>>()?;
-        volumes(flags.level, &peers, &services)
+        Ok(volumes(flags.level, &peers, &services)?)
     }
 }
 

@@ -7,11 +7,10 @@ use crate::signals::Signals;
 use clap::Args;
 use nix::sys::signal::{SigSet, Signal};
 use nix::unistd::execve;
-use qanat::control::daemon::{Daemon, Ending, Event, HEIR, LEAVE, tell_ready};
 use qanat::control::filter::Addresses;
-use qanat::control::names::Names;
-use qanat::control::policy::{Policy, parse_processors};
 use qanat::nic::link;
+use qanat_daemon::policy::{Names, Policy, parse_processors};
+use qanat_daemon::{Daemon, Ending, Event, HEIR, LEAVE, tell_ready};
 use rustix::process::{Resource, Rlimit, getpid, getrlimit, kill_process, setrlimit};
 use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -102,7 +101,7 @@ fn policy(arguments: &Arguments) -> Result<Policy, String> {
 
 /// What the policy means, and what in it can't be meant.
 fn check(policy: &Policy) -> Result<(), String> {
-    let in_vain = Names::of(policy).in_vain(policy);
+    let in_vain = Names::of(&policy.rule).in_vain(&policy.rule);
     let warnings: Vec<String> = policy.idle().into_iter().chain(in_vain.iter().map(ToString::to_string)).collect();
     if log::is_json() {
         let rules: Vec<_> = policy

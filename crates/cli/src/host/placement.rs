@@ -7,7 +7,7 @@ use crate::host::privilege::Privilege;
 use clap::{Args, ValueEnum};
 use qanat::control::address::Address;
 use qanat::control::client::{ClientError, Session, default_socket};
-use qanat::control::net_core::StackWish;
+use qanat::control::protocol::StackWish;
 use qanat::control::steward::{self, NetCoreDuty, farewell};
 use qanat::nic::af_xdp::PortRange;
 use qanat::split::{Connector, Refusal, SplitOptions, SplitRuntime};

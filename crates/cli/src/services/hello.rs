@@ -4,7 +4,8 @@ use crate::say::sayln;
 use clap::Args;
 use qanat::nic::{Clock, MemoryPlan, MonotonicClock, PairConfig, Pcap, pair};
 use qanat::{
-    Bytes, CloseReason, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, Time, entropy,
+    Bytes, CloseReason, Commands, Config, ConnectOptions, Context, Event, ListenOptions, Runtime, Service, Time,
+    entropy,
 };
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,113 +1,21 @@
 //! `close`, `shutdown`, and copies of descriptors.
 
+use super::give_int;
 use super::interfaces::netlink;
-use super::{give_int, open};
-use crate::descriptor::{self, Entry};
-use crate::epoll::Change;
-use crate::explain::{is_explaining, is_said_by};
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Socket};
-use crate::wait::block;
+use crate::lifecycle::away::socket_of;
+use crate::sockets::epoll::Change;
+use crate::sockets::socket::Kind;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::explain::{is_explaining, is_said_by};
+use crate::sys::libc_next;
+use crate::world::lock::lock;
+use crate::world::wait::block;
 use libc::{c_int, c_uint};
-use qanat::Time;
 use qanat::stack::tcp::State;
-use std::time::Duration;
-
-impl Guard {
-    /// A descriptor of a socket is gone; with the last the socket is.
-    pub(crate) fn release(&mut self, number: u32) {
-        let Some(socket) = self.sockets.get_mut(number) else { return };
-        socket.references = socket.references.saturating_sub(1);
-        if socket.references > 0 {
-            return;
-        }
-        if matches!(socket.kind, Kind::Listener(_)) {
-            // Who has connected by now, though it has not been seen yet, is told that nobody will accept.
-            self.drive_now();
-        }
-        let Some(socket) = self.sockets.remove(number) else { return };
-        self.sockets.unwatch_all(&socket);
-        // Rung when the number is gone in the kernel too, or they find it there still.
-        self.sockets.to_ring.extend_from_slice(&socket.waiters);
-        let now = self.clock_now();
-        self.dispose(now, number, socket);
-        self.sent(now);
-    }
-
-    fn dispose(&mut self, now: Time, number: u32, socket: Socket) {
-        match socket.kind {
-            Kind::Bound => {}
-            Kind::Listener(listener) => {
-                let world = &mut **self;
-                for id in listener.listeners {
-                    world.sockets.disown_listener(id, number, &mut world.stack);
-                }
-                let mut children: Vec<u32> = listener.pending.into();
-                if socket.options.defer_accept {
-                    children.extend(self.sockets.deferred_by(number));
-                }
-                for child in children {
-                    if let Some(Socket { kind: Kind::Stream(stream), .. }) = self.sockets.remove(child)
-                        && let Some(connection) = stream.connection
-                    {
-                        self.sockets.disown_connection(connection);
-                        let _ = self.stack.abort(now, connection);
-                    }
-                }
-            }
-            Kind::Stream(stream) => {
-                let Some(connection) = stream.connection else { return };
-                self.sockets.disown_connection(connection);
-                // RFC 1122 section 4.2.2.13: who has not read everything tells the peer by a reset.
-                if stream.unread > 0 || socket.linger == Some(Duration::ZERO) {
-                    let _ = self.stack.abort(now, connection);
-                } else {
-                    let _ = self.stack.close(now, connection);
-                }
-            }
-            Kind::Datagram(datagram) => {
-                for id in datagram.sockets {
-                    if self.sockets.disown_datagrams(id, number) {
-                        let _ = self.stack.close_udp(id);
-                    }
-                }
-            }
-        }
-    }
-
-    /// A descriptor of an instance of `epoll` is gone.
-    pub(crate) fn release_epoll(&mut self, number: u32) {
-        let slot = self.sockets.epolls.get_mut(number as usize);
-        let Some(epoll) = slot.and_then(Option::as_mut) else { return };
-        epoll.references = epoll.references.saturating_sub(1);
-        if epoll.references > 0 {
-            return;
-        }
-        let Some(epoll) = self.sockets.epolls.get_mut(number as usize).and_then(Option::take) else { return };
-        for (socket, place) in epoll.all() {
-            if let Some(socket) = self.sockets.get_mut(socket) {
-                socket.watchers.retain(|watcher| *watcher != (number, place));
-            }
-        }
-        if let Some(bell) = epoll.bell {
-            self.bells.give_back(bell);
-        }
-        if epoll.is_nested {
-            super::epoll::NESTED.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        }
-    }
-
-    /// `fd` is the kernel's again.
-    pub(super) fn forget(&mut self, fd: c_int, number: u32) {
-        descriptor::set(fd, Entry::Kernel);
-        self.release(number);
-    }
-}
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {
-    if crate::lock::remains().is_some() {
+    if crate::world::lock::remains().is_some() {
         // There is nothing to be let go of, and the number may be a file's next.
         descriptor::set(fd, Entry::Kernel);
         return false;
@@ -116,9 +24,9 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::away::is_away() {
+        if crate::sys::this_process::departure::is_away() {
             // The world has fallen in this moment.
-            crate::away::line::close(fd);
+            crate::lifecycle::away::line::close(fd);
         }
         return false;
     };
@@ -163,34 +71,34 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
         Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
         Entry::Kernel => {
-            super::epoll::closed(fd);
-            super::bind::closed(fd);
+            crate::calls::waiting::epoll::closed(fd);
+            super::bound_to_all::closed(fd);
             super::copies::closed(fd);
             netlink::closed(fd);
         }
-        Entry::Away => return super::away::close(fd),
+        Entry::Away => return crate::calls::remote::away::close(fd),
         // Programs that close what they don't know of don't mean these.
-        Entry::Own if !crate::arena::is_inside() => return give_int(Err(libc::EBADF)),
+        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(libc::EBADF)),
         Entry::Own => {
             descriptor::set(fd, Entry::Kernel);
         }
         entry => {
             let somebody = let_go(fd, entry);
             // SAFETY: takes no pointers.
-            let status = unsafe { real::close(fd) };
+            let status = unsafe { libc_next::close(fd) };
             tell(somebody);
             return status;
         }
     }
     // SAFETY: takes no pointers.
-    unsafe { real::close(fd) }
+    unsafe { libc_next::close(fd) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if crate::lock::shared().is_none() && !is_explaining() || flags != 0 {
+    if crate::world::lock::shared().is_none() && !is_explaining() || flags != 0 {
         // SAFETY: takes no pointers.
-        return unsafe { real::close_range(first, last, flags) };
+        return unsafe { libc_next::close_range(first, last, flags) };
     }
     if first > last {
         return give_int(Err(libc::EINVAL));
@@ -202,7 +110,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         if descriptor::get(fd as c_int) != Entry::Kernel || is_said_by(fd as c_int) {
             if run < fd {
                 // SAFETY: takes no pointers.
-                unsafe { real::close_range(run, fd - 1, 0) };
+                unsafe { libc_next::close_range(run, fd - 1, 0) };
             }
             close(fd as c_int);
             run = fd + 1;
@@ -210,7 +118,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     }
     if run <= last {
         // SAFETY: takes no pointers.
-        return unsafe { real::close_range(run, last, 0) };
+        return unsafe { libc_next::close_range(run, last, 0) };
     }
     0
 }
@@ -223,11 +131,11 @@ extern "C" fn closefrom(first: c_int) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     if descriptor::is_away(fd) {
-        return super::away::shutdown(fd, how);
+        return crate::calls::remote::away::shutdown(fd, how);
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: takes no pointers.
-        return unsafe { real::shutdown(fd, how) };
+        return unsafe { libc_next::shutdown(fd, how) };
     };
     give_int(shut(fd, number, how))
 }
@@ -252,7 +160,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
-                    unsafe { real::shutdown(fd, how) };
+                    unsafe { libc_next::shutdown(fd, how) };
                 }
             }
         }
@@ -273,7 +181,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             stream.read_shut |= reads;
             if writes && !stream.write_shut {
                 stream.write_shut = true;
-                world.stack.shutdown(now, connection).map_err(open::errno_of_command)?;
+                world.stack.shutdown(now, connection).map_err(crate::sockets::socket::errno_of_command)?;
                 world.sent(now);
             }
         }
@@ -297,12 +205,12 @@ pub(super) fn copied(old: c_int, new: c_int) {
         return;
     }
     if entry == Entry::Kernel {
-        super::fresh::forget(old);
+        super::option_notes::forget(old);
         super::copies::note(old, new);
         return;
     }
     if entry == Entry::Away {
-        crate::away::line::duplicate(old, new);
+        crate::lifecycle::away::line::duplicate(old, new);
         return;
     }
     let Ok(mut guard) = lock() else { return };
@@ -319,7 +227,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
 #[unsafe(no_mangle)]
 extern "C" fn dup(fd: c_int) -> c_int {
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup(fd) };
+    let new = unsafe { libc_next::dup(fd) };
     copied(fd, new);
     new
 }
@@ -327,18 +235,18 @@ extern "C" fn dup(fd: c_int) -> c_int {
 /// Makes room for a copy at `onto`.
 fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
     // SAFETY: takes no pointers.
-    let is_open = unsafe { real::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
+    let is_open = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
         Entry::Kernel => {
-            super::epoll::closed(onto);
-            super::bind::closed(onto);
+            crate::calls::waiting::epoll::closed(onto);
+            super::bound_to_all::closed(onto);
             super::copies::closed(onto);
             Ok(())
         }
         Entry::Own => Err(libc::EBUSY),
         Entry::Away => {
-            crate::away::line::close(onto);
+            crate::lifecycle::away::line::close(onto);
             Ok(())
         }
         entry => {
@@ -354,7 +262,7 @@ extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
         return give_int(Err(error));
     }
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup2(fd, onto) };
+    let new = unsafe { libc_next::dup2(fd, onto) };
     if new != fd {
         copied(fd, new);
     }
@@ -367,7 +275,7 @@ pub(super) extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
         return give_int(Err(error));
     }
     // SAFETY: takes no pointers.
-    let new = unsafe { real::dup3(fd, onto, flags) };
+    let new = unsafe { libc_next::dup3(fd, onto, flags) };
     copied(fd, new);
     new
 }

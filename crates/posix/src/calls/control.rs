@@ -1,11 +1,13 @@
 //! `fcntl` and `ioctl`.
 
 use super::close::copied;
-use super::{fresh, give_int, stand_in};
-use crate::descriptor;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Owner};
+use super::owner::owner;
+use super::{give_int, option_notes, stand_in};
+use crate::lifecycle::away::socket_of;
+use crate::sockets::socket::Kind;
+use crate::sys::descriptor;
+use crate::sys::libc_next;
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_ulong};
 
 /// Flags of a file, other than `O_NONBLOCK`, that may be changed.
@@ -13,9 +15,6 @@ const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc:
 
 /// Linux' numbers that the `libc` crate lacks.
 const F_SETOWN_EX: c_int = 15;
-const F_GETOWN_EX: c_int = 16;
-const F_OWNER_TID: c_int = 0;
-const F_OWNER_PID: c_int = 1;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
 pub(super) const SIOCATMARK: c_ulong = 0x8905;
@@ -32,16 +31,16 @@ fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     if descriptor::is_away(fd) {
-        return super::away::fcntl(fd, command, argument);
+        return crate::calls::remote::away::fcntl(fd, command, argument);
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: the program's own argument.
-        let result = unsafe { real::fcntl64(fd, command, argument) };
+        let result = unsafe { libc_next::fcntl64(fd, command, argument) };
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result),
-            libc::F_SETFL => fresh::has_set_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0),
+            libc::F_SETFL => option_notes::has_set_nonblocking(fd, argument as c_int & libc::O_NONBLOCK != 0),
             // Only the kernel can be asked whose it is.
-            libc::F_SETOWN | F_SETOWN_EX => fresh::forget(fd),
+            libc::F_SETOWN | F_SETOWN_EX => option_notes::forget(fd),
             _ => {}
         }
         return result;
@@ -50,7 +49,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
         libc::F_GETFL => give_int(lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
             // SAFETY: takes no pointers.
-            let flags = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
+            let flags = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
             Ok(flags | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
         })),
         libc::F_SETFL => give_int(replaced_for(fd, argument as c_int & FILES_OWN != 0).and_then(|mut guard| {
@@ -60,11 +59,11 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
                 return Ok(0);
             }
             // SAFETY: takes no pointers.
-            let kept = unsafe { real::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK;
+            let kept = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK;
             let flags = argument & !(libc::O_NONBLOCK as c_ulong) | kept as c_ulong;
             // SAFETY: takes no pointers.
-            let status = unsafe { real::fcntl64(fd, libc::F_SETFL, flags) };
-            if status < 0 { Err(real::errno()) } else { Ok(status) }
+            let status = unsafe { libc_next::fcntl64(fd, libc::F_SETFL, flags) };
+            if status < 0 { Err(libc_next::errno()) } else { Ok(status) }
         })),
         _ => {
             let is_of_number = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC | libc::F_GETFD | libc::F_SETFD);
@@ -72,7 +71,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
                 return give_int(Err(error));
             }
             // SAFETY: the program's own argument.
-            let result = unsafe { real::fcntl64(fd, command, argument) };
+            let result = unsafe { libc_next::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
                 copied(fd, result);
             }
@@ -81,20 +80,6 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
             }
             result
         }
-    }
-}
-
-/// Whom the kernel's socket has its signals sent to.
-pub(super) fn owner(fd: c_int) -> Owner {
-    let mut owner = [F_OWNER_PID, 0];
-    // SAFETY: writes two numbers.
-    let status = unsafe { real::fcntl64(fd, F_GETOWN_EX, owner.as_mut_ptr().expose_provenance() as c_ulong) };
-    match owner {
-        _ if status != 0 => Owner::Nobody,
-        [_, 0] => Owner::Nobody,
-        [F_OWNER_TID, thread] => Owner::Thread(thread),
-        [F_OWNER_PID, process] => Owner::Process(process),
-        [_, group] => Owner::Process(-group),
     }
 }
 
@@ -121,15 +106,15 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     }
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::ioctl(fd, request, argument) };
+        return unsafe { crate::calls::remote::away::ioctl(fd, request, argument) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {
             // What is there to be said of it the kernel says.
-            fresh::forget(fd);
+            option_notes::forget(fd);
         }
         // SAFETY: as the caller says.
-        return unsafe { real::ioctl(fd, request, argument) };
+        return unsafe { libc_next::ioctl(fd, request, argument) };
     };
     let pointer = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
     let answer = match request {
@@ -177,7 +162,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
                 return give_int(Err(error));
             }
             // SAFETY: as the caller says.
-            let result = unsafe { real::ioctl(fd, request, argument) };
+            let result = unsafe { libc_next::ioctl(fd, request, argument) };
             if result == 0 && matches!(request, FIOSETOWN | SIOCSPGRP) {
                 note_owner(fd, number);
             }

@@ -1,6 +1,6 @@
 //! Copies of a descriptor (`dup`) made while its socket was still the kernel's: they become ours with it.
 
-use super::bind::nature;
+use crate::calls::nature::nature;
 use libc::c_int;
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
@@ -17,7 +17,7 @@ fn file_number(fd: c_int) -> Option<u64> {
 
 /// `new` is a copy of `old`.
 pub(super) fn note(old: c_int, new: c_int) {
-    if crate::attach::wishes().is_none() || crate::arena::is_inside() || nature(old).is_none() {
+    if crate::sys::wishes::wishes().is_none() || crate::sys::arena::is_inside() || nature(old).is_none() {
         return;
     }
     let Some(number) = file_number(old) else { return };

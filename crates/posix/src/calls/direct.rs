@@ -3,11 +3,11 @@
 //! them (a `clone` returns twice from it).
 
 use super::close::close;
-use super::credentials::{NUMBERS, by_number};
 use super::give_int;
-use super::receive::recvmmsg;
-use super::send::sendmmsg;
-use crate::explain::explain;
+use crate::calls::program::credentials::{NUMBERS, by_number};
+use crate::calls::transfer::receive::recvmmsg;
+use crate::calls::transfer::send::sendmmsg;
+use crate::sys::explain::explain;
 use std::arch::naked_asm;
 
 /// Its operations would be the kernel's, whoever's the sockets are: who asks for it without need (libuv, for `epoll`) does without.

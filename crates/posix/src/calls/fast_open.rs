@@ -1,81 +1,14 @@
-//! TCP Fast Open (RFC 7413): `MSG_FASTOPEN`, `TCP_FASTOPEN_CONNECT`, and what listeners are told of it.
+//! TCP Fast Open (RFC 7413): `MSG_FASTOPEN`, and what `TCP_FASTOPEN_CONNECT` has deferred.
 
-use super::open::{adopt_to_connect, kernel_structure, reached, start, wait_for_connection};
-use super::send::{give_to, go_on};
-use crate::address;
-use crate::attach::contains;
-use crate::descriptor;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::Kind;
-use crate::world::World;
+use crate::calls::fast_open_settings::request;
+use crate::calls::open::{adopt_to_connect, reached, start, wait_for_connection};
+use crate::calls::transfer::stream_send::{give_to, go_on};
+use crate::lifecycle::away::socket_of;
+use crate::sockets::socket::Kind;
+use crate::sys::address;
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, iovec, sockaddr, socklen_t};
-use qanat::stack::tcp::CookieKeys;
-use qanat::stack::{FastOpenOptions, FastOpenRequest};
 use std::net::SocketAddr;
-
-/// The keys of cookies that the kernel has of a socket, or of all.
-pub(super) fn keys(fd: c_int) -> Option<CookieKeys> {
-    let both: Option<[[u8; 16]; 2]> = kernel_structure(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY);
-    if let Some([first, second]) = both {
-        return Some(CookieKeys { first, second: Some(second) });
-    }
-    let mut first = [0; 16];
-    let mut length = first.len() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe {
-        real::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY, first.as_mut_ptr().cast(), &raw mut length)
-    };
-    (status == 0 && length as usize == first.len()).then_some(CookieKeys { first, second: None })
-}
-
-/// Tells the stack of what listening socket `number` has been told.
-pub(super) fn set_listener(world: &mut World, number: u32) {
-    let Some(socket) = world.sockets.get(number) else { return };
-    let Kind::Listener(listener) = &socket.kind else { return };
-    let (asked, general) = (socket.options.fast_open, crate::sysctl::fast_open());
-    let queue_max = match asked.queue {
-        0 if general.listens => listener.backlog,
-        queue => queue as usize,
-    };
-    let without_cookie = asked.without_cookie || general.server_without_cookie;
-    let options = FastOpenOptions { queue_max, without_cookie, keys: asked.keys.or(general.keys) };
-    for id in &listener.listeners {
-        // It is there as long as the socket listens.
-        let _ = world.stack.set_fast_open(*id, Some(options).filter(|_| general.server));
-    }
-}
-
-/// How socket `number` would send data with its SYN.
-fn request(guard: &Guard, number: u32) -> FastOpenRequest {
-    let asked = guard.sockets.get(number).is_some_and(|socket| socket.options.fast_open.without_cookie);
-    if asked || crate::sysctl::fast_open().client_without_cookie {
-        FastOpenRequest::WithoutCookie
-    } else {
-        FastOpenRequest::WithCookie
-    }
-}
-
-/// Whether connecting `number` to `peer` waits for what is sent first, to go with it.
-pub(super) fn defers(guard: &mut Guard, number: u32, peer: SocketAddr) -> bool {
-    let now = guard.clock_now();
-    let Some(socket) = guard.sockets.get(number) else { return false };
-    if !socket.options.fast_open.connects {
-        return false;
-    }
-    let local = Some(socket.local.ip());
-    let can = request(guard, number) == FastOpenRequest::WithoutCookie || guard.stack.has_cookie(now, peer, local);
-    let port = super::bind::free_port(guard);
-    let own = guard.addresses.iter().find(|prefix| contains(**prefix, peer.ip())).map(|(own, _)| *own);
-    if let Some(socket) = guard.sockets.get_mut(number).filter(|_| can) {
-        (socket.deferred, socket.has_failed) = (Some(peer), false);
-        // It has a name by now, as on Linux.
-        let local = socket.local;
-        let ip = own.filter(|_| local.ip().is_unspecified()).unwrap_or(local.ip());
-        socket.local = SocketAddr::new(ip, if local.port() == 0 { port } else { local.port() });
-    }
-    can
-}
 
 /// Connects `number` to `peer` with the beginning of the data on the SYN, if that can be; and sends the rest as far as it is
 /// waited for.
@@ -130,8 +63,8 @@ pub(super) unsafe fn send(
     // SAFETY: long enough for a family.
     let family = || c_int::from(unsafe { to.read_unaligned() }.sa_family);
     let is_nobody = !to.is_null() && length as usize >= size_of::<libc::sa_family_t>() && family() == libc::AF_UNSPEC;
-    let is_off = is_nobody || !crate::sysctl::fast_open().client;
-    let Some(number) = descriptor::socket(fd) else {
+    let is_off = is_nobody || !crate::world::sysctl::fast_open().client;
+    let Some(number) = socket_of(fd) else {
         if is_off {
             return None;
         }
@@ -141,7 +74,7 @@ pub(super) unsafe fn send(
             return None;
         }
         let adopt = || -> Result<isize, i32> {
-            super::receive::check(vectors)?;
+            crate::calls::transfer::vectors::check(vectors)?;
             let mut guard = lock()?;
             let number = adopt_to_connect(&mut guard, fd, peer, (&nature, note), port)?;
             // SAFETY: as the caller says.
@@ -154,7 +87,7 @@ pub(super) unsafe fn send(
         Err(error) => return Some(Err(error)),
     };
     let socket = guard.sockets.get_mut(number)?;
-    let is_on_link = peer.is_some_and(|peer| crate::attach::is_on_link(peer.ip()));
+    let is_on_link = peer.is_some_and(|peer| crate::sys::wishes::is_on_link(peer.ip()));
     Some(match &mut socket.kind {
         Kind::Datagram(_) => return None,
         _ if is_off => Err(libc::EOPNOTSUPP),
@@ -162,7 +95,7 @@ pub(super) unsafe fn send(
         Kind::Bound => match peer {
             None => Err(libc::EINVAL),
             Some(_) if !is_on_link => Err(libc::ENETUNREACH),
-            Some(peer) => super::receive::check(vectors)
+            Some(peer) => crate::calls::transfer::vectors::check(vectors)
                 // SAFETY: as the caller says.
                 .and_then(|()| unsafe { open_with(guard, number, peer, vectors, flags) }),
         },

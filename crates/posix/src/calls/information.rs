@@ -1,7 +1,7 @@
 //! `TCP_INFO`: what the stack knows of a connection, in the places of Linux' structure.
 
-use crate::lock::lock;
-use crate::socket::Kind;
+use crate::sockets::socket::Kind;
+use crate::world::lock::lock;
 use qanat::stack::tcp::{ConnectionInfo, Phase, State};
 
 /// Linux' numbers of states.

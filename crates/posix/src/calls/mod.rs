@@ -1,46 +1,40 @@
 //! The functions that take the place of the C library's.
 
-mod away;
-pub(crate) mod beside;
+mod adopt;
 mod bind;
+mod bound_to_all;
 mod close;
 mod control;
 mod copies;
-mod credentials;
 mod direct;
-pub(crate) mod epoll;
-pub(crate) mod exec;
 mod fast_open;
-mod file;
-pub(crate) mod fresh;
-mod hand_over;
+mod fast_open_settings;
 mod information;
 mod interfaces;
-pub(crate) mod open;
-pub(crate) mod options;
-mod poll;
-mod process;
-mod receive;
-pub(crate) mod remote;
-mod send;
-pub(crate) mod signals;
-mod spawn;
-mod splice;
+mod nature;
+mod open;
+mod option_notes;
+mod options;
+mod owner;
+mod ports;
+mod program;
+mod remote;
 mod stand_in;
-mod stdio;
+mod transfer;
+mod waiting;
 
 /// A call's outcome as the C library gives it.
-fn give(outcome: Result<isize, i32>) -> isize {
+pub(crate) fn give(outcome: Result<isize, i32>) -> isize {
     match outcome {
         Ok(value) => value,
         Err(errno) => {
-            crate::real::set_errno(errno);
+            crate::sys::libc_next::set_errno(errno);
             -1
         }
     }
 }
 
 /// The same, of one that gives an `int`.
-fn give_int(outcome: Result<i32, i32>) -> i32 {
+pub(crate) fn give_int(outcome: Result<i32, i32>) -> i32 {
     give(outcome.map(|value| value as isize)) as i32
 }

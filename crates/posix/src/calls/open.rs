@@ -1,99 +1,46 @@
 //! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
 
-use super::bind::{Nature, bind_ours, free_port, nature};
-use super::fresh::{self, Note};
-use super::{give_int, options};
-use crate::address;
-use crate::attach::{attach, attach_to_send, is_on_link, lacks_named_address};
-use crate::away::line::Operation;
-use crate::descriptor::{self, Entry};
-use crate::explain::explain;
-use crate::fallback::{Call, Why, note, tell_once};
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Listener, Socket, Stream};
-use crate::wait::block;
-use libc::{c_int, sockaddr, sockaddr_storage, socklen_t};
+use super::give_int;
+use super::option_notes::{self, Note};
+use crate::calls::adopt::adopt;
+use crate::calls::bind::bind_ours;
+use crate::calls::nature::{Nature, nature};
+use crate::calls::ports::free_port;
+use crate::lifecycle::attach::{attach, attach_to_send, lacks_named_address};
+use crate::lifecycle::away::line::Operation;
+use crate::lifecycle::away::socket_of;
+use crate::sockets::socket::{Kind, Listener, Socket, Stream, errno_of_command};
+use crate::sys::address;
+use crate::sys::descriptor::{self};
+use crate::sys::explain::explain;
+use crate::sys::kernel_socket::{is_nonblocking, kernel_name, set_nonblocking};
+use crate::sys::libc_next;
+use crate::sys::wishes::is_on_link;
+use crate::world::fallback_log::{note, tell_once};
+use crate::world::fallbacks::{Call, Why};
+use crate::world::lock::{Guard, lock};
+use crate::world::wait::block;
+use libc::{c_int, sockaddr, socklen_t};
 use qanat::stack::FastOpenRequest;
-use qanat::{CommandError, ConnectOptions, ConnectionId, ListenOptions};
-use std::mem::MaybeUninit;
+use qanat::{ConnectOptions, ConnectionId, ListenOptions};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
 const BACKLOG_MAX: usize = 4_096;
 
-pub(crate) fn errno_of_command(error: CommandError) -> i32 {
-    match error {
-        CommandError::Stale => libc::ENOTCONN,
-        CommandError::Full => libc::ENOBUFS,
-        CommandError::InUse => libc::EADDRINUSE,
-        CommandError::Unreachable => libc::ENETUNREACH,
-        CommandError::NotSending => libc::EPIPE,
-        CommandError::TooLong => libc::EMSGSIZE,
-    }
-}
-
-/// A number the kernel has of a socket; `None`: it is none.
-pub(crate) fn kernel_option(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
-    let mut value: c_int = 0;
-    let mut length = size_of::<c_int>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut length) };
-    (status == 0).then_some(value)
-}
-
-/// An option that is a structure; `None`: it is not that long.
-pub(super) fn kernel_structure<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Option<T> {
-    let mut value = MaybeUninit::<T>::zeroed();
-    let mut length = size_of::<T>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
-    // SAFETY: plain numbers, zeroed at first.
-    (status == 0 && length as usize == size_of::<T>()).then(|| unsafe { value.assume_init() })
-}
-
-/// The address the kernel has bound it to.
-pub(super) fn kernel_name(fd: c_int) -> Option<SocketAddr> {
-    let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
-    let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    // SAFETY: so many writable bytes.
-    let status = unsafe { real::getsockname(fd, storage.as_mut_ptr().cast(), &raw mut length) };
-    // SAFETY: zeroed at first, so all of it is readable.
-    (status == 0).then(|| unsafe { address::read(storage.as_ptr().cast(), length) }).flatten()
-}
-
-/// Makes `fd` a socket of ours, with what was set on it before, and moves it from the kernel's instances of `epoll` to ours.
-pub(super) fn adopt(guard: &mut Guard, fd: c_int, mut socket: Socket, note: Option<Note>) -> Result<u32, i32> {
-    options::read_set(fd, &mut socket, note);
-    socket.references = 1;
-    let number = guard.sockets.insert(socket);
-    if !descriptor::set(fd, Entry::Socket(number)) {
-        guard.sockets.remove(number);
-        return Err(libc::EMFILE);
-    }
-    super::epoll::adopted(guard, fd, number);
-    for copy in super::copies::of(fd) {
-        if descriptor::set(copy, Entry::Socket(number))
-            && let Some(socket) = guard.sockets.get_mut(number)
-        {
-            socket.references += 1;
-            super::epoll::adopted(guard, copy, number);
-        }
-    }
-    Ok(number)
-}
-
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd) || crate::away::is_away() && nature(fd).is_some_and(|nature| nature.is_stream) {
-        return super::away::listen(fd, backlog);
+    if descriptor::is_away(fd)
+        || crate::sys::this_process::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    {
+        return crate::calls::remote::away::listen(fd, backlog);
     }
     give_int(listen_on(fd, backlog))
 }
 
 fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     let backlog = (backlog.max(0) as usize).clamp(1, BACKLOG_MAX);
-    if let Some(number) = descriptor::socket(fd) {
+    if let Some(number) = socket_of(fd) {
         let mut guard = lock()?;
         let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         return match &mut socket.kind {
@@ -109,7 +56,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                 }
                 if is_dual {
                     // SAFETY: takes no pointers.
-                    unsafe { real::listen(fd, backlog as c_int) };
+                    unsafe { libc_next::listen(fd, backlog as c_int) };
                 }
                 Ok(0)
             }
@@ -124,10 +71,10 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         };
     }
     // SAFETY: takes no pointers.
-    if unsafe { real::listen(fd, backlog as c_int) } != 0 {
-        return Err(real::errno());
+    if unsafe { libc_next::listen(fd, backlog as c_int) } != 0 {
+        return Err(libc_next::errno());
     }
-    let may_be_ours = |nature: &Nature| nature.is_stream && crate::attach::wishes().is_some();
+    let may_be_ours = |nature: &Nature| nature.is_stream && crate::sys::wishes::wishes().is_some();
     let Some(nature) = nature(fd).filter(may_be_ours) else { return Ok(0) };
     let Some(local) = kernel_name(fd).filter(|local| local.ip().is_unspecified()) else {
         if let Some(local) = kernel_name(fd) {
@@ -156,19 +103,6 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         note(fd, Call::Listen, local, if error == libc::EADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
     }
     Ok(0)
-}
-
-pub(super) fn is_nonblocking(fd: c_int) -> bool {
-    // SAFETY: takes no pointers.
-    unsafe { real::fcntl64(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0 }
-}
-
-pub(super) fn set_nonblocking(fd: c_int, nonblocking: bool) {
-    // SAFETY: takes no pointers.
-    unsafe {
-        let flags = real::fcntl64(fd, libc::F_GETFL, 0) & !libc::O_NONBLOCK;
-        real::fcntl64(fd, libc::F_SETFL, (flags | if nonblocking { libc::O_NONBLOCK } else { 0 }) as libc::c_ulong);
-    }
 }
 
 fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32> {
@@ -214,7 +148,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
     if let Some(socket) = guard.sockets.get_mut(number) {
         socket.kind = Kind::Listener(Listener { listeners, pending: std::collections::VecDeque::new(), backlog });
     }
-    super::fast_open::set_listener(&mut *guard, number);
+    super::fast_open_settings::set_listener(&mut *guard, number);
     let also = if is_dual { ", and the kernel's for its own addresses" } else { "" };
     explain(format_args!("listen {local}: ours{also}"));
     Ok(())
@@ -234,11 +168,11 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::accept4(fd, address, length, flags) };
+        return unsafe { crate::calls::remote::away::accept4(fd, address, length, flags) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::accept4(fd, address, length, flags) };
+        return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return give_int(Err(libc::EINVAL));
@@ -248,8 +182,8 @@ unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut soc
         unsafe {
             match kernel {
                 None => {
-                    let new = real::accept4(fd, address, length, flags);
-                    if new < 0 { Err(real::errno()) } else { Ok(new) }
+                    let new = libc_next::accept4(fd, address, length, flags);
+                    if new < 0 { Err(libc_next::errno()) } else { Ok(new) }
                 }
                 Some((peer, family)) => {
                     address::write(peer, family, address, length);
@@ -365,11 +299,11 @@ unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: sockle
     // SAFETY: as the caller says.
     let peer = unsafe { address::read(address, length) };
     let real_connect = || {
-        fresh::forget(fd);
+        option_notes::forget(fd);
         // SAFETY: as the caller says.
-        unsafe { real::connect(fd, address, length) }
+        unsafe { libc_next::connect(fd, address, length) }
     };
-    if let Some(number) = descriptor::socket(fd) {
+    if let Some(number) = socket_of(fd) {
         return give_int(connect_again(number, peer));
     }
     // SAFETY: as the caller says.
@@ -394,7 +328,7 @@ pub(super) unsafe fn reached(
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
         return None;
     }
-    let known = fresh::note(fd);
+    let known = option_notes::note(fd);
     let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
     let nature = by_note.or_else(|| nature(fd))?;
     // SAFETY: it was long enough for an address.
@@ -432,7 +366,7 @@ fn connect_ours(
         drop(guard);
         bind_ours(fd, local, nature, port.is_some())?;
         guard = lock()?;
-        if let Some(socket) = descriptor::socket(fd).and_then(|number| guard.sockets.get_mut(number)) {
+        if let Some(socket) = socket_of(fd).and_then(|number| guard.sockets.get_mut(number)) {
             socket.peer = Some(peer);
             (socket.options.has_bound, socket.options.names_port) = (port.is_some(), port.is_some());
         }
@@ -463,7 +397,7 @@ pub(super) fn adopt_to_connect(
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
 fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, i32> {
-    if super::fast_open::defers(&mut guard, number, peer) {
+    if super::fast_open_settings::defers(&mut guard, number, peer) {
         return Ok(0);
     }
     let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
@@ -502,7 +436,7 @@ pub(super) fn start(
     let ends = (socket.local, peer);
     let world = &mut **guard;
     world.sockets.own_connection(connection, number, ends);
-    options::apply(world.sockets.get(number), &mut world.stack, now);
+    crate::sockets::settings::apply(world.sockets.get(number), &mut world.stack, now);
     Ok(connection)
 }
 
@@ -539,9 +473,9 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             }
             socket.peer = peer;
             if peer.is_none() && !socket.options.names_port && !socket.is_dual {
-                super::bind::unbind(&mut guard, number);
+                crate::calls::ports::unbind(&mut guard, number);
             } else {
-                super::bind::rebind(&mut guard, number)?;
+                crate::calls::ports::rebind(&mut guard, number)?;
             }
             Ok(0)
         }
@@ -599,11 +533,11 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::name(Operation::GetName, fd, address, length) };
+        return unsafe { crate::calls::remote::away::name(Operation::GetName, fd, address, length) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::getsockname(fd, address, length) };
+        return unsafe { libc_next::getsockname(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
         let guard = lock()?;
@@ -630,11 +564,11 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::name(Operation::GetPeer, fd, address, length) };
+        return unsafe { crate::calls::remote::away::name(Operation::GetPeer, fd, address, length) };
     }
-    let Some(number) = descriptor::socket(fd) else {
+    let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
-        return unsafe { real::getpeername(fd, address, length) };
+        return unsafe { libc_next::getpeername(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
         let guard = lock()?;
@@ -671,7 +605,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
         // Bound to nothing yet: the kernel finds a port for both.
         let (any, length) = address::encode(SocketAddr::new(bound.ip(), 0), nature.family);
         // SAFETY: so many readable bytes.
-        if unsafe { real::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
+        if unsafe { libc_next::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
             return None;
         }
     }
@@ -681,7 +615,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     }
     let nonblocking = is_nonblocking(fd);
     bind_ours(fd, bound, &nature, true).ok()?;
-    let number = descriptor::socket(fd)?;
+    let number = socket_of(fd)?;
     if let Some(socket) = lock().ok()?.sockets.get_mut(number) {
         socket.is_nonblocking = nonblocking;
     }

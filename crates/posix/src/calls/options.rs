@@ -1,27 +1,23 @@
 //! Options of sockets. The kernel's socket of the same descriptor checks and keeps them, so that what Linux refuses is refused
 //! here too; the stack is told of those that mean something to it.
 
-use super::fresh::{self, Note};
 use super::give_int;
-use super::open::{kernel_option, kernel_structure};
-use crate::descriptor;
-use crate::epoll::Change;
-use crate::explain::explain;
-use crate::lock::{Guard, lock};
-use crate::real;
-use crate::socket::{Kind, Options, Socket};
-use crate::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use super::option_notes::{self, Note};
+use crate::lifecycle::away::socket_of;
+use crate::sockets::epoll::Change;
+use crate::sockets::settings::keepalive;
+use crate::sockets::socket::{Kind, Options, Socket};
+use crate::sys::descriptor;
+use crate::sys::explain::explain;
+use crate::sys::kernel_socket::{kernel_option, kernel_structure};
+use crate::sys::libc_next;
+use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
-use qanat::stack::Stack;
-use qanat::{Keepalive, Time};
+use qanat::Setting;
+use qanat_launch::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
-
-/// As Linux' defaults.
-const KEEP_IDLE: Duration = Duration::from_secs(7_200);
-const KEEP_INTERVAL: Duration = Duration::from_secs(75);
-const KEEP_COUNT: u32 = 9;
 
 fn time_limit(fd: c_int, name: c_int) -> Option<Duration> {
     let time: libc::timeval = kernel_structure(fd, libc::SOL_SOCKET, name)?;
@@ -46,14 +42,14 @@ fn of_new(family: c_int) -> Option<Options> {
     static OF_NEW: [OnceLock<Option<Options>>; 2] = [const { OnceLock::new() }; 2];
     let make = || {
         // SAFETY: takes no pointers.
-        let new = unsafe { real::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+        let new = unsafe { libc_next::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
         if new < 0 {
             return None;
         }
         let mut socket = Socket::new(family, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Kind::Bound);
         read_all(new, &mut socket);
         // SAFETY: made just now.
-        unsafe { real::close(new) };
+        unsafe { libc_next::close(new) };
         Some(socket.options)
     };
     *OF_NEW[usize::from(family == libc::AF_INET6)].get_or_init(make)
@@ -61,10 +57,10 @@ fn of_new(family: c_int) -> Option<Options> {
 
 /// Reads everything that was set on the kernel's socket.
 pub(super) fn read_all(fd: c_int, socket: &mut Socket) {
-    socket.is_nonblocking = super::open::is_nonblocking(fd);
-    socket.owner = super::control::owner(fd);
+    socket.is_nonblocking = crate::sys::kernel_socket::is_nonblocking(fd);
+    socket.owner = super::owner::owner(fd);
     let is_stream = !matches!(socket.kind, Kind::Datagram(_));
-    for (_, (level, name)) in fresh::followed() {
+    for (_, (level, name)) in option_notes::followed() {
         let is_of_it = match (level, name) {
             (libc::IPPROTO_TCP, _) => is_stream,
             (libc::IPPROTO_UDP, _) => !is_stream,
@@ -167,13 +163,13 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
                 number().filter(|most| *most != MSS_UNSET).and_then(|most| u16::try_from(most).ok());
         }
         (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-            let set = count().filter(|count| Some(*count) != crate::sysctl::syn_retries());
+            let set = count().filter(|count| Some(*count) != crate::world::sysctl::syn_retries());
             options.syn_retransmissions = set.and_then(|count| u8::try_from(count).ok());
         }
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN) => options.fast_open.queue = count().unwrap_or(0),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT) => options.fast_open.connects = flag(),
         (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_NO_COOKIE) => options.fast_open.without_cookie = flag(),
-        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => options.fast_open.keys = super::fast_open::keys(fd),
+        (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_KEY) => options.fast_open.keys = super::fast_open_settings::keys(fd),
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             // What is none here is more than there can ever be.
             options.unsent_mark = count().unwrap_or(0);
@@ -185,90 +181,6 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         _ => return false,
     }
     true
-}
-
-/// Tells the stack what differs from its defaults.
-pub(crate) fn apply(socket: Option<&Socket>, stack: &mut Stack, now: Time) {
-    let Some(socket) = socket else { return };
-    let Kind::Stream(stream) = &socket.kind else { return };
-    let Some(connection) = stream.connection else { return };
-    let options = &socket.options;
-    // The connection is there; what it is told can't be wrong.
-    if options.no_delay {
-        let _ = stack.set_no_delay(now, connection, true);
-    }
-    if options.cork {
-        let _ = stack.set_cork(now, connection, true);
-    }
-    if options.keepalive {
-        let _ = stack.set_keepalive(now, connection, Some(keepalive(options)));
-    }
-    if options.syn_retransmissions.is_some() && stream.is_connecting {
-        let _ = stack.set_syn_retransmissions(now, connection, options.syn_retransmissions);
-    }
-    if options.user_timeout.is_some() {
-        let _ = stack.set_user_timeout(now, connection, options.user_timeout);
-    }
-}
-
-/// Sets on the kernel's socket of an accepted connection what its listener had, for programs that ask.
-pub(super) fn copy_to_kernel(fd: c_int, socket: &Socket) {
-    let set = |level: c_int, name: c_int, value: u32| {
-        let bytes = value.to_ne_bytes();
-        // SAFETY: so many readable bytes.
-        unsafe { real::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
-    };
-    let options = &socket.options;
-    for (is_set, level, name) in [
-        (options.no_delay, libc::IPPROTO_TCP, libc::TCP_NODELAY),
-        (options.cork, libc::IPPROTO_TCP, libc::TCP_CORK),
-        (options.keepalive, libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-        (options.reuse_address, libc::SOL_SOCKET, libc::SO_REUSEADDR),
-        (options.reuse_port, libc::SOL_SOCKET, libc::SO_REUSEPORT),
-        (options.urgent_inline, libc::SOL_SOCKET, libc::SO_OOBINLINE),
-    ] {
-        if is_set {
-            set(level, name, 1);
-        }
-    }
-    for (value, default, name) in [
-        (options.keep_idle_s, KEEP_IDLE.as_secs() as u32, libc::TCP_KEEPIDLE),
-        (options.keep_interval_s, KEEP_INTERVAL.as_secs() as u32, libc::TCP_KEEPINTVL),
-        (options.keep_count, KEEP_COUNT, libc::TCP_KEEPCNT),
-    ] {
-        if let Some(value) = value.filter(|value| *value != default) {
-            set(libc::IPPROTO_TCP, name, value);
-        }
-    }
-    if options.unsent_mark > 0 {
-        set(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.unsent_mark);
-    }
-    if let Some(time) = options.user_timeout {
-        set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
-    }
-    if let Some(time) = socket.linger {
-        let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
-        let length = size_of::<libc::linger>() as socklen_t;
-        // SAFETY: so many readable bytes.
-        unsafe { real::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
-    }
-    for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
-        if let Some(time) = time {
-            let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
-            let length = size_of::<libc::timeval>() as socklen_t;
-            // SAFETY: so many readable bytes.
-            unsafe { real::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
-        }
-    }
-}
-
-fn keepalive(options: &Options) -> Keepalive {
-    let seconds = |seconds: Option<u32>, default| seconds.map_or(default, |s| Duration::from_secs(s.into()));
-    Keepalive {
-        idle: seconds(options.keep_idle_s, KEEP_IDLE),
-        interval: seconds(options.keep_interval_s, KEEP_INTERVAL),
-        probes_max: options.keep_count.unwrap_or(KEEP_COUNT).min(255) as u8,
-    }
 }
 
 /// # Safety
@@ -283,17 +195,17 @@ pub(super) unsafe extern "C" fn setsockopt(
 ) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::setsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::away::setsockopt(fd, level, name, value, length) };
     }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
-        && let Some(number) = descriptor::socket(fd)
+        && let Some(number) = socket_of(fd)
         && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
     {
         // The kernel's socket does not know that it is too late.
         return give_int(Err(libc::EINVAL));
     }
-    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+    if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
         // SAFETY: as the caller says.
         if let Some(status) = unsafe { set_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
@@ -303,13 +215,13 @@ pub(super) unsafe extern "C" fn setsockopt(
         }
     }
     let row = OPTIONS.iter().find(|row| (row.level, row.option) == (level, name));
-    let is_ours = descriptor::socket(fd).is_some();
+    let is_ours = socket_of(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
         explain(format_args!("fd {fd}: {level} {option}: refused"));
         return give_int(Err(*error));
     }
     // SAFETY: as the caller says.
-    let status = unsafe { real::setsockopt(fd, level, name, value, length) };
+    let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };
     if status == 0 && is_ours {
         match row {
             Some(Row { support: Support::NoEffect, names: (level, option), .. }) => {
@@ -322,8 +234,8 @@ pub(super) unsafe extern "C" fn setsockopt(
     if status != 0 {
         return status;
     }
-    let Some(number) = descriptor::socket(fd) else {
-        fresh::has_set(fd, level, name);
+    let Some(number) = socket_of(fd) else {
+        option_notes::has_set(fd, level, name);
         return status;
     };
     give_int(set(fd, number, level, name))
@@ -396,36 +308,37 @@ fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<
         }
     }
     if matches!(socket.kind, Kind::Listener(_)) {
-        super::fast_open::set_listener(world, number);
+        super::fast_open_settings::set_listener(world, number);
         return Ok(0);
     }
     if option == (libc::IPPROTO_UDP, UDP_CORK) && !options.joins {
         // As on Linux what comes of it is not told.
-        let _ = super::send::end(guard, number);
+        let _ = crate::calls::transfer::datagram_send::end(guard, number);
         return Ok(0);
     }
     let Kind::Stream(stream) = &socket.kind else { return Ok(0) };
     let Some(connection) = stream.connection else { return Ok(0) };
     let stack = &mut world.stack;
-    let _ = match option {
-        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => {
-            stack.set_syn_retransmissions(now, connection, options.syn_retransmissions)
-        }
+    let setting = match option {
+        (libc::IPPROTO_TCP, libc::TCP_SYNCNT) => Setting::SynRetransmissions(options.syn_retransmissions),
         (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => {
             world.sockets.watch_unsent(number, stack);
             world.sockets.notify(number, Change::OUT);
-            Ok(())
+            world.sent(now);
+            return Ok(0);
         }
-        (libc::SOL_SOCKET, libc::SO_RCVBUF) => stack.limit_receive_window(now, connection, options.receive_window()),
-        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => stack.set_no_delay(now, connection, options.no_delay),
-        (libc::IPPROTO_TCP, libc::TCP_CORK) => stack.set_cork(now, connection, options.cork),
-        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => stack.set_user_timeout(now, connection, options.user_timeout),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => Setting::ReceiveWindowMax(options.receive_window()),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => Setting::NoDelay(options.no_delay),
+        (libc::IPPROTO_TCP, libc::TCP_CORK) => Setting::Cork(options.cork),
+        (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => Setting::UserTimeout(options.user_timeout),
         (libc::SOL_SOCKET, libc::SO_KEEPALIVE)
         | (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => {
-            stack.set_keepalive(now, connection, options.keepalive.then(|| keepalive(&options)))
+            Setting::Keepalive(options.keepalive.then(|| keepalive(&options)))
         }
         _ => return Ok(0),
     };
+    // A connection that has ended meanwhile has no settings.
+    let _ = stack.set(now, connection, setting);
     world.sent(now);
     Ok(0)
 }
@@ -442,15 +355,15 @@ pub(super) unsafe extern "C" fn getsockopt(
 ) -> c_int {
     if descriptor::is_away(fd) {
         // SAFETY: as the caller says.
-        return unsafe { super::away::getsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::away::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
-        && let Some(number) = descriptor::socket(fd)
+        && let Some(number) = socket_of(fd)
     {
         // SAFETY: as the caller says.
         return give_int(unsafe { path_mtu(number, value.cast(), length) });
     }
-    if let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) {
+    if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
         // SAFETY: as the caller says.
         if let Some(status) = unsafe { get_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
@@ -460,8 +373,8 @@ pub(super) unsafe extern "C" fn getsockopt(
         }
     }
     // SAFETY: as the caller says. It checks the pointers, too.
-    let status = unsafe { real::getsockopt(fd, level, name, value, length) };
-    let Some(number) = descriptor::socket(fd).filter(|_| status == 0) else { return status };
+    let status = unsafe { libc_next::getsockopt(fd, level, name, value, length) };
+    let Some(number) = socket_of(fd).filter(|_| status == 0) else { return status };
     let answer = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => take_error(number),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => lock().map(|guard| {

@@ -1,12 +1,15 @@
 //! What the kernel has at the number of an accepted connection until it is asked for more: one file stands in for all of
 //! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
 
-use super::options::copy_to_kernel;
-use crate::bells::out_of_the_way;
-use crate::descriptor::{self, Entry};
-use crate::lock::{Guard, lock};
-use crate::real;
-use libc::c_int;
+use crate::lifecycle::away::socket_of;
+use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
+use crate::sockets::socket::Socket;
+use crate::sys::bells::out_of_the_way;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::libc_next;
+use crate::world::lock::{Guard, lock};
+use libc::{c_int, socklen_t};
+use qanat_launch::support::TCP_NOTSENT_LOWAT;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// This process's, and that of its children; never connected to anything.
@@ -19,9 +22,9 @@ fn file(_: &Guard) -> Result<c_int, i32> {
         return Ok(file);
     }
     // SAFETY: takes no pointers.
-    let made = unsafe { real::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let made = unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
-    let file = if made < 0 { crate::bells::new_event()? } else { out_of_the_way(made) };
+    let file = if made < 0 { crate::sys::bells::new_event()? } else { out_of_the_way(made) };
     descriptor::set(file, Entry::Own);
     FILE.store(file, Ordering::Relaxed);
     Ok(file)
@@ -34,13 +37,13 @@ fn file(_: &Guard) -> Result<c_int, i32> {
 pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, i32> {
     let command = if is_closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
     // SAFETY: takes no pointers.
-    let new = unsafe { real::fcntl64(file(guard)?, command, 0) };
+    let new = unsafe { libc_next::fcntl64(file(guard)?, command, 0) };
     if new < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     if !descriptor::set_stand_in(new, number) {
         // SAFETY: just made.
-        unsafe { real::close(new) };
+        unsafe { libc_next::close(new) };
         return Err(libc::EMFILE);
     }
     Ok(new)
@@ -57,24 +60,75 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
     }
     // Held until it is done: who closes `fd` meanwhile waits, and closes what it is then.
     let guard = lock()?;
-    let Some(number) = descriptor::socket(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
+    let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };
     // SAFETY: takes no pointers.
-    let own = unsafe { real::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    let own = unsafe { libc_next::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if own < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     copy_to_kernel(own, socket);
     // SAFETY: takes no pointers.
     let status = unsafe {
-        let is_closed_by_exec = real::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
-        let status = real::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
-        real::close(own);
+        let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
+        let status = libc_next::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
+        libc_next::close(own);
         status
     };
     if status < 0 {
-        return Err(real::errno());
+        return Err(libc_next::errno());
     }
     descriptor::set(fd, Entry::Socket(number));
     Ok(())
+}
+
+/// Sets on the kernel's socket of an accepted connection what its listener had, for programs that ask.
+fn copy_to_kernel(fd: c_int, socket: &Socket) {
+    let set = |level: c_int, name: c_int, value: u32| {
+        let bytes = value.to_ne_bytes();
+        // SAFETY: so many readable bytes.
+        unsafe { libc_next::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
+    };
+    let options = &socket.options;
+    for (is_set, level, name) in [
+        (options.no_delay, libc::IPPROTO_TCP, libc::TCP_NODELAY),
+        (options.cork, libc::IPPROTO_TCP, libc::TCP_CORK),
+        (options.keepalive, libc::SOL_SOCKET, libc::SO_KEEPALIVE),
+        (options.reuse_address, libc::SOL_SOCKET, libc::SO_REUSEADDR),
+        (options.reuse_port, libc::SOL_SOCKET, libc::SO_REUSEPORT),
+        (options.urgent_inline, libc::SOL_SOCKET, libc::SO_OOBINLINE),
+    ] {
+        if is_set {
+            set(level, name, 1);
+        }
+    }
+    for (value, default, name) in [
+        (options.keep_idle_s, KEEP_IDLE.as_secs() as u32, libc::TCP_KEEPIDLE),
+        (options.keep_interval_s, KEEP_INTERVAL.as_secs() as u32, libc::TCP_KEEPINTVL),
+        (options.keep_count, KEEP_COUNT, libc::TCP_KEEPCNT),
+    ] {
+        if let Some(value) = value.filter(|value| *value != default) {
+            set(libc::IPPROTO_TCP, name, value);
+        }
+    }
+    if options.unsent_mark > 0 {
+        set(libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, options.unsent_mark);
+    }
+    if let Some(time) = options.user_timeout {
+        set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, time.as_millis() as u32);
+    }
+    if let Some(time) = socket.linger {
+        let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
+        let length = size_of::<libc::linger>() as socklen_t;
+        // SAFETY: so many readable bytes.
+        unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
+    }
+    for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
+        if let Some(time) = time {
+            let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
+            let length = size_of::<libc::timeval>() as socklen_t;
+            // SAFETY: so many readable bytes.
+            unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
+        }
+    }
 }

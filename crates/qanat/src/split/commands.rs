@@ -3,15 +3,14 @@
 use super::link::{Lost, WAITING_MAX};
 use super::remote::Remote;
 use super::streams::{Finish, PIECES_MAX, Piece};
-use crate::block::{Block, Filled, FilledBlock};
 use bytes::Bytes;
 use qanat_abi::message::Window;
 use qanat_abi::{Command, Id};
-use qanat_nic::{Capabilities, Frame, Pool, ReceiveChecksum, Time};
-use qanat_stack::{
-    Chunk, CommandError, ConnectOptions, ConnectionId, Keepalive, ListenOptions, ListenerId, Source, TimerId,
-    UdpSocketId,
+use qanat_api::{
+    Block, Chunk, CommandError, ConnectOptions, ConnectionId, Filled, FilledBlock, ListenOptions, ListenerId, Setting,
+    Source, TimerId, UdpSocketId,
 };
+use qanat_nic::{Capabilities, Frame, Pool, ReceiveChecksum, Time};
 use qanat_wire::ethernet::MacAddress;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -149,49 +148,12 @@ impl Remote {
         self.tell(connection, |connection| Command::Abort { connection })
     }
 
-    pub(crate) fn set_no_delay(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
-        self.tell(connection, |connection| Command::SetNoDelay { connection, on })
-    }
-
-    pub(crate) fn set_cork(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
-        // What was given before it goes under the old rule.
-        self.pump(connection);
-        self.tell(connection, |connection| Command::SetCork { connection, on })
-    }
-
-    pub(crate) fn set_keepalive(
-        &mut self,
-        connection: ConnectionId,
-        keepalive: Option<Keepalive>,
-    ) -> Result<(), CommandError> {
-        let ms = |duration: Duration| u32::try_from(duration.as_millis()).unwrap_or(u32::MAX).max(1);
-        let (idle_ms, interval_ms, probes_max) =
-            keepalive.map_or((0, 0, 0), |keepalive| (ms(keepalive.idle), ms(keepalive.interval), keepalive.probes_max));
-        self.tell(connection, |connection| Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max })
-    }
-
-    pub(crate) fn set_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Option<Duration>,
-    ) -> Result<(), CommandError> {
-        self.tell(connection, |connection| Command::SetUserTimeout { connection, timeout })
-    }
-
-    pub(crate) fn advertise_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Duration,
-    ) -> Result<(), CommandError> {
-        self.tell(connection, |connection| Command::AdvertiseUserTimeout { connection, timeout })
-    }
-
-    pub(crate) fn set_pacing_rate(
-        &mut self,
-        connection: ConnectionId,
-        bytes_per_second: Option<u64>,
-    ) -> Result<(), CommandError> {
-        self.tell(connection, |connection| Command::SetPacingRate { connection, bytes_per_second })
+    pub(crate) fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError> {
+        // What was given before a cork goes under the old rule.
+        if matches!(setting, Setting::Cork(_)) {
+            self.pump(connection);
+        }
+        self.tell(connection, |connection| Command::Set { connection, setting })
     }
 
     /// The net core's slot of a socket; `None`: there is no net core now, and the datagram is lost.

@@ -9,13 +9,12 @@
 
 use super::link::Lost;
 use super::remote::{Remote, RemoteFigures};
-use crate::block::{Block, FilledBlock};
 use bytes::Bytes;
-use qanat_nic::{Capabilities, Pool, Time};
-use qanat_stack::{
-    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Keepalive, ListenOptions, ListenerId, Source, TimerId,
-    UdpSocketId,
+use qanat_api::{
+    Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
+    Setting, Source, TimerId, UdpSocketId,
 };
+use qanat_nic::{Capabilities, Pool, Time};
 use qanat_wire::ethernet::MacAddress;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
@@ -40,6 +39,8 @@ pub struct Remotes {
     /// By a peer's hash: where its last datagram came in. Empty with one net core.
     came_by: Vec<u8>,
     hasher: RandomState,
+    /// Of this turn.
+    now: Time,
 }
 
 impl Remotes {
@@ -54,6 +55,7 @@ impl Remotes {
             next_connect: 0,
             came_by: if count > 1 { vec![0; PEERS] } else { Vec::new() },
             hasher: RandomState::new(),
+            now: Time::ZERO,
         })
     }
 
@@ -210,211 +212,6 @@ impl Remotes {
             false => self.parts.iter().position(has).unwrap_or(0),
         }
     }
-}
-
-/// The commands of [`Context`](crate::Context), each for the net core that it is about. Cold: the linked placement's way is
-/// laid out first.
-impl Remotes {
-    #[cold]
-    pub(crate) fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
-        let backlog = options.backlog as u32;
-        self.on_each(
-            |part| part.listen(local, options),
-            |part| part.listeners.add(local, backlog, None),
-            Remote::close_listener,
-        )
-    }
-
-    #[cold]
-    pub(crate) fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
-        self.parts.iter_mut().map(|part| part.close_listener(listener)).fold(Ok(()), Result::and)
-    }
-
-    #[cold]
-    pub(crate) fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
-        self.on_each(|part| part.bind_udp(local), |part| part.sockets.add(local, 0, None), Remote::close_udp)
-    }
-
-    #[cold]
-    pub(crate) fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        self.parts.iter_mut().map(|part| part.close_udp(socket)).fold(Ok(()), Result::and)
-    }
-
-    /// By the card that has the local address; else one after the other. Of one card's queues each knows which ports are its own.
-    #[cold]
-    pub(crate) fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
-        let count = self.parts.len();
-        let mut outcome = Err(CommandError::Unreachable);
-        for number in (self.next_connect..self.next_connect + count).map(|number| number % count) {
-            let Some(part) = self.parts.get_mut(number) else { break };
-            let suits = options.local.is_none_or(|local| local.ip().is_unspecified() || part.has(local.ip()));
-            if count > 1 && (!suits || !part.is_attached()) {
-                continue;
-            }
-            outcome = part.connect(peer, options);
-            if let Ok(connection) = outcome {
-                self.next_connect = (number + 1) % count;
-                return Ok(self.widen(number, connection));
-            }
-        }
-        outcome
-    }
-
-    #[cold]
-    pub(crate) fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.send(connection, bytes)
-    }
-
-    /// In the memory of the net core whose event is handled: what is sent there is not copied.
-    #[cold]
-    pub(crate) fn block(&mut self, length: usize) -> Block {
-        match self.parts.get_mut(self.current) {
-            Some(part) => part.block(length),
-            None => Block::own(length),
-        }
-    }
-
-    #[cold]
-    pub(crate) fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.send_block(connection, block)
-    }
-
-    #[cold]
-    pub(crate) fn send_prepared(
-        &mut self,
-        connection: ConnectionId,
-        source: Rc<dyn Source>,
-        stamp: u64,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.send_prepared(connection, source, stamp, offset, length)
-    }
-
-    #[cold]
-    pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
-        if let Ok((part, connection)) = self.narrow(connection) {
-            part.consume(connection, chunk);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.shutdown(connection)
-    }
-
-    #[cold]
-    pub(crate) fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.close(connection)
-    }
-
-    #[cold]
-    pub(crate) fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.abort(connection)
-    }
-
-    #[cold]
-    pub(crate) fn set_no_delay(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.set_no_delay(connection, on)
-    }
-
-    #[cold]
-    pub(crate) fn set_cork(&mut self, connection: ConnectionId, on: bool) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.set_cork(connection, on)
-    }
-
-    #[cold]
-    pub(crate) fn set_keepalive(
-        &mut self,
-        connection: ConnectionId,
-        keepalive: Option<Keepalive>,
-    ) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.set_keepalive(connection, keepalive)
-    }
-
-    #[cold]
-    pub(crate) fn set_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Option<Duration>,
-    ) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.set_user_timeout(connection, timeout)
-    }
-
-    #[cold]
-    pub(crate) fn advertise_user_timeout(
-        &mut self,
-        connection: ConnectionId,
-        timeout: Duration,
-    ) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.advertise_user_timeout(connection, timeout)
-    }
-
-    #[cold]
-    pub(crate) fn set_pacing_rate(
-        &mut self,
-        connection: ConnectionId,
-        bytes_per_second: Option<u64>,
-    ) -> Result<(), CommandError> {
-        let (part, connection) = self.narrow(connection)?;
-        part.set_pacing_rate(connection, bytes_per_second)
-    }
-
-    #[cold]
-    pub(crate) fn send_to(
-        &mut self,
-        socket: UdpSocketId,
-        peer: SocketAddr,
-        payload: &[u8],
-    ) -> Result<(), CommandError> {
-        let part = self.part_for(socket, peer);
-        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_to(socket, peer, payload)
-    }
-
-    /// By the net core whose memory it is in, if it is in one's.
-    #[cold]
-    pub(crate) fn send_chunk_to(
-        &mut self,
-        socket: UdpSocketId,
-        peer: SocketAddr,
-        chunk: Chunk,
-    ) -> Result<(), CommandError> {
-        let own = if self.shift == 0 { Some(0) } else { self.parts.iter().position(|part| part.has_frame(&chunk)) };
-        let part = own.unwrap_or_else(|| self.part_for(socket, peer));
-        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_chunk_to(socket, peer, chunk)
-    }
-
-    /// The service's timers are with the first.
-    #[cold]
-    pub(crate) fn set_timer(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        self.parts.first_mut().ok_or(CommandError::Full)?.set_timer(now, after, token)
-    }
-
-    #[cold]
-    pub(crate) fn cancel_timer(&mut self, timer: TimerId) -> bool {
-        self.parts.first_mut().is_some_and(|part| part.cancel_timer(timer))
-    }
-
-    #[cold]
-    pub(crate) fn prepared_pool(&self) -> &Pool {
-        self.first().prepared_pool()
-    }
-
-    #[cold]
-    pub(crate) fn capabilities(&self) -> Capabilities {
-        Capabilities { mtu: self.mtu(), ..self.first().capabilities() }
-    }
 
     /// There is always one.
     pub(super) fn first(&self) -> &Remote {
@@ -435,6 +232,170 @@ impl Remotes {
             }
         }
         all
+    }
+
+    /// Commands are of this time from now on.
+    pub(crate) fn turn_begins(&mut self, now: Time) {
+        self.now = now;
+    }
+}
+
+/// The commands of [`Context`](crate::Context), each for the net core that it is about. Cold: the linked placement's way is
+/// laid out first.
+impl Commands for Remotes {
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    #[cold]
+    fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError> {
+        let backlog = options.backlog as u32;
+        self.on_each(
+            |part| part.listen(local, options),
+            |part| part.listeners.add(local, backlog, None),
+            Remote::close_listener,
+        )
+    }
+
+    #[cold]
+    fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError> {
+        self.parts.iter_mut().map(|part| part.close_listener(listener)).fold(Ok(()), Result::and)
+    }
+
+    #[cold]
+    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError> {
+        self.on_each(|part| part.bind_udp(local), |part| part.sockets.add(local, 0, None), Remote::close_udp)
+    }
+
+    #[cold]
+    fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
+        self.parts.iter_mut().map(|part| part.close_udp(socket)).fold(Ok(()), Result::and)
+    }
+
+    #[cold]
+    fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        self.abort(connection)
+    }
+
+    /// By the card that has the local address; else one after the other. Of one card's queues each knows which ports are its own.
+    #[cold]
+    fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError> {
+        let count = self.parts.len();
+        let mut outcome = Err(CommandError::Unreachable);
+        for number in (self.next_connect..self.next_connect + count).map(|number| number % count) {
+            let Some(part) = self.parts.get_mut(number) else { break };
+            let suits = options.local.is_none_or(|local| local.ip().is_unspecified() || part.has(local.ip()));
+            if count > 1 && (!suits || !part.is_attached()) {
+                continue;
+            }
+            outcome = part.connect(peer, options);
+            if let Ok(connection) = outcome {
+                self.next_connect = (number + 1) % count;
+                return Ok(self.widen(number, connection));
+            }
+        }
+        outcome
+    }
+
+    #[cold]
+    fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send(connection, bytes)
+    }
+
+    /// In the memory of the net core whose event is handled: what is sent there is not copied.
+    #[cold]
+    fn block(&mut self, length: usize) -> Block {
+        match self.parts.get_mut(self.current) {
+            Some(part) => part.block(length),
+            None => Block::own(length),
+        }
+    }
+
+    #[cold]
+    fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send_block(connection, block)
+    }
+
+    #[cold]
+    fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.send_prepared(connection, source, stamp, offset, length)
+    }
+
+    #[cold]
+    fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
+        if let Ok((part, connection)) = self.narrow(connection) {
+            part.consume(connection, chunk);
+        }
+    }
+
+    #[cold]
+    fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.shutdown(connection)
+    }
+
+    #[cold]
+    fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.close(connection)
+    }
+
+    #[cold]
+    fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.abort(connection)
+    }
+
+    #[cold]
+    fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError> {
+        let (part, connection) = self.narrow(connection)?;
+        part.set(connection, setting)
+    }
+
+    #[cold]
+    fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError> {
+        let part = self.part_for(socket, peer);
+        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_to(socket, peer, payload)
+    }
+
+    /// By the net core whose memory it is in, if it is in one's.
+    #[cold]
+    fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError> {
+        let own = if self.shift == 0 { Some(0) } else { self.parts.iter().position(|part| part.has_frame(&chunk)) };
+        let part = own.unwrap_or_else(|| self.part_for(socket, peer));
+        self.parts.get_mut(part).ok_or(CommandError::Stale)?.send_chunk_to(socket, peer, chunk)
+    }
+
+    /// The service's timers are with the first.
+    #[cold]
+    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+        let now = self.now;
+        self.parts.first_mut().ok_or(CommandError::Full)?.set_timer(now, after, token)
+    }
+
+    #[cold]
+    fn cancel_timer(&mut self, timer: TimerId) -> bool {
+        self.parts.first_mut().is_some_and(|part| part.cancel_timer(timer))
+    }
+
+    #[cold]
+    fn prepared_pool(&self) -> &Pool {
+        self.first().prepared_pool()
+    }
+
+    #[cold]
+    fn capabilities(&self) -> Capabilities {
+        Capabilities { mtu: self.mtu(), ..self.first().capabilities() }
     }
 }
 

@@ -21,8 +21,7 @@ use qanat_abi::{
 };
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{
-    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Handover, Keepalive, ListenOptions, ListenerId, Stack,
-    UdpSocketId,
+    Chunk, CommandError, ConnectOptions, ConnectionId, Event, Handover, ListenOptions, ListenerId, Stack, UdpSocketId,
 };
 use std::collections::VecDeque;
 use std::fmt;
@@ -30,7 +29,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Commands of one service before the others' turn.
 const COMMANDS_PER_TURN: usize = 64;
@@ -756,23 +754,7 @@ fn adjust(house: &mut House<'_>, command: Command) {
         Command::Shutdown { connection } => house.stack.shutdown(now, house.own(connection)),
         Command::Close { connection } => house.stack.close(now, house.own(connection)),
         Command::Abort { connection } => house.stack.abort(now, house.own(connection)),
-        Command::SetNoDelay { connection, on } => house.stack.set_no_delay(now, house.own(connection), on),
-        Command::SetCork { connection, on } => house.stack.set_cork(now, house.own(connection), on),
-        Command::SetKeepalive { connection, idle_ms, interval_ms, probes_max } => {
-            let (idle, interval) =
-                (Duration::from_millis(idle_ms.into()), Duration::from_millis(interval_ms.max(1).into()));
-            let keepalive = (idle_ms > 0).then_some(Keepalive { idle, interval, probes_max });
-            house.stack.set_keepalive(now, house.own(connection), keepalive)
-        }
-        Command::SetUserTimeout { connection, timeout } => {
-            house.stack.set_user_timeout(now, house.own(connection), timeout)
-        }
-        Command::AdvertiseUserTimeout { connection, timeout } => {
-            house.stack.advertise_user_timeout(now, house.own(connection), timeout)
-        }
-        Command::SetPacingRate { connection, bytes_per_second } => {
-            house.stack.set_pacing_rate(now, house.own(connection), bytes_per_second)
-        }
+        Command::Set { connection, setting } => house.stack.set(now, house.own(connection), setting),
         _ => Ok(()),
     };
 }

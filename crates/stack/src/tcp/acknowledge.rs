@@ -1,11 +1,12 @@
 //! Acknowledgements received: RFC 9293 §3.10.7.4 fifth, RFC 2018 and 2883 for their SACK blocks.
 
-use super::connection::Connection;
-use super::recovery::{AckNews, Phase};
-use super::scoreboard::{EVER_RETRANSMITTED, SACKED};
-use super::sequence::SequenceNumber;
-use super::{Env, SegmentIn};
-use crate::event::Event;
+use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
+use crate::tcp::recovery::phase::{AckNews, Phase};
+use crate::tcp::recovery::scoreboard::{EVER_RETRANSMITTED, SACKED};
+use crate::tcp::segment::SegmentIn;
+use crate::tcp::sequence::SequenceNumber;
+use qanat_api::Event;
 use qanat_nic::Time;
 use qanat_wire::tcp::Flags;
 use std::time::Duration;
@@ -144,7 +145,7 @@ impl Connection {
             } else if first_sent.is_none() {
                 first_sent = Some(record.sent_at);
             }
-            rack.on_delivered(record, now, minimum, echo, |at| super::timestamp(at, offset));
+            rack.on_delivered(record, now, minimum, echo, |at| crate::tcp::segment::timestamp(at, offset));
         });
         self.sample_rtt(first_sent, resent, now, news);
         self.retransmissions = 0;
@@ -224,7 +225,7 @@ impl Connection {
                     sent_once = Some(record.sent_at);
                 }
                 // The echo tells nothing of segments beyond a gap (RFC 7323 §4.3).
-                rack.on_delivered(record, now, minimum, None, |at| super::timestamp(at, offset));
+                rack.on_delivered(record, now, minimum, None, |at| crate::tcp::segment::timestamp(at, offset));
             });
             news.sacked += newly;
             news.delivered += newly;

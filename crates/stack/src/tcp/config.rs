@@ -1,7 +1,6 @@
 //! What every connection of a stack has in common.
 
-use super::congestion::CongestionAlgorithm;
-use super::user_timeout::UserTimeoutBounds;
+use crate::tcp::congestion::algorithm::CongestionAlgorithm;
 use std::time::Duration;
 
 /// Settings and limits of TCP.
@@ -110,14 +109,14 @@ impl TcpConfig {
     pub fn receive_window_max(&self, wish: Option<u32>) -> u32 {
         // Less than the least segment would let nothing through.
         wish.map_or(self.receive_window, |wish| {
-            self.receive_window.min(wish.max(u32::from(super::connection::MSS_DEFAULT)))
+            self.receive_window.min(wish.max(u32::from(crate::tcp::segment::MSS_DEFAULT)))
         })
     }
 
     /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear: of a connection whose window is
     /// at most `most`.
     pub fn initial_window(&self, most: u32) -> u32 {
-        let by_frames = self.receive_frames_max.saturating_mul(usize::from(super::connection::MSS_DEFAULT));
+        let by_frames = self.receive_frames_max.saturating_mul(usize::from(crate::tcp::segment::MSS_DEFAULT));
         most.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))
     }
 
@@ -128,5 +127,20 @@ impl TcpConfig {
             scale += 1;
         }
         scale
+    }
+}
+
+/// Which user timeouts a peer may cause (RFC 5482 §3.1's L_LIMIT and U_LIMIT).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct UserTimeoutBounds {
+    /// No shorter: at least 100 s is advised, so that a peer can't make connections end at the first loss.
+    pub lower: Duration,
+    /// No longer: memory is held for so long.
+    pub upper: Duration,
+}
+
+impl Default for UserTimeoutBounds {
+    fn default() -> UserTimeoutBounds {
+        UserTimeoutBounds { lower: Duration::from_secs(100), upper: Duration::from_secs(3_600) }
     }
 }

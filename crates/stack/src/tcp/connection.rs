@@ -1,64 +1,26 @@
-//! One connection: its variables (the transmission control block of RFC 9293 §3.3.1) and the service's calls.
+//! One connection: its variables (the transmission control block of RFC 9293 §3.3.1), and what can be read of it.
 
-use super::challenge::Challenges;
-use super::config::TcpConfig;
-use super::congestion::{Congestion, Window, initial_window};
-use super::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
-use super::extras::Extras;
-use super::half_open::HalfOpen;
-use super::hystart::HyStart;
-use super::path_mtu::PathMtu;
-use super::rack::Rack;
-use super::reassembly::{Block, Reassembly};
-use super::recovery::{Phase, Recovery};
-use super::right_sizing::RightSizing;
-use super::rtt::RttEstimator;
-use super::scoreboard::Scoreboard;
-use super::send_queue::SendQueue;
-use super::sequence::SequenceNumber;
-use super::state::State;
-use super::timers::Timers;
-use super::{Disposition, Env, timestamp};
-use crate::event::{CloseReason, ConnectionId, Event};
-use crate::payload::Source;
-use crate::stack::CommandError;
-use bytes::Bytes;
+use crate::tcp::challenge::Challenges;
+use crate::tcp::congestion::algorithm::Congestion;
+use crate::tcp::congestion::control::Window;
+use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::extras::Extras;
+use crate::tcp::receive::reassembly::{Block, Reassembly};
+use crate::tcp::receive::sizing::RightSizing;
+use crate::tcp::recovery::phase::Phase;
+use crate::tcp::recovery::rack::Rack;
+use crate::tcp::recovery::rtt::RttEstimator;
+use crate::tcp::recovery::scoreboard::Scoreboard;
+use crate::tcp::recovery::variables::Recovery;
+use crate::tcp::segment::timestamp;
+use crate::tcp::send::queue::SendQueue;
+use crate::tcp::send::segment_size::PathMtu;
+use crate::tcp::sequence::SequenceNumber;
+use crate::tcp::state::State;
+use crate::tcp::timers::Timers;
+use qanat_api::{CloseReason, ConnectionId};
 use qanat_nic::Time;
-use qanat_wire::tcp_options::TIMESTAMPS_LENGTH;
-use std::rc::Rc;
 use std::time::Duration;
-
-/// The segment size assumed when the peer names none (RFC 9293 §3.7.1).
-pub const MSS_DEFAULT: u16 = 536;
-/// The smallest believed of a peer, and of a service: a tiny one would multiply our work per byte. (What the device takes is
-/// believed, however little it is.)
-pub const MSS_MIN: u16 = 64;
-
-/// What a connection is opened with.
-#[derive(Clone, Copy, Debug)]
-pub struct OpenParameters {
-    /// Its handle.
-    pub id: ConnectionId,
-    /// Own port.
-    pub local_port: u16,
-    /// The peer's port.
-    pub peer_port: u16,
-    /// Initial sequence number (RFC 6528).
-    pub initial_sequence: SequenceNumber,
-    /// Added to the timestamp clock (RFC 7323 §7.1).
-    pub timestamp_offset: u32,
-    /// Largest TCP segment the path to the peer takes, headers excluded: MTU − IP header − 20.
-    pub maximum_segment: u16,
-    /// Largest receive window, bytes.
-    pub receive_window: u32,
-}
-
-impl OpenParameters {
-    /// Neither announces nor sends longer segments than the service wishes.
-    pub(crate) fn limit_segment(&mut self, most: Option<u16>) {
-        self.maximum_segment = most.map_or(self.maximum_segment, |most| self.maximum_segment.min(most.max(MSS_MIN)));
-    }
-}
 
 /// What is to become of bytes that do not fill a segment (Linux' `MSG_MORE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -281,145 +243,6 @@ pub(super) struct Statistics {
 }
 
 impl Connection {
-    #[inline(always)] // large: built where it stays
-    fn new(open: &OpenParameters, state: State, config: &TcpConfig, now: Time) -> Connection {
-        let start = open.initial_sequence;
-        let maximum_segment = open.maximum_segment.max(1);
-        Connection {
-            state,
-            is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
-            phase: Phase::Open,
-            send_scale: 0,
-            receive_scale: 0,
-            maximum_segment: maximum_segment.min(MSS_DEFAULT),
-            send_next: start,
-            send_window: 0,
-            window_sequence: SequenceNumber(0),
-            receive_next: SequenceNumber(0),
-            receive_edge: SequenceNumber(0),
-            last_ack_sent: SequenceNumber(0),
-            timestamp_recent: 0,
-            timestamp_offset: open.timestamp_offset,
-            unconsumed: 0,
-            frames_lent: 0,
-            window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
-            flight_max: 0,
-            flight_end: start,
-            board: Scoreboard::new(start),
-            queue: SendQueue::new(),
-            timers: Timers::new(),
-            rtt: RttEstimator::new(),
-            last_received: now,
-            last_sent: now,
-            id: open.id,
-            local_port: open.local_port,
-            peer_port: open.peer_port,
-            segments_unacknowledged: 0,
-            segments_per_ack: FULL_SEGMENTS,
-            quick_acks: QUICK_ACKS,
-            retransmissions: 0,
-            probes_unanswered: 0,
-            duplicate_acks_wanted: 0,
-            send_window_max: 0,
-            congestion: Congestion::new(config.congestion),
-            hystart: HyStart::new(start),
-            rack: Rack::new(start),
-            recovery: Recovery::new(start),
-            path_mtu: PathMtu::new(maximum_segment),
-            reassembly: None,
-            right_sizing: RightSizing::new(config, open.receive_window),
-            fin_at: None,
-            duplicate: None,
-            timestamp_recent_at: now,
-            receive_segment_max: MSS_DEFAULT,
-            receive_length_mean: MSS_DEFAULT,
-            small_end: start,
-            initial_send: start,
-            initial_receive: SequenceNumber(0),
-            progress_at: now,
-            challenges: Challenges::default(),
-            user_timeout: config.user_timeout,
-            extras: None,
-            pacing_next: Time::ZERO,
-            statistics: Statistics::default(),
-            close_reason: None,
-            soft_error: None,
-        }
-    }
-
-    /// An active open: the SYN goes out with the next `output`.
-    pub fn open_active(open: &OpenParameters, config: &TcpConfig, now: Time) -> Connection {
-        let mut connection = Connection::new(open, State::SynSent, config, now);
-        connection.is.handshake.want_syn(true);
-        connection.is.output_wanted = true;
-        connection.is.timestamps = config.timestamps;
-        connection.is.sack = config.sack;
-        connection.is.ecn = config.ecn && config.ecn_requested;
-        connection
-    }
-
-    /// A passive open whose handshake `acknowledgment` completes. Give that segment to [`input`](Connection::input)
-    /// next: it may carry data.
-    #[inline(always)] // one caller; large: built where it stays
-    pub fn from_half_open(
-        open: &OpenParameters,
-        half: &HalfOpen,
-        segment: &super::SegmentIn<'_>,
-        env: &mut Env<'_>,
-    ) -> Connection {
-        let mut connection = Connection::new(open, State::Established, env.config, env.now);
-        connection.is.timestamps = half.timestamps;
-        connection.is.sack = half.sack;
-        connection.is.ecn = half.ecn;
-        connection.send_scale = half.send_scale;
-        connection.receive_scale = half.receive_scale;
-        connection.timestamp_recent = half.timestamp_recent;
-        connection.set_receive_start(half.peer_initial);
-        connection.receive_edge = connection.receive_next + env.config.initial_window(open.receive_window);
-        connection.board = Scoreboard::new(open.initial_sequence + 1);
-        connection.send_next = open.initial_sequence + 1;
-        connection.window_sequence = segment.sequence;
-        connection.send_window = u32::from(segment.window) << half.send_scale;
-        connection.send_window_max = connection.send_window;
-        connection.recovery = Recovery::new(connection.send_next);
-        connection.set_peer_segment(half.peer_segment);
-        connection.start_congestion(half.transmissions > 1);
-        if half.transmissions == 1 {
-            connection.rtt.sample(env.now.since(half.sent_at), env.now);
-        }
-        connection.statistics.delivered = 1;
-        connection.start_right_sizing(env.now);
-        connection.arm_keepalive(env.config, env.now);
-        env.counters.passive_opens += 1;
-        connection
-    }
-
-    /// Notes the peer's ISN.
-    pub(super) fn set_receive_start(&mut self, initial: SequenceNumber) {
-        self.initial_receive = initial;
-        self.receive_next = initial + 1;
-        self.receive_edge = self.receive_next;
-        self.last_ack_sent = self.receive_next;
-    }
-
-    /// Applies the peer's MSS option (RFC 9293 §3.7.1, RFC 6691: options count against it).
-    pub(super) fn set_peer_segment(&mut self, peer: u16) {
-        self.path_mtu.limit_peer(peer.max(MSS_MIN));
-        self.apply_segment_size();
-    }
-
-    /// Recomputes the payload size after the path's or the peer's limit changed.
-    pub(super) fn apply_segment_size(&mut self) {
-        let options = if self.is.timestamps { TIMESTAMPS_LENGTH as u16 } else { 0 };
-        self.maximum_segment = self.path_mtu.segment().saturating_sub(options).max(1);
-    }
-
-    /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a
-    /// single lost SYN does not shrink it; only the threshold stays.
-    pub(super) fn start_congestion(&mut self, _handshake_lost: bool) {
-        self.window.congestion_window = initial_window(u32::from(self.maximum_segment));
-    }
-
     /// Its handle.
     pub fn id(&self) -> ConnectionId {
         self.id
@@ -477,137 +300,6 @@ impl Connection {
     /// Bytes queued and not yet acknowledged.
     pub fn queued_bytes(&self) -> u64 {
         self.queue.byte_count()
-    }
-
-    fn may_send(&self, config: &TcpConfig) -> Result<(), CommandError> {
-        if !self.state.sends() || self.is.fin_queued {
-            return Err(CommandError::NotSending);
-        }
-        if self.queue.len() >= config.send_pieces_max {
-            return Err(CommandError::Full);
-        }
-        Ok(())
-    }
-
-    /// Queues lent bytes.
-    ///
-    /// # Errors
-    /// [`CommandError::NotSending`] after a shutdown or close; [`CommandError::Full`].
-    pub fn send(&mut self, bytes: Bytes, config: &TcpConfig) -> Result<(), CommandError> {
-        self.may_send(config)?;
-        self.queue.push_bytes(bytes);
-        self.is.output_wanted = true;
-        Ok(())
-    }
-
-    /// Queues bytes, which are the connection's from now on.
-    ///
-    /// # Errors
-    /// As [`send`](Connection::send).
-    pub fn send_owned(&mut self, bytes: Box<[u8]>, config: &TcpConfig) -> Result<(), CommandError> {
-        self.may_send(config)?;
-        self.queue.push_owned(bytes);
-        self.is.output_wanted = true;
-        Ok(())
-    }
-
-    /// Queues a range of a source.
-    ///
-    /// # Errors
-    /// As [`send`](Connection::send).
-    pub fn send_source(
-        &mut self,
-        source: Rc<dyn Source>,
-        stamp: u64,
-        offset: u64,
-        length: u64,
-        config: &TcpConfig,
-    ) -> Result<(), CommandError> {
-        self.may_send(config)?;
-        self.queue.push_source(source, stamp, offset, length);
-        self.is.output_wanted = true;
-        Ok(())
-    }
-
-    /// FIN after everything queued; receiving goes on.
-    ///
-    /// # Errors
-    /// [`CommandError::NotSending`] if it was shut down before.
-    pub fn shutdown(&mut self) -> Result<(), CommandError> {
-        if self.is.fin_queued || !self.state.sends() {
-            return Err(CommandError::NotSending);
-        }
-        self.is.fin_queued = true;
-        self.is.output_wanted = true;
-        self.state = match self.state {
-            State::Established => State::FinWait1,
-            State::CloseWait => State::LastAck,
-            // The FIN waits for the handshake: RFC 9293 §3.10.4 "queue the request".
-            other => other,
-        };
-        Ok(())
-    }
-
-    /// As [`shutdown`](Connection::shutdown), and the service takes no more data. In SYN-SENT the connection is simply
-    /// deleted (RFC 9293 §3.10.4).
-    pub fn close(&mut self, env: &mut Env<'_>) -> Disposition {
-        match self.state {
-            State::Closed => return Disposition::Keep,
-            State::SynSent => return self.finish(CloseReason::Aborted, env),
-            _ => {}
-        }
-        let _ = self.shutdown();
-        self.is.orphaned = true;
-        if self.state == State::FinWait2 {
-            self.timers.set_idle(env.now + env.config.fin_wait_2);
-        }
-        Disposition::Keep
-    }
-
-    /// Resets the connection. The RST goes out with the next `output`, which then reports the end; in SYN-SENT there is
-    /// nobody to reset.
-    pub fn abort(&mut self, env: &mut Env<'_>) -> Disposition {
-        self.fail(CloseReason::Aborted, env)
-    }
-
-    /// Ends the connection with a RST for the peer.
-    pub(super) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
-        match self.state {
-            State::Closed => Disposition::Keep,
-            State::SynSent => self.finish(why, env),
-            _ => {
-                self.state = State::Closed;
-                self.close_reason = Some(why);
-                self.queue.clear();
-                self.drop_reassembly(env);
-                self.timers = Timers::new();
-                self.is.reset_wanted = true;
-                self.is.output_wanted = true;
-                Disposition::Keep
-            }
-        }
-    }
-
-    /// Ends the connection at once: reports `Closed`, exactly once.
-    pub(super) fn finish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
-        self.report_closed(why, env);
-        Disposition::Remove
-    }
-
-    pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
-        if self.state == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
-            self.fail_fast_open(env);
-        }
-        self.state = State::Closed;
-        self.queue.clear();
-        self.release_receive_memory(env);
-        self.timers = Timers::new();
-        self.is.output_wanted = false;
-        if !self.is.closed_reported {
-            self.is.closed_reported = true;
-            env.counters.established_closed += 1;
-            env.events.push_back(Event::Closed { connection: self.id, why });
-        }
     }
 
     /// Our timestamp now.

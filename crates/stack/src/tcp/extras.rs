@@ -1,22 +1,9 @@
 //! What few connections have: settings of their own. Boxed together, so that the others pay a pointer.
 
-use super::connection::{Connection, Follow};
-use super::fast_open::FastOpenState;
-use super::urgent::Urgent;
-use super::user_timeout::UserTimeoutOption;
-use super::{Env, TcpConfig};
+use crate::tcp::handshake::fast_open_state::FastOpenState;
+use crate::tcp::sequence::SequenceNumber;
+use qanat_api::Keepalive;
 use std::time::Duration;
-
-/// Keepalive of one connection (RFC 9293 §3.8.4).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Keepalive {
-    /// Idle time before the first probe.
-    pub idle: Duration,
-    /// Time between probes.
-    pub interval: Duration,
-    /// Unanswered probes before the connection is given up.
-    pub probes_max: u8,
-}
 
 /// Settings of one connection that differ from the stack's.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -32,79 +19,20 @@ pub(super) struct Extras {
     pub fast_open: Option<Box<FastOpenState>>,
 }
 
-impl Connection {
-    pub(super) fn extras(&mut self) -> &mut Extras {
-        self.extras.get_or_insert_with(Box::default)
-    }
+/// What a connection that uses the option knows of it.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct UserTimeoutOption {
+    /// ADV_UTO: what we tell; `None`: the option is not sent.
+    pub advertised: Option<Duration>,
+    /// REMOTE_UTO.
+    pub remote: Option<Duration>,
+}
 
-    /// Keepalive in force.
-    pub(super) fn keepalive(&self, config: &TcpConfig) -> Option<Keepalive> {
-        match self.extras.as_deref().and_then(|extras| extras.keepalive) {
-            Some(own) => own,
-            None => config.keepalive.map(|idle| Keepalive {
-                idle,
-                interval: config.keepalive_interval,
-                probes_max: config.keepalive_probes_max,
-            }),
-        }
-    }
-
-    /// Keepalive on with these times, or off. Idle time counts from the last segment received.
-    pub fn set_keepalive(&mut self, keepalive: Option<Keepalive>, env: &mut Env<'_>) {
-        self.extras().keepalive = Some(keepalive);
-        self.probes_unanswered = 0;
-        if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
-            self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
-        }
-    }
-
-    /// How often the SYN is repeated; `None`: as the stack is configured.
-    pub fn set_syn_retransmissions(&mut self, most: Option<u8>) {
-        self.extras().syn_retransmissions_max = most;
-    }
-
-    pub(super) fn syn_retransmissions_max(&self, config: &TcpConfig) -> u8 {
-        let own = self.extras.as_deref().and_then(|extras| extras.syn_retransmissions_max);
-        own.unwrap_or(config.syn_retransmissions_max)
-    }
-
-    /// Nagle's algorithm off (`true`) or on.
-    pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.is.no_delay = no_delay;
-        if no_delay {
-            self.is.follow.release();
-            // As Linux: what a cork has held back so far goes.
-            self.is.force |= self.is.cork && self.unsent() > 0;
-        }
-        self.is.output_wanted = true;
-    }
-
-    /// What is given next is only the beginning of something, as Linux' `MSG_MORE` has it: what does not fill a segment is held
-    /// back until the rest is given (`more` false), an acknowledgement comes, or for a time-out.
-    pub fn set_more(&mut self, more: bool) {
-        self.is.follow = if more { Follow::More } else { Follow::Nothing };
-        self.is.output_wanted = true;
-    }
-
-    /// What was given so far ends a record, as Linux' `MSG_EOR` has it: nothing given later joins a segment with it.
-    pub fn end_record(&mut self) {
-        self.queue.end_record();
-        self.is.recorded = true;
-    }
-
-    /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.
-    pub fn set_cork(&mut self, cork: bool) {
-        self.is.cork = cork;
-        self.is.output_wanted = true;
-    }
-
-    /// At most so many payload bytes per second, retransmissions included; `None`: as the stack is configured.
-    pub fn set_pacing_rate(&mut self, bytes_per_second: Option<u64>, config: &TcpConfig) {
-        let rate = bytes_per_second.unwrap_or(0);
-        if rate > 0 || self.extras.is_some() {
-            self.extras().pacing_rate = rate;
-        }
-        self.is.paced = config.pacing || rate > 0;
-        self.is.output_wanted = true;
-    }
+/// What is to be known of urgent data.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct Urgent {
+    /// Stream offset behind the last urgent byte to be sent.
+    pub send_end: u64,
+    /// The last urgent byte that the peer told of.
+    pub received: Option<SequenceNumber>,
 }

@@ -1,11 +1,11 @@
 //! What an operator sees of a connection, as `ss -i`.
 
-use super::congestion::CongestionControl;
-use super::connection::Connection;
-use super::fast_open::FastOpenFailure;
-use super::recovery::Phase;
-use super::state::State;
-use crate::event::CloseReason;
+use crate::tcp::congestion::control::CongestionControl;
+use crate::tcp::connection::Connection;
+use crate::tcp::handshake::fast_open_state::FastOpenFailure;
+use crate::tcp::recovery::phase::Phase;
+use crate::tcp::state::State;
+use qanat_api::CloseReason;
 use qanat_nic::Time;
 use std::time::Duration;
 

@@ -1,12 +1,13 @@
 //! Segment arrives: RFC 9293 §3.10.7, with the checks of RFC 5961 and RFC 7323.
 
-use super::acknowledge::AckVerdict;
-use super::connection::Connection;
-use super::sequence::timestamp_before;
-use super::state::State;
-use super::time_wait::TimeWait;
-use super::{Disposition, Env, SegmentIn};
-use crate::event::{Chunk, CloseReason, Event};
+use crate::tcp::acknowledge::AckVerdict;
+use crate::tcp::connection::Connection;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::segment::SegmentIn;
+use crate::tcp::sequence::timestamp_before;
+use crate::tcp::state::State;
+use qanat_api::{Chunk, CloseReason, Event};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::Flags;
 use std::time::Duration;
@@ -262,7 +263,7 @@ impl Connection {
             self.send_scale = scale.min(14);
             self.receive_scale = env.config.window_scale(self.right_sizing.most);
         }
-        self.set_peer_segment(options.mss.unwrap_or(super::connection::MSS_DEFAULT));
+        self.set_peer_segment(options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT));
     }
 
     /// Our SYN is acknowledged: ESTABLISHED, or beyond if a FIN was queued meanwhile.
@@ -344,7 +345,7 @@ impl Connection {
 
     /// TIME-WAIT: the slot is given up; a small record answers old duplicates.
     pub(super) fn enter_time_wait(&mut self, env: &mut Env<'_>) -> Disposition {
-        let remains = TimeWait::new(self, env.now + env.config.time_wait);
+        let remains = self.time_wait(env.now + env.config.time_wait);
         self.report_closed(CloseReason::Finished, env);
         Disposition::TimeWait(remains)
     }

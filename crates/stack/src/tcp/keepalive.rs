@@ -1,10 +1,12 @@
 //! Keepalive (RFC 9293 §3.8.4) and the end of FIN-WAIT-2, which share a timer.
 
-use super::connection::Connection;
-use super::state::State;
-use super::timers::NEVER;
-use super::{Disposition, Env, Keepalive, TcpConfig};
-use crate::event::CloseReason;
+use crate::tcp::config::TcpConfig;
+use crate::tcp::connection::Connection;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::state::State;
+use crate::tcp::timers::NEVER;
+use qanat_api::{CloseReason, Keepalive};
 use qanat_nic::Time;
 
 impl Connection {

@@ -1,8 +1,8 @@
 //! The queues of ended connections, kept for those that begin: a server of short connections allocates nothing for them.
 
-use super::connection::Connection;
-use super::scoreboard::Records;
-use super::send_queue::Pieces;
+use crate::tcp::connection::Connection;
+use crate::tcp::recovery::scoreboard::Records;
+use crate::tcp::send::queue::Pieces;
 
 /// Empty queues with the small capacity an idle connection keeps.
 #[derive(Default)]

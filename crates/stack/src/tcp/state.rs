@@ -1,9 +1,9 @@
 //! Connection states (RFC 9293 §3.3.2). LISTEN is the stack's, SYN-RECEIVED of a passive open is a
-//! [`HalfOpen`](super::half_open::HalfOpen), TIME-WAIT a [`TimeWait`](super::time_wait::TimeWait).
+//! [`HalfOpen`](crate::tcp::handshake::half_open::HalfOpen), TIME-WAIT a [`TimeWait`](crate::tcp::time_wait::TimeWait).
 
 use std::fmt;
 
-/// State of a [`Connection`](super::connection::Connection).
+/// State of a [`Connection`](crate::tcp::connection::Connection).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub enum State {
     /// A SYN is (to be) sent.

@@ -1,9 +1,9 @@
 //! TIME-WAIT (RFC 9293 §3.10.7.4, RFC 1337, RFC 6191): a small record that outlives its connection.
 
-use super::challenge::Challenges;
-use super::connection::Connection;
-use super::sequence::{SequenceNumber, timestamp_before};
-use super::{Env, SegmentIn, timestamp};
+use crate::tcp::challenge::Challenges;
+use crate::tcp::env::Env;
+use crate::tcp::segment::{SegmentIn, timestamp};
+use crate::tcp::sequence::{SequenceNumber, timestamp_before};
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, Timestamps};
@@ -15,18 +15,18 @@ pub struct TimeWait {
     pub send_next: SequenceNumber,
     /// RCV.NXT.
     pub receive_next: SequenceNumber,
-    timestamp_recent: u32,
-    timestamp_offset: u32,
-    ports: (u16, u16),
-    window: u16,
+    pub(super) timestamp_recent: u32,
+    pub(super) timestamp_offset: u32,
+    pub(super) ports: (u16, u16),
+    pub(super) window: u16,
     /// The same, in bytes.
-    window_bytes: u32,
-    timestamps: bool,
+    pub(super) window_bytes: u32,
+    pub(super) timestamps: bool,
     /// The peer's FIN has just arrived and is still to be acknowledged (not so when coming from CLOSING).
     pub acknowledgment_owed: bool,
     /// When it may be forgotten.
     pub deadline: Time,
-    challenges: Challenges,
+    pub(super) challenges: Challenges,
 }
 
 /// What to do after a segment for a connection in TIME-WAIT.
@@ -42,24 +42,6 @@ pub enum TimeWaitVerdict {
 }
 
 impl TimeWait {
-    /// What remains of `connection`.
-    pub(super) fn new(connection: &Connection, deadline: Time) -> TimeWait {
-        TimeWait {
-            send_next: connection.send_next,
-            receive_next: connection.receive_next,
-            timestamp_recent: connection.timestamp_recent,
-            timestamp_offset: connection.timestamp_offset,
-            ports: connection.ports(),
-            window: (connection.receive_edge.distance_from(connection.receive_next) >> connection.receive_scale)
-                .min(65_535) as u16,
-            window_bytes: connection.receive_edge.distance_from(connection.receive_next),
-            timestamps: connection.is.timestamps,
-            acknowledgment_owed: connection.is.ack_now,
-            deadline,
-            challenges: Challenges::default(),
-        }
-    }
-
     /// The ACK of this state. A `Disposition::TimeWait` with `acknowledgment_owed` still owes it for the FIN: send it
     /// when the connection becomes this.
     pub fn acknowledgment(&self, env: &mut Env<'_>) -> Header {

@@ -4,35 +4,12 @@
 //! `USER_TIMEOUT = min(U_LIMIT, max(ADV_UTO, REMOTE_UTO, L_LIMIT))` (RFC 5482 §3.1) as long as the service has not set one of
 //! its own: "CHANGEABLE … MUST become false when an application explicitly sets USER_TIMEOUT".
 
-use super::connection::Connection;
-use super::{Env, SegmentIn};
+use crate::tcp::connection::Connection;
+use crate::tcp::env::Env;
+use crate::tcp::segment::SegmentIn;
 use qanat_nic::Time;
 use qanat_wire::tcp_options::UserTimeout;
 use std::time::Duration;
-
-/// Which user timeouts a peer may cause (RFC 5482 §3.1's L_LIMIT and U_LIMIT).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct UserTimeoutBounds {
-    /// No shorter: at least 100 s is advised, so that a peer can't make connections end at the first loss.
-    pub lower: Duration,
-    /// No longer: memory is held for so long.
-    pub upper: Duration,
-}
-
-impl Default for UserTimeoutBounds {
-    fn default() -> UserTimeoutBounds {
-        UserTimeoutBounds { lower: Duration::from_secs(100), upper: Duration::from_secs(3_600) }
-    }
-}
-
-/// What a connection that uses the option knows of it.
-#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct UserTimeoutOption {
-    /// ADV_UTO: what we tell; `None`: the option is not sent.
-    pub advertised: Option<Duration>,
-    /// REMOTE_UTO.
-    pub remote: Option<Duration>,
-}
 
 impl Connection {
     /// Longest time data may stay unacknowledged; `None`: the retransmission limit alone. From now on the peer's option

@@ -71,7 +71,7 @@ mod tests {
     use crate::service::{CatalogPublisher, DnsConfig, DnsService};
     use crate::zone::ZoneBuilder;
     use qanat::nic::{MemoryPlan, PairConfig, pair};
-    use qanat::{Config, Context, Event, Runtime, Service};
+    use qanat::{Commands, Config, Context, Event, Runtime, Service};
     use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr, SocketAddr};
     use std::sync::Arc;

@@ -22,7 +22,7 @@ use crate::message::HEADER_LENGTH;
 use crate::transfer::{Reply, Transfers, Way};
 use figures::PlainFigures;
 use look_ahead::LookAhead;
-use qanat::{Chunk, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
+use qanat::{Chunk, Commands, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
 use query_log::QueryLog;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;

@@ -7,7 +7,7 @@ use super::{DnsService, TcpLimits};
 use crate::answer::{Fate, Origin, Transport};
 use crate::transfer::{Outgoing, Reply, Way};
 use qanat::stack::PeerCounts;
-use qanat::{Bytes, Chunk, ConnectionId, Context, Time};
+use qanat::{Bytes, Chunk, Commands, ConnectionId, Context, Setting, Time};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -129,7 +129,7 @@ impl DnsService {
         }
         self.figures.connections += 1;
         // Answers of one batch are one write: waiting for more to fill a segment gains nothing.
-        let _ = context.set_no_delay(id, true);
+        let _ = context.set(id, Setting::NoDelay(true));
         self.streams.insert(id, peer, context.now());
     }
 

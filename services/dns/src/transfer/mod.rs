@@ -34,7 +34,7 @@ use crate::service::CatalogPublisher;
 use crate::zone::rtype;
 use notify::Notifier;
 use outgoing::Kind;
-use qanat::{ConnectionId, Context, Event, UdpSocketId};
+use qanat::{Commands, ConnectionId, Context, Event, UdpSocketId};
 use secondary::{Secondary, Timing, Tools};
 use serde::Serialize;
 use siphasher::sip::SipHasher24;

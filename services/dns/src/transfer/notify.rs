@@ -5,7 +5,7 @@ use super::tsig::{Signer, Verifier};
 use super::{Log, Random, TIMER_NOTIFY};
 use crate::name::Name;
 use crate::zone::rtype;
-use qanat::{Context, UdpSocketId};
+use qanat::{Commands, Context, UdpSocketId};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -11,7 +11,7 @@ use super::worker::{Built, Job, Served, Worker};
 use super::{Log, Random, TIMER_SECONDARY, TransferFigures, walk};
 use crate::name::Name;
 use crate::zone::rtype;
-use qanat::{Bytes, ConnectOptions, ConnectionId, Context, Time, TimerId};
+use qanat::{Bytes, Commands, ConnectOptions, ConnectionId, Context, Time, TimerId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! A service that lies, and what is watched while it does: a neighbour, the net core's status, the next service.
 
 use crate::support::{Client, Core, Serving, datagram_returns, report, server, stream_returns};
+use qanat::Commands;
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
 use qanat_control::protocol::{receive, send};

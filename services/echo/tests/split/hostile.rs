@@ -3,6 +3,7 @@
 
 use crate::attacker::{Attacker, ask, card_is_good, dial, scene, wish};
 use crate::support::{Client, Core, server};
+use qanat::Commands;
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Id, SharedMemory};
 use serde_json::json;

@@ -3,7 +3,7 @@
 
 use crate::support::{Client, Core, Serving, run_until, stream_byte};
 use qanat::split::{SplitOptions, SplitRuntime};
-use qanat::{Chunk, ConnectionId, Context, Event, ListenOptions, Service, UdpSocketId};
+use qanat::{Chunk, Commands, ConnectionId, Context, Event, ListenOptions, Service, Setting, UdpSocketId};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// More than a quarter of the card's 1,024 frames, so that most are copies; and less than half, which is for datagrams alone.
@@ -126,7 +126,7 @@ impl Service for Silent {
 
     fn handle(&mut self, event: Event, context: &mut Context<'_>) {
         match event {
-            Event::Connected { connection } => context.set_no_delay(connection, true).expect("a connection"),
+            Event::Connected { connection } => context.set(connection, Setting::NoDelay(true)).expect("a connection"),
             event => self.0.handle(event, context),
         }
     }

@@ -4,6 +4,7 @@
 
 use crate::attacker::{card_is_good, scene};
 use crate::support::server;
+use qanat::Commands;
 use qanat_abi::{LAYOUT_HASH, Rings, VERSION};
 use qanat_control::protocol::{receive, send};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept, bind, listen, socket_with};

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Core, Serving, datagram_returns, run_until, stream_returns};
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
-use qanat::{CloseReason, Context, Event, ListenOptions, Service};
+use qanat::{CloseReason, Commands, Context, Event, ListenOptions, Service};
 use qanat_echo::{EchoConfig, EchoService};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};

@@ -2,7 +2,7 @@
 
 use crate::support::{Client, Core, Serving, datagram_returns, run_until, server, stream_returns};
 use qanat::split::{SplitError, SplitOptions, SplitRuntime};
-use qanat::{CloseReason, CommandError, ConnectionId, Context, Event, ListenOptions, Service};
+use qanat::{CloseReason, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
 use qanat_echo::{EchoConfig, EchoService};
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -3,7 +3,7 @@
 use crate::attacker::Attacker;
 use crate::support::{Core, Serving, server, stream_byte};
 use qanat::split::{AcceptPolicy, ServiceStatus, SplitOptions, SplitRuntime};
-use qanat::{ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
+use qanat::{Commands, ConnectOptions, ConnectionId, Context, Event, Runtime, Service};
 use qanat_abi::message::Range;
 use qanat_abi::{Command, Event as Said, Id};
 use qanat_echo::{EchoConfig, EchoService};

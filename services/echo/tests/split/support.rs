@@ -5,8 +5,8 @@ use qanat::nic::{MemifConfig, MemoryPlan};
 use qanat::split::{AcceptPolicy, Card, NetCore, NetCoreOptions, NetCoreStatus, SplitRuntime, ask_status};
 use qanat::wire::ethernet::MacAddress;
 use qanat::{
-    CloseReason, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, RuntimeOptions, Service, StopHandle,
-    UdpSocketId,
+    CloseReason, Commands, Config, ConnectOptions, ConnectionId, Context, Event, Runtime, RuntimeOptions, Service,
+    StopHandle, UdpSocketId,
 };
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::collections::BTreeSet;

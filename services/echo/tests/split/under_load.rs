@@ -3,7 +3,7 @@
 
 use crate::attacker::{Attacker, Neighbour, card_is_good, serve};
 use crate::support::{Client, Core, Serving, report, server, stream_returns};
-use qanat::{Runtime, Service};
+use qanat::{Commands, Runtime, Service, Setting};
 use qanat_abi::message::{RELEASES_MAX, Range, Window};
 use qanat_abi::{Command, Event, Id, Message};
 use std::net::SocketAddr;
@@ -108,12 +108,14 @@ fn honest() -> Vec<Command> {
         Command::Shutdown { connection },
         Command::Close { connection },
         Command::Abort { connection },
-        Command::SetNoDelay { connection, on: true },
-        Command::SetCork { connection, on: true },
-        Command::SetKeepalive { connection, idle_ms: 1, interval_ms: 1, probes_max: 1 },
-        Command::SetUserTimeout { connection, timeout: Some(Duration::from_millis(1)) },
-        Command::AdvertiseUserTimeout { connection, timeout: Duration::from_secs(60) },
-        Command::SetPacingRate { connection, bytes_per_second: Some(1) },
+        Command::Set { connection, setting: Setting::NoDelay(true) },
+        Command::Set { connection, setting: Setting::Cork(true) },
+        Command::Set { connection, setting: Setting::Keepalive(None) },
+        Command::Set { connection, setting: Setting::UserTimeout(Some(Duration::from_millis(1))) },
+        Command::Set { connection, setting: Setting::AdvertisedUserTimeout(Duration::from_secs(60)) },
+        Command::Set { connection, setting: Setting::PacingRate(Some(1)) },
+        Command::Set { connection, setting: Setting::SynRetransmissions(Some(1)) },
+        Command::Set { connection, setting: Setting::ReceiveWindowMax(Some(1)) },
     ]
 }
 
@@ -198,7 +200,7 @@ fn frames_given_back_twice_used_after_or_as_more_than_was_lent() {
         let shorter = Window { start: third.start + 1, length: third.length - 2, ..third };
         let kept = lent_datagram(&mut attacker, &mut peer, &mut client);
         assert!(attacker.say(send_on(shorter)));
-        assert!(attacker.say(Command::SetCork { connection: Id { slot: 9, generation: 9 }, on: true }));
+        assert!(attacker.say(Command::Set { connection: Id { slot: 9, generation: 9 }, setting: Setting::Cork(true) }));
         let before = core.status().cut_off;
         let lie = match attack {
             0 => Command::Release { count: 2, frames: [kept.frame; RELEASES_MAX] },

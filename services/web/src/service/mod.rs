@@ -1,6 +1,5 @@
 //! The service: events in, commands out. Never blocks; what blocks is done by [`Readers`].
 
-mod commands;
 mod connection;
 mod input;
 mod output;
@@ -23,9 +22,8 @@ use crate::http::date::DateCache;
 use crate::http::parse::ParseLimits;
 use crate::http::target;
 use crate::readers::{Done, Job, Readers};
-use commands::Commands;
 use connection::{Connections, Phase};
-use qanat::{CloseReason, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Time};
+use qanat::{CloseReason, Commands, ConnectionId, Context, Doorbell, Event, ListenOptions, ListenerId, Service, Time};
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -205,10 +203,10 @@ impl WebService {
 
     fn on_start<C: Commands>(&mut self, context: &mut C) -> Result<(), StartError> {
         self.set_wall_clock(context.now());
-        let (mtu, transmit_headroom) = context.frame_limits();
-        let pool = context.prepared_pool();
-        let headroom = HEADROOM + usize::from(transmit_headroom);
-        let mut payload_bytes = usize::from(mtu.saturating_sub(self.config.packet_overhead));
+        let capabilities = context.capabilities();
+        let pool = context.prepared_pool().clone();
+        let headroom = HEADROOM + usize::from(capabilities.transmit_headroom);
+        let mut payload_bytes = usize::from(capabilities.mtu.saturating_sub(self.config.packet_overhead));
         if self.config.copy_mode == CopyMode::Pre {
             let room = (pool.region().frame_size() as usize).saturating_sub(headroom);
             if pool.frame_count() == 0 || room < PAYLOAD_BYTES_MIN {

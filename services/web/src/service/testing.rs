@@ -1,16 +1,13 @@
-//! A stack in memory: it takes the service's commands, and reads what it was given to send as a real one would, at
+//! A service over a stack that remembers, and a peer that reads what it was given to send as a real one would, at
 //! arbitrary segmentations, through ready frames and through copies, and again in any order.
 
-use super::{Commands, WebService};
+use super::WebService;
 use crate::config::{WallClock, WebConfig};
+use qanat::double::{Double, Sent, Told};
 use qanat::nic::Region;
 use qanat::wire::checksum;
-use qanat::{
-    Bytes, Chunk, CloseReason, CommandError, ConnectionId, Event, ListenOptions, ListenerId, Pool, Source, Time,
-    TimerId,
-};
+use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Pool, Source, Time, TimerId};
 use std::collections::{BTreeMap, HashMap};
-use std::net::SocketAddr;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,45 +15,14 @@ use std::time::{Duration, Instant};
 /// 1994-11-06 08:49:37.
 pub const START_SECONDS: u64 = 784_111_777;
 
-pub enum Sent {
-    Bytes(Bytes),
-    Source { source: Rc<dyn Source>, stamp: u64, offset: u64, length: u64 },
-}
-
-impl Sent {
-    fn length(&self) -> u64 {
-        match self {
-            Sent::Bytes(bytes) => bytes.len() as u64,
-            Sent::Source { length, .. } => *length,
-        }
-    }
-}
-
-#[derive(Default)]
-pub struct FakeConnection {
-    pub sent: Vec<Sent>,
-    /// Read by the "peer" already.
-    pub stream: Vec<u8>,
-    pub consumed: usize,
-    pub shut_down: bool,
-    pub closed: bool,
-    pub aborted: bool,
-    pub refused: bool,
-}
-
-pub struct FakeStack {
-    pub now: Time,
-    pub prepared: Pool,
-    pub receive: Pool,
-    pub connections: HashMap<ConnectionId, FakeConnection>,
-    pub timers: Vec<(Time, u64)>,
-    pub listening: bool,
-    /// Pieces a connection takes before it is full.
-    pub pieces_max: usize,
+/// Who reads what was given to send.
+pub struct Peer {
+    /// What each connection's has read.
+    pub streams: HashMap<ConnectionId, Vec<u8>>,
     random: u64,
 }
 
-impl FakeStack {
+impl Peer {
     fn random(&mut self, below: usize) -> usize {
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
@@ -64,31 +30,18 @@ impl FakeStack {
         (self.random % below.max(1) as u64) as usize
     }
 
-    fn push(&mut self, id: ConnectionId, piece: Sent) -> Result<(), CommandError> {
-        let limit = self.pieces_max;
-        let connection = self.connections.get_mut(&id).ok_or(CommandError::Stale)?;
-        if connection.closed || connection.shut_down || connection.aborted {
-            return Err(CommandError::NotSending);
-        }
-        if connection.sent.len() >= limit {
-            return Err(CommandError::Full);
-        }
-        connection.sent.push(piece);
-        Ok(())
-    }
-
     /// Reads everything given to send as segments of random sizes, then each again in random order; returns its length.
-    fn transmit(&mut self, id: ConnectionId) -> u64 {
-        let sent = std::mem::take(&mut self.connections.get_mut(&id).unwrap().sent);
+    fn transmit(&mut self, stack: &mut Double, id: ConnectionId) -> u64 {
+        let sent = std::mem::take(&mut stack.connections.get_mut(&id).unwrap().sent);
         let mut total = 0;
         for piece in &sent {
             total += piece.length();
             let bytes = match piece {
                 Sent::Bytes(bytes) => bytes.to_vec(),
-                Sent::Source { source, stamp, offset, length } => self.read_source(source, *stamp, *offset, *length),
+                Sent::Prepared { source, stamp, offset, length } => self.read_source(source, *stamp, *offset, *length),
             };
             assert_eq!(bytes.len() as u64, piece.length());
-            self.connections.get_mut(&id).unwrap().stream.extend_from_slice(&bytes);
+            self.streams.entry(id).or_default().extend_from_slice(&bytes);
         }
         total
     }
@@ -150,64 +103,6 @@ impl FakeStack {
     }
 }
 
-impl Commands for FakeStack {
-    fn now(&self) -> Time {
-        self.now
-    }
-    fn listen(&mut self, _: SocketAddr, _: ListenOptions) -> Result<ListenerId, CommandError> {
-        self.listening = true;
-        Ok(ListenerId::new(0, 0))
-    }
-    fn close_listener(&mut self, _: ListenerId) -> Result<(), CommandError> {
-        self.listening = false;
-        Ok(())
-    }
-    fn refuse(&mut self, id: ConnectionId) -> Result<(), CommandError> {
-        self.connections.get_mut(&id).unwrap().refused = true;
-        Ok(())
-    }
-    fn send(&mut self, id: ConnectionId, bytes: Bytes) -> Result<(), CommandError> {
-        self.push(id, Sent::Bytes(bytes))
-    }
-    fn send_prepared(
-        &mut self,
-        id: ConnectionId,
-        source: Rc<dyn Source>,
-        stamp: u64,
-        offset: u64,
-        length: u64,
-    ) -> Result<(), CommandError> {
-        self.push(id, Sent::Source { source, stamp, offset, length })
-    }
-    fn consume(&mut self, id: ConnectionId, chunk: Chunk) {
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.consumed += chunk.len();
-        }
-    }
-    fn shutdown(&mut self, id: ConnectionId) -> Result<(), CommandError> {
-        self.connections.get_mut(&id).ok_or(CommandError::Stale)?.shut_down = true;
-        Ok(())
-    }
-    fn close(&mut self, id: ConnectionId) -> Result<(), CommandError> {
-        self.connections.get_mut(&id).ok_or(CommandError::Stale)?.closed = true;
-        Ok(())
-    }
-    fn abort(&mut self, id: ConnectionId) -> Result<(), CommandError> {
-        self.connections.get_mut(&id).ok_or(CommandError::Stale)?.aborted = true;
-        Ok(())
-    }
-    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError> {
-        self.timers.push((self.now + after, token));
-        Ok(TimerId::new(0, 0))
-    }
-    fn prepared_pool(&self) -> Pool {
-        self.prepared.clone()
-    }
-    fn frame_limits(&self) -> (u16, u16) {
-        (1500, 24)
-    }
-}
-
 /// A response as a client sees it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Response {
@@ -257,10 +152,12 @@ pub fn responses(mut stream: &[u8], heads_only: &[bool]) -> Vec<Response> {
     all
 }
 
-/// A service over a [`FakeStack`].
+/// A service over a [`Double`].
 pub struct Bench {
     pub service: WebService,
-    pub stack: FakeStack,
+    pub stack: Double,
+    pub peer: Peer,
+    pub receive: Pool,
     next: u32,
 }
 
@@ -270,19 +167,13 @@ impl Bench {
         config.wall_clock = WallClock::FromZero(START_SECONDS);
         change(&mut config);
         let region = Region::new(1024, 2048).unwrap();
-        let mut stack = FakeStack {
-            now: Time::ZERO,
-            prepared: region.pool(256).unwrap(),
-            receive: region.pool(256).unwrap(),
-            connections: HashMap::new(),
-            timers: Vec::new(),
-            listening: false,
-            pieces_max: 64,
-            random: 88_172_645_463_325_252,
-        };
+        let mut stack = Double::new(Time::ZERO, region.pool(256).unwrap());
+        stack.pieces_max = 64;
+        let receive = region.pool(256).unwrap();
+        let peer = Peer { streams: HashMap::new(), random: 88_172_645_463_325_252 };
         let mut service = WebService::new(config).unwrap();
         service.on_start(&mut stack).unwrap();
-        Bench { service, stack, next: 0 }
+        Bench { service, stack, peer, receive, next: 0 }
     }
 
     pub fn open(&mut self) -> ConnectionId {
@@ -292,7 +183,7 @@ impl Bench {
     pub fn open_from(&mut self, peer: &str) -> ConnectionId {
         let connection = ConnectionId::new(self.next % 64, self.next);
         self.next += 1;
-        self.stack.connections.insert(connection, FakeConnection::default());
+        self.stack.connections.insert(connection, Told::default());
         let peer = peer.parse().unwrap();
         self.event(Event::Accepted { connection, listener: ListenerId::new(0, 0), peer });
         connection
@@ -305,7 +196,7 @@ impl Bench {
     /// Bytes arrive, in chunks of at most a frame.
     pub fn data(&mut self, connection: ConnectionId, bytes: impl AsRef<[u8]>) {
         for part in bytes.as_ref().chunks(1448) {
-            let mut frame = self.stack.receive.allocate(0).expect("a receive frame");
+            let mut frame = self.receive.allocate(0).expect("a receive frame");
             frame.append(part.len()).unwrap().copy_from_slice(part);
             self.event(Event::Data { connection, chunk: Chunk::new(frame) });
         }
@@ -316,7 +207,7 @@ impl Bench {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             self.service.on_doorbell(&mut self.stack);
-            let bytes = self.stack.transmit(id);
+            let bytes = self.peer.transmit(&mut self.stack, id);
             if bytes > 0 {
                 self.event(Event::Acked { connection: id, bytes: bytes as u32 });
                 continue;
@@ -341,7 +232,7 @@ impl Bench {
     pub fn stream(&mut self, id: ConnectionId, request: impl AsRef<[u8]>) -> Vec<u8> {
         self.data(id, request);
         self.run(id);
-        self.stack.connections[&id].stream.clone()
+        self.peer.streams.get(&id).cloned().unwrap_or_default()
     }
 
     /// One request on a new connection, one response.
@@ -363,13 +254,14 @@ impl Bench {
     pub fn end(&mut self, connection: ConnectionId) {
         self.event(Event::Closed { connection, why: CloseReason::Finished });
         self.stack.connections.remove(&connection);
+        self.peer.streams.remove(&connection);
     }
 
     /// Time passes, tick by tick.
     pub fn pass(&mut self, duration: Duration) {
         let end = self.stack.now + duration;
-        while let Some(index) = self.stack.timers.iter().position(|(when, _)| *when <= end) {
-            let (when, token) = self.stack.timers.remove(index);
+        while let Some(index) = self.stack.timers.iter().position(|(when, ..)| *when <= end) {
+            let (when, _, token) = self.stack.timers.remove(index);
             self.stack.now = self.stack.now.max(when);
             self.event(Event::Timer { id: TimerId::new(0, 0), token });
         }

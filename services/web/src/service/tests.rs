@@ -48,7 +48,7 @@ fn both_modes(mut test: impl FnMut(&mut Bench, &Path)) {
             config.copy_mode = copy_mode;
         });
         test(&mut bench, directory.path());
-        let (prepared, receive) = (bench.stack.prepared.clone(), bench.stack.receive.clone());
+        let (prepared, receive) = (bench.stack.prepared.clone(), bench.receive.clone());
         drop(bench);
         assert_eq!((prepared.in_use_count(), receive.in_use_count()), (0, 0), "frames leaked");
     }
@@ -101,7 +101,7 @@ fn connections_stay_or_close_as_asked() {
             let all = responses(&stream, &[]);
             assert_eq!(all.len(), 1);
             assert_eq!(all[0].field("connection"), Some(if closes { "close" } else { "keep-alive" }), "{request}");
-            assert_eq!(bench.stack.connections[&id].closed, closes, "{request}");
+            assert_eq!(bench.stack.connections[&id].is_closed, closes, "{request}");
             bench.end(id);
         }
     });
@@ -112,7 +112,7 @@ fn the_date_is_of_the_second_it_is_sent() {
     both_modes(|bench, _| {
         let id = bench.open();
         for second in 0..4u64 {
-            bench.stack.connections.get_mut(&id).unwrap().stream.clear();
+            bench.peer.streams.remove(&id);
             let stream = bench.stream(id, "GET /small.txt HTTP/1.1\r\nHost: a\r\n\r\n");
             let response = responses(&stream, &[]).remove(0);
             assert_eq!(response.field("date").unwrap().as_bytes(), date::format(START_SECONDS + second));
@@ -271,11 +271,11 @@ fn refusals() {
         // A refusal lingers: it reads on, so that no reset destroys the answer.
         let id = bench.open();
         bench.stream(id, "nonsense\r\n\r\n");
-        assert!(bench.stack.connections[&id].shut_down && !bench.stack.connections[&id].closed);
+        assert!(bench.stack.connections[&id].is_shut_down && !bench.stack.connections[&id].is_closed);
         bench.data(id, "more");
         assert_eq!(bench.stack.connections[&id].consumed, 16);
         bench.event(Event::PeerClosed { connection: id });
-        assert!(bench.stack.connections[&id].closed);
+        assert!(bench.stack.connections[&id].is_closed);
         bench.end(id);
     });
 }
@@ -302,8 +302,8 @@ fn pipelined_requests_are_answered_in_order_and_wait_their_turn() {
         assert_eq!(bench.stack.connections[&id].consumed, 0);
         bench.event(Event::PeerClosed { connection: id });
         bench.run(id);
-        assert_eq!(responses(&bench.stack.connections[&id].stream, &[]).len(), 20);
-        assert!(bench.stack.connections[&id].closed, "after the last answer");
+        assert_eq!(responses(&bench.peer.streams[&id], &[]).len(), 20);
+        assert!(bench.stack.connections[&id].is_closed, "after the last answer");
         bench.end(id);
     });
 }
@@ -329,7 +329,7 @@ fn streaming_holds_few_windows() {
     }
     for id in &ids {
         bench.run(*id);
-        let all = responses(&bench.stack.connections[id].stream, &[]);
+        let all = responses(&bench.peer.streams[id], &[]);
         assert!(all[0].body == body);
         bench.end(*id);
     }
@@ -394,9 +394,9 @@ fn who_takes_too_little_is_reset() {
         bench.event(Event::Acked { connection: trickling, bytes: 10 });
         bench.event(Event::Acked { connection: slow, bytes: 1_050 });
         bench.pass(Duration::from_secs(1));
-        assert!(second > 55 || !bench.stack.connections[&trickling].aborted, "{second}");
+        assert!(second > 55 || !bench.stack.connections[&trickling].is_aborted, "{second}");
     }
-    let aborted = [trickling, slow].map(|id| bench.stack.connections[&id].aborted);
+    let aborted = [trickling, slow].map(|id| bench.stack.connections[&id].is_aborted);
     assert_eq!(aborted, [true, false], "{:?}", bench.service.figures());
     let figures = bench.service.figures();
     assert_eq!((figures.timeouts_rate, figures.timeouts_send, figures.windows_taken_back), (1, 0, 0));
@@ -423,12 +423,12 @@ fn scarce_windows_are_taken_back() {
         bench.pass(Duration::from_secs(1));
     }
     // Their connections are gone, and what they were lent with them.
-    let given_up: Vec<_> = slow.iter().filter(|id| bench.stack.connections[id].aborted).copied().collect();
+    let given_up: Vec<_> = slow.iter().filter(|id| bench.stack.connections[id].is_aborted).copied().collect();
     assert!(given_up.len() >= 4, "{}", given_up.len());
     assert_eq!(bench.service.figures().windows_taken_back, given_up.len() as u64);
     given_up.into_iter().for_each(|id| bench.end(id));
     bench.run(other);
-    assert!(responses(&bench.stack.connections[&other].stream, &[])[0].body == content(300_000));
+    assert!(responses(&bench.peer.streams[&other], &[])[0].body == content(300_000));
 }
 
 // Attack: time and cost: all connections of a web server held from one address
@@ -437,12 +437,12 @@ fn one_peer_has_not_all_connections() {
     let directory = site();
     let mut bench = Bench::new(directory.path(), |config| config.limits.connections_per_peer = 3);
     let ids: Vec<_> = (0..4).map(|_| bench.open()).collect();
-    assert!(!bench.stack.connections[&ids[2]].refused && bench.stack.connections[&ids[3]].refused);
+    assert!(!bench.stack.connections[&ids[2]].is_refused && bench.stack.connections[&ids[3]].is_refused);
     let other = bench.open_from("203.0.113.1:1000");
-    assert!(!bench.stack.connections[&other].refused);
+    assert!(!bench.stack.connections[&other].is_refused);
     bench.end(ids[0]);
     let again = bench.open();
-    assert!(!bench.stack.connections[&again].refused);
+    assert!(!bench.stack.connections[&again].is_refused);
     let figures = bench.service.figures();
     assert_eq!((figures.connections_refused, figures.connections_refused_peer), (1, 1));
 }
@@ -455,7 +455,7 @@ fn a_file_that_shrinks_under_way_ends_in_a_reset() {
     fs::OpenOptions::new().write(true).open(directory.path().join("large.bin")).unwrap().set_len(50_000).unwrap();
     let id = bench.open();
     bench.stream(id, "GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
-    assert!(bench.stack.connections[&id].aborted);
+    assert!(bench.stack.connections[&id].is_aborted);
     assert_eq!(bench.service.figures().stream_errors, 1);
 }
 
@@ -470,7 +470,7 @@ fn changes_take_effect_and_disturb_nobody() {
         bench.pass(Duration::from_secs(1));
         assert_eq!(bench.get("/small.txt", "").body, b"changed!");
         bench.run(id);
-        assert_eq!(responses(&bench.stack.connections[&id].stream, &[])[0].body, b"hello");
+        assert_eq!(responses(&bench.peer.streams[&id], &[])[0].body, b"hello");
         bench.end(id);
         fs::remove_file(directory.join("small.txt")).unwrap();
         bench.pass(Duration::from_secs(1));
@@ -520,16 +520,16 @@ fn time_outs() {
         bench.pass(Duration::from_secs(1));
         bench.data(slow, "x");
     }
-    assert!(!bench.stack.connections[&slow].shut_down && !bench.stack.connections[&silent].closed);
+    assert!(!bench.stack.connections[&slow].is_shut_down && !bench.stack.connections[&silent].is_closed);
     bench.pass(Duration::from_secs(4));
-    assert!(bench.stack.connections[&silent].closed);
+    assert!(bench.stack.connections[&silent].is_closed);
     bench.run(slow);
-    assert_eq!(responses(&bench.stack.connections[&slow].stream, &[])[0].status, 408);
+    assert_eq!(responses(&bench.peer.streams[&slow], &[])[0].status, 408);
     bench.pass(Duration::from_secs(4));
-    assert!(bench.stack.connections[&slow].closed, "lingering ends");
-    assert!(!bench.stack.connections[&idle].closed && !bench.stack.connections[&stuck].aborted);
+    assert!(bench.stack.connections[&slow].is_closed, "lingering ends");
+    assert!(!bench.stack.connections[&idle].is_closed && !bench.stack.connections[&stuck].is_aborted);
     bench.pass(Duration::from_secs(62));
-    assert!(bench.stack.connections[&idle].closed && bench.stack.connections[&stuck].aborted);
+    assert!(bench.stack.connections[&idle].is_closed && bench.stack.connections[&stuck].is_aborted);
     let figures = bench.service.figures();
     assert_eq!((figures.timeouts_head, figures.timeouts_idle, figures.timeouts_send), (2, 1, 1));
 }
@@ -542,7 +542,7 @@ fn limits_and_stopping() {
         config.limits.requests_max = 2;
     });
     let ids: Vec<_> = (0..5).map(|_| bench.open()).collect();
-    assert!(bench.stack.connections[&ids[4]].refused);
+    assert!(bench.stack.connections[&ids[4]].is_refused);
     let request = "GET /medium.bin HTTP/1.1\r\nHost: a\r\n\r\n";
     bench.stream(ids[0], request);
     let stream = bench.stream(ids[0], request);
@@ -554,12 +554,12 @@ fn limits_and_stopping() {
     bench.data(ids[2], "GET /sma");
     bench.data(ids[3], "GET /none HTTP/1.1\r\nHost: a\r\n\r\n");
     bench.service.on_stop(&mut bench.stack);
-    assert!(!bench.stack.listening);
-    assert!(bench.stack.connections[&ids[2]].closed);
+    assert!(bench.stack.listeners.is_empty());
+    assert!(bench.stack.connections[&ids[2]].is_closed);
     for id in [ids[1], ids[3]] {
         bench.run(id);
-        assert_eq!(responses(&bench.stack.connections[&id].stream, &[]).len(), 1);
-        assert!(bench.stack.connections[&id].closed);
+        assert_eq!(responses(&bench.peer.streams[&id], &[]).len(), 1);
+        assert!(bench.stack.connections[&id].is_closed);
     }
     assert!(!qanat::Service::is_finished(&bench.service));
     for id in &ids[1..4] {
@@ -567,7 +567,7 @@ fn limits_and_stopping() {
     }
     assert!(qanat::Service::is_finished(&bench.service));
     let late = bench.open();
-    assert!(bench.stack.connections[&late].refused);
+    assert!(bench.stack.connections[&late].is_refused);
 }
 
 #[test]
@@ -667,8 +667,8 @@ proptest! {
             from = cut;
         }
         bench.run(id);
-        prop_assert!(bench.stack.connections[&id].stream == expected);
-        prop_assert!(bench.stack.connections[&id].closed);
+        prop_assert!(bench.peer.streams[&id] == expected);
+        prop_assert!(bench.stack.connections[&id].is_closed);
         prop_assert_eq!(bench.stack.connections[&id].consumed, requests.len());
     }
 
@@ -700,7 +700,7 @@ proptest! {
             bench.end(id);
         }
         prop_assert_eq!(bench.service.figures().connections_open, 0);
-        prop_assert_eq!(bench.stack.receive.in_use_count(), 0);
+        prop_assert_eq!(bench.receive.in_use_count(), 0);
         bench.service.on_doorbell(&mut bench.stack);
     }
 }

@@ -34,7 +34,7 @@ pub fn start(duties: Duties) -> Result<(), String> {
     command.arg("steward").args(log::forwarded()).stdin(Stdio::from(its)).stdout(Stdio::null());
     // A terminal's Ctrl-C is for the service.
     command.process_group(0).spawn().map_err(failed)?;
-    begin(ours, duties)
+    Ok(begin(ours, duties)?)
 }
 
 /// Is one.

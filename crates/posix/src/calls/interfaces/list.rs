@@ -1,7 +1,7 @@
 //! `getifaddrs` and the functions of `net/if.h`: the C library's lists, and the card behind them.
 
 use super::{Card, FLAGS, INDEX, NAME, broadcast, card, mask};
-use crate::real;
+use crate::sys::libc_next;
 use libc::{c_char, c_int, c_uint, if_nameindex as NameIndex, ifaddrs, sockaddr, sockaddr_ll, sockaddr_storage};
 use std::collections::BTreeMap;
 use std::ffi::CStr;
@@ -62,7 +62,7 @@ fn entry_of(card: &Card, address: Option<(IpAddr, u8)>) -> Entry {
         }
         Some((address, length)) => {
             let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-            let storage = |ip: IpAddr| crate::address::encode(SocketAddr::new(ip, 0), family).0;
+            let storage = |ip: IpAddr| crate::sys::address::encode(SocketAddr::new(ip, 0), family).0;
             entry.address = storage(address);
             entry.mask = storage(mask(address, length));
             if let IpAddr::V4(four) = address {
@@ -96,7 +96,7 @@ unsafe extern "C" fn getifaddrs(list: *mut *mut ifaddrs) -> c_int {
     // First, as the kernel's end of a card that is made now is one of the kernel's interfaces.
     let card = card();
     // SAFETY: as the caller says.
-    let status = unsafe { real::getifaddrs(list) };
+    let status = unsafe { libc_next::getifaddrs(list) };
     let Some(card) = card.filter(|_| status == 0) else { return status };
     let links = [None].into_iter().chain(card.addresses.iter().map(|address| Some(*address)));
     let mut entries: Vec<Entry> = links.map(|address| entry_of(&card, address)).collect();
@@ -127,7 +127,7 @@ unsafe extern "C" fn freeifaddrs(list: *mut ifaddrs) {
     let lent = LENT.lock().unwrap_or_else(PoisonError::into_inner).remove(&list.addr());
     if !lent.is_some_and(|lent| lent.is_all) {
         // SAFETY: as the caller says; the C library gives up all of its entries by their first.
-        unsafe { real::freeifaddrs(list) };
+        unsafe { libc_next::freeifaddrs(list) };
     }
 }
 
@@ -141,7 +141,7 @@ unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
         return INDEX;
     }
     // SAFETY: as the caller says.
-    unsafe { real::if_nametoindex(name) }
+    unsafe { libc_next::if_nametoindex(name) }
 }
 
 /// # Safety
@@ -150,7 +150,7 @@ unsafe extern "C" fn if_nametoindex(name: *const c_char) -> c_uint {
 unsafe extern "C" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char {
     if index != INDEX || card().is_none() {
         // SAFETY: as the caller says.
-        return unsafe { real::if_indextoname(index, name) };
+        return unsafe { libc_next::if_indextoname(index, name) };
     }
     // SAFETY: as the caller says: there is room for the longest name.
     unsafe { std::ptr::copy_nonoverlapping(NAME.as_ptr(), name, NAME.count_bytes() + 1) };
@@ -162,7 +162,7 @@ unsafe extern "C" fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_
 extern "C" fn if_nameindex() -> *mut NameIndex {
     let card = card();
     // SAFETY: takes no pointers.
-    let theirs = unsafe { real::if_nameindex() };
+    let theirs = unsafe { libc_next::if_nameindex() };
     if theirs.is_null() || card.is_none() {
         return theirs;
     }

@@ -5,8 +5,9 @@ mod list;
 pub(super) mod netlink;
 pub(super) mod request;
 
-use crate::attach::{attach_to_send, wishes};
-use crate::lock::lock;
+use crate::lifecycle::attach::attach_to_send;
+use crate::sys::wishes::wishes;
+use crate::world::lock::lock;
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Mutex, PoisonError};
@@ -34,10 +35,11 @@ static KNOWN: Mutex<Option<Card>> = Mutex::new(None);
 
 /// The card, which the program gets now if it has none: which address it has is not known before. `None`: there is none.
 fn card() -> Option<Card> {
-    let wishes =
-        wishes().filter(|_| !crate::arena::is_inside() && !crate::lock::is_held() && !crate::script::is_on())?;
+    let wishes = wishes().filter(|_| {
+        !crate::sys::arena::is_inside() && !crate::sys::local::is_held() && !crate::sys::script_time::is_on()
+    })?;
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if crate::away::is_out() {
+    if crate::sys::this_process::standing::is_out() {
         return known.clone();
     }
     if !attach_to_send() {

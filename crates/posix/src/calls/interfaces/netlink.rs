@@ -2,7 +2,7 @@
 //! that says that there are no more. Anything else on such a socket is the kernel's alone.
 
 use super::{Card, FLAGS, INDEX, NAME, QUEUE_LENGTH, broadcast, card};
-use crate::descriptor::DESCRIPTORS_MAX;
+use crate::sys::descriptor::DESCRIPTORS_MAX;
 use libc::c_int;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -99,7 +99,7 @@ fn asked(bytes: &[u8]) -> Option<Dump> {
 /// The program sends `bytes` by `fd`, a socket that lists are asked for by.
 #[cold]
 fn note(fd: c_int, bytes: &[u8]) {
-    if crate::attach::wishes().is_none() || crate::arena::is_inside() {
+    if crate::sys::wishes::wishes().is_none() || crate::sys::arena::is_inside() {
         return;
     }
     // The card first, as the kernel's end of one that is made now is in the kernel's list.

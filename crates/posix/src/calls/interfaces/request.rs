@@ -1,7 +1,7 @@
 //! Requests by `ioctl` that are about interfaces: the kernel's answer, and the card's where it is meant or listed.
 
 use super::{Card, FLAGS, INDEX, NAME, QUEUE_LENGTH, broadcast, card, mask};
-use crate::real;
+use crate::sys::libc_next;
 use libc::{c_int, c_ulong, sockaddr_in};
 use std::net::Ipv4Addr;
 
@@ -65,7 +65,7 @@ fn internet(address: Ipv4Addr) -> Value {
 /// # Safety
 /// As `ioctl`.
 pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> Option<Result<c_int, i32>> {
-    if !(NAME_OF..=MAP).contains(&request) || argument == 0 || crate::attach::wishes().is_none() {
+    if !(NAME_OF..=MAP).contains(&request) || argument == 0 || crate::sys::wishes::wishes().is_none() {
         return None;
     }
     let pointer = std::ptr::with_exposed_provenance_mut::<Request>(argument as usize);
@@ -102,7 +102,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
 }
 
 fn is_socket(fd: c_int) -> bool {
-    super::super::open::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_some()
+    crate::sys::kernel_socket::kernel_option(fd, libc::SOL_SOCKET, libc::SO_TYPE).is_some()
 }
 
 fn answer_of(card: &Card, request: c_ulong) -> Result<Value, i32> {
@@ -136,8 +136,8 @@ unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
     let room = unsafe { pointer.read_unaligned() };
     let card = card();
     // SAFETY: as above.
-    if unsafe { real::ioctl(fd, LIST, argument) } != 0 {
-        return Some(Err(real::errno()));
+    if unsafe { libc_next::ioctl(fd, LIST, argument) } != 0 {
+        return Some(Err(libc_next::errno()));
     }
     let Some(card) = card else { return Some(Ok(0)) };
     // SAFETY: as above.

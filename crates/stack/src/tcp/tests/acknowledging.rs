@@ -1,7 +1,7 @@
 //! Segments that come in one batch, and how many ACKs they get (RFC 5681 §4.2).
 
-use super::super::testing::*;
 use super::pair;
+use crate::tcp::tests::testing::*;
 use bytes::Bytes;
 use qanat_wire::tcp::{Flags, SequenceNumber};
 

@@ -1,7 +1,7 @@
 //! Blind attacks and abuse: RFC 5961, 5927, 7323, 2018 §8, 1337.
 
 use super::*;
-use crate::tcp::testing::env;
+use crate::tcp::tests::testing::env;
 use qanat_wire::tcp::Flags;
 use qanat_wire::tcp_options::SackBlock;
 

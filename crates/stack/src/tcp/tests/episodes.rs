@@ -42,7 +42,7 @@ fn one_loss_is_repaired_in_a_round_trip() {
     let info = pair.connection(0).info();
     // Ten segments, grown by two acknowledged, and not by two SACKed before the loss was certain.
     assert_eq!(info.slow_start_threshold, Some((12.0 * 1_448.0 * 0.7) as u32), "RFC 9438 §4.6: β = 0.7");
-    assert_eq!(info.phase, recovery::Phase::Open);
+    assert_eq!(info.phase, Phase::Open);
 }
 
 #[test]

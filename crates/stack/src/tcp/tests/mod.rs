@@ -6,14 +6,19 @@ mod episodes;
 mod path_mtu;
 mod right_sizing;
 mod states;
+mod testing;
 mod urgent;
 mod waiting;
 
-use super::scoreboard::Scoreboard;
-use super::testing::{Faults, Host, Pair, Random, pattern};
 use super::*;
-use crate::event::CloseReason;
+use crate::tcp::recovery::scoreboard::Scoreboard;
+use crate::tcp::tests::testing::{Faults, Host, Pair, Random, pattern};
 use bytes::Bytes;
+use qanat_api::{CloseReason, Event};
+use qanat_nic::Time;
+use qanat_wire::ip::Ecn;
+use qanat_wire::tcp::{Flags, Header};
+use qanat_wire::tcp_options::Options;
 use std::time::Duration;
 
 fn host() -> Host {
@@ -345,7 +350,7 @@ fn request_cost() {
             payload_length: 100,
             ecn: Ecn::NotCapable,
         };
-        let chunk = crate::event::Chunk::new(frame);
+        let chunk = qanat_api::Chunk::new(frame);
         let mut env = testing::env!(host, now);
         let _ = connection.input(&segment, Some(chunk), &mut env);
         while let Some(event) = env.events.pop_front() {

@@ -1,7 +1,7 @@
 //! Segment sizes that come back up: RFC 4821 §7, RFC 1191 §6.3.
 
-use super::super::testing::{Faults, Pair, env, pattern};
 use super::{Bytes, Duration, Env, pair};
+use crate::tcp::tests::testing::{Faults, Pair, env, pattern};
 
 /// Feeds host 0 with data for so long.
 fn feed(pair: &mut Pair, seconds: u64) {

@@ -1,8 +1,8 @@
 //! The receive window follows what the service takes.
 
-use super::super::testing::*;
-use super::super::{Connection, TcpConfig};
 use super::host;
+use crate::tcp::tests::testing::*;
+use crate::tcp::{Connection, TcpConfig};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ fn the_budget_is_given_back() {
 #[test]
 fn never_promises_more_than_the_budget() {
     let mut receiver = Host::new(TcpConfig::default(), 1_460);
-    receiver.memory = super::super::ReceiveMemory::new(400);
+    receiver.memory = crate::tcp::ReceiveMemory::new(400);
     let faults = Faults { delay: Duration::from_millis(50), rate: 25_000_000, queue: 4_000, ..Faults::none() };
     let mut pair = Pair::new(host(), receiver, faults, 3).handshake();
     for _ in 0..64 {

@@ -1,7 +1,7 @@
 //! RFC 9293 §3.3.2, §3.5, §3.6: opening, closing, resetting.
 
 use super::*;
-use crate::tcp::testing::{env, segment};
+use crate::tcp::tests::testing::{env, segment};
 use qanat_wire::tcp::{Flags, SequenceNumber};
 
 #[test]

@@ -1,7 +1,7 @@
 //! Timers: delayed ACKs, Nagle, silly windows, persist, keepalive, user time-out, retransmission limits, path MTU.
 
 use super::*;
-use crate::tcp::testing::env;
+use crate::tcp::tests::testing::env;
 use qanat_wire::tcp::Flags;
 
 #[test]

@@ -1,0 +1,142 @@
+//! [`Block`]: memory that a service fills itself and sends without a copy, in either placement.
+//!
+//! In the split placement it is transmit memory, which the net core reads; in the linked one it is the process's own, as all that
+//! is sent. Filled, it may be sent on any number of connections, and again, as long as somebody holds it.
+
+use bytes::Bytes;
+use qanat_nic::Frame;
+use std::rc::Rc;
+
+/// A block to fill.
+#[derive(Debug)]
+pub struct Block(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Own(Vec<u8>),
+    Transmit(Frame),
+}
+
+impl Block {
+    /// Of the process's own memory.
+    pub fn own(capacity: usize) -> Block {
+        Block(Kind::Own(Vec::with_capacity(capacity)))
+    }
+
+    /// Of memory that the device or a net core reads.
+    pub fn transmit(frame: Frame) -> Block {
+        Block(Kind::Transmit(frame))
+    }
+
+    /// Bytes in it.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Own(bytes) => bytes.len(),
+            Kind::Transmit(frame) => frame.len(),
+        }
+    }
+
+    /// Whether it is empty.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes it still has room for.
+    pub fn room(&self) -> usize {
+        match &self.0 {
+            Kind::Own(bytes) => bytes.capacity() - bytes.len(),
+            Kind::Transmit(frame) => frame.tailroom(),
+        }
+    }
+
+    /// Appends as many of `bytes` as there is room for; how many.
+    #[inline]
+    pub fn append(&mut self, bytes: &[u8]) -> usize {
+        let some = bytes.get(..self.room()).unwrap_or(bytes);
+        match &mut self.0 {
+            Kind::Own(own) => own.extend_from_slice(some),
+            Kind::Transmit(frame) => {
+                if let Some(target) = frame.append(some.len()) {
+                    target.copy_from_slice(some);
+                }
+            }
+        }
+        some.len()
+    }
+
+    /// Appends `count` bytes, or as many as there is room for, that `fill` is to write; it finds old bytes there.
+    pub fn append_with<T>(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> T) -> T {
+        let count = count.min(self.room());
+        match &mut self.0 {
+            Kind::Own(own) => {
+                let before = own.len();
+                own.resize(before + count, 0);
+                fill(own.get_mut(before..).unwrap_or_default())
+            }
+            Kind::Transmit(frame) => fill(frame.append(count).unwrap_or_default()),
+        }
+    }
+
+    /// It is filled: to be sent, and written no more.
+    pub fn filled(self) -> FilledBlock {
+        FilledBlock(match self.0 {
+            Kind::Own(bytes) => Filled::Own(bytes.into()),
+            Kind::Transmit(frame) => Filled::Transmit(Rc::new(frame)),
+        })
+    }
+}
+
+/// A filled block. Clones are the same memory.
+#[derive(Clone, Debug)]
+pub struct FilledBlock(pub Filled);
+
+/// Where a filled block is.
+#[derive(Clone, Debug)]
+pub enum Filled {
+    /// In the process's own memory.
+    Own(Bytes),
+    /// In memory that the device or a net core reads.
+    Transmit(Rc<Frame>),
+}
+
+impl FilledBlock {
+    /// What is in it.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Filled::Own(bytes) => bytes,
+            Filled::Transmit(frame) => frame.bytes(),
+        }
+    }
+
+    /// As bytes of this process: copied if it is transmit memory.
+    pub fn into_bytes(self) -> Bytes {
+        match self.0 {
+            Filled::Own(bytes) => bytes,
+            Filled::Transmit(frame) => Bytes::copy_from_slice(frame.bytes()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use qanat_nic::Region;
+
+    #[test]
+    fn either_kind_takes_what_fits_and_is_shared_when_filled() {
+        let pool = Region::new(1, 2_048).unwrap().pool(1).unwrap();
+        for mut block in [Block::own(2_048), Block::transmit(pool.allocate(0).unwrap())] {
+            let capacity = block.room();
+            assert!(capacity >= 2_048 && block.is_empty());
+            assert_eq!(block.append(b"some "), 5);
+            block.append_with(4, |bytes| bytes.copy_from_slice(b"more"));
+            assert_eq!((block.len(), block.room()), (9, capacity - 9));
+            assert_eq!(block.append(&vec![1; capacity]), capacity - 9);
+            assert_eq!((block.append(b"x"), block.room()), (0, 0));
+            let filled = block.filled();
+            assert_eq!((filled.clone().bytes().len(), &filled.bytes()[..9]), (capacity, b"some more".as_slice()));
+            assert_eq!(filled.into_bytes().len(), capacity);
+        }
+        assert_eq!(pool.in_use_count(), 0);
+    }
+}

@@ -1,0 +1,142 @@
+//! [`Commands`]: what a service may ask for.
+
+use crate::block::{Block, FilledBlock};
+use crate::chunk::Chunk;
+use crate::error::CommandError;
+use crate::handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
+use crate::options::{ConnectOptions, ListenOptions};
+use crate::setting::Setting;
+use crate::source::Source;
+use bytes::Bytes;
+use qanat_nic::{Capabilities, Pool, Time};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+/// The commands of the native API. Each placement of the stack implements them, and [`Double`](crate::double::Double) for tests.
+/// They never block, and what they start is told of by an [`Event`](crate::Event).
+pub trait Commands {
+    /// Time of the current turn.
+    fn now(&self) -> Time;
+
+    /// Accepts connections on `local` (an unspecified address: all own addresses).
+    ///
+    /// # Errors
+    /// [`CommandError::InUse`], [`CommandError::Full`], [`CommandError::Unreachable`] for a foreign address.
+    fn listen(&mut self, local: SocketAddr, options: ListenOptions) -> Result<ListenerId, CommandError>;
+
+    /// Stops accepting; connections accepted already go on.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn close_listener(&mut self, listener: ListenerId) -> Result<(), CommandError>;
+
+    /// Resets a connection just `Accepted`.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn refuse(&mut self, connection: ConnectionId) -> Result<(), CommandError>;
+
+    /// Starts a connection; `Connected` or `Closed` follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`], [`CommandError::InUse`] (no port left), [`CommandError::Unreachable`].
+    fn connect(&mut self, peer: SocketAddr, options: ConnectOptions) -> Result<ConnectionId, CommandError>;
+
+    /// Sends lent bytes after those given before. They are not copied into a socket buffer: the stack keeps the handle
+    /// and lets go of it when they are `Acked`.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`], [`CommandError::Full`].
+    fn send(&mut self, connection: ConnectionId, bytes: Bytes) -> Result<(), CommandError>;
+
+    /// Memory to fill and send without a copy: for `length` bytes, or fewer (at most 65,536 of a net core's transmit memory, and
+    /// when none of that is free, the process's own, which is copied when sent).
+    fn block(&mut self, length: usize) -> Block;
+
+    /// Sends a filled block after what was given before. Who keeps a clone may send it again, and on other connections.
+    ///
+    /// # Errors
+    /// As [`send`](Commands::send).
+    fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError>;
+
+    /// Sends `length` bytes of a prepared object from `offset` on.
+    ///
+    /// # Errors
+    /// As [`send`](Commands::send).
+    fn send_prepared(
+        &mut self,
+        connection: ConnectionId,
+        source: Rc<dyn Source>,
+        stamp: u64,
+        offset: u64,
+        length: u64,
+    ) -> Result<(), CommandError>;
+
+    /// Gives received bytes back: the receive window opens by as much.
+    fn consume(&mut self, connection: ConnectionId, chunk: Chunk);
+
+    /// Sends FIN after everything given to `send`; receiving goes on.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::NotSending`].
+    fn shutdown(&mut self, connection: ConnectionId) -> Result<(), CommandError>;
+
+    /// Sends what was given to `send`, then FIN, and receives no more. `Closed` follows when done.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn close(&mut self, connection: ConnectionId) -> Result<(), CommandError>;
+
+    /// Sends RST. `Closed` follows.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn abort(&mut self, connection: ConnectionId) -> Result<(), CommandError>;
+
+    /// Changes how a connection behaves.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn set(&mut self, connection: ConnectionId, setting: Setting) -> Result<(), CommandError>;
+
+    /// Opens a UDP socket.
+    ///
+    /// # Errors
+    /// As [`listen`](Commands::listen).
+    fn bind_udp(&mut self, local: SocketAddr) -> Result<UdpSocketId, CommandError>;
+
+    /// Closes a UDP socket.
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`].
+    fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError>;
+
+    /// Sends a datagram. It is lost, and counted, if the device has no room (as any datagram may be).
+    ///
+    /// # Errors
+    /// [`CommandError::Stale`], [`CommandError::TooLong`], [`CommandError::Unreachable`].
+    fn send_to(&mut self, socket: UdpSocketId, peer: SocketAddr, payload: &[u8]) -> Result<(), CommandError>;
+
+    /// Sends a datagram's payload on, or back, in the frame it came in, without a copy. Lost as by
+    /// [`send_to`](Commands::send_to).
+    ///
+    /// # Errors
+    /// As [`send_to`](Commands::send_to).
+    fn send_chunk_to(&mut self, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) -> Result<(), CommandError>;
+
+    /// Asks for a `Timer` event with `token` after `after`.
+    ///
+    /// # Errors
+    /// [`CommandError::Full`].
+    fn set_timer(&mut self, after: Duration, token: u64) -> Result<TimerId, CommandError>;
+
+    /// Forgets a timer; whether it was still pending.
+    fn cancel_timer(&mut self, timer: TimerId) -> bool;
+
+    /// Frames set aside for prepared content.
+    fn prepared_pool(&self) -> &Pool;
+
+    /// What the device does and bears.
+    fn capabilities(&self) -> Capabilities;
+}

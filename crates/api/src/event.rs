@@ -1,0 +1,142 @@
+//! What the stack tells a service (DESIGN §2).
+
+use crate::chunk::Chunk;
+use crate::handle::{ConnectionId, ListenerId, TimerId, UdpSocketId};
+use qanat_wire::ethernet::MacAddress;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// Why a connection ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
+pub enum CloseReason {
+    /// Both sides closed in order.
+    Finished,
+    /// The peer reset it.
+    ResetByPeer,
+    /// This side reset it (`abort`, `refuse`, or closed with unread data).
+    Aborted,
+    /// No answer within the retransmission, keepalive or user time-out.
+    TimedOut,
+    /// The peer refused the connection attempt: a reset, or ICMP port unreachable.
+    Refused,
+    /// The host can't be reached: no answer to ARP or ND, or ICMP host (address) unreachable.
+    Unreachable,
+    /// ICMP: no route to its network.
+    NetworkUnreachable,
+    /// ICMP: the host does not speak TCP.
+    ProtocolUnreachable,
+    /// ICMP: a filter on the way prohibits it.
+    Prohibited,
+    /// ICMP: the packet met its hop limit (TTL): a routing loop, as a rule.
+    HopLimitExceeded,
+}
+
+impl CloseReason {
+    /// What a socket would say, as Linux names it; `None`: nothing is wrong.
+    pub fn errno_name(self) -> Option<&'static str> {
+        Some(match self {
+            CloseReason::Finished => return None,
+            CloseReason::ResetByPeer => "ECONNRESET",
+            CloseReason::Aborted => "ECONNABORTED",
+            CloseReason::TimedOut => "ETIMEDOUT",
+            CloseReason::Refused => "ECONNREFUSED",
+            CloseReason::NetworkUnreachable => "ENETUNREACH",
+            CloseReason::ProtocolUnreachable => "ENOPROTOOPT",
+            // Linux does not tell them apart either.
+            CloseReason::Unreachable | CloseReason::Prohibited | CloseReason::HopLimitExceeded => "EHOSTUNREACH",
+        })
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CloseReason::Finished => "finished",
+            CloseReason::ResetByPeer => "reset by peer",
+            CloseReason::Aborted => "aborted",
+            CloseReason::TimedOut => "timed out",
+            CloseReason::Refused => "refused",
+            CloseReason::Unreachable => "host unreachable",
+            CloseReason::NetworkUnreachable => "network unreachable",
+            CloseReason::ProtocolUnreachable => "protocol unreachable",
+            CloseReason::Prohibited => "administratively prohibited",
+            CloseReason::HopLimitExceeded => "hop limit exceeded",
+        })
+    }
+}
+
+/// What happened. Events of one connection come in order; `Closed` is its last.
+#[derive(Debug, serde::Serialize, serde::Deserialize)]
+pub enum Event {
+    /// A peer completed a handshake. `refuse` it, or use it.
+    Accepted {
+        /// The new connection.
+        connection: ConnectionId,
+        /// Whose it is.
+        listener: ListenerId,
+        /// From where.
+        peer: SocketAddr,
+    },
+    /// A `connect` succeeded.
+    Connected {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// The next bytes of the stream. The receive window stays closed by as much until they are `consume`d.
+    Data {
+        /// On which connection.
+        connection: ConnectionId,
+        /// The bytes.
+        chunk: Chunk,
+    },
+    /// The peer acknowledged bytes; memory lent for them has been given back.
+    Acked {
+        /// On which connection.
+        connection: ConnectionId,
+        /// How many more.
+        bytes: u32,
+    },
+    /// The peer has said that a byte is urgent (RFC 6093); only if the stack is
+    /// configured to tell of it. The byte is in the stream like any other.
+    Urgent {
+        /// On which connection.
+        connection: ConnectionId,
+        /// How many bytes come before it, behind all told of so far.
+        ahead: u32,
+    },
+    /// The peer sends no more (FIN); this side still may.
+    PeerClosed {
+        /// Which.
+        connection: ConnectionId,
+    },
+    /// The connection is gone, and its handle with it. Everything lent has been given back.
+    Closed {
+        /// Which.
+        connection: ConnectionId,
+        /// Why.
+        why: CloseReason,
+    },
+    /// Somebody else has one of our addresses (RFC 5227, RFC 4862 section 5.4): it is not used any more.
+    AddressConflict {
+        /// Which.
+        address: IpAddr,
+        /// Who said so.
+        holder: MacAddress,
+    },
+    /// A UDP datagram (one event; `chunk` is its payload).
+    Datagram {
+        /// To which socket.
+        socket: UdpSocketId,
+        /// From where.
+        peer: SocketAddr,
+        /// The payload.
+        chunk: Chunk,
+    },
+    /// A timer set by the service expired; its handle is gone.
+    Timer {
+        /// Which.
+        id: TimerId,
+        /// What the service gave with it.
+        token: u64,
+    },
+}

@@ -1,0 +1,58 @@
+//! Handles: what both sides call a connection, a listener, a socket, a timer.
+
+use std::fmt;
+
+macro_rules! handle {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        ///
+        /// A slot number and the slot's generation: a handle kept after its object is gone is refused, never mistaken
+        /// for the slot's next tenant.
+        // One word, slot below, since they are compared.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+        pub struct $name(u64);
+
+        impl $name {
+            /// The handle of `slot` in its `generation`.
+            #[inline]
+            pub const fn new(slot: u32, generation: u32) -> Self {
+                Self((generation as u64) << 32 | slot as u64)
+            }
+
+            /// The slot: dense from zero, so a service may keep its own state in a vector indexed by it.
+            #[inline]
+            pub const fn index(self) -> usize {
+                self.0 as u32 as usize
+            }
+
+            /// The slot's generation.
+            #[inline]
+            pub const fn generation(self) -> u32 {
+                (self.0 >> 32) as u32
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({}, {})", stringify!($name), self.index(), self.generation())
+            }
+        }
+    };
+}
+
+handle! {
+    /// A TCP connection.
+    ConnectionId
+}
+handle! {
+    /// A TCP listener.
+    ListenerId
+}
+handle! {
+    /// A UDP socket.
+    UdpSocketId
+}
+handle! {
+    /// A service's timer.
+    TimerId
+}

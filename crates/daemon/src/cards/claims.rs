@@ -1,0 +1,60 @@
+//! Which addresses a client may have: one place for every reason why not.
+
+use crate::cards::vnic::{ADDRESSES_MAX, Vnic};
+use crate::daemon::Daemon;
+use crate::policy::Rule;
+use qanat_control::address::Address;
+use qanat_control::filter::Addresses;
+use qanat_control::protocol::{Provider, VnicWish};
+use qanat_control::refusal::{Cause, Refusal};
+use qanat_nic::link;
+
+impl Daemon {
+    /// Whether a card may have the addresses it wishes for.
+    ///
+    /// # Errors
+    /// Names the address, and who has it or which rule forbids it.
+    pub(crate) fn check_claims(&self, rule: &Rule, wish: &VnicWish) -> Result<(), Refusal> {
+        if wish.addresses.is_empty() || wish.addresses.len() > ADDRESSES_MAX {
+            return Err(format!("a VNIC has 1 to {ADDRESSES_MAX} addresses, not {}", wish.addresses.len()).into());
+        }
+        let uplink = || self.uplink.iter().flat_map(|uplink| uplink.addresses.iter().copied());
+        let links: Vec<(Address, u8)> = self.policy.host.iter().copied().chain(uplink()).collect();
+        for (number, (address, length)) in wish.addresses.iter().enumerate() {
+            if Addresses::prefix(**address, *length).is_none() {
+                return Err(format!("{address}/{length}: no such prefix length").into());
+            }
+            rule.check_address(*address)?;
+            address.check_claim(*length, &links)?;
+            let is_it = |(other, _): &(Address, u8)| other == address;
+            let of_vnic = |vnic: &Vnic| vnic.wish.addresses.iter().any(is_it);
+            let is_twice = wish.addresses.iter().take(number).any(is_it);
+            if !wish.shared && uplink().any(|other| is_it(&other)) {
+                return Err(format!(
+                    "address {address} is the kernel's on the uplink: choose another (--address), or share it (`qanat vnic create \
+                     --shared --address {address}/{length} --service tcp/PORT`, and then --vnic with the number it says)"
+                )
+                .into());
+            }
+            if is_twice {
+                return Err(format!("address {address} is named twice: name it once (--address)").into());
+            }
+            if self.policy.host.iter().any(is_it) || self.vnics.values().any(of_vnic) {
+                let text = format!("address {address} is taken: choose another (--address)");
+                return Err(Refusal::new(Cause::Taken, text));
+            }
+            if self.uplink.iter().any(|uplink| uplink.gateways.contains(address)) {
+                return Err(
+                    format!("address {address} is the router's on the uplink: choose another (--address)").into()
+                );
+            }
+            // The kernel's own on any interface: other cards would find this one where they look for the kernel. Of a NIC whose
+            // queues are wished for its own addresses are looked at with it.
+            let is_apart = !wish.shared && matches!(wish.provider, Provider::Veth | Provider::Tap);
+            if is_apart && link::route_to(**address).is_ok_and(|route| route.is_local) {
+                return Err(format!("address {address} is this machine's own: choose another (--address)").into());
+            }
+        }
+        Ok(())
+    }
+}

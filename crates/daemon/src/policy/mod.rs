@@ -1,0 +1,16 @@
+//! The policy: who may have what, by names and numbers of users.
+
+mod accounts;
+mod error;
+mod file;
+mod names;
+mod processors;
+mod rule;
+
+pub use accounts::{SUBORDINATE_USERS, Subordinates};
+pub use error::PolicyError;
+pub use file::{Grant, NicPolicy, Policy, Standing, UplinkPolicy};
+pub use names::{InVain, Names, group_number, has_account};
+pub(crate) use processors::NET_CORES_MAX;
+pub use processors::{NetPolicy, parse_processors};
+pub use rule::Rule;

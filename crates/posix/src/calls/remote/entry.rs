@@ -1,0 +1,32 @@
+//! Where the library begins as a program of its own: as the keeper, whose deputies make calls.
+
+use crate::calls::remote::deputy;
+use crate::lifecycle::{keeper, keeper_image};
+use crate::sys::this_process::program;
+use libc::{c_char, c_int};
+
+/// Where the dynamic linker begins when it runs this library: the stack holds how many arguments there are, and behind that these.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn qanat_helper() {
+    std::arch::naked_asm!(
+        "mov rdi, [rsp]",
+        "lea rsi, [rsp + 8]",
+        "xor ebp, ebp",
+        "and rsp, -16",
+        "call {begin}",
+        "ud2",
+        begin = sym begin,
+    )
+}
+
+extern "C" fn begin(count: c_int, arguments: *const *mut c_char) -> ! {
+    // SAFETY: as the kernel has put them.
+    unsafe { program::note_arguments(count, arguments) };
+    if let Some((things, own)) = keeper_image::begin() {
+        program::rename(c"qanat-keeper");
+        keeper::run(&things, Some(deputy::serve), &own);
+    }
+    // SAFETY: ends the process.
+    unsafe { libc::_exit(1) }
+}

@@ -1,0 +1,155 @@
+//! `fdopen` and `dprintf` of a socket of ours: the C library's streams read and write past the names of its functions, so such
+//! a stream gets functions of its own.
+
+use crate::lifecycle::away::socket_of;
+use crate::sys::libc_next;
+use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
+
+/// As `cookie_io_functions_t`.
+#[repr(C)]
+struct Functions {
+    read: Option<unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t>,
+    write: Option<unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t>,
+    seek: Option<unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int>,
+    close: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
+}
+
+unsafe extern "C" {
+    fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+    #[link_name = "recv"]
+    fn receive(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t;
+    #[link_name = "send"]
+    fn transmit(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t;
+    #[link_name = "close"]
+    fn shut(fd: c_int) -> c_int;
+}
+
+unsafe extern "C" fn cookie_read(cookie: *mut c_void, buffer: *mut c_char, count: size_t) -> ssize_t {
+    // SAFETY: the C library's buffer.
+    unsafe { receive(cookie.addr() as c_int, buffer.cast(), count, 0) }
+}
+
+unsafe extern "C" fn cookie_write(cookie: *mut c_void, buffer: *const c_char, count: size_t) -> ssize_t {
+    // SAFETY: the C library's buffer.
+    let sent = unsafe { transmit(cookie.addr() as c_int, buffer.cast(), count, 0) };
+    // As the manual wants it.
+    sent.max(0)
+}
+
+unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
+    // SAFETY: takes no pointers.
+    unsafe { shut(cookie.addr() as c_int) }
+}
+
+/// # Safety
+/// As `fdopen`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
+    if socket_of(fd).is_none() {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::fdopen(fd, mode) };
+    }
+    let functions =
+        Functions { read: Some(cookie_read), write: Some(cookie_write), seek: None, close: Some(cookie_close) };
+    // SAFETY: as the caller says.
+    unsafe { fopencookie(std::ptr::without_provenance_mut(fd as usize), mode, functions) }
+}
+
+unsafe extern "C" {
+    fn vasprintf(text: *mut *mut c_char, format: *const c_char, arguments: *mut c_void) -> c_int;
+}
+
+/// `arguments`: as `va_list`, which is the address of a structure.
+///
+/// # Safety
+/// As `vdprintf`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    if socket_of(fd).is_none() {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::vdprintf(fd, format, arguments) };
+    }
+    let mut text = std::ptr::null_mut();
+    // SAFETY: as the caller says.
+    let length = unsafe { vasprintf(&raw mut text, format, arguments) };
+    if length < 0 {
+        return -1;
+    }
+    let mut done = 0;
+    let mut outcome = length;
+    while done < length as usize {
+        // SAFETY: so many readable bytes.
+        let sent = unsafe { transmit(fd, text.add(done).cast(), length as usize - done, 0) };
+        if sent < 0 {
+            outcome = -1;
+            break;
+        }
+        done += sent as usize;
+    }
+    let error = libc_next::errno();
+    // SAFETY: given by the C library for this.
+    unsafe { libc::free(text.cast()) };
+    libc_next::set_errno(error);
+    outcome
+}
+
+/// # Safety
+/// As `__vdprintf_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __vdprintf_chk(fd: c_int, _: c_int, format: *const c_char, arguments: *mut c_void) -> c_int {
+    // SAFETY: as the caller says.
+    unsafe { vdprintf(fd, format, arguments) }
+}
+
+/// Puts the arguments where `va_arg` finds them (System V ABI for x86-64, section 3.5.7), of a function with as many fixed ones
+/// as take `$fixed` bytes of the register save area, the format being in `$format`.
+macro_rules! variadic {
+    ($fixed:literal, $format:literal) => {
+        core::arch::naked_asm!(
+            "sub rsp, 0xd8",
+            "mov [rsp + 0x30], rdx",
+            "mov [rsp + 0x38], rcx",
+            "mov [rsp + 0x40], r8",
+            "mov [rsp + 0x48], r9",
+            "test al, al",
+            "je 2f",
+            "movaps [rsp + 0x50], xmm0",
+            "movaps [rsp + 0x60], xmm1",
+            "movaps [rsp + 0x70], xmm2",
+            "movaps [rsp + 0x80], xmm3",
+            "movaps [rsp + 0x90], xmm4",
+            "movaps [rsp + 0xa0], xmm5",
+            "movaps [rsp + 0xb0], xmm6",
+            "movaps [rsp + 0xc0], xmm7",
+            "2:",
+            concat!("mov rsi, ", $format),
+            concat!("mov dword ptr [rsp + 0x8], ", $fixed),
+            "mov dword ptr [rsp + 0xc], 48",
+            "lea rax, [rsp + 0xe0]",
+            "mov [rsp + 0x10], rax",
+            "lea rax, [rsp + 0x20]",
+            "mov [rsp + 0x18], rax",
+            "lea rdx, [rsp + 0x8]",
+            "call {print}",
+            "add rsp, 0xd8",
+            "ret",
+            print = sym vdprintf,
+        )
+    };
+}
+
+/// # Safety
+/// As `dprintf`.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn dprintf() {
+    variadic!("16", "rsi")
+}
+
+/// # Safety
+/// As `__dprintf_chk`, whose third argument is the format.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+unsafe extern "C" fn __dprintf_chk() {
+    variadic!("24", "rdx")
+}

@@ -1,0 +1,204 @@
+//! Sending on a stream.
+
+use crate::calls::transfer::vectors::{PIECE_MAX, gather};
+use crate::sockets::socket::{Kind, errno_of_command};
+use crate::world::lock::{Guard, lock};
+use crate::world::state::World;
+use crate::world::wait::{block, block_for_rest};
+use libc::{c_int, iovec};
+use qanat::nic::breakdown::{self, Phase};
+use qanat::{CommandError, ConnectionId, Time};
+
+/// Gives the stack as much as it takes of the vectors from `at` on. `None`: nothing now.
+///
+/// # Safety
+/// The vectors are readable.
+unsafe fn push(
+    world: &mut World,
+    now: Time,
+    number: u32,
+    (vectors, flags): (&[iovec], c_int),
+    (at, all): (usize, usize),
+) -> Option<Result<usize, i32>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+    if socket.error != 0 {
+        return Some(Err(socket.take_error()));
+    }
+    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(libc::EPIPE)) };
+    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(libc::EPIPE)) };
+    if stream.is_connecting {
+        return None;
+    }
+    let more = flags & libc::MSG_MORE != 0;
+    if (more || stream.more) && at < all {
+        stream.more = more;
+        let _ = world.stack.set_more(now, connection, more);
+    }
+    let mut done = 0;
+    let _stack = breakdown::span(Phase::StackOut);
+    while at + done < all {
+        let room = world.room(now, number, done > 0);
+        if room == 0 {
+            break;
+        }
+        let Some(stream) = world.sockets.stream_mut(number) else { break };
+        let length = (all - at - done).min(room).min(PIECE_MAX);
+        // SAFETY: as the caller says.
+        let bytes = unsafe { gather(vectors, at + done, length) };
+        match world.stack.send_owned(now, connection, bytes.into()) {
+            Ok(()) => {
+                stream.sent(length);
+                if flags & libc::MSG_OOB != 0 {
+                    // As Linux: the last byte that has been given so far is the one.
+                    let _ = world.stack.mark_urgent(now, connection);
+                }
+            }
+            Err(CommandError::Full) => break,
+            Err(error) if done == 0 => return Some(Err(errno_of_command(error))),
+            Err(_) => break,
+        }
+        done += length;
+    }
+    if flags & libc::MSG_EOR != 0 && all > 0 && at + done == all {
+        let _ = world.stack.end_record(now, connection);
+    }
+    world.note_unsent(now, number);
+    if done == 0 && at < all { None } else { Some(Ok(done)) }
+}
+
+impl World {
+    /// Bytes that stream `number` takes now; `goes_on`: of a call that has given some already. With a mark
+    /// (`TCP_NOTSENT_LOWAT`) as Linux: a call begins below it, and fills the buffers it has begun.
+    fn room(&mut self, now: Time, number: u32, goes_on: bool) -> usize {
+        self.note_unsent(now, number);
+        let Some(stream) = self.sockets.stream_mut(number) else { return 0 };
+        if stream.unsent_mark == 0 || stream.room() == 0 {
+            return stream.room();
+        }
+        if !goes_on && !stream.is_below_mark() {
+            return 0;
+        }
+        let info = stream.connection.and_then(|connection| self.stack.connection_info(connection));
+        let goal = info.map_or(1, |(_, _, info)| {
+            let segment = u32::from(info.maximum_segment.max(1));
+            ((info.send_window / 2).min(PIECE_MAX as u32) / segment).max(1) * segment
+        });
+        let most = u64::from(stream.unsent_mark).next_multiple_of(goal.into());
+        stream.room().min(usize::try_from(most.saturating_sub(stream.unsent)).unwrap_or(usize::MAX))
+    }
+
+    /// With a mark, and much that seems unsent: what can leave need not wait for others, and the rest is watched.
+    fn note_unsent(&mut self, now: Time, number: u32) {
+        let Some(stream) = self.sockets.stream_mut(number).filter(|stream| stream.unsent_mark > 0) else { return };
+        if !stream.is_well_below_mark() {
+            self.leave(now);
+        }
+        self.sockets.watch_unsent(number, &self.stack);
+    }
+}
+
+/// Sends on a stream, waiting if that is wanted.
+///
+/// # Safety
+/// The vectors are readable.
+pub(super) unsafe fn send_stream(guard: Guard, number: u32, vectors: &[iovec], flags: c_int) -> Result<isize, i32> {
+    // SAFETY: as the caller says.
+    unsafe { go_on(guard, number, vectors, flags, 0) }
+}
+
+/// Gives the stack, at once, the first `count` bytes of what is sent; how many those are.
+///
+/// # Safety
+/// The vectors are readable.
+pub(in crate::calls) unsafe fn give_to(
+    guard: &mut Guard,
+    number: u32,
+    connection: ConnectionId,
+    vectors: &[iovec],
+    count: usize,
+) -> usize {
+    let now = guard.clock_now();
+    // SAFETY: as the caller says.
+    let bytes = unsafe { gather(vectors, 0, count) };
+    if count == 0 || guard.stack.send_owned(now, connection, bytes.into()).is_err() {
+        return 0;
+    }
+    if let Some(stream) = guard.sockets.stream_mut(number) {
+        stream.sent(count);
+    }
+    count
+}
+
+/// As [`send_stream`], but for the first `before` bytes, which have been given already.
+///
+/// # Safety
+/// The vectors are readable.
+pub(in crate::calls) unsafe fn go_on(
+    mut guard: Guard,
+    number: u32,
+    vectors: &[iovec],
+    flags: c_int,
+    before: usize,
+) -> Result<isize, i32> {
+    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    if before > 0 && before == all {
+        return Ok(all as isize);
+    }
+    let what = (vectors, flags);
+    let mut now = guard.clock_now();
+    // SAFETY: as the caller says.
+    let mut first = unsafe { push(&mut guard, now, number, what, (before, all)) };
+    if first.is_none() {
+        now = guard.drive_now();
+        // SAFETY: as the caller says.
+        first = unsafe { push(&mut guard, now, number, what, (before, all)) };
+    }
+    guard.sent(now);
+    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
+    let timeout = socket.send_timeout;
+    drop(guard);
+    let mut done = match first {
+        Some(Ok(done)) => before + done,
+        Some(Err(error)) => return Err(error),
+        None if waits || before > 0 => before,
+        None => return Err(libc::EAGAIN),
+    };
+    while waits && done < all {
+        let attempt = |guard: &mut Guard| {
+            let now = guard.clock_now();
+            // SAFETY: as the caller says.
+            let pushed = unsafe { push(guard, now, number, what, (done, all)) };
+            if pushed.is_some() {
+                guard.sent(now);
+            }
+            pushed
+        };
+        let more = match done {
+            0 => block(number, timeout, None, attempt),
+            _ => block_for_rest(number, timeout, attempt),
+        };
+        match more {
+            Ok(more) => done += more,
+            // What went before counts; the next call is told.
+            Err(error) if done > 0 => {
+                told_later(number, error);
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(done as isize)
+}
+
+/// An error came behind what a call could do: the next one is told.
+pub(in crate::calls) fn told_later(number: u32, error: i32) {
+    let is_the_connections = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EPIPE);
+    if is_the_connections
+        && let Ok(mut guard) = lock()
+        && let Some(socket) = guard.sockets.get_mut(number)
+        && socket.error == 0
+    {
+        socket.error = error;
+    }
+}

@@ -1,0 +1,364 @@
+//! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
+
+use crate::calls::give_int;
+use crate::sys::bells::Bell;
+use crate::sys::descriptor::{self, Entry};
+use crate::sys::libc_next;
+use crate::sys::signals::handlers_called;
+use crate::sys::sleep::{readable, sleep};
+use crate::world::lead::Thread;
+use crate::world::lock::{Guard, lock};
+use crate::world::wait::{Spin, return_bell, sleep_time, take_bell};
+use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
+use qanat::Time;
+use std::time::Duration;
+
+fn is_ours(fd: c_int) -> bool {
+    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Away)
+}
+
+/// # Safety
+/// As `poll`.
+#[unsafe(no_mangle)]
+pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
+    // SAFETY: as the caller says.
+    let set = unsafe { slice(fds, count) };
+    if !set.iter().any(|fd| is_ours(fd.fd)) {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::poll(fds, count, timeout_ms) };
+    }
+    let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
+    give_int(wait(set, timeout, std::ptr::null()))
+}
+
+/// # Safety
+/// As `__poll_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int {
+    crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
+    // SAFETY: as the caller says.
+    unsafe { poll(fds, count, timeout_ms) }
+}
+
+/// # Safety
+/// `fds` are so many, or null.
+unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
+    if fds.is_null() || count == 0 {
+        return &mut [];
+    }
+    // SAFETY: as the caller says.
+    unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }
+}
+
+/// Whether a time is one, of so many parts per second.
+fn is_time(seconds: i64, parts: i64, parts_per_second: i64) -> bool {
+    seconds >= 0 && (0..parts_per_second).contains(&parts)
+}
+
+fn time_of(time: &timespec) -> Duration {
+    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
+}
+
+/// # Safety
+/// As `ppoll`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
+    // SAFETY: as the caller says.
+    let set = unsafe { slice(fds, count) };
+    if !set.iter().any(|fd| is_ours(fd.fd)) {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::ppoll(fds, count, timeout, mask) };
+    }
+    // SAFETY: as the caller says.
+    let timeout = unsafe { timeout.as_ref() };
+    if timeout.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
+        return give_int(Err(libc::EINVAL));
+    }
+    give_int(wait(set, timeout.map(time_of), mask))
+}
+
+/// # Safety
+/// As `__ppoll_chk`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __ppoll_chk(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+    room: size_t,
+) -> c_int {
+    crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
+    // SAFETY: as the caller says.
+    unsafe { ppoll(fds, count, timeout, mask) }
+}
+
+/// Looks at ours; how many are ready.
+fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
+    let mut ready = 0;
+    for entry in set {
+        entry.revents = 0;
+        let found = match descriptor::get(entry.fd) {
+            Entry::Socket(number) => guard
+                .sockets
+                .get(number)
+                .map_or(libc::POLLNVAL, |socket| socket.readiness() & (entry.events | libc::POLLERR | libc::POLLHUP)),
+            Entry::Epoll(number) if crate::calls::waiting::epoll::is_ready(guard, number) => {
+                entry.events & (libc::POLLIN | libc::POLLRDNORM)
+            }
+            _ => continue,
+        };
+        entry.revents = found;
+        ready += c_int::from(found != 0);
+    }
+    ready
+}
+
+/// Whether the kernel is to be asked of `fd` too.
+fn is_kernels(guard: &Guard, fd: c_int) -> bool {
+    match descriptor::get(fd) {
+        Entry::Kernel | Entry::Own | Entry::Away => true,
+        // Its kernel half has the kernel's, and wakes who sleeps there.
+        Entry::Epoll(_) => false,
+        Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
+    }
+}
+
+/// Has ours ring `bell` when something comes, or no more.
+fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
+    for entry in set {
+        match (bell, descriptor::get(entry.fd)) {
+            (Some(bell), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
+                Some(socket) if begins => socket.waiters.push(bell),
+                Some(socket) => socket.waiters.retain(|other| *other != bell),
+                None => {}
+            },
+            (_, Entry::Epoll(number)) => crate::calls::waiting::epoll::sleepers(guard, number, begins),
+            _ => {}
+        }
+    }
+}
+
+fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
+    if crate::sys::this_process::departure::is_away() {
+        return crate::calls::remote::away::wait(set, timeout, mask);
+    }
+    let mut guard = lock()?;
+    let thread = Thread::this();
+    let handlers = handlers_called();
+    let mut spin = Spin::new();
+    let mut deadline: Option<Time> = None;
+    let all = set.len();
+    loop {
+        // What has come already is told first: the stack has its turn again soon enough.
+        let mut now = guard.clock_now();
+        let mut ready = if guard.is_driven(now) { look(&guard, set) } else { 0 };
+        if !set.iter().any(|entry| entry.revents & libc::POLLIN != 0) || ready == 0 {
+            now = guard.drive_now();
+            ready = look(&guard, set);
+        }
+        guard.told = ready as u32;
+        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
+        let is_over = ready > 0 || deadline.is_some_and(|deadline| deadline <= now);
+        let mut leads = false;
+        if is_over {
+            spin.succeeded();
+            guard.leaves(thread, now);
+            if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
+                return Ok(ready);
+            }
+        } else if handlers_called() != handlers {
+            guard.leaves(thread, now);
+            return Err(libc::EINTR);
+        } else {
+            leads = guard.leads(thread, now);
+            if spin.goes_on(now) && leads {
+                drop(guard);
+                std::hint::spin_loop();
+                guard = lock()?;
+                continue;
+            }
+        }
+        // The kernel's in their places, ours as holes, then what wakes.
+        let place = |entry: &pollfd| pollfd {
+            fd: if is_kernels(&guard, entry.fd) { entry.fd } else { -1 },
+            events: entry.events,
+            revents: 0,
+        };
+        let mut fds: Vec<pollfd> = {
+            crate::sys::arena::set_inside(false);
+            let fds = Vec::with_capacity(all + 2 + all);
+            crate::sys::arena::set_inside(true);
+            fds
+        };
+        fds.extend(set.iter().map(place));
+        let mut bell = None;
+        let mut time = Some(Duration::ZERO);
+        if !is_over {
+            bell = take_bell(&mut guard);
+            enlist(&mut guard, set, bell, true);
+            fds.push(readable(if leads { guard.doorbell } else { -1 }));
+            fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
+            // An instance of epoll's own kernel half.
+            fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
+            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            if !leads {
+                guard.follow(thread, bell);
+            }
+        }
+        drop(guard);
+        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
+        let slept = sleep(&mut fds, time, mask);
+        guard = lock()?;
+        if !is_over {
+            guard.follows_no_more(thread);
+            enlist(&mut guard, set, bell, false);
+            return_bell(&mut guard, bell);
+            guard.drive_now();
+            look(&guard, set);
+        }
+        for (entry, kernel) in set.iter_mut().zip(&fds) {
+            entry.revents |= if kernel.fd >= 0 { kernel.revents } else { 0 };
+        }
+        let total = set.iter().filter(|entry| entry.revents != 0).count() as c_int;
+        if total > 0 || is_over || slept.is_err() {
+            spin.slept(guard.clock_now().since(now));
+            spin.succeeded();
+            guard.leaves(thread, now);
+            return if total > 0 || is_over { Ok(total) } else { slept };
+        }
+        spin.slept(guard.clock_now().since(now));
+    }
+}
+
+/// A set of descriptors as `select` has them.
+struct Sets {
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+}
+
+impl Sets {
+    /// # Safety
+    /// The set is null or valid.
+    unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
+        // SAFETY: as the caller says.
+        !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
+    }
+
+    /// # Safety
+    /// The sets are null or valid.
+    unsafe fn asked(&self, count: c_int) -> Vec<pollfd> {
+        let mut fds = Vec::new();
+        for fd in 0..count.min(libc::FD_SETSIZE as c_int) {
+            let mut events = 0;
+            // SAFETY: as the caller says.
+            unsafe {
+                if Sets::has(self.read, fd) {
+                    events |= libc::POLLIN;
+                }
+                if Sets::has(self.write, fd) {
+                    events |= libc::POLLOUT;
+                }
+                if Sets::has(self.except, fd) {
+                    events |= libc::POLLPRI;
+                }
+            }
+            if events != 0 {
+                fds.push(pollfd { fd, events, revents: 0 });
+            }
+        }
+        fds
+    }
+
+    /// # Safety
+    /// The sets are null or valid.
+    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, i32> {
+        if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
+            return Err(libc::EBADF);
+        }
+        let mut bits = 0;
+        for (set, asked, told) in [
+            (self.read, libc::POLLIN, libc::POLLIN | libc::POLLHUP | libc::POLLERR),
+            (self.write, libc::POLLOUT, libc::POLLOUT | libc::POLLERR),
+            (self.except, libc::POLLPRI, libc::POLLPRI),
+        ] {
+            if set.is_null() {
+                continue;
+            }
+            for entry in fds.iter().filter(|entry| entry.events & asked != 0) {
+                // SAFETY: as the caller says.
+                unsafe {
+                    if entry.revents & told == 0 {
+                        libc::FD_CLR(entry.fd, set);
+                    } else {
+                        bits += 1;
+                    }
+                }
+            }
+        }
+        Ok(bits)
+    }
+}
+
+/// # Safety
+/// As `select`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let sets = Sets { read, write, except };
+    // SAFETY: as the caller says.
+    let mut fds = unsafe { sets.asked(count) };
+    if !fds.iter().any(|entry| is_ours(entry.fd)) {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::select(count, read, write, except, timeout) };
+    }
+    // SAFETY: as the caller says.
+    let time = unsafe { timeout.as_ref() };
+    if count < 0 || time.is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
+        return give_int(Err(libc::EINVAL));
+    }
+    let time = time.map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_usec.clamp(0, 999_999) as u32 * 1_000));
+    let start = std::time::Instant::now();
+    let outcome = wait(&mut fds, time, std::ptr::null());
+    // SAFETY: as the caller says.
+    if let (Some(left), Some(time)) = (unsafe { timeout.as_mut() }, time) {
+        // Linux says what is left of the time.
+        let rest = time.saturating_sub(start.elapsed());
+        *left = timeval { tv_sec: rest.as_secs() as i64, tv_usec: i64::from(rest.subsec_micros()) };
+    }
+    // SAFETY: as the caller says.
+    give_int(outcome.and_then(|_| unsafe { sets.tell(&fds) }))
+}
+
+/// # Safety
+/// As `pselect`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let sets = Sets { read, write, except };
+    // SAFETY: as the caller says.
+    let mut fds = unsafe { sets.asked(count) };
+    if !fds.iter().any(|entry| is_ours(entry.fd)) {
+        // SAFETY: as the caller says.
+        return unsafe { libc_next::pselect(count, read, write, except, timeout, mask) };
+    }
+    // SAFETY: as the caller says.
+    let time = unsafe { timeout.as_ref() };
+    if count < 0 || time.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
+        return give_int(Err(libc::EINVAL));
+    }
+    let time = time.map(time_of);
+    // SAFETY: as the caller says.
+    give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.tell(&fds) }))
+}

@@ -1,0 +1,25 @@
+//! How processes come to share a world and how they leave it: the first socket, `fork`, `exec`, rights given up, ends.
+
+pub(crate) mod attach;
+pub(crate) mod away;
+#[cfg(feature = "breakdown")]
+mod counted;
+pub(crate) mod crash_reset;
+pub(crate) mod door;
+pub(crate) mod ending;
+pub(crate) mod environment;
+pub(crate) mod fork;
+pub(crate) mod join;
+pub(crate) mod keeper;
+pub(crate) mod keeper_image;
+pub(crate) mod lowering;
+pub(crate) mod meeting;
+pub(crate) mod mourner;
+pub(crate) mod offspring;
+pub(crate) mod pump;
+pub(crate) mod pumped;
+pub(crate) mod registry;
+pub(crate) mod report;
+pub(crate) mod start;
+pub(crate) mod summons;
+pub(crate) mod transit;

@@ -1,0 +1,39 @@
+//! Before the program's first function: what its environment says of this library is kept, since programs make new environments for
+//! what they execute, and what it [inherits](crate::lifecycle::join) is taken over.
+
+use crate::lifecycle::{environment, join};
+use libc::{c_char, c_int};
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static AT_START: extern "C" fn(c_int, *const *mut c_char) = at_start;
+
+/// The C library hands on what `main` will have.
+extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
+    if crate::sys::wishes::wishes().is_none() {
+        return;
+    }
+    crate::sys::explain::start();
+    crate::world::runs::start();
+    // SAFETY: as the C library hands them on.
+    unsafe { crate::sys::this_process::program::note_arguments(count, arguments) };
+    environment::keep();
+    // Programs write over their arguments.
+    let file = std::env::args_os().next().map(std::path::PathBuf::from);
+    let name = file.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+    crate::sys::this_process::program::name(name.unwrap_or_else(|| "another program".to_owned()));
+    let (line, away) = (std::env::var(environment::JOINS).ok(), std::env::var(environment::AWAY).ok());
+    for name in [environment::JOINS, environment::AWAY] {
+        // SAFETY: no other thread is there yet.
+        unsafe { std::env::remove_var(name) };
+    }
+    match (line, away) {
+        (Some(line), in_case) => join::accept(&line, in_case.as_deref()),
+        (None, Some(text)) if crate::lifecycle::away::begin(&text, None).is_none() => {
+            crate::sys::explain::warn(format_args!(
+                "sockets are not carried over to this program: what it was told is incomplete"
+            ));
+        }
+        _ => {}
+    }
+}

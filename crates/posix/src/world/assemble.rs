@@ -1,0 +1,36 @@
+//! A world is made of a device, a clock and addresses.
+
+use crate::sys::bells::{Bells, new_event};
+use crate::sys::descriptor;
+use crate::world::processes::Processes;
+use crate::world::state::{Device, Parts, World, WorldClock};
+use qanat::Config;
+use qanat::nic::Clock;
+use qanat::stack::Stack;
+use std::net::IpAddr;
+use std::os::fd::RawFd;
+
+/// What a world stands on.
+pub(crate) struct Ground {
+    pub(crate) config: Config,
+    pub(crate) device: Device,
+    pub(crate) clock: WorldClock,
+    pub(crate) addresses: Vec<(IpAddr, u8)>,
+    /// Where processes register with the keeper.
+    pub(crate) registry: RawFd,
+}
+
+/// Makes a world; with the lock held.
+pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
+    let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
+    let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
+    let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
+    let bells = Bells::new().map_err(say)?;
+    let mut processes = Processes { registry, ..Processes::default() };
+    let table = descriptor::new_table();
+    descriptor::use_table(&table);
+    processes.insert(table);
+    let keeper_bell = new_event().map_err(say)?;
+    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config }))
+}

@@ -1,0 +1,217 @@
+//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a bell or a
+//! timer wakes it.
+
+use crate::sockets::socket::Socket;
+use crate::sys::bells::Bell;
+use crate::sys::signals::{begin_wait, handlers_called, wait_goes_on};
+use crate::sys::sleep::{readable, sleep};
+use crate::world::lead::Thread;
+use crate::world::lock::{Guard, lock};
+use qanat::Time;
+use std::cell::Cell;
+use std::os::fd::RawFd;
+use std::time::Duration;
+
+const BUDGET_MIN_NS: u64 = 2_000;
+const BUDGET_MAX_NS: u64 = 200_000;
+/// Without a bell a thread looks so often.
+const WITHOUT_BELL: Duration = Duration::from_millis(1);
+
+thread_local! {
+    /// How long this thread polls before it sleeps; as the native runtime's: longer while its sleeps turn out short.
+    static BUDGET_NS: Cell<u64> = const { Cell::new(BUDGET_MIN_NS) };
+}
+
+/// Polls of one wait.
+pub(crate) struct Spin {
+    since: Option<Time>,
+    /// How long the last sleep was, if there was one and nothing has come of it yet.
+    slept: Option<Duration>,
+}
+
+impl Spin {
+    pub(crate) fn new() -> Spin {
+        Spin { since: None, slept: None }
+    }
+
+    /// Whether to go on polling. Nothing has come for this thread so far.
+    pub(crate) fn goes_on(&mut self, now: Time) -> bool {
+        if crate::sys::script_time::is_on() {
+            return false;
+        }
+        // Whatever it was that ended the sleep, it was not worth waking for.
+        if self.slept.take().is_some() {
+            BUDGET_NS.set((BUDGET_NS.get() / 2).max(BUDGET_MIN_NS));
+        }
+        let since = *self.since.get_or_insert(now);
+        (now.since(since).as_nanos() as u64) < BUDGET_NS.get()
+    }
+
+    /// A sleep is over.
+    pub(crate) fn slept(&mut self, slept: Duration) {
+        (self.since, self.slept) = (None, Some(slept));
+    }
+
+    /// There is something for this thread: had it polled a little longer, it need not have slept.
+    pub(crate) fn succeeded(&mut self) {
+        if let Some(slept) = self.slept.take() {
+            let budget = BUDGET_NS.get();
+            let is_short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
+            BUDGET_NS.set(if is_short { (budget * 2).min(BUDGET_MAX_NS) } else { (budget / 2).max(BUDGET_MIN_NS) });
+        }
+    }
+}
+
+/// Takes a bell for a thread of this process.
+pub(crate) fn take_bell(guard: &mut Guard) -> Option<Bell> {
+    let bell = guard.bells.take()?;
+    if let Some(own) = guard.processes.own() {
+        own.bells.push(bell);
+    }
+    Some(bell)
+}
+
+/// Gives it back.
+pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
+    let Some(bell) = bell else { return };
+    if let Some(own) = guard.processes.own() {
+        own.bells.retain(|other| *other != bell);
+    }
+    guard.bells.give_back(bell);
+}
+
+/// When a sleep must end: at `deadline`, or, for who leads, when the stack has something to do.
+pub(crate) fn sleep_time(
+    guard: &mut Guard,
+    now: Time,
+    deadline: Option<Time>,
+    (bell, leads): (Option<Bell>, bool),
+) -> Option<Duration> {
+    if crate::sys::script_time::is_on() {
+        return guard.fall_asleep(deadline, bell);
+    }
+    let of_stack = guard.stack.next_deadline().filter(|_| leads);
+    let until = [deadline, of_stack].into_iter().flatten().min();
+    let time = until.map(|until| until.since(now));
+    if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
+}
+
+/// Waits until `attempt` gives something, for a descriptor of socket `socket`. `beside`: a descriptor of the kernel's that is
+/// worth another attempt when it is readable.
+///
+/// # Errors
+/// What `attempt` says; `EINTR`; `EAGAIN` after `timeout`.
+pub(crate) fn block<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    beside: Option<RawFd>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    // A wait for a limited time never goes on after a handler.
+    hold_and_block(socket, timeout, (beside, timeout.is_none()), &mut attempt)
+}
+
+/// As [`block`], of a call that has done a part already: any signal ends it, and the part is what it has done.
+///
+/// # Errors
+/// As [`block`].
+pub(crate) fn block_for_rest<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    hold_and_block(socket, timeout, (None, false), &mut attempt)
+}
+
+fn hold_and_block<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    how: (Option<RawFd>, bool),
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    // As long as a call is under way it has the socket, whoever closes its descriptor.
+    let mut guard = lock()?;
+    guard.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    if let Some(own) = guard.processes.own() {
+        own.held.push(socket);
+    }
+    drop(guard);
+    let outcome = block_on(socket, timeout, how, attempt);
+    let mut guard = lock()?;
+    if let Some(own) = guard.processes.own()
+        && let Some(at) = own.held.iter().rposition(|held| *held == socket)
+    {
+        own.held.swap_remove(at);
+    }
+    guard.release(socket);
+    outcome
+}
+
+fn block_on<T>(
+    socket: u32,
+    timeout: Option<Duration>,
+    (beside, may_go_on): (Option<RawFd>, bool),
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
+) -> Result<T, i32> {
+    begin_wait();
+    let mut guard = lock()?;
+    let thread = Thread::this();
+    let handlers = handlers_called();
+    let mut spin = Spin::new();
+    let mut deadline: Option<Time> = None;
+    loop {
+        let now = guard.drive_now();
+        if let Some(done) = attempt(&mut guard) {
+            spin.succeeded();
+            guard.leaves(thread, now);
+            guard.told = 1 + guard.sockets.get(socket).map_or(0, Socket::datagrams_behind) as u32;
+            return done;
+        }
+        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            guard.leaves(thread, now);
+            return Err(libc::EAGAIN);
+        }
+        if handlers_called() != handlers && !(may_go_on && wait_goes_on()) {
+            guard.leaves(thread, now);
+            return Err(libc::EINTR);
+        }
+        let leads = guard.leads(thread, now);
+        if spin.goes_on(now) && leads {
+            drop(guard);
+            std::hint::spin_loop();
+            guard = lock()?;
+            continue;
+        }
+        let bell = take_bell(&mut guard);
+        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
+            socket.waiters.push(bell);
+        }
+        let time = sleep_time(&mut guard, now, deadline, (bell, leads));
+        let doorbell = if leads { guard.doorbell } else { -1 };
+        let fds = [doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
+        if !leads {
+            guard.follow(thread, bell);
+        }
+        let handlers_so_far = handlers_called();
+        drop(guard);
+        let time = if handlers_called() == handlers_so_far { time } else { Some(Duration::ZERO) };
+        let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
+        guard = lock()?;
+        guard.follows_no_more(thread);
+        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
+            socket.waiters.retain(|other| *other != bell);
+        }
+        return_bell(&mut guard, bell);
+        if let Err(error) = slept {
+            if error == libc::EINTR && may_go_on && wait_goes_on() {
+                continue;
+            }
+            // What came meanwhile comes first.
+            let now = guard.drive_now();
+            guard.leaves(thread, now);
+            return attempt(&mut guard).unwrap_or(Err(error));
+        }
+        spin.slept(guard.clock_now().since(now));
+    }
+}

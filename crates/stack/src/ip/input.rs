@@ -1,0 +1,505 @@
+//! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
+
+use crate::ip::network::IpMeta;
+use crate::ip::reassembly::{FragmentPlace, Outcome};
+use crate::stack::Stack;
+use qanat_api::{Chunk, Event, UdpSocketId};
+use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
+use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
+use qanat_wire::ip::Protocol;
+use qanat_wire::ipv6_extension::Refusal;
+use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
+use std::net::{IpAddr, SocketAddr};
+use std::vec::Drain;
+
+/// Where the parts of a received packet are, bytes from the start of its (first) frame.
+#[derive(Clone, Copy)]
+pub(crate) struct Received {
+    pub(crate) meta: IpMeta,
+    pub(crate) source_mac: MacAddress,
+    pub(crate) ip_offset: usize,
+    pub(crate) layer4_offset: usize,
+    /// Layer-4 bytes in the first frame.
+    pub(crate) layer4_length: usize,
+    /// Layer-4 bytes in all frames.
+    pub(crate) total_length: usize,
+}
+
+/// Who is handed datagrams as they come.
+pub trait Handler {
+    /// Takes what [`Event::Datagram`] would say. May give any command; should be `#[inline(always)]`, or it is put into memory
+    /// after all.
+    fn datagram(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk);
+}
+
+/// Nobody: all events wait.
+struct Waits;
+
+impl Handler for Waits {
+    #[inline(always)]
+    fn datagram(&mut self, stack: &mut Stack, _: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk) {
+        stack.events.push_back(Event::Datagram { socket, peer, chunk });
+    }
+}
+
+/// A frame, and when it came. (Made where a function is called that is not in line, as is [`Incoming`]: then the frame itself
+/// is pointed to by nobody, and stays in registers.)
+struct Arrived {
+    frame: Frame,
+    now: Time,
+}
+
+/// A frame, and those that came after it.
+struct Incoming<'f> {
+    frame: Frame,
+    rest: Drain<'f, Frame>,
+}
+
+impl Received {
+    /// The IP packet as it came, for an ICMP error to quote; `None` of a reassembled one.
+    pub(crate) fn packet<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
+        let whole = self.ip_offset < self.layer4_offset;
+        frame.bytes().get(self.ip_offset..self.layer4_offset + self.layer4_length).filter(|_| whole)
+    }
+
+    /// The layer-4 bytes of the first frame.
+    pub(crate) fn layer4<'a>(&self, frame: &'a Frame) -> &'a [u8] {
+        frame.bytes().get(self.layer4_offset..self.layer4_offset + self.layer4_length).unwrap_or(&[])
+    }
+}
+
+/// Whether a layer-4 checksum field need not be right: the device saw to it, or a peer on this machine left it to its own.
+#[inline(always)]
+pub(crate) fn checksum_may_be_partial(
+    receive_checksum: ReceiveChecksum,
+    field: u16,
+    pseudo_header_sum: impl FnOnce() -> u16,
+) -> bool {
+    match receive_checksum {
+        ReceiveChecksum::Verify => false,
+        ReceiveChecksum::AcceptPartial => field == pseudo_header_sum(),
+        ReceiveChecksum::Trust => true,
+    }
+}
+
+impl Stack {
+    /// Takes a batch of frames from the device, each to completion. Returns how many; events wait in
+    /// [`next_event`](Stack::next_event), and what is to be sent in [`transmit`](Stack::transmit).
+    pub fn receive(&mut self, now: Time, vnic: &mut dyn Vnic) -> usize {
+        self.receive_with(now, vnic, &mut Waits)
+    }
+
+    /// As [`receive`](Stack::receive), but as long as no event waits, datagrams are handed to `handler` as they come: an
+    /// event is too large to be put away and fetched again for nothing.
+    #[inline]
+    pub fn receive_with(&mut self, now: Time, vnic: &mut dyn Vnic, handler: &mut impl Handler) -> usize {
+        let mut batch = std::mem::take(&mut self.batch);
+        let count = vnic.receive(&mut batch, self.receive_batch);
+        let frames = batch.drain(..);
+        let known = if self.network.neighbours_by_traffic {
+            self.input_batch::<true>(now, vnic, frames, handler)
+        } else {
+            self.input_batch::<false>(now, vnic, frames, handler)
+        };
+        self.network.counters.receive_frames += known;
+        self.network.counters.udp_received += known;
+        self.batch = batch;
+        count
+    }
+
+    /// Takes `frames`; gives how many were datagrams over remembered paths, which are not yet counted. `CONFIRMS`: packets
+    /// may confirm their senders' Ethernet addresses.
+    ///
+    /// (Between a datagram's check and its answer's nothing is written if its handler writes nothing, not even a counter: so
+    /// the compiler sees what it need not check again.)
+    #[inline(always)]
+    fn input_batch<const CONFIRMS: bool>(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        mut frames: Drain<'_, Frame>,
+        handler: &mut impl Handler,
+    ) -> u64 {
+        let mut count = 0;
+        while let Some(frame) = frames.next() {
+            // An event after those that wait would come too early here.
+            let known = if self.events.is_empty() { self.input_remembered::<CONFIRMS>(now, &frame) } else { None };
+            match known {
+                Some(known) => {
+                    count += 1;
+                    let (socket, peer, chunk) = known.into_parts(frame);
+                    handler.datagram(self, vnic, socket, SocketAddr::V4(peer), chunk);
+                }
+                None if !frame.continues() => self.input_frame(vnic, Arrived { frame, now }),
+                None => frames = self.input_frames(now, vnic, Incoming { frame, rest: frames }),
+            }
+        }
+        count
+    }
+
+    /// Takes a packet of one frame, and puts its event with those that wait.
+    #[inline(never)]
+    fn input_frame(&mut self, vnic: &mut dyn Vnic, Arrived { frame, now }: Arrived) {
+        if !self.events.is_empty()
+            && let Some(known) = self.input_remembered::<true>(now, &frame)
+        {
+            self.network.counters.receive_frames += 1;
+            self.network.counters.udp_received += 1;
+            let (socket, peer, chunk) = known.into_parts(frame);
+            self.events.push_back(Event::Datagram { socket, peer: SocketAddr::V4(peer), chunk });
+            return;
+        }
+        self.input(now, vnic, frame, &mut Vec::new());
+    }
+
+    /// Takes a packet of several frames, and puts its event with those that wait. Gives back what comes after it.
+    #[cold]
+    #[inline(never)]
+    fn input_frames<'f>(&mut self, now: Time, vnic: &mut dyn Vnic, incoming: Incoming<'f>) -> Drain<'f, Frame> {
+        let Incoming { frame, rest: mut frames } = incoming;
+        let mut tail = std::mem::take(&mut self.tail);
+        let mut continues = frame.continues();
+        while continues {
+            let Some(next) = frames.next() else { break };
+            continues = next.continues();
+            tail.push(next);
+        }
+        self.input(now, vnic, frame, &mut tail);
+        tail.clear();
+        self.tail = tail;
+        frames
+    }
+
+    /// Takes one packet: `frame`, and in `tail` the frames it goes on in.
+    #[inline]
+    pub(crate) fn input(&mut self, now: Time, vnic: &mut dyn Vnic, frame: Frame, tail: &mut Vec<Frame>) {
+        self.network.counters.receive_frames += 1;
+        let Ok(ethernet) = ethernet::Frame::parse(frame.bytes()) else {
+            self.network.counters.ethernet_invalid += 1;
+            return;
+        };
+        let destination = ethernet.destination();
+        if destination != self.network.link.mac && !destination.is_multicast() {
+            self.network.counters.ethernet_other_host += 1;
+            return;
+        }
+        let source_mac = ethernet.source();
+        let mut ethertype = ethernet.ethertype();
+        let mut frame = frame;
+        if ethertype == EtherType::VLAN || self.network.link.vlan != 0 {
+            match self.network.untag(&mut frame, ethertype) {
+                Some(inner) => ethertype = inner,
+                None => return,
+            }
+        }
+        match ethertype {
+            EtherType::IPV4 => self.input_ipv4(now, vnic, source_mac, frame, tail),
+            EtherType::IPV6 => self.input_ipv6(now, vnic, source_mac, frame, tail),
+            EtherType::ARP => match arp::Packet::parse(frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[])) {
+                Ok(packet) => self.input_arp(now, vnic, arp::Header::parse(&packet)),
+                Err(_) => self.network.counters.arp_invalid += 1,
+            },
+            _ => self.network.counters.ethernet_invalid += 1,
+        }
+    }
+
+    /// RFC 826, and RFC 5227 for probes (sender address zero).
+    fn input_arp(&mut self, now: Time, vnic: &mut dyn Vnic, packet: arp::Header) {
+        if self.network.shared_address {
+            return;
+        }
+        if self.input_address_conflict(now, vnic, &packet) {
+            return;
+        }
+        let sender = IpAddr::V4(packet.sender_protocol);
+        let for_us = self.network.routes.is_usable(packet.target_protocol.into());
+        match packet.operation {
+            arp::Operation::REQUEST if for_us => {
+                self.network.learn(now, vnic, sender, packet.sender_hardware, false, true);
+                let reply = packet.reply(self.network.link.mac);
+                if packet.sender_hardware.is_unicast()
+                    && self.network.send_arp(vnic, reply, packet.sender_hardware).is_some()
+                {
+                    self.network.counters.arp_answered += 1;
+                }
+            }
+            arp::Operation::REPLY => {
+                self.network.learn(now, vnic, sender, packet.sender_hardware, for_us, false);
+            }
+            arp::Operation::REQUEST => {
+                // A gratuitous announcement refreshes what is known already, never adds.
+                if packet.sender_protocol == packet.target_protocol {
+                    self.network.learn(now, vnic, sender, packet.sender_hardware, false, false);
+                }
+            }
+            _ => self.network.counters.arp_invalid += 1,
+        }
+    }
+
+    // In line, though `input_spread` comes back here.
+    #[inline(always)]
+    fn input_ipv4(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let tail_length: usize = tail.iter().map(Frame::len).sum();
+        let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
+        // A packet spread over frames: its first part alone must hold the headers, its length covers all parts.
+        let parsed = if tail.is_empty() { ipv4::Packet::parse(bytes) } else { ipv4::Packet::parse_quoted(bytes) };
+        let packet = match parsed {
+            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
+            _ => {
+                self.network.counters.ip_invalid += 1;
+                return;
+            }
+        };
+        if !packet.checksum_is_valid() {
+            self.network.counters.ip_checksum += 1;
+            return;
+        }
+        if !tail.is_empty() && (packet.is_fragment() || packet.protocol() != Protocol::TCP) {
+            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv4);
+            return;
+        }
+        if packet.is_fragment() {
+            let meta = IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: packet.protocol(),
+                ecn: packet.ecn(),
+                hop_limit: packet.ttl(),
+            };
+            let place = FragmentPlace {
+                identification: u32::from(packet.identification()),
+                offset: packet.fragment_offset(),
+                more: packet.more_fragments(),
+            };
+            self.input_fragment(now, vnic, source_mac, meta, place, packet.payload());
+            return;
+        }
+        let header_length = packet.header_length();
+        let received = Received {
+            meta: IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: packet.protocol(),
+                ecn: packet.ecn(),
+                hop_limit: packet.ttl(),
+            },
+            source_mac,
+            ip_offset: HEADER_LENGTH,
+            layer4_offset: HEADER_LENGTH + header_length,
+            layer4_length: packet.payload().len(),
+            total_length: packet.total_length().saturating_sub(header_length),
+        };
+        self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    // In line, though `input_spread` comes back here.
+    #[inline(always)]
+    fn input_ipv6(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let tail_length: usize = tail.iter().map(Frame::len).sum();
+        let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
+        let parsed = if tail.is_empty() { ipv6::Packet::parse(bytes) } else { ipv6::Packet::parse_quoted(bytes) };
+        let packet = match parsed {
+            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
+            _ => {
+                self.network.counters.ip_invalid += 1;
+                return;
+            }
+        };
+        let Ok(upper) = ipv6_extension::walk(&packet) else {
+            self.network.counters.ip_invalid += 1;
+            return;
+        };
+        if !tail.is_empty() && (upper.fragment.is_some() || upper.protocol != Protocol::TCP) {
+            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv6);
+            return;
+        }
+        if let Some(fragment) = upper.fragment {
+            let meta = IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: upper.protocol,
+                ecn: packet.ecn(),
+                hop_limit: packet.hop_limit(),
+            };
+            let place = FragmentPlace {
+                identification: fragment.identification,
+                offset: fragment.offset,
+                more: fragment.more_fragments,
+            };
+            self.input_fragment(now, vnic, source_mac, meta, place, upper.payload);
+            return;
+        }
+        if matches!(upper.refusal, Some(Refusal::Drop | Refusal::Report(..) | Refusal::ReportUnlessMulticast(..))) {
+            self.network.counters.ip_invalid += 1;
+            return;
+        }
+        let received = Received {
+            meta: IpMeta {
+                source: packet.source().into(),
+                destination: packet.destination().into(),
+                protocol: upper.protocol,
+                ecn: packet.ecn(),
+                hop_limit: packet.hop_limit(),
+            },
+            source_mac,
+            ip_offset: HEADER_LENGTH,
+            layer4_offset: HEADER_LENGTH + upper.offset,
+            layer4_length: upper.payload.len(),
+            total_length: packet.total_length().saturating_sub(upper.offset),
+        };
+        self.input_layer4(now, vnic, received, frame, tail);
+    }
+
+    /// A packet that the device has spread over several frames goes on in one, by `input`. TCP takes it as it came; all others are
+    /// rare at such a length, and have this copy, so that none of them need know.
+    #[cold]
+    #[inline(never)]
+    fn input_spread(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        first: &Frame,
+        tail: &[Frame],
+        input: fn(&mut Stack, Time, &mut dyn Vnic, MacAddress, Frame, &mut Vec<Frame>),
+    ) {
+        let mut parts = std::iter::once(first).chain(tail);
+        let whole = self.reassembly.large_frame().and_then(|mut whole| {
+            parts.try_for_each(|part| whole.append_bytes(part.bytes()))?;
+            Some(whole)
+        });
+        match whole {
+            Some(whole) => input(self, now, vnic, source_mac, whole, &mut Vec::new()),
+            None => self.network.counters.ip_gather_failed += 1,
+        }
+    }
+
+    /// Takes a fragment; the datagram it completes goes on as if it had come whole.
+    fn input_fragment(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        source_mac: MacAddress,
+        meta: IpMeta,
+        place: FragmentPlace,
+        payload: &[u8],
+    ) {
+        self.network.counters.ip_fragments += 1;
+        if !self.accepts(&meta) {
+            return;
+        }
+        match self.reassembly.add(now, meta, place, payload) {
+            Outcome::Waiting => {}
+            Outcome::Dropped => self.network.counters.ip_reassembly_dropped += 1,
+            Outcome::Complete(frame, meta) => {
+                self.network.counters.ip_reassembled += 1;
+                let length = frame.len();
+                let received = Received {
+                    meta,
+                    source_mac,
+                    ip_offset: 0,
+                    layer4_offset: 0,
+                    layer4_length: length,
+                    total_length: length,
+                };
+                self.input_layer4(now, vnic, received, frame, &mut Vec::new());
+            }
+        }
+    }
+
+    #[inline]
+    fn input_layer4(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        received: Received,
+        frame: Frame,
+        tail: &mut Vec<Frame>,
+    ) {
+        let meta = received.meta;
+        if meta.protocol == Protocol::TCP {
+            self.input_tcp(now, vnic, received, frame, tail);
+            return;
+        }
+        if !self.accepts(&meta) {
+            return;
+        }
+        if self.network.neighbours_by_traffic
+            && let Some(next_hop) = self.network.routes.next_hop(meta.source)
+        {
+            self.network.learn(now, vnic, next_hop, received.source_mac, false, true);
+        }
+        match meta.protocol {
+            Protocol::UDP => self.input_udp(now, vnic, received, frame),
+            Protocol::ICMPV4 if meta.source.is_ipv4() => {
+                self.input_icmpv4(now, vnic, meta, received.layer4(&frame));
+            }
+            Protocol::ICMPV6 if meta.source.is_ipv6() => {
+                self.input_icmpv6(now, vnic, meta, received.source_mac, received.layer4(&frame));
+            }
+            _ => {
+                self.network.counters.ip_unknown_protocol += 1;
+                if let Some(packet) = received.packet(&frame) {
+                    self.network.send_unreachable(now, vnic, meta, packet, false);
+                }
+            }
+        }
+    }
+
+    /// Whether a packet is for us and from a possible source (RFC 1122 section 3.2.1.3); counts it if not.
+    pub(crate) fn accepts(&mut self, meta: &IpMeta) -> bool {
+        let unspecified_source = meta.source.is_unspecified() && meta.protocol != Protocol::ICMPV6;
+        if unspecified_source
+            || meta.source.is_multicast()
+            || meta.source.is_loopback()
+            || self.network.routes.is_broadcast(meta.source)
+        {
+            self.network.counters.ip_martian += 1;
+            return false;
+        }
+        let destination = meta.destination;
+        let multicast_v6 = destination.is_ipv6() && destination.is_multicast() && meta.protocol == Protocol::ICMPV6;
+        if !self.network.routes.is_usable(destination) && !multicast_v6 {
+            self.network.counters.ip_not_ours += 1;
+            return false;
+        }
+        true
+    }
+
+    /// Whether a layer-4 checksum field is one that a peer on this machine left for its device to finish.
+    #[inline]
+    pub(crate) fn checksum_may_be_partial(&self, field: u16, pseudo_header_sum: u16) -> bool {
+        checksum_may_be_partial(self.receive_checksum, field, || pseudo_header_sum)
+    }
+
+    /// The sum over the rest of a packet's layer-4 bytes, in the frames after the first.
+    pub(crate) fn tail_sum(first_length: usize, total_length: usize, tail: &[Frame]) -> u16 {
+        let mut sum = 0;
+        let mut position = first_length;
+        for frame in tail {
+            let count = frame.len().min(total_length.saturating_sub(position));
+            let part = checksum::sum(frame.bytes().get(..count).unwrap_or(&[]));
+            sum = if position.is_multiple_of(2) {
+                checksum::combine(sum, part)
+            } else {
+                checksum::combine_at_odd(sum, part)
+            };
+            position += count;
+        }
+        sum
+    }
+}

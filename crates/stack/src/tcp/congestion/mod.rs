@@ -1,0 +1,7 @@
+//! Congestion control: the window, the algorithms that set it, and the end of slow start.
+
+pub mod algorithm;
+pub mod control;
+pub mod cubic;
+pub mod hystart;
+pub mod new_reno;

@@ -1,0 +1,104 @@
+//! The end of a connection: by the service, by the peer, by time, or as ICMP says (RFC 9293 §3.9.2.2, with the checks of RFC
+//! 5927); and what remains of it.
+
+use crate::tcp::challenge::Challenges;
+use crate::tcp::connection::Connection;
+use crate::tcp::disposition::Disposition;
+use crate::tcp::env::Env;
+use crate::tcp::state::State;
+use crate::tcp::time_wait::TimeWait;
+use crate::tcp::timers::Timers;
+use qanat_api::{CloseReason, Event};
+use qanat_nic::Time;
+use qanat_wire::tcp::SequenceNumber;
+
+impl Connection {
+    /// What remains of it in TIME-WAIT.
+    pub(super) fn time_wait(&self, deadline: Time) -> TimeWait {
+        TimeWait {
+            send_next: self.send_next,
+            receive_next: self.receive_next,
+            timestamp_recent: self.timestamp_recent,
+            timestamp_offset: self.timestamp_offset,
+            ports: self.ports(),
+            window: (self.receive_edge.distance_from(self.receive_next) >> self.receive_scale).min(65_535) as u16,
+            window_bytes: self.receive_edge.distance_from(self.receive_next),
+            timestamps: self.is.timestamps,
+            acknowledgment_owed: self.is.ack_now,
+            deadline,
+            challenges: Challenges::default(),
+        }
+    }
+
+    /// Ends the connection with a RST for the peer.
+    pub(super) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        match self.state {
+            State::Closed => Disposition::Keep,
+            State::SynSent => self.finish(why, env),
+            _ => {
+                self.state = State::Closed;
+                self.close_reason = Some(why);
+                self.queue.clear();
+                self.drop_reassembly(env);
+                self.timers = Timers::new();
+                self.is.reset_wanted = true;
+                self.is.output_wanted = true;
+                Disposition::Keep
+            }
+        }
+    }
+
+    /// Ends the connection at once: reports `Closed`, exactly once.
+    pub(super) fn finish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        self.report_closed(why, env);
+        Disposition::Remove
+    }
+
+    pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
+        if self.state == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
+            self.fail_fast_open(env);
+        }
+        self.state = State::Closed;
+        self.queue.clear();
+        self.release_receive_memory(env);
+        self.timers = Timers::new();
+        self.is.output_wanted = false;
+        if !self.is.closed_reported {
+            self.is.closed_reported = true;
+            env.counters.established_closed += 1;
+            env.events.push_back(Event::Closed { connection: self.id, why });
+        }
+    }
+
+    /// The network says why `sequence` did not arrive. `hard`: it will not get better (RFC 1122 §4.2.3.9); that ends an
+    /// attempt to connect, nothing else (RFC 5927 §5.2). Otherwise it is remembered until something is acknowledged: the
+    /// reason, should the connection time out.
+    pub fn on_unreachable(
+        &mut self,
+        sequence: SequenceNumber,
+        why: CloseReason,
+        hard: bool,
+        env: &mut Env<'_>,
+    ) -> Disposition {
+        if !self.is_in_flight(sequence) {
+            env.counters.icmp_ignored += 1;
+            return Disposition::Keep;
+        }
+        if hard && matches!(self.state, State::SynSent | State::SynReceived) {
+            return self.finish(why, env);
+        }
+        env.counters.icmp_soft_errors += 1;
+        self.soft_error = Some(why);
+        Disposition::Keep
+    }
+
+    /// Ends the connection without a word to the peer.
+    pub fn vanish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        self.finish(why, env)
+    }
+
+    /// Why a connection that got no answer ended.
+    pub(super) fn silent_reason(&self) -> CloseReason {
+        self.soft_error.unwrap_or(CloseReason::TimedOut)
+    }
+}

@@ -1,0 +1,8 @@
+//! What is sent, and when: the queue, the cut into segments, pacing, the path's MTU.
+
+mod output;
+mod pacing;
+mod path_mtu;
+mod path_mtu_search;
+pub mod queue;
+pub mod segment_size;
