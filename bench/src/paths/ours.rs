@@ -4,8 +4,8 @@ use super::watch::Watch;
 use super::{DOWNLOAD_BYTES, Failure, OURS, PORT};
 use qanat::nic::MemoryPlan;
 use qanat::{
-    AttachOptions, Attachment, Bytes, Commands, ConnectOptions, ConnectionId, Context, Event, ListenOptions, Runtime,
-    RuntimeOptions, Service, StopHandle, entropy,
+    AttachOptions, Attachment, Bytes, CardSource, Commands, ConnectOptions, ConnectionId, Context, Event,
+    ListenOptions, Runtime, RuntimeOptions, Service, StopHandle, entropy,
 };
 use qanat_delay::Lab;
 use std::collections::{HashMap, HashSet};
@@ -19,8 +19,7 @@ const PIECE_BYTES: u32 = 1 << 20;
 /// Runs our stack in the first namespace, beside the kernel's.
 pub(super) fn run(lab: &Lab, mut service: impl Service, stop: &StopHandle) -> Result<(), Failure> {
     let mut options = AttachOptions::new(IpAddr::V4(OURS), 24);
-    options.interface = Some(lab.ends()[0].host_name().to_owned());
-    options.namespace = Some(lab.namespaces()[0].clone());
+    options.source = CardSource::interface(lab.ends()[0].host_name(), Some(lab.namespaces()[0].clone()));
     let attachment = Attachment::open(&options).map_err(|error| error.to_string())?;
     // Enough for everything on the longest path.
     let plan = MemoryPlan { receive_frames: 16_384, transmit_frames: 16_384, ..MemoryPlan::default() };

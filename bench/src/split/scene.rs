@@ -15,7 +15,7 @@ use qanat::nic::memif::{self, MemifListener};
 use qanat::nic::{LendableFiles, MemifConfig, MemoryPlan, Vnic};
 use qanat::split::{Card, NetCore, NetCoreOptions, NetCoreStatus, SplitOptions, SplitRuntime, ask_status};
 use qanat::wire::ethernet::MacAddress;
-use qanat::{AttachOptions, Attachment, Config, Runtime, Service, SpinPolicy, entropy};
+use qanat::{AttachOptions, Attachment, CardSource, Config, Runtime, Service, SpinPolicy, entropy};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with};
 use std::io;
 use std::net::IpAddr;
@@ -196,7 +196,7 @@ impl End {
             End::Veth(wire, namespace, interface) => {
                 let plan = wire.plan();
                 let mut options = AttachOptions::new(SERVER_OWN.into(), 24);
-                (options.interface, options.namespace) = (Some(interface), Some(namespace));
+                options.source = CardSource::interface(&interface, Some(namespace));
                 let attachment = Attachment::open(&options).map_err(|error| say(&error))?;
                 let config = attachment.config().clone();
                 let (vnic, files): (Box<dyn Vnic>, _) = if is_lending {

@@ -3,48 +3,28 @@
 //! Exit codes are in [`exit`].
 #![forbid(unsafe_code)]
 
-mod addresses;
-mod app_cores;
-mod attach;
-mod bench;
-mod card;
 mod columns;
 mod control;
-mod delay;
+mod daemon;
 mod descriptors;
-mod dns;
-mod doctor;
-mod down;
-mod echo;
+mod diagnose;
 mod exit;
-mod filter;
-mod hello;
-mod limits;
+mod host;
 mod live;
 mod load;
-mod load_dns;
-mod load_echo;
-mod load_pace;
-mod load_values;
 mod log;
 mod memory_limits;
-mod net;
-mod net_core;
-mod placement;
-mod privilege;
 mod program;
-mod programs;
-mod rate;
-mod report;
 mod run;
 mod say;
+mod services;
 mod signals;
-mod status;
 mod support;
-mod top;
-mod up;
-mod vnic;
-mod web;
+
+use control::{down, filter, limits, net, net_core, rate, status, top, up, vnic};
+use diagnose::{bench, doctor};
+use host::privilege::steward;
+use services::Service;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -79,11 +59,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    Hello(hello::Arguments),
-    Web(web::Arguments),
-    Delay(Box<delay::Arguments>),
-    Dns(Box<dns::Arguments>),
-    Echo(Box<echo::Arguments>),
+    #[command(flatten)]
+    Service(Service),
     Load(load::Arguments),
     Net(Box<net::Arguments>),
     NetCore(net_core::Arguments),
@@ -99,7 +76,7 @@ enum Command {
     Limits(limits::Arguments),
     Doctor(doctor::Arguments),
     #[command(hide = true)]
-    Steward(privilege::steward::Arguments),
+    Steward(steward::Arguments),
 }
 
 /// The command line, or the end: with what is wrong about it, and a tip.
@@ -140,15 +117,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> ExitCode {
     let is_service = matches!(
         command,
-        Command::Hello(_)
-            | Command::Web(_)
-            | Command::Delay(_)
-            | Command::Dns(_)
-            | Command::Echo(_)
-            | Command::Load(_)
-            | Command::Net(_)
-            | Command::NetCore(_)
-            | Command::Up(_)
+        Command::Service(_) | Command::Load(_) | Command::Net(_) | Command::NetCore(_) | Command::Up(_)
     );
     let room = match command {
         Command::Run(_) => Ok(()),
@@ -160,11 +129,7 @@ fn run(command: Command) -> ExitCode {
         return ExitCode::from(exit::FAILED);
     }
     let outcome = match command {
-        Command::Hello(arguments) => hello::run(&arguments),
-        Command::Web(arguments) => web::run(arguments),
-        Command::Delay(arguments) => delay::run(&arguments),
-        Command::Dns(arguments) => dns::run(&arguments),
-        Command::Echo(arguments) => echo::run(&arguments),
+        Command::Service(service) => service.run(),
         Command::Load(arguments) => load::run(arguments),
         Command::Net(arguments) => net::run(&arguments),
         Command::NetCore(arguments) => net_core::run(&arguments),
@@ -179,7 +144,7 @@ fn run(command: Command) -> ExitCode {
         Command::Rate(arguments) => rate::run(&arguments),
         Command::Limits(arguments) => limits::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
-        Command::Steward(arguments) => privilege::steward::run(&arguments),
+        Command::Steward(arguments) => steward::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,8 +5,8 @@
 
 mod wishes;
 
-use crate::attach::{OwnDeviceKind, Prefixed};
 use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
+use crate::host::attach::{OwnDeviceKind, Prefixed};
 use crate::log;
 use crate::program;
 use crate::say::say;

@@ -9,6 +9,7 @@
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::exfiltrator::origin::{Origin, WithOrigin};
 use signal_hook::iterator::{Handle, SignalsInfo};
+use std::os::unix::net::UnixStream;
 
 /// Processes above this one that are looked at.
 const ANCESTORS_MAX: usize = 64;
@@ -161,6 +162,16 @@ impl Process {
             is_ending: matches!(*fields.first()?, "Z" | "X") || flags & PF_EXITING != 0,
         })
     }
+}
+
+/// Readable when told to stop by one of `signals`.
+pub fn stop_signals(signals: &[i32]) -> Result<UnixStream, String> {
+    let failed = |error: std::io::Error| format!("handling signals: {error}");
+    let (read, write) = UnixStream::pair().map_err(failed)?;
+    for signal in signals {
+        signal_hook::low_level::pipe::register(*signal, write.try_clone().map_err(failed)?).map_err(failed)?;
+    }
+    Ok(read)
 }
 
 /// What ends a program that has nothing to reload. HUP is among it, unless it was started by `nohup`.

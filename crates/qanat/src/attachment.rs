@@ -10,17 +10,21 @@
 //! Nothing is left behind on any exit: the namespace, the program and the sockets live as long as this process.
 
 mod claim;
+mod options;
 mod prefix;
 mod wish;
 
 pub use claim::check_addresses;
 use claim::{no_other_has, no_server_has, no_way_by};
+pub use options::{
+    AttachOptions, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind, PROTOCOL_TCP, PROTOCOL_UDP,
+    RouterAdvertisements, WantedCard,
+};
 use prefix::{first_of_prefix, last_of_prefix};
-use qanat_control::address::Address;
 use qanat_control::client::{ClientError, Session, VnicHandle, default_socket};
 use qanat_control::filter::Addresses;
 use qanat_control::protocol::Provider;
-use qanat_nic::af_xdp::{AttachConfig, Interface, Mode, PortRange, QueueOpener, Rule, Verdicts};
+use qanat_nic::af_xdp::{AttachConfig, Interface, QueueOpener, Rule, Verdicts};
 use qanat_nic::link::{self, Namespace, Side};
 use qanat_nic::tap::{self, TapConfig, TapDevice};
 use qanat_nic::veth::{self, Veth, VethConfig};
@@ -30,13 +34,6 @@ use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// Protocol number of TCP.
-pub const PROTOCOL_TCP: u8 = 6;
-/// Protocol number of UDP.
-pub const PROTOCOL_UDP: u8 = 17;
 
 /// Addresses of a daemon's VNIC at most.
 const VNIC_ADDRESSES_MAX: usize = 16;
@@ -105,114 +102,33 @@ impl From<ClientError> for AttachError {
     }
 }
 
-/// What is believed of IPv6 router advertisements. The kernel gets them too.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum RouterAdvertisements {
-    /// Nothing.
-    #[default]
-    Ignore,
-    /// That a router is there.
-    Routers,
-    /// That, and prefixes to form addresses from (RFC 4862), stable ones that tell nothing of the device (RFC 7217).
-    Addresses,
-}
-
-/// Of which kind a device is that is made for us, by ourselves or by a daemon.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum OwnDevice {
-    /// One end of a veth pair, by AF_XDP: any number of queues, and the quickest way to a peer that uses AF_XDP as well.
-    #[default]
-    Veth,
-    /// A TAP device: one queue, and 64 KiB at a time to and from the kernel of this machine.
-    Tap,
-    /// Of a daemon's, a TAP device where there can be one, else a veth. A device of our own is a veth.
-    TapOrVeth,
-}
-
-/// What to attach.
-#[derive(Clone, Debug)]
-pub struct AttachOptions {
-    /// The interface; `None`: a device of our own.
-    pub interface: Option<String>,
-    /// The interface's network namespace; `None`: this process's.
-    pub namespace: Option<Namespace>,
-    /// Own address and prefix length.
-    pub address: (IpAddr, u8),
-    /// Further own addresses.
-    pub more_addresses: Vec<(IpAddr, u8)>,
-    /// Next hop off the prefix.
-    pub gateway: Option<IpAddr>,
-    /// Of which kind a device is that is made for us.
-    pub device: OwnDevice,
-    /// With a device of our own: the kernel's address at its other end. `None`: the first of the prefix.
-    pub host_address: Option<IpAddr>,
-    /// With a device of our own: its MTU.
-    pub mtu: u32,
-    /// Queues.
-    pub queues: u32,
-    /// Services (protocol and ports), for an address shared with the kernel.
-    pub services: Vec<PortRange>,
-    /// Copy or not.
-    pub mode: Mode,
-    /// With a veth of our own: process the kernel's receive side in batches in a kernel thread.
-    pub threaded: bool,
-    /// The 802.1Q VLAN to be in, 1 to 4094, on an interface that is there already; `None`: untagged frames.
-    pub vlan: Option<u16>,
-    /// What router advertisements are good for.
-    pub router_advertisements: RouterAdvertisements,
-    /// Whether IPv6 addresses are put on trial (RFC 4862 section 5.4). `None`: on an interface that is there already they
-    /// are, on one of our own nobody else can have them.
-    pub duplicate_address_detection: Option<DuplicateAddressDetection>,
-    /// Longest TCP segment announced and sent, without headers; `None`: what the device takes.
-    pub maximum_segment: Option<u16>,
-    /// Ask the daemon at this socket for the device, instead of making it: needs no privilege.
-    pub control: Option<PathBuf>,
-    /// With a daemon: a connection to it that is there already, whose maker's rights count. `None`: one is made.
-    pub session: Option<Arc<OwnedFd>>,
-    /// With a daemon: what it calls the VNIC. `None`: as this program's first argument is.
-    pub name: Option<String>,
-    /// With a daemon: use this VNIC of the same user, which is there already, with its addresses.
-    pub vnic: Option<u32>,
-    /// With a daemon: the first queue of the interface that is to be had from it.
-    pub queue: Option<u32>,
-}
-
-impl AttachOptions {
-    /// A device of our own with `address` on our end.
-    pub fn new(address: IpAddr, prefix_length: u8) -> AttachOptions {
-        AttachOptions {
-            interface: None,
-            namespace: None,
-            address: (address, prefix_length),
-            more_addresses: Vec::new(),
-            gateway: None,
-            device: OwnDevice::default(),
-            host_address: None,
-            mtu: 1_500,
-            queues: 1,
-            services: Vec::new(),
-            mode: Mode::Auto,
-            threaded: false,
-            vlan: None,
-            router_advertisements: RouterAdvertisements::default(),
-            duplicate_address_detection: None,
-            maximum_segment: None,
-            control: None,
-            session: None,
-            name: None,
-            vnic: None,
-            queue: None,
-        }
+/// The stack's configuration, as far as it is the same wherever the card comes from.
+fn stack_config(options: &AttachOptions) -> Config {
+    let mut config = Config::new(options.address.0, options.address.1);
+    config.addresses = options.addresses();
+    config.gateways.extend(options.gateway);
+    config.tcp.maximum_segment = options.maximum_segment;
+    if let CardSource::Interface(interface) = &options.source {
+        config.vlan = interface.vlan;
     }
+    match options.source.router_advertisements() {
+        RouterAdvertisements::Ignore => {}
+        RouterAdvertisements::Routers => config.accept_router_advertisements = true,
+        RouterAdvertisements::Addresses => config.autoconfiguration = Some(autoconfiguration()),
+    }
+    config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or_default();
+    let has_six = config.addresses.iter().any(|(address, _)| address.is_ipv6());
+    config.multicast_listener_reports = options.source.is_there() && has_six || config.autoconfiguration.is_some();
+    config
+}
+
+/// Whether the stack listens to what is sent to all nodes of the link.
+fn hears_all_nodes(config: &Config) -> bool {
+    config.multicast_listener_reports || config.accept_router_advertisements
 }
 
 fn is_tap(vnic: &VnicHandle) -> bool {
     vnic.status().provider == Provider::Tap
-}
-
-/// As the daemon is told addresses.
-fn canonical(addresses: Vec<(IpAddr, u8)>) -> Vec<(Address, u8)> {
-    addresses.into_iter().map(|(address, length)| (address.into(), length)).collect()
 }
 
 /// A device whose queues may be opened, and the stack configuration that fits it.
@@ -247,101 +163,89 @@ impl Attachment {
     /// # Errors
     /// [`AttachError`], with the remedy.
     pub fn open(options: &AttachOptions) -> Result<Attachment, AttachError> {
-        let mut addresses = vec![options.address];
-        addresses.extend_from_slice(&options.more_addresses);
-        let mut config = Config::new(options.address.0, options.address.1);
-        config.addresses.clone_from(&addresses);
-        config.gateways.extend(options.gateway);
-        config.vlan = options.vlan;
-        config.tcp.maximum_segment = options.maximum_segment;
-        match options.router_advertisements {
-            RouterAdvertisements::Ignore => {}
-            RouterAdvertisements::Routers => config.accept_router_advertisements = true,
-            RouterAdvertisements::Addresses => config.autoconfiguration = Some(autoconfiguration()),
+        let config = stack_config(options);
+        match &options.source {
+            CardSource::Own(own) => Attachment::made(own, options, config),
+            CardSource::Interface(interface) => Attachment::shared(interface, options, config),
+            CardSource::Daemon(daemon) => Attachment::handed(daemon, options, config),
         }
-        config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or_default();
-        let has_six = addresses.iter().any(|(address, _)| address.is_ipv6());
-        config.multicast_listener_reports =
-            options.interface.is_some() && has_six || config.autoconfiguration.is_some();
-        let all_nodes = config.multicast_listener_reports || config.accept_router_advertisements;
-        let attach = |rules: Vec<Rule>, shared: bool| AttachConfig {
-            interface: options.interface.clone().unwrap_or_default(),
-            namespace: options.namespace.clone(),
-            queues: options.queues,
-            rules,
-            vlan: options.vlan,
-            all_nodes: all_nodes && !shared,
-            mode: options.mode,
-            ..AttachConfig::default()
+    }
+
+    /// On an interface that is there already.
+    fn shared(
+        interface: &InterfaceCard,
+        options: &AttachOptions,
+        mut config: Config,
+    ) -> Result<Attachment, AttachError> {
+        let (addresses, namespace) = (&config.addresses, interface.namespace.as_ref());
+        let (kernel, gateway) = kernel_view(&interface.name, namespace, interface.vlan, options.address.0);
+        // The kernel's own next hop is right wherever it is.
+        check_addresses(addresses, options.gateway.filter(|named| Some(*named) != gateway))?;
+        // In a VLAN they are on an interface over that one.
+        if interface.vlan.is_none() {
+            no_other_has(addresses, Some(interface.name.as_str()), namespace)?;
+        }
+        // As the kernel would go, unless told otherwise.
+        if config.gateways.is_empty() {
+            config.gateways.extend(gateway);
+        }
+        config.shared_address = kernel.iter().any(|(address, _)| *address == options.address.0);
+        if config.shared_address {
+            no_server_has(&options.services, addresses, namespace)?;
+        }
+        let rule = |(address, _): &(IpAddr, u8)| {
+            if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
         };
-        if let Some(name) = options.interface.as_ref().filter(|_| options.queue.is_none()) {
-            let (kernel, gateway) = kernel_view(name, options);
-            // The kernel's own next hop is right wherever it is.
-            check_addresses(&addresses, options.gateway.filter(|named| Some(*named) != gateway))?;
-            no_other_has(&addresses, Some(name.as_str()), options)?;
-            // As the kernel would go, unless told otherwise.
-            if config.gateways.is_empty() {
-                config.gateways.extend(gateway);
-            }
-            config.shared_address = kernel.iter().any(|(address, _)| *address == options.address.0);
-            if config.shared_address {
-                no_server_has(&options.services, &addresses, options)?;
-            }
-            let rule = |(address, _): &(IpAddr, u8)| {
-                if config.shared_address { Rule::shared(*address, &options.services) } else { Rule::whole(*address) }
-            };
-            let rules = addresses.iter().map(rule).collect();
-            if config.shared_address && config.autoconfiguration.is_some() {
-                let reason = format!("{} is the kernel's, which finds its addresses itself", options.address.0);
-                return Err(DeviceError::Invalid { reason }.into());
-            }
-            // Somebody else may be on that link.
-            let default = DuplicateAddressDetection::On;
-            config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or(default);
-            let interface = Interface::attach(attach(rules, config.shared_address))?;
-            return Ok(Attachment::own(interface, None, config));
-        }
-        if options.vlan.is_some() {
-            let reason = "a VLAN is one of an interface: name it with --interface".to_owned();
+        let rules = addresses.iter().map(rule).collect();
+        if config.shared_address && config.autoconfiguration.is_some() {
+            let reason = format!("{} is the kernel's, which finds its addresses itself", options.address.0);
             return Err(DeviceError::Invalid { reason }.into());
         }
-        if let Some(socket) = &options.control {
-            if options.router_advertisements != RouterAdvertisements::Ignore {
-                let reason = "a daemon's device has the addresses the daemon gave it: without it by --direct, as root";
-                return Err(DeviceError::Invalid { reason: reason.to_owned() }.into());
-            }
-            return Attachment::handed(socket, options, addresses, config);
-        }
-        check_addresses(&addresses, options.gateway)?;
-        no_other_has(&addresses, None, options)?;
-        let host = options.host_address.unwrap_or_else(|| first_of_prefix(options.address));
+        // Somebody else may be on that link.
+        let default = DuplicateAddressDetection::On;
+        config.duplicate_address_detection = options.duplicate_address_detection.unwrap_or(default);
+        let attached = Interface::attach(AttachConfig {
+            interface: interface.name.clone(),
+            namespace: interface.namespace.clone(),
+            queues: options.queues,
+            rules,
+            vlan: interface.vlan,
+            all_nodes: hears_all_nodes(&config) && !config.shared_address,
+            mode: interface.mode,
+            ..AttachConfig::default()
+        })?;
+        Ok(Attachment::own(attached, None, config))
+    }
+
+    /// A device of our own.
+    fn made(own: &OwnCard, options: &AttachOptions, mut config: Config) -> Result<Attachment, AttachError> {
+        check_addresses(&config.addresses, options.gateway)?;
+        no_other_has(&config.addresses, None, own.namespace.as_ref())?;
+        let host = first_of_prefix(options.address);
         // What is off the prefix goes to the kernel, which may route it.
         if config.gateways.is_empty() {
             config.gateways.push(host);
         }
-        let host_addresses = host_addresses(options, host, &addresses);
-        if options.device == OwnDevice::Tap {
-            let device = tap::create(&TapConfig {
-                host_name: None,
-                host_addresses,
-                host_namespace: options.namespace.clone(),
-                mtu: options.mtu,
-            })?;
-            let link = device.host().clone();
-            let driver = "tun".to_owned();
-            return Ok(Attachment { device: Device::Tap(device), config, interface: link.name, driver, mtu: link.mtu });
-        }
-        let veth = veth::create(&VethConfig {
-            host_addresses,
-            host_namespace: options.namespace.clone(),
-            mtu: options.mtu,
-            queues: options.queues,
-            threaded: options.threaded,
-            ..VethConfig::default()
+        let host_addresses = host_addresses(options, host, &config.addresses);
+        let (host_namespace, mtu) = (own.namespace.clone(), own.mtu);
+        let mode = match own.kind {
+            OwnKind::Tap => {
+                let device = tap::create(&TapConfig { host_name: None, host_addresses, host_namespace, mtu })?;
+                let (link, driver) = (device.host().clone(), "tun".to_owned());
+                let device = Device::Tap(device);
+                return Ok(Attachment { device, config, interface: link.name, driver, mtu: link.mtu });
+            }
+            OwnKind::Veth { mode } => mode,
+        };
+        let queues = options.queues;
+        let veth = veth::create(&VethConfig { host_addresses, host_namespace, mtu, queues, ..VethConfig::default() })?;
+        let interface = veth.attach(AttachConfig {
+            queues,
+            rules: config.addresses.iter().map(|(address, _)| Rule::whole(*address)).collect(),
+            all_nodes: hears_all_nodes(&config),
+            mode,
+            ..AttachConfig::default()
         })?;
-        let rules = addresses.iter().map(|(address, _)| Rule::whole(*address)).collect();
-        let interface =
-            veth.attach(AttachConfig { namespace: None, interface: String::new(), ..attach(rules, false) })?;
         Ok(Attachment::own(interface, Some(veth), config))
     }
 
@@ -351,32 +255,26 @@ impl Attachment {
     }
 
     /// Asks the daemon for a device with these addresses.
-    fn handed(
-        socket: &Path,
-        options: &AttachOptions,
-        addresses: Vec<(IpAddr, u8)>,
-        mut config: Config,
-    ) -> Result<Attachment, AttachError> {
+    fn handed(daemon: &DaemonCard, options: &AttachOptions, mut config: Config) -> Result<Attachment, AttachError> {
         let mut wish = options.vnic_wish();
-        wish.addresses = canonical(addresses);
-        if let (Some(interface), Some(first)) = (&options.interface, options.queue) {
-            let (kernel, _) = kernel_view(interface, options);
+        if let WantedCard::Queues { interface, namespace, first } = &daemon.card {
+            let (kernel, _) = kernel_view(interface, namespace.as_ref(), None, options.address.0);
             wish.shared = kernel.iter().any(|(address, _)| *address == options.address.0);
             if wish.shared {
-                no_server_has(&options.services, &[options.address], options)?;
+                no_server_has(&options.services, &[options.address], namespace.as_ref())?;
             }
-            wish.provider = Provider::Queue { interface: interface.clone(), first };
+            wish.provider = Provider::Queue { interface: interface.clone(), first: *first };
         }
-        let session = match &options.session {
-            Some(session) => Session::over(copied(session)?, socket),
-            None => Session::connect(socket)?,
+        let session = match &daemon.session {
+            Some(session) => Session::over(copied(session)?, &daemon.socket),
+            None => Session::connect(&daemon.socket)?,
         };
-        let vnic = match options.vnic {
-            Some(number) => session.open_vnic(number)?,
-            None => options.create_card(&session, wish)?,
+        let vnic = match daemon.card {
+            WantedCard::Made(number) => session.open_vnic(number)?,
+            WantedCard::New(_) | WantedCard::Queues { .. } => options.create_card(&session, wish)?,
         };
         let status = vnic.status();
-        if options.vnic.is_some() {
+        if matches!(daemon.card, WantedCard::Made(_)) {
             config.addresses.clone_from(&status.addresses);
         }
         no_way_by(options.gateway, &config.addresses)?;
@@ -462,8 +360,7 @@ impl Attachment {
         };
         let mut options = AttachOptions::new(first.0, first.1);
         options.more_addresses = rest.to_vec();
-        options.interface = Some(link.name);
-        options.namespace = namespace.cloned();
+        options.source = CardSource::interface(&link.name, namespace.cloned());
         options.gateway = route.gateway;
         // A load of seconds doesn't wait for two to be told that its addresses are free.
         options.duplicate_address_detection = Some(DuplicateAddressDetection::Off);
@@ -487,9 +384,8 @@ impl Attachment {
         };
         let mut options = AttachOptions::new(*first, length);
         options.more_addresses = rest.iter().map(|source| (*source, length)).collect();
-        options.interface = Some(interface.to_owned());
-        options.namespace = namespace.cloned();
-        options.vlan = Some(vlan);
+        let interface = InterfaceCard::new(interface, namespace.cloned());
+        options.source = CardSource::Interface(InterfaceCard { vlan: Some(vlan), ..interface });
         // Who names a free address knows it to be free; a load of seconds shouldn't wait for two to be told so.
         options.duplicate_address_detection = Some(DuplicateAddressDetection::Off);
         Attachment::open(&options)
@@ -523,7 +419,7 @@ impl Attachment {
             let Some((first, rest)) = chosen.split_first() else { return Err(none()) };
             let mut options = AttachOptions::new(*first, length);
             options.more_addresses = rest.iter().map(|address| (*address, length)).collect();
-            options.control = Some(socket.clone());
+            options.source = CardSource::Daemon(DaemonCard::new(socket.clone()));
             outcome = Attachment::open(&options);
             if !sources.is_empty() || !matches!(&outcome, Err(AttachError::Control(ClientError::Refused(_)))) {
                 return outcome;
@@ -684,15 +580,21 @@ fn autoconfiguration() -> Autoconfiguration {
 
 /// What the kernel has on `interface` (in a VLAN: on whichever interface has our address): its addresses, and the next hop
 /// of its default route if that leads through it.
-fn kernel_view(interface: &str, options: &AttachOptions) -> (Vec<(IpAddr, u8)>, Option<IpAddr>) {
-    let (namespace, ipv4) = (options.namespace.as_ref(), options.address.0.is_ipv4());
+fn kernel_view(
+    interface: &str,
+    namespace: Option<&Namespace>,
+    vlan: Option<u16>,
+    own: IpAddr,
+) -> (Vec<(IpAddr, u8)>, Option<IpAddr>) {
     // Any address off every local prefix asks for the default route; nothing is sent there (RFC 5737, RFC 3849).
-    let elsewhere: IpAddr =
-        if ipv4 { Ipv4Addr::new(203, 0, 113, 1).into() } else { Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into() };
+    let elsewhere: IpAddr = match own {
+        IpAddr::V4(_) => Ipv4Addr::new(203, 0, 113, 1).into(),
+        IpAddr::V6(_) => Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1).into(),
+    };
     let look = || -> io::Result<_> {
-        let index = match options.vlan {
+        let index = match vlan {
             None => link::link(interface)?.index,
-            Some(_) => link::owner_of(options.address.0)?.ok_or(io::ErrorKind::NotFound)?,
+            Some(_) => link::owner_of(own)?.ok_or(io::ErrorKind::NotFound)?,
         };
         let through_it = |route: &link::Route| route.interface_index == index;
         let gateway = link::route_to(elsewhere).ok().filter(through_it).and_then(|route| route.gateway);

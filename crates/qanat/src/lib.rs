@@ -18,8 +18,8 @@ pub mod split;
 mod wait_set;
 
 pub use attachment::{
-    AttachError, AttachOptions, Attachment, OwnDevice, PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements,
-    check_addresses,
+    AttachError, AttachOptions, Attachment, CardSource, DaemonCard, InterfaceCard, OwnCard, OwnDevice, OwnKind,
+    PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
 };
 pub use bytes::Bytes;
 pub use qanat_api::{

@@ -1,14 +1,14 @@
 //! Whether the program can have what its user names: an address, an interface. It is found out before the program begins, since a
 //! program that is at other addresses than it was told to be is worse than one that has not begun.
 
-use crate::attach::Prefixed;
+use crate::control::programs::has_program_at;
 use crate::exit::NOT_BEGUN;
-use crate::programs::has_program_at;
+use crate::host::attach::Prefixed;
 use crate::run::Failure;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
 use qanat::nic::link;
-use qanat::{AttachOptions, OwnDevice, check_addresses};
+use qanat::{AttachOptions, CardSource, DaemonCard, OwnDevice, WantedCard, check_addresses};
 use rustix::thread::CapabilitySet;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
@@ -92,11 +92,10 @@ fn try_card(
 ) -> Result<(), String> {
     let mut options = AttachOptions::new(first.address, first.length);
     options.more_addresses = rest.iter().map(|prefix| (prefix.address, prefix.length)).collect();
-    options.mtu = mtu;
-    options.device = device;
-    options.control = Some(default_socket());
     let copy = session.as_fd().try_clone_to_owned().map_err(|error| format!("the daemon's connection: {error}"))?;
-    options.session = Some(Arc::new(copy));
+    let (session_of, card) = (Some(Arc::new(copy)), WantedCard::New(device));
+    let daemon = DaemonCard { session: session_of, mtu, card, ..DaemonCard::new(default_socket()) };
+    options.source = CardSource::Daemon(daemon);
     // A daemon that can't be asked is told of by who asks it for the card.
     let _ = options.offer_everything();
     let start = Instant::now();

@@ -16,7 +16,7 @@ use crate::world::membership::become_process;
 use crate::world::state::{Device, World, WorldClock};
 use qanat::control::client::Session;
 use qanat::nic::{MemoryPlan, MonotonicClock, place};
-use qanat::{AttachError, AttachOptions, Attachment};
+use qanat::{AttachError, AttachOptions, Attachment, CardSource, DaemonCard, OwnCard, WantedCard};
 use qanat_launch::numbers::{FIRST_OWN, OWN_MAX};
 use std::net::IpAddr;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -339,7 +339,7 @@ fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, L
         let outcome = Attachment::open(options);
         let may_pass = match &outcome {
             Err(AttachError::Control(error)) => error.may_pass(),
-            outcome => outcome.is_err() && options.interface.is_some(),
+            outcome => outcome.is_err() && matches!(options.source, CardSource::Interface(_)),
         };
         if !may_pass || start.elapsed() > patience {
             return outcome.map_err(|error| Lack {
@@ -352,6 +352,22 @@ fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, L
         }
         std::thread::sleep(pause);
         pause = (pause * 2).min(longest);
+    }
+}
+
+/// Where the card comes from.
+fn source(wishes: &Wishes, launchers: Option<&Arc<OwnedFd>>) -> CardSource {
+    let (mtu, device) = (wishes.mtu, wishes.device);
+    match (&wishes.interface, &wishes.socket) {
+        (Some(interface), _) => CardSource::interface(interface, None),
+        (None, None) => CardSource::Own(OwnCard { kind: device.into(), mtu, ..OwnCard::default() }),
+        (None, Some(socket)) => {
+            // With its own rights, if it has any: several programs of one launcher would take each other's answers.
+            let has_rights = Session::connect(socket).is_ok();
+            let session = launchers.filter(|_| !has_rights).map(Arc::clone);
+            let name = Some(crate::sys::this_process::program::program().to_owned()).filter(|name| !name.is_empty());
+            CardSource::Daemon(DaemonCard { socket: socket.clone(), session, name, mtu, card: WantedCard::New(device) })
+        }
     }
 }
 
@@ -371,14 +387,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
     let mut options = AttachOptions::new(first.0, first.1);
     options.more_addresses = rest.to_vec();
     options.gateway = wishes.gateway;
-    options.mtu = wishes.mtu;
-    options.device = wishes.device;
-    options.control.clone_from(&wishes.socket);
-    options.interface.clone_from(&wishes.interface);
-    options.name = Some(crate::sys::this_process::program::program().to_owned()).filter(|name| !name.is_empty());
-    // With its own rights, if it has any: several programs of one launcher would take each other's answers.
-    let has_rights = options.control.as_ref().is_some_and(|socket| Session::connect(socket).is_ok());
-    options.session = launchers.filter(|_| !has_rights).map(Arc::clone);
+    options.source = source(wishes, launchers);
     // A daemon that can't be asked is told of by who asks it for the card.
     let _ = options.offer_everything();
     let mut reader = -1;

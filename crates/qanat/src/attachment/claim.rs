@@ -1,11 +1,10 @@
 //! Which addresses may be claimed without a daemon, and which ports of the kernel's. A daemon checks the same for its cards.
 
-use super::AttachOptions;
 use qanat_control::address::Address;
 use qanat_control::field::Addresses;
 use qanat_nic::DeviceError;
 use qanat_nic::af_xdp::PortRange;
-use qanat_nic::link;
+use qanat_nic::link::{self, Namespace};
 use std::io;
 use std::net::IpAddr;
 
@@ -56,11 +55,11 @@ pub(super) fn no_way_by(gateway: Option<IpAddr>, addresses: &[(IpAddr, u8)]) -> 
 }
 
 /// Refuses addresses that the kernel has on an interface other than `interface`: it would answer for them as well, and what this
-/// machine sends there would never reach us. In a VLAN they are on an interface over that one.
+/// machine sends there would never reach us.
 pub(super) fn no_other_has(
     addresses: &[(IpAddr, u8)],
     interface: Option<&str>,
-    options: &AttachOptions,
+    namespace: Option<&Namespace>,
 ) -> Result<(), DeviceError> {
     let look = || -> io::Result<Option<(IpAddr, String)>> {
         let own = interface.map(link::link).transpose()?.map(|link| link.index);
@@ -71,8 +70,7 @@ pub(super) fn no_other_has(
         }
         Ok(None)
     };
-    let found = match &options.namespace {
-        _ if options.vlan.is_some() => return Ok(()),
+    let found = match namespace {
         Some(namespace) => namespace.within(look).and_then(|found| found),
         None => look(),
     };
@@ -88,7 +86,7 @@ pub(super) fn no_other_has(
 pub(super) fn no_server_has(
     services: &[PortRange],
     addresses: &[(IpAddr, u8)],
-    options: &AttachOptions,
+    namespace: Option<&Namespace>,
 ) -> Result<(), DeviceError> {
     let look = || {
         for PortRange { protocol, first, .. } in services.iter().filter(|range| range.first == range.last) {
@@ -99,7 +97,7 @@ pub(super) fn no_server_has(
         }
         Ok(())
     };
-    match &options.namespace {
+    match namespace {
         Some(namespace) => namespace.within(look).unwrap_or(Ok(())),
         None => look(),
     }

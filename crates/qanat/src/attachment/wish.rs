@@ -1,12 +1,21 @@
 //! What a daemon is asked for: the card's wish, and of which kind its device is to be.
 
-use super::{AttachOptions, OwnDevice, PROTOCOL_TCP, PROTOCOL_UDP, canonical};
+use super::options::{AttachOptions, CardSource, DaemonCard, MTU, OwnDevice, PROTOCOL_TCP, PROTOCOL_UDP, WantedCard};
+use qanat_control::address::Address;
 use qanat_control::client::{ClientError, Session, VnicHandle};
 use qanat_control::filter::{Ports, Service};
 use qanat_control::protocol::{Provider, VnicWish};
 use qanat_nic::af_xdp::PortRange;
+use std::net::IpAddr;
 
 impl AttachOptions {
+    fn daemon(&self) -> Option<&DaemonCard> {
+        match &self.source {
+            CardSource::Daemon(daemon) => Some(daemon),
+            CardSource::Own(_) | CardSource::Interface(_) => None,
+        }
+    }
+
     /// The card to ask a daemon for.
     pub fn vnic_wish(&self) -> VnicWish {
         // An empty list of services is a client's: it sends from any port.
@@ -19,11 +28,17 @@ impl AttachOptions {
         if services.is_empty() {
             services.push(Service { protocol_first: PROTOCOL_TCP, protocol_last: PROTOCOL_TCP, ports: Ports::ANY });
         }
-        let name = self.name.clone().unwrap_or_else(|| std::env::args().take(2).skip(1).collect());
-        let mut addresses = vec![self.address];
-        addresses.extend_from_slice(&self.more_addresses);
-        let addresses = canonical(addresses);
-        VnicWish { name, addresses, queues: self.queues, mtu: self.mtu, services, ..VnicWish::default() }
+        let own_name = || std::env::args().take(2).skip(1).collect();
+        let name = self.daemon().and_then(|daemon| daemon.name.clone()).unwrap_or_else(own_name);
+        let mtu = match &self.source {
+            CardSource::Own(own) => own.mtu,
+            CardSource::Interface(_) => MTU,
+            CardSource::Daemon(daemon) => daemon.mtu,
+        };
+        // As the daemon is told addresses.
+        let canonical = |(address, length): (IpAddr, u8)| (Address::from(address), length);
+        let addresses = self.addresses().into_iter().map(canonical).collect();
+        VnicWish { name, addresses, queues: self.queues, mtu, services, ..VnicWish::default() }
     }
 
     /// Has the daemon make the card of `wish`, a device of the kind that these options name unless `wish` names a NIC's queue.
@@ -31,12 +46,16 @@ impl AttachOptions {
     /// # Errors
     /// [`ClientError`]; with [`OwnDevice::TapOrVeth`] why there is no veth, if only the kind of device stood in the way of a TAP.
     pub fn create_card(&self, session: &Session, wish: VnicWish) -> Result<VnicHandle, ClientError> {
-        if self.device == OwnDevice::Veth || wish.provider != Provider::Veth {
+        let device = match self.daemon().map(|daemon| &daemon.card) {
+            Some(WantedCard::New(device)) if wish.provider == Provider::Veth => *device,
+            _ => OwnDevice::Veth,
+        };
+        if device == OwnDevice::Veth {
             return session.create_vnic(wish);
         }
         match session.create_vnic(VnicWish { provider: Provider::Tap, ..wish.clone() }) {
             // What the policy, the uplink or the machine does not let a TAP device be, a veth may be.
-            Err(error) if self.device == OwnDevice::TapOrVeth && error.is_about_provider() => session.create_vnic(wish),
+            Err(error) if device == OwnDevice::TapOrVeth && error.is_about_provider() => session.create_vnic(wish),
             outcome => outcome,
         }
     }
@@ -47,10 +66,10 @@ impl AttachOptions {
     /// The daemon can't be asked; then nothing is offered.
     pub fn offer_everything(&mut self) -> Result<(), ClientError> {
         self.services.clear();
-        let Some(socket) = &self.control else { return Ok(()) };
-        let session = match self.session.as_ref().and_then(|session| session.try_clone().ok()) {
-            Some(session) => Ok(Session::over(session, socket)),
-            None => Session::connect(socket),
+        let Some(daemon) = self.daemon() else { return Ok(()) };
+        let session = match daemon.session.as_ref().and_then(|session| session.try_clone().ok()) {
+            Some(session) => Ok(Session::over(session, &daemon.socket)),
+            None => Session::connect(&daemon.socket),
         };
         let limits = session.and_then(|session| session.limits())?;
         let allowed: Vec<Service> = limits.services.iter().filter_map(|text| text.parse().ok()).collect();

@@ -1,5 +1,4 @@
-//! Figures in Prometheus' text format (exposition format 0.0.4), over a kernel socket: monitoring is no business of the data
-//! path.
+//! Figures in Prometheus' text format (exposition format 0.0.4).
 
 use super::figures::Figures;
 use crate::counted::{RCODES, TYPES};
@@ -8,13 +7,6 @@ use crate::name::Name;
 use crate::transfer::{Standing, TransferFigures};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
-
-/// A reader that takes longer is left.
-const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What there is to tell.
 pub struct Report<'a> {
@@ -113,35 +105,6 @@ pub fn text(report: &Report<'_>) -> String {
     let failures = of(|standing| Some(standing.failures));
     family("qanat_dns_zone_transfer_failures_total", "counter", "Transfers that failed.", &failures);
     text
-}
-
-/// What the figures were at the last look, for other threads.
-pub type SharedFigures = Arc<Mutex<(Figures, TransferFigures)>>;
-
-/// Answers scrapes with `text` on a thread of its own, one after the other, as long as the process lives.
-///
-/// # Errors
-/// There is no thread to be had.
-pub fn serve(listener: TcpListener, text: impl Fn() -> String + Send + 'static) -> io::Result<()> {
-    std::thread::Builder::new().name("dns-metrics".into()).spawn(move || {
-        for stream in listener.incoming().flatten() {
-            // A reader that goes away is no error of ours.
-            let _ = reply(stream, &text());
-        }
-    })?;
-    Ok(())
-}
-
-fn reply(mut stream: TcpStream, text: &str) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    // Whatever is asked for, there is only this.
-    let _ = stream.read(&mut [0; 4_096])?;
-    write!(
-        stream,
-        "HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{text}",
-        text.len()
-    )
 }
 
 #[cfg(test)]

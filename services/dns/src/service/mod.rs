@@ -25,6 +25,7 @@ use look_ahead::LookAhead;
 use qanat::{Chunk, Commands, Context, Event, ListenOptions, ListenerId, Service, Time, UdpSocketId};
 use query_log::QueryLog;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -114,6 +115,11 @@ impl DnsService {
     /// Transfers: their figures, and what the operator should know.
     pub fn transfers(&mut self) -> &mut Transfers {
         &mut self.transfers
+    }
+
+    /// Readable when there are other zones.
+    pub fn doorbell_fd(&self) -> BorrowedFd<'_> {
+        self.reader.doorbell_fd()
     }
 
     /// What it has done.

@@ -1,0 +1,4 @@
+//! What this machine can do, and how fast.
+
+pub mod bench;
+pub mod doctor;

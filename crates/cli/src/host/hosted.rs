@@ -1,0 +1,106 @@
+//! An application with all that it is run with, whatever the placement.
+
+use crate::host::application::{Application, Figures, Files, Requirements};
+use crate::host::arguments::HostArguments;
+use crate::host::control::Control;
+use crate::host::meter::{Meter, finish};
+use crate::host::metrics;
+use crate::host::obey::obey;
+use crate::host::place_figures::PlaceFigures;
+use crate::host::privilege::Privilege;
+use crate::live::Printer;
+use crate::signals::Signals;
+use serde_json::json;
+use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
+
+/// See the [module](self).
+pub struct Hosted<'a, A: Application> {
+    pub application: A,
+    pub options: &'a HostArguments,
+    pub requirements: Requirements,
+    pub files: Files,
+    pub privilege: Privilege,
+    pub control: Control<A::Figures>,
+    pub printer: Printer,
+    /// What held the service when it ended.
+    place: Mutex<PlaceFigures>,
+}
+
+/// What is waited for once the rights are given up.
+pub struct Watchers {
+    pub signals: Signals,
+    pub metrics: Option<TcpListener>,
+}
+
+impl<'a, A: Application> Hosted<'a, A> {
+    /// Not running yet.
+    ///
+    /// # Errors
+    /// Out of descriptors.
+    pub fn new(
+        application: A,
+        options: &'a HostArguments,
+        requirements: Requirements,
+        privilege: Privilege,
+    ) -> Result<Hosted<'a, A>, String> {
+        Ok(Hosted {
+            files: application.files(),
+            control: Control::new(requirements.queues)?,
+            printer: Printer::new(options.json),
+            place: Mutex::default(),
+            application,
+            options,
+            requirements,
+            privilege,
+        })
+    }
+
+    /// Threads begin: those that tell figures, the application's own, those that obey signals.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub fn begin(&self, watchers: Watchers) -> Result<(), String> {
+        if let (Some(listener), Some(text)) = (watchers.metrics, self.application.metrics()) {
+            let control = self.control.clone();
+            metrics::serve(listener, A::NAME, move || text(&A::Figures::sum(&control.each())))?;
+        }
+        self.application.begin()?;
+        obey(watchers.signals, self.control.clone(), self.application.reload())
+    }
+
+    /// The live line, and news.
+    pub fn show(
+        &self,
+        meter: &mut Meter<A::Figures>,
+        each: &[A::Figures],
+        place: impl FnOnce() -> PlaceFigures,
+        notes: &[String],
+    ) {
+        meter.show::<A>(&self.printer, each, place);
+        self.tell(notes);
+    }
+
+    /// Tells news.
+    pub fn tell(&self, notes: &[String]) {
+        for text in notes {
+            self.printer.lasting(match self.printer.is_json() {
+                true => json!({ "event": A::NOTE, "text": text }).to_string(),
+                false => text.clone(),
+            });
+        }
+    }
+
+    /// The service has ended, on this card at least.
+    pub fn ends(&self, place: impl FnOnce() -> PlaceFigures) {
+        if A::TELLS_PLACE {
+            *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place();
+        }
+    }
+
+    /// The last lines.
+    pub fn finish(&self) {
+        let place = std::mem::take(&mut *self.place.lock().unwrap_or_else(PoisonError::into_inner));
+        finish::<A>(&self.printer, &self.control.each(), place);
+    }
+}

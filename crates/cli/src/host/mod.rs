@@ -1,0 +1,66 @@
+//! What every service is run by: [`run`] takes an [`Application`] and the options that all services have.
+//!
+//! ```text
+//!   run ─┬─ app_cores   several processes of this command
+//!        ├─ split ───── placement ── net cores, one's own, the daemon's, or those named
+//!        └─ linked ──── card ─────── instances, one for each queue ── Application::service
+//! ```
+
+pub mod addresses;
+pub mod app_cores;
+pub mod application;
+mod arguments;
+pub mod attach;
+pub mod card;
+mod control;
+mod hosted;
+mod instances;
+mod linked;
+mod meter;
+mod metrics;
+pub mod net_core;
+mod net_core_watch;
+mod obey;
+mod own_net_core;
+mod place_figures;
+mod placement;
+pub mod privilege;
+mod report;
+mod split;
+
+pub use application::Application;
+pub use arguments::HostArguments;
+pub use control::Control;
+pub use meter::{Meter, finish};
+pub use obey::obey;
+pub use report::stack_report;
+
+use crate::signals::hangups;
+use hosted::{Hosted, Watchers};
+use privilege::Privilege;
+
+/// Runs an application until it is told to stop. `prepare` makes it, and says what is wrong with its own options before anything is
+/// made.
+///
+/// # Errors
+/// Why it can't be run, or why it ended before it was told to.
+pub fn run<A: Application>(options: &HostArguments, prepare: impl FnOnce() -> Result<A, String>) -> Result<(), String> {
+    let placement = &options.placement;
+    // From the first: one that is told to reload while it starts is not ended by that.
+    let signals = hangups()?.of_led(placement.app_core);
+    let mut application = prepare()?;
+    let needs = application.requirements();
+    let privilege = Privilege::of(&options.privilege, A::NAME, placement.app_core)?;
+    if placement.app_cores > 1 {
+        // Its processes give up their rights, each by itself.
+        return app_cores::run(placement, &options.attach, &needs.ports, signals);
+    }
+    if placement.is_split() && needs.queues > 1 {
+        return Err("--queues is for the linked placement: ask for as many net cores (--net-cores)".to_owned());
+    }
+    application.open(&privilege)?;
+    let metrics = needs.metrics.map(metrics::listen).transpose()?;
+    let hosted = Hosted::new(application, options, needs, privilege)?;
+    let watchers = Watchers { signals, metrics };
+    if placement.is_split() { split::run(&hosted, watchers) } else { linked::run(&hosted, watchers) }
+}

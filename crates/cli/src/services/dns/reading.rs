@@ -1,0 +1,43 @@
+//! Zones read from files and compiled, with a bar that shows how far that is.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use qanat_dns::image::ZoneImage;
+use qanat_dns::name::Name;
+use qanat_dns::zone::parse::{Progress, read_file};
+use qanat_dns::zone::{Problem, Zone};
+use std::path::Path;
+
+/// A name as it is typed.
+pub fn parse_name(text: &str) -> Result<Name, String> {
+    Name::absolute(text).map_err(|error| error.to_string())
+}
+
+/// A progress bar on standard error, if that is a terminal.
+fn progress_bar(what: &str) -> ProgressBar {
+    let bar = ProgressBar::new(0);
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent}% {eta}").expect("the template is constant");
+    bar.set_style(style.progress_chars("=> "));
+    bar.set_message(what.to_owned());
+    bar
+}
+
+/// Reads a zone with a bar that shows how far it is.
+pub fn read(apex: &Name, path: &Path) -> Result<(Zone, Vec<Problem>), Vec<Problem>> {
+    let bar = progress_bar("reading");
+    let mut report = |progress: Progress| {
+        bar.set_length(progress.bytes_total);
+        bar.set_position(progress.bytes);
+    };
+    let outcome = read_file(apex, path, &mut report);
+    bar.finish_and_clear();
+    outcome.map_err(|error| error.0)
+}
+
+/// Compiles a zone.
+pub fn compile(zone: &Zone) -> Result<ZoneImage, String> {
+    let bar = progress_bar("compiling");
+    bar.set_length(zone.record_count() as u64);
+    let outcome = ZoneImage::compile(zone, &mut |records| bar.set_position(records));
+    bar.finish_and_clear();
+    outcome.map_err(|error| format!("{}: {error}", zone.apex()))
+}

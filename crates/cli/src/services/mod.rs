@@ -1,0 +1,31 @@
+//! Commands that run a service. A new one is a line in each of the two lists below, and a file with its options.
+
+mod delay;
+mod dns;
+mod echo;
+mod hello;
+mod web;
+
+use clap::Subcommand;
+
+/// The subcommands, from the modules of their names, in the order of the help.
+macro_rules! services {
+    ($($name:ident: $module:ident),*) => {
+        /// One of the services.
+        #[derive(Subcommand)]
+        pub enum Service {
+            $($name(Box<$module::Arguments>),)*
+        }
+
+        impl Service {
+            /// Runs it until it is told to stop.
+            pub fn run(&self) -> Result<(), String> {
+                match self {
+                    $(Service::$name(arguments) => $module::run(arguments),)*
+                }
+            }
+        }
+    };
+}
+
+services!(Hello: hello, Web: web, Delay: delay, Dns: dns, Echo: echo);

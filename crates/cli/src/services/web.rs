@@ -1,0 +1,327 @@
+//! `qanat web`: a directory, served from our own TCP.
+
+use crate::host::application::{Announcement, Figures as HostFigures, Files, Period, Place, Rates, Requirements};
+use crate::host::attach::url;
+use crate::host::privilege::Privilege;
+use crate::host::privilege::access::Need;
+use crate::host::privilege::paths::{directory_of, served};
+use crate::host::{self, Application, HostArguments};
+use crate::live::grouped;
+use crate::log;
+use clap::builder::RangedU64ValueParser;
+use clap::{Args, ValueEnum};
+use qanat::PROTOCOL_TCP;
+use qanat::nic::MemoryPlan;
+use qanat::nic::af_xdp::PortRange;
+use qanat_web::{CopyMode, Figures, Site, WebConfig, WebHandle, WebService};
+use rustix::fs::Access;
+use serde_json::{Value, json};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Time-outs are at most a day.
+const SECONDS_MAX: u64 = 86_400;
+/// Memory for ready frames that is taken if none is named: at least, and at most.
+const FRAME_MEMORY_MIB: (u32, u32) = (4, 64);
+/// Bytes of a file in one frame, without headers.
+const FRAME_CONTENT_BYTES: u64 = 1_448;
+
+/// Adds how many frames the files below a directory take. It stops when there are enough for the most that is taken anyway.
+fn count_frames(directory: &Path, frames: &mut u64) {
+    let enough = u64::from(FRAME_MEMORY_MIB.1) << 20 >> 11;
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten() {
+        if *frames >= enough {
+            return;
+        }
+        // Links are not followed here: they may lead in circles.
+        match entry.metadata() {
+            Ok(about) if about.is_dir() => count_frames(&entry.path(), frames),
+            Ok(about) if about.is_file() => *frames += 1 + about.len() / FRAME_CONTENT_BYTES,
+            _ => {}
+        }
+    }
+}
+
+/// Serve a directory over HTTP
+#[derive(Args)]
+#[command(after_help = "\
+Examples:
+  sudo qanat web ./site                              at http://10.77.0.2/, on a virtual interface of its own
+  sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --gateway 192.0.2.1
+  sudo qanat web ./site --interface eth1 --vlan 5 --address 10.5.0.7/24
+  sudo qanat web ./site --interface eth1 --address 192.0.2.7/24 --ipv6 auto     an IPv6 address as routers say
+  sudo qanat web ./site --placement split            its stack in another process, which it cannot harm
+  sudo qanat web ./site --host blog.example=./blog   a second site, by host name
+  sudo qanat web ./site --user www-data              served as that user (default: who called sudo, or nobody), without root's rights
+Signals: INT, TERM: finish what is under way and stop. HUP: look at the files again, reopen the log.
+         USR1: on standard error, connections as `ss -i` shows them, and every counter, by cause.")]
+pub struct Arguments {
+    /// Directory to serve
+    directory: PathBuf,
+    /// Port to listen on
+    #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// How each segment gets its bytes: copies kept ready in device memory, or one copied at each sending
+    #[arg(long, value_enum, default_value_t = Copy::Pre)]
+    copy: Copy,
+    /// Serve requests for this host from another directory; may be repeated
+    #[arg(long, value_name = "NAME=DIRECTORY", value_parser = parse_site)]
+    host: Vec<Site>,
+    /// Memory for content in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 256, value_parser = count(1_048_576))]
+    memory: usize,
+    /// Memory for ready frames in MiB, locked (default: twice what the files need now, 4 to 64)
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    frame_memory: Option<u32>,
+    /// Prepare all content at start instead of at first request
+    #[arg(long)]
+    preload: bool,
+    /// Write a log in combined format to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Value of a Cache-Control field on every file
+    #[arg(long, value_name = "VALUE")]
+    cache_control: Option<String>,
+    /// Serve files whose names begin with a dot
+    #[arg(long)]
+    hidden: bool,
+    /// Open connections at most
+    #[arg(long, value_name = "COUNT", default_value_t = 16_384, value_parser = count(1_048_576))]
+    connections: usize,
+    /// Open connections of one peer at most: an IPv4 address, or an IPv6 network of 64 bits; by default three quarters of all,
+    /// and at least 64; 0: no limit
+    #[arg(long, value_name = "COUNT")]
+    connections_per_peer: Option<usize>,
+    /// Seconds an unused connection is kept
+    #[arg(long, value_name = "SECONDS", default_value_t = 75, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    idle_timeout: u64,
+    /// Seconds a client may take for the head of a request
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    head_timeout: u64,
+    /// Seconds a client may take nothing of what it is owed
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=SECONDS_MAX))]
+    send_timeout: u64,
+    /// Bytes a second that a client must take of what it is owed, on average over the send timeout; 0: however few
+    #[arg(long, value_name = "BYTES", default_value_t = 1_000)]
+    send_rate_min: u32,
+    #[command(flatten)]
+    place: HostArguments,
+}
+
+/// Sandstorm's two variants.
+#[derive(Clone, Copy, ValueEnum)]
+enum Copy {
+    Pre,
+    PerSend,
+}
+
+fn parse_site(text: &str) -> Result<Site, String> {
+    let (host, root) = text.split_once('=').ok_or("write it as NAME=DIRECTORY")?;
+    Ok(Site { hosts: vec![host.to_owned()], root: root.into() })
+}
+
+impl Arguments {
+    /// `serves_six`: over IPv6 too, or perhaps.
+    fn config(&self, serves_six: bool) -> WebConfig {
+        let mut config = WebConfig::new(&self.directory);
+        config.sites.clone_from(&self.host);
+        config.port = self.port;
+        config.copy_mode = match self.copy {
+            Copy::Pre => CopyMode::Pre,
+            Copy::PerSend => CopyMode::PerSend,
+        };
+        // Ready frames must fit the longer header if IPv6 is served too.
+        if serves_six {
+            config.packet_overhead = 72;
+        }
+        config.memory_bytes_max = self.memory << 20;
+        config.preload = self.preload;
+        config.access_log.clone_from(&self.access_log);
+        config.cache_control.clone_from(&self.cache_control);
+        config.hidden_files = self.hidden;
+        config.limits.connections_max = self.connections;
+        config.limits.connections_per_peer = self.connections_per_peer.unwrap_or((self.connections / 4 * 3).max(64));
+        config.limits.send_timeout = Duration::from_secs(self.send_timeout);
+        config.limits.send_rate_min = self.send_rate_min;
+        config.limits.idle_timeout = Duration::from_secs(self.idle_timeout);
+        config.limits.head_timeout = Duration::from_secs(self.head_timeout);
+        config
+    }
+
+    /// A small site is to start where there is little memory; files may be added while it is served.
+    fn frame_memory_mib(&self) -> u32 {
+        self.frame_memory.unwrap_or_else(|| {
+            let mut frames = 0;
+            for directory in self.roots() {
+                count_frames(directory, &mut frames);
+            }
+            let bytes = 2 * frames * u64::from(MemoryPlan::frame_size_for(1_500));
+            u32::try_from(bytes >> 20).unwrap_or(u32::MAX).clamp(FRAME_MEMORY_MIB.0, FRAME_MEMORY_MIB.1)
+        })
+    }
+
+    fn roots(&self) -> impl Iterator<Item = &PathBuf> {
+        std::iter::once(&self.directory).chain(self.host.iter().map(|site| &site.root))
+    }
+}
+
+/// A number from 1 to `most`.
+fn count(most: u64) -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+/// Runs the server until it is told to stop.
+pub fn run(arguments: &Arguments) -> Result<(), String> {
+    host::run(&arguments.place, || {
+        // What can be wrong with the content is said before anything is made.
+        std::fs::read_dir(&arguments.directory).map_err(|error| {
+            format!("{}: {error}; name a directory that this user may read", arguments.directory.display())
+        })?;
+        Ok(Web { arguments, service: Arc::default() })
+    })
+}
+
+/// The server, as the host knows it.
+struct Web<'a> {
+    arguments: &'a Arguments,
+    /// The service that runs now.
+    service: Arc<Mutex<Option<WebHandle>>>,
+}
+
+impl Application for Web<'_> {
+    type Service = WebService;
+    type Figures = Figures;
+
+    const NAME: &'static str = "web";
+    const TELLS_PLACE: bool = true;
+
+    fn requirements(&self) -> Requirements {
+        let port = self.arguments.port;
+        let ports = vec![PortRange { protocol: PROTOCOL_TCP, first: port, last: port }];
+        Requirements { connections_max: Some(self.arguments.connections), ..Requirements::new(ports) }
+    }
+
+    fn prepared_frames(&self, frame_size: u32) -> u32 {
+        match self.arguments.copy {
+            Copy::Pre => (self.arguments.frame_memory_mib() << 20) / frame_size,
+            Copy::PerSend => 0,
+        }
+    }
+
+    fn files(&self) -> Files {
+        let log = self.arguments.access_log.iter();
+        let trees = self.arguments.roots().map(|root| Need::Tree(root.clone(), self.arguments.hidden));
+        let needs = trees.chain(log.clone().cloned().map(Need::Append)).collect();
+        let read = self.arguments.roots().flat_map(|root| served(root)).collect();
+        Files::new(needs, read, log.map(|log| directory_of(log)).collect())
+    }
+
+    /// The log. All else that is read and written, is by who goes on.
+    fn open(&mut self, privilege: &Privilege) -> Result<(), String> {
+        self.arguments.access_log.iter().try_for_each(|log| privilege.make_file(log))
+    }
+
+    fn service(&self, place: &Place) -> Result<WebService, String> {
+        let mut config = self.arguments.config(place.serves_six);
+        if place.is_split {
+            // There are no ready frames on a net core.
+            config.copy_mode = CopyMode::PerSend;
+        }
+        let service = WebService::new(config).map_err(|error| error.to_string())?;
+        *self.service.lock().unwrap_or_else(PoisonError::into_inner) = Some(service.handle());
+        Ok(service)
+    }
+
+    fn doorbell(service: &WebService) -> Option<(BorrowedFd<'_>, &'static str)> {
+        Some((service.doorbell_fd(), "files"))
+    }
+
+    fn reload(&self) -> Option<Box<dyn FnMut() + Send>> {
+        let (service, access_log) = (Arc::clone(&self.service), self.arguments.access_log.clone());
+        Some(Box::new(move || {
+            access_log.iter().for_each(|log| tell_of_lost(log));
+            service.lock().unwrap_or_else(PoisonError::into_inner).iter().for_each(WebHandle::reload);
+        }))
+    }
+
+    fn announcement(&self, place: &Place) -> Announcement {
+        let directory = self.arguments.directory.display();
+        let urls: Vec<String> = place.addresses.iter().map(|address| url(*address, self.arguments.port)).collect();
+        Announcement {
+            json: json!({
+                "event": "serving", "urls": urls, "directory": directory.to_string(),
+                "interface": place.interface, "driver": place.driver,
+            }),
+            lines: vec![format!("Serving {directory} at {}  (Ctrl-C stops)", urls.join(" "))],
+        }
+    }
+
+    fn figures(service: &mut WebService) -> Figures {
+        service.figures()
+    }
+
+    fn rates(period: &Period<'_, Figures>) -> Rates {
+        let requests_per_s = period.rate(|figures| figures.requests);
+        let gbit_per_s = period.rate(|figures| figures.bytes_acknowledged) * 8e-9;
+        let figures = period.now;
+        Rates {
+            json: json!({ "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s }),
+            text: format!(
+                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors",
+                grouped(requests_per_s as u64),
+                grouped(figures.connections_open),
+                grouped(figures.requests),
+                grouped(figures.responses[3] + figures.responses[4]),
+            ),
+            is_busy: requests_per_s > 0.0,
+        }
+    }
+
+    fn json(figures: &Figures) -> Value {
+        json!(figures)
+    }
+
+    fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
+        vec![format!(
+            "Served {} requests on {} connections, {} bytes.",
+            grouped(all.requests),
+            grouped(all.connections_accepted),
+            grouped(all.bytes_acknowledged),
+        )]
+    }
+}
+
+impl HostFigures for Figures {
+    /// What is held now is held by the newer one.
+    fn add(&mut self, newer: &Figures) {
+        *self = newer.after(self);
+    }
+
+    fn end(&mut self) {
+        self.connections_open = 0;
+    }
+}
+
+/// The log is opened anew by who serves, who may be no longer able to make one. Then it goes on in the file that was renamed.
+fn tell_of_lost(log: &Path) {
+    // Only looked for: who makes it is the writer, when it has written what it had for the old one.
+    let outcome: io::Result<()> = match OpenOptions::new().append(true).open(log) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            rustix::fs::access(directory_of(log), Access::WRITE_OK | Access::EXEC_OK).map_err(Into::into)
+        }
+        outcome => outcome.map(drop),
+    };
+    if let Err(error) = outcome {
+        log::warning!(
+            "access-log",
+            "{}: {error}: lines go on to the file that was there before; whoever renames it is to make the next one for the user \
+             that serves (logrotate: `create 0640 USER GROUP`)",
+            log.display()
+        );
+    }
+}
