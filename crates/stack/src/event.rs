@@ -68,7 +68,7 @@ pub struct Chunk {
     /// Of a datagram whose sum was taken when it came: the sum of all that UDP's checksum covers but addresses and ports,
     /// unfolded ([`raw_sum_from`](qanat_wire::checksum::raw_sum_from)): who sends it on need not take it again. 0: none.
     sum: u64,
-    /// The place of the remembered path it came on, which may be the way back ([`crate::tables::path`]); else any.
+    /// The place of the remembered path it came on, which may be the way back ([`crate::ip::path`]); else any.
     path: usize,
 }
 

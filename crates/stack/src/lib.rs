@@ -5,14 +5,18 @@
 //! [`Stack::next_deadline`] says when to call again at the latest. Nothing else connects it to the outside.
 //!
 //! ```text
-//!  receive → input (Ethernet, ARP, IP) → demultiplex → tcp | udp | icmp → Event
-//!  command → tcp → emitter | reply | udp → network (IP, next hop, neighbour, Ethernet) → Vnic
+//!  receive → input (Ethernet, IP) → ip (ARP, ND, ICMP, fragments) | transport (demultiplex → tcp | udp) → Event
+//!  command → transport → tcp → emitter | reply | udp → ip (IP, next hop, neighbour, Ethernet) → Vnic
 //! ```
+//!
+//! `tables` know no protocol, `ip` no transport, `tcp` neither. [`Stack`] holds the state of all and dispatches; `transport` and
+//! `input` are what it does. A room's `mod.rs` declares, and nothing in the room imports from it.
 #![forbid(unsafe_code)]
 
 mod config;
 mod counters;
 mod event;
+mod input;
 mod ip;
 mod payload;
 mod permutation;
@@ -24,12 +28,14 @@ mod tables;
 pub mod tcp;
 mod transport;
 
-pub use config::{Config, ConnectOptions, DuplicateAddressDetection, FastOpenOptions, FastOpenRequest, ListenOptions};
+pub use config::{
+    Autoconfiguration, Config, ConnectOptions, DuplicateAddressDetection, FastOpenOptions, FastOpenRequest,
+    ListenOptions,
+};
 pub use counters::Counters;
 pub use event::{Chunk, CloseReason, ConnectionId, Event, ListenerId, TimerId, UdpSocketId};
-pub use ip::autoconfiguration::Autoconfiguration;
-pub use ip::duplicate_address::AddressState;
-pub use ip::input::Handler;
+pub use input::Handler;
+pub use ip::own_address::AddressState;
 pub use payload::{Fill, Source};
 pub use rate_limit::RateLimiter;
 pub use stack::{CommandError, Stack, Usage};
@@ -37,4 +43,4 @@ pub use tables::peer::{Peer, PeerCounts};
 pub use tables::wheel::{Wheel, WheelHandle};
 pub use tcp::Keepalive;
 pub use transport::connections::Handover;
-pub use transport::udp::UdpError;
+pub use transport::udp_socket::UdpError;
