@@ -29,7 +29,7 @@ impl Network {
     }
 
     /// Puts the IPv4 addresses on trial.
-    pub(crate) fn start_claims(&mut self, now: Time) {
+    pub(super) fn start_claims(&mut self, now: Time) {
         if self.detects_conflicts() {
             let key = self.trial.key;
             let claim = |address: Ipv4Addr| {
@@ -41,7 +41,7 @@ impl Network {
     }
 
     /// Probes and announces.
-    pub(crate) fn poll_claims(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_claims(&mut self, now: Time, vnic: &mut dyn Vnic) {
         let key = self.trial.key;
         let mut index = 0;
         while let Some(&claim) = self.claims.get(index) {
@@ -69,7 +69,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn claim_deadline(&self) -> Option<Time> {
+    pub(super) fn claim_deadline(&self) -> Option<Time> {
         self.claims.iter().map(|claim| claim.due).min()
     }
 

@@ -53,7 +53,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn send_arp_request(
+    pub(super) fn send_arp_request(
         &mut self,
         vnic: &mut dyn Vnic,
         source: Ipv4Addr,
@@ -71,7 +71,7 @@ impl Network {
     }
 
     /// Sends an ARP packet to `destination`.
-    pub(crate) fn send_arp(&mut self, vnic: &mut dyn Vnic, packet: arp::Header, destination: MacAddress) -> Option<()> {
+    pub(super) fn send_arp(&mut self, vnic: &mut dyn Vnic, packet: arp::Header, destination: MacAddress) -> Option<()> {
         let mut frame = self.frame(vnic)?;
         packet.emit(frame.append(arp::PACKET_LENGTH)?).ok()?;
         prepend_ethernet(&mut frame, &self.link, destination, EtherType::ARP)?;

@@ -61,7 +61,7 @@ impl Network {
     }
 
     /// Prefixes of a router advertisement that is valid (RFC 4861 section 6.1.2).
-    pub(crate) fn learn_prefixes<'a>(
+    pub(super) fn learn_prefixes<'a>(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -129,7 +129,7 @@ impl Network {
     }
 
     /// Another has `address`: if it was formed here, the next one is (RFC 7217 section 6). False: it was given.
-    pub(crate) fn replace_formed(&mut self, now: Time, vnic: &mut dyn Vnic, address: Ipv6Addr) -> bool {
+    pub(super) fn replace_formed(&mut self, now: Time, vnic: &mut dyn Vnic, address: Ipv6Addr) -> bool {
         let formed = &mut self.autoconfigured.formed;
         let Some(index) = formed.iter().position(|formed| formed.address == address) else { return false };
         let Formed { prefix, attempt, .. } = formed.remove(index);
@@ -149,7 +149,7 @@ impl Network {
     }
 
     /// Begins with the link-local address; deprecates and forgets addresses whose time is over.
-    pub(crate) fn poll_autoconfiguration(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_autoconfiguration(&mut self, now: Time, vnic: &mut dyn Vnic) {
         if std::mem::take(&mut self.autoconfigured.begins) {
             let has_one = self.routes.own_v6().any(|address| address.is_unicast_link_local());
             if !has_one {

@@ -104,7 +104,7 @@ impl Network {
     }
 
     /// Sends a neighbour discovery message (RFC 4861) straight to an Ethernet address.
-    pub(crate) fn send_discovery(
+    pub(super) fn send_discovery(
         &mut self,
         vnic: &mut dyn Vnic,
         source: Ipv6Addr,

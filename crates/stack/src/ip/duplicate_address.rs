@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 impl Network {
     /// Puts the IPv6 addresses on trial.
-    pub(crate) fn start_detection(&mut self, now: Time) {
+    pub(super) fn start_detection(&mut self, now: Time) {
         // The kernel's address: it has done this.
         if !self.shared_address {
             for address in self.routes.own_v6() {
@@ -34,7 +34,7 @@ impl Network {
     }
 
     /// Puts an own address on trial, if they are.
-    pub(crate) fn start_detection_of(&mut self, address: Ipv6Addr, now: Time) {
+    pub(super) fn start_detection_of(&mut self, address: Ipv6Addr, now: Time) {
         let Trial { mode, key } = self.trial;
         let state = match mode {
             DuplicateAddressDetection::Off => {
@@ -51,12 +51,12 @@ impl Network {
     }
 
     /// An address that is no longer ours is no longer on trial.
-    pub(crate) fn end_detection_of(&mut self, address: Ipv6Addr) {
+    pub(super) fn end_detection_of(&mut self, address: Ipv6Addr) {
         self.detections.retain(|detection| detection.address != address);
     }
 
     /// Asks, and takes silence for an answer.
-    pub(crate) fn poll_detection(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_detection(&mut self, now: Time, vnic: &mut dyn Vnic) {
         let mut index = 0;
         while let Some(&Detection { address, due, asked }) = self.detections.get(index) {
             if due > now {
@@ -82,7 +82,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn detection_deadline(&self) -> Option<Time> {
+    pub(super) fn detection_deadline(&self) -> Option<Time> {
         self.detections.iter().map(|detection| detection.due).min()
     }
 

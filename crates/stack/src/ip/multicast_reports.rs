@@ -19,7 +19,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 impl Network {
     /// Whether `message` is a query for listeners; if so it has been dealt with.
-    pub(crate) fn input_query(&mut self, now: Time, meta: IpMeta, message: &qanat_wire::icmpv6::Message<'_>) -> bool {
+    pub(super) fn input_query(&mut self, now: Time, meta: IpMeta, message: &qanat_wire::icmpv6::Message<'_>) -> bool {
         let Some(query) = Query::parse(message) else { return false };
         // Section 6.2: "If any of these checks fail, the packet is dropped."
         let from_link = matches!(meta.source, std::net::IpAddr::V6(source) if source.is_unicast_link_local());
@@ -35,7 +35,7 @@ impl Network {
     }
 
     /// Sends the reports that are due.
-    pub(crate) fn poll_listener(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_listener(&mut self, now: Time, vnic: &mut dyn Vnic) {
         if self.listener.older_until.is_some_and(|until| until <= now) {
             self.listener.older_until = None;
         }

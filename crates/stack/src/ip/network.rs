@@ -47,25 +47,25 @@ pub(crate) struct Network {
     pub(crate) neighbours_by_traffic: bool,
     /// Neighbours whose confirmation is overdue are asked: the answer comes here.
     asks_again: bool,
-    pub(crate) icmp_errors: AnswerLimit,
-    pub(crate) echo_replies: AnswerLimit,
-    pub(crate) identifications: Identifications,
+    pub(super) icmp_errors: AnswerLimit,
+    pub(super) echo_replies: AnswerLimit,
+    pub(super) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
     /// IPv4 addresses on trial, or being announced.
-    pub(crate) claims: Vec<Claim>,
+    pub(super) claims: Vec<Claim>,
     /// When an own IPv4 address was last defended.
-    pub(crate) defended_at: Option<Time>,
+    pub(super) defended_at: Option<Time>,
     /// IPv6 addresses on trial.
-    pub(crate) detections: Vec<Detection>,
-    pub(crate) trial: Trial,
+    pub(super) detections: Vec<Detection>,
+    pub(super) trial: Trial,
     /// Own addresses or routers need attention now and then: false for most, and then costs nothing.
     manages_addresses: bool,
     pub(crate) autoconfigured: Autoconfigured,
-    pub(crate) listener: MulticastListener,
-    pub(crate) retries: Wheel<NeighbourHint>,
+    pub(super) listener: MulticastListener,
+    pub(super) retries: Wheel<NeighbourHint>,
     pub(super) request_limit: RateLimiter,
 }
 

@@ -11,7 +11,7 @@ const ALL_ROUTERS: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 2);
 
 impl Network {
     /// A router advertisement with hop limit 255 from `source`.
-    pub(crate) fn learn_router(
+    pub(super) fn learn_router(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -37,7 +37,7 @@ impl Network {
     }
 
     /// Forgets routers whose time is over; asks for some at the start.
-    pub(crate) fn poll_routers(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_routers(&mut self, now: Time, vnic: &mut dyn Vnic) {
         if !self.routes.routers.poll(now) {
             return;
         }
