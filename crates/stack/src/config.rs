@@ -1,6 +1,5 @@
 //! What a stack is started with: addresses, limits, defaults.
 
-use crate::ip::autoconfiguration::Autoconfiguration;
 use crate::tcp::TcpConfig;
 use qanat_nic::QueueShare;
 use std::net::IpAddr;
@@ -109,6 +108,20 @@ pub enum DuplicateAddressDetection {
     On,
     /// At once; given up if somebody else turns out to have them (RFC 4429).
     Optimistic,
+}
+
+/// What to form addresses with.
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Autoconfiguration {
+    /// RFC 7217's secret key: the same at every start of a host, so that its addresses are.
+    pub secret: [u8; 16],
+}
+
+impl std::fmt::Debug for Autoconfiguration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Whoever has the secret can tell a host's addresses in any network.
+        f.write_str("Autoconfiguration { .. }")
+    }
 }
 
 /// TCP Fast Open of a listener (RFC 7413).

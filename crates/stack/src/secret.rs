@@ -1,9 +1,14 @@
 //! Keyed hashes from the entropy a stack is started with: initial sequence numbers, ports, table placement.
 
-use crate::tables::flow::FlowKey;
 use qanat_nic::Time;
 use siphasher::sip::{SipHasher13, SipHasher24};
 use std::hash::Hasher;
+
+/// What can be hashed with a key.
+pub(crate) trait KeyedHash {
+    /// Gives the hasher all that matters.
+    fn hash_into(&self, hasher: &mut impl Hasher);
+}
 
 /// Keys no peer can guess. One per stack, never shared.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -25,7 +30,7 @@ impl Secret {
 
     /// Placement in hash tables: keyed, so that peers can't choose their collisions.
     #[inline]
-    pub(crate) fn table_hash(&self, key: &FlowKey) -> u64 {
+    pub(crate) fn table_hash(&self, key: &impl KeyedHash) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.table.0, self.table.1);
         key.hash_into(&mut hasher);
         hasher.finish()
@@ -33,7 +38,7 @@ impl Secret {
 
     /// RFC 6528: ISN = M + F(local, remote, secret), M a timer of 4 µs; and RFC 7323 section 5.4: a per-flow offset of the
     /// timestamp clock, so that it tells nothing about the machine. Two halves of one hash.
-    pub(crate) fn initial_numbers(&self, key: &FlowKey, now: Time) -> (u32, u32) {
+    pub(crate) fn initial_numbers(&self, key: &impl KeyedHash, now: Time) -> (u32, u32) {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0, self.sequence.1);
         key.hash_into(&mut hasher);
         let hash = hasher.finish();
@@ -41,7 +46,7 @@ impl Secret {
     }
 
     /// Whom the order of ephemeral ports belongs to (RFC 6056): `key` has no local port yet.
-    pub(crate) fn destination_hash(&self, key: &FlowKey) -> u64 {
+    pub(crate) fn destination_hash(&self, key: &impl KeyedHash) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.table.1, self.sequence.0);
         key.hash_into(&mut hasher);
         hasher.finish()
@@ -81,7 +86,7 @@ impl Secret {
     }
 
     /// The hash in SYN cookies (RFC 4987 section 3.6).
-    pub(crate) fn cookie_hash(&self, key: &FlowKey, initial: u32, count: u32) -> u32 {
+    pub(crate) fn cookie_hash(&self, key: &impl KeyedHash, initial: u32, count: u32) -> u32 {
         let mut hasher = SipHasher24::new_with_keys(self.sequence.0 ^ self.table.1, self.sequence.1 ^ self.table.0);
         key.hash_into(&mut hasher);
         hasher.write_u32(initial);

@@ -4,10 +4,9 @@
 //! * Frames are written as places ([`qanat_nic::snapshot`]), bytes lent from a memory that goes along as ranges of it; other
 //!   bytes are copied, and caches left out.
 //! * What is read is not believed where memory hangs on it: each frame can be claimed once, and tables whose links and indices
-//!   do not agree are refused ([`Stack::resume`]). The numbers of a connection are believed, as its peer's are: within bounds.
+//!   do not agree are refused ([`Stack::resume`](crate::Stack::resume)). The numbers of a connection are believed, as its peer's are: within bounds.
 //! * A range of a [`Source`](crate::Source) can't be written: it is code. The stack then stays where it is.
 
-use crate::stack::Stack;
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::cell::RefCell;
@@ -117,32 +116,4 @@ pub(crate) fn read_sparse<'de, T: Deserialize<'de> + Clone, D: Deserializer<'de>
         *entries.get_mut(at as usize).ok_or_else(wrong)? = entry;
     }
     Ok(entries)
-}
-
-impl Stack {
-    /// As [`write`].
-    ///
-    /// # Errors
-    /// A connection sends what can't be written, a range of a [`Source`](crate::Source).
-    pub fn part(&self) -> Result<Vec<u8>, Fault> {
-        write(self)
-    }
-
-    /// The stack that [`part`](Stack::part) wrote, and the bytes that follow it.
-    ///
-    /// # Errors
-    /// Bytes that no stack wrote.
-    pub fn resume(bytes: &[u8]) -> Result<(Stack, &[u8]), Fault> {
-        let (mut stack, rest) = read::<Stack>(bytes)?;
-        if !stack.is_sound() {
-            return Err(Fault::SerdeDeCustom);
-        }
-        Ok((stack, rest))
-    }
-
-    /// Whether tables are what they should be; they get back the room that they have from the start.
-    fn is_sound(&mut self) -> bool {
-        let timers = self.transport.are_sound() && self.udp_sockets.is_sound() && self.service_timers.is_sound();
-        timers && self.wheel.is_sound() && self.network.is_sound()
-    }
 }

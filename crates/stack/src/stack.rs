@@ -5,10 +5,11 @@ use crate::counters::Counters;
 use crate::ip::network::Network;
 use crate::ip::reassembly::Reassembly;
 use crate::secret::Secret;
+use crate::snapshot::{self, Fault};
 use crate::tables::slab::Slab;
 use crate::tables::wheel::{Wheel, WheelHandle};
-use crate::transport::connections::Transport;
-use crate::transport::udp::{UdpError, UdpSocket};
+use crate::transport::tables::Transport;
+use crate::transport::udp_socket::{UdpError, UdpSocket};
 use qanat_api::{CommandError, Event, TimerId};
 use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
@@ -194,6 +195,32 @@ impl Stack {
     /// Neighbours known or asked for.
     pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<MacAddress>)> {
         self.network.neighbours.iter()
+    }
+
+    /// As [`snapshot::write`].
+    ///
+    /// # Errors
+    /// A connection sends what can't be written, a range of a [`Source`](crate::Source).
+    pub fn part(&self) -> Result<Vec<u8>, Fault> {
+        snapshot::write(self)
+    }
+
+    /// The stack that [`part`](Stack::part) wrote, and the bytes that follow it.
+    ///
+    /// # Errors
+    /// Bytes that no stack wrote.
+    pub fn resume(bytes: &[u8]) -> Result<(Stack, &[u8]), Fault> {
+        let (mut stack, rest) = snapshot::read::<Stack>(bytes)?;
+        if !stack.is_sound() {
+            return Err(Fault::SerdeDeCustom);
+        }
+        Ok((stack, rest))
+    }
+
+    /// Whether tables are what they should be; they get back the room that they have from the start.
+    fn is_sound(&mut self) -> bool {
+        let timers = self.transport.are_sound() && self.udp_sockets.is_sound() && self.service_timers.is_sound();
+        timers && self.wheel.is_sound() && self.network.is_sound()
     }
 
     /// Objects held now, for conservation checks: all zero but for listeners and sockets once everything is closed.

@@ -9,54 +9,18 @@
 //! address answers the first probe, so the conflict lasts for a round trip.
 
 use crate::config::DuplicateAddressDetection;
-use crate::ip::duplicate_address::AddressState;
 use crate::ip::network::Network;
-use crate::stack::Stack;
-use qanat_api::Event;
+use crate::ip::own_address::{AddressState, Claim, LostAddress, PROBE_NUM};
 use qanat_nic::{Time, Vnic};
 use qanat_wire::arp;
-use qanat_wire::ethernet::MacAddress;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// RFC 5227 section 1.1.
-const PROBE_NUM: u8 = 3;
-const PROBE_MIN_MS: u64 = 1_000;
-const PROBE_MAX_MS: u64 = 2_000;
-const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 const ANNOUNCE_NUM: u8 = 2;
-const ANNOUNCE_INTERVAL: Duration = Duration::from_secs(2);
 const DEFEND_INTERVAL: Duration = Duration::from_secs(10);
-/// PROBE_WAIT, but a tenth of it: whoever starts a service on a taken address wants to know soon.
-const FIRST_MAX_MS: u64 = 100;
 /// Between attempts to send while the device has no room.
 const AGAIN: Duration = Duration::from_millis(50);
-
-/// An IPv4 address that is on trial, or is being announced.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Claim {
-    address: Ipv4Addr,
-    /// When the next message is due.
-    due: Time,
-    /// Probes and announcements that have left.
-    sent: u8,
-}
-
-impl Claim {
-    fn is_on_trial(&self) -> bool {
-        self.sent <= PROBE_NUM
-    }
-
-    /// From one message to the next, or from the last probe to the first announcement.
-    fn interval(&self, key: u64) -> Duration {
-        match self.sent {
-            0 => Duration::from_millis(key % FIRST_MAX_MS),
-            PROBE_NUM => ANNOUNCE_WAIT,
-            sent if sent > PROBE_NUM => ANNOUNCE_INTERVAL,
-            sent => Duration::from_millis(PROBE_MIN_MS + (key >> (8 * sent)) % (PROBE_MAX_MS - PROBE_MIN_MS)),
-        }
-    }
-}
 
 impl Network {
     fn detects_conflicts(&self) -> bool {
@@ -65,7 +29,7 @@ impl Network {
     }
 
     /// Puts the IPv4 addresses on trial.
-    pub(crate) fn start_claims(&mut self, now: Time) {
+    pub(super) fn start_claims(&mut self, now: Time) {
         if self.detects_conflicts() {
             let key = self.trial.key;
             let claim = |address: Ipv4Addr| {
@@ -77,7 +41,7 @@ impl Network {
     }
 
     /// Probes and announces.
-    pub(crate) fn poll_claims(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_claims(&mut self, now: Time, vnic: &mut dyn Vnic) {
         let key = self.trial.key;
         let mut index = 0;
         while let Some(&claim) = self.claims.get(index) {
@@ -105,7 +69,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn claim_deadline(&self) -> Option<Time> {
+    pub(super) fn claim_deadline(&self) -> Option<Time> {
         self.claims.iter().map(|claim| claim.due).min()
     }
 
@@ -126,39 +90,30 @@ impl Network {
         };
         claimed.filter(|address| is_ours(*address))
     }
-}
 
-impl Stack {
-    /// Whether an ARP packet shows a conflict over one of our addresses, which has then been dealt with.
-    pub(crate) fn input_address_conflict(&mut self, now: Time, vnic: &mut dyn Vnic, packet: &arp::Header) -> bool {
-        let Some(address) = self.network.conflict_in(packet) else { return false };
-        self.network.counters.address_conflicts += 1;
+    /// An ARP packet that shows a conflict over one of our addresses has been dealt with; if that was on trial, it is lost.
+    pub(super) fn input_address_conflict(
+        &mut self,
+        now: Time,
+        vnic: &mut dyn Vnic,
+        packet: &arp::Header,
+    ) -> Option<Option<LostAddress>> {
+        let address = self.conflict_in(packet)?;
+        self.counters.address_conflicts += 1;
         let of_it = |claim: &Claim| claim.address == address;
-        let is_on_trial = self.network.claims.iter().any(|claim| of_it(claim) && claim.is_on_trial());
+        let is_on_trial = self.claims.iter().any(|claim| of_it(claim) && claim.is_on_trial());
         if is_on_trial {
-            self.network.claims.retain(|claim| !of_it(claim));
-            self.network.routes.set_state(address.into(), AddressState::Duplicate);
-            self.give_address_up(now, vnic, address.into(), packet.sender_hardware);
-        } else if self.network.defended_at.is_none_or(|at| now.since(at) >= DEFEND_INTERVAL) {
-            // Section 2.4 (c), for servers: it is kept, and said to be ours.
-            self.network.defended_at = Some(now);
-            let sent = self.network.send_arp_request(vnic, address, address, None);
-            self.network.counters.addresses_defended += u64::from(sent.is_some());
+            self.claims.retain(|claim| !of_it(claim));
+            self.routes.set_state(address.into(), AddressState::Duplicate);
+            let lost = LostAddress { address: address.into(), holder: packet.sender_hardware, is_replaced: false };
+            return Some(Some(lost));
         }
-        true
-    }
-
-    /// An address is another's: what was done from it ends, the device leaves it to others, and the service is told.
-    pub(crate) fn give_address_up(&mut self, now: Time, vnic: &mut dyn Vnic, address: IpAddr, holder: MacAddress) {
-        self.drop_connections_of(now, address);
-        vnic.release_address(address);
-        self.lost_address.get_or_insert((address, holder));
-        self.events.push_back(Event::AddressConflict { address, holder });
-    }
-
-    /// The first own address that was found to be another's, and who has it, once none of them is left.
-    pub fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
-        let are_all_lost = || self.network.routes.addresses().all(|(.., state)| state == AddressState::Duplicate);
-        self.lost_address.filter(|_| are_all_lost())
+        if self.defended_at.is_none_or(|at| now.since(at) >= DEFEND_INTERVAL) {
+            // Section 2.4 (c), for servers: it is kept, and said to be ours.
+            self.defended_at = Some(now);
+            let sent = self.send_arp_request(vnic, address, address, None);
+            self.counters.addresses_defended += u64::from(sent.is_some());
+        }
+        Some(None)
     }
 }

@@ -6,6 +6,8 @@
 //!  advertisement, prefix of 64 bits with A ── address, on trial ── usable ── deprecated (used last) ── gone
 //! ```
 
+use crate::config::Autoconfiguration;
+use crate::ip::formed_address::{Formed, until};
 use crate::ip::network::Network;
 use qanat_nic::{Time, Vnic};
 use qanat_wire::neighbor_discovery::Prefix;
@@ -22,8 +24,6 @@ const ATTEMPTS_MAX: u8 = 3;
 const PREFIX_LENGTH: u8 = 64;
 /// RFC 4862 section 5.5.3 (e): a shorter lifetime is believed only down to this, or a forged message would end addresses.
 const TWO_HOURS: Duration = Duration::from_secs(7_200);
-/// An infinite lifetime.
-const FOREVER: Time = Time::from_nanos(u64::MAX);
 const LINK_LOCAL: Prefix = Prefix {
     address: Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 0),
     length: PREFIX_LENGTH,
@@ -32,60 +32,6 @@ const LINK_LOCAL: Prefix = Prefix {
     valid_lifetime_s: u32::MAX,
     preferred_lifetime_s: u32::MAX,
 };
-
-/// What to form addresses with.
-#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Autoconfiguration {
-    /// RFC 7217's secret key: the same at every start of a host, so that its addresses are.
-    pub secret: [u8; 16],
-}
-
-impl std::fmt::Debug for Autoconfiguration {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Whoever has the secret can tell a host's addresses in any network.
-        f.write_str("Autoconfiguration { .. }")
-    }
-}
-
-/// An address formed from a prefix.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-struct Formed {
-    prefix: Prefix,
-    address: Ipv6Addr,
-    attempt: u8,
-    valid_until: Time,
-    preferred_until: Time,
-    deprecated: bool,
-}
-
-/// Addresses formed.
-#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Autoconfigured {
-    settings: Option<Autoconfiguration>,
-    formed: Vec<Formed>,
-    /// The link-local address is still to be formed, for which a device is needed.
-    begins: bool,
-    /// Addresses that are gone, for the transports to be told.
-    pub(crate) lost: Vec<Ipv6Addr>,
-}
-
-impl Autoconfigured {
-    pub(crate) fn new(settings: Option<Autoconfiguration>) -> Autoconfigured {
-        Autoconfigured { settings, begins: settings.is_some(), ..Autoconfigured::default() }
-    }
-
-    pub(crate) fn next_deadline(&self) -> Option<Time> {
-        if self.begins {
-            return Some(Time::ZERO);
-        }
-        let due = |formed: &Formed| if formed.deprecated { formed.valid_until } else { formed.preferred_until };
-        self.formed.iter().map(due).min().filter(|due| *due < FOREVER)
-    }
-}
-
-fn until(now: Time, lifetime_s: u32) -> Time {
-    if lifetime_s == u32::MAX { FOREVER } else { now + Duration::from_secs(lifetime_s.into()) }
-}
 
 /// Whether an interface identifier is reserved (RFC 5453).
 fn is_reserved(identifier: u64) -> bool {
@@ -115,7 +61,7 @@ impl Network {
     }
 
     /// Prefixes of a router advertisement that is valid (RFC 4861 section 6.1.2).
-    pub(crate) fn learn_prefixes<'a>(
+    pub(super) fn learn_prefixes<'a>(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -183,7 +129,7 @@ impl Network {
     }
 
     /// Another has `address`: if it was formed here, the next one is (RFC 7217 section 6). False: it was given.
-    pub(crate) fn replace_formed(&mut self, now: Time, vnic: &mut dyn Vnic, address: Ipv6Addr) -> bool {
+    pub(super) fn replace_formed(&mut self, now: Time, vnic: &mut dyn Vnic, address: Ipv6Addr) -> bool {
         let formed = &mut self.autoconfigured.formed;
         let Some(index) = formed.iter().position(|formed| formed.address == address) else { return false };
         let Formed { prefix, attempt, .. } = formed.remove(index);
@@ -203,7 +149,7 @@ impl Network {
     }
 
     /// Begins with the link-local address; deprecates and forgets addresses whose time is over.
-    pub(crate) fn poll_autoconfiguration(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_autoconfiguration(&mut self, now: Time, vnic: &mut dyn Vnic) {
         if std::mem::take(&mut self.autoconfigured.begins) {
             let has_one = self.routes.own_v6().any(|address| address.is_unicast_link_local());
             if !has_one {

@@ -9,14 +9,11 @@
 use crate::config::DuplicateAddressDetection;
 use crate::ip::neighbour::RETRANSMIT;
 use crate::ip::network::Network;
-use crate::stack::Stack;
-use crate::tcp::Env;
-use crate::transport::connections::env;
-use qanat_api::{CloseReason, Event};
+use crate::ip::own_address::{AddressState, Detection, LostAddress, Trial};
 use qanat_nic::{Time, Vnic};
 use qanat_wire::ethernet::MacAddress;
 use qanat_wire::neighbor_discovery::{self, Discovery, solicited_node};
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::time::Duration;
 
 /// RFC 4861's MAX_RTR_SOLICITATION_DELAY: the first message waits a random part of it, so that hosts started together do
@@ -25,50 +22,9 @@ const DELAY_MAX_MS: u64 = 1_000;
 /// Between attempts to send while the device has no room.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// Whether an own address may be used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub enum AddressState {
-    /// Yes.
-    Usable,
-    /// Not before it is known that nobody else has it.
-    Tentative,
-    /// Yes, though that is not known yet (RFC 4429).
-    Optimistic,
-    /// No: somebody else has it.
-    Duplicate,
-}
-
-impl AddressState {
-    pub(crate) fn is_usable(self) -> bool {
-        matches!(self, AddressState::Usable | AddressState::Optimistic)
-    }
-
-    /// Detection is under way.
-    pub(crate) fn is_undecided(self) -> bool {
-        matches!(self, AddressState::Tentative | AddressState::Optimistic)
-    }
-}
-
-/// How addresses are put on trial.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Trial {
-    pub(crate) mode: DuplicateAddressDetection,
-    /// Scatters the delays.
-    pub(crate) key: u64,
-}
-
-/// An address under detection.
-#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Detection {
-    address: Ipv6Addr,
-    /// When to ask, or, if asked, when silence means that it is free.
-    due: Time,
-    asked: bool,
-}
-
 impl Network {
     /// Puts the IPv6 addresses on trial.
-    pub(crate) fn start_detection(&mut self, now: Time) {
+    pub(super) fn start_detection(&mut self, now: Time) {
         // The kernel's address: it has done this.
         if !self.shared_address {
             for address in self.routes.own_v6() {
@@ -78,7 +34,7 @@ impl Network {
     }
 
     /// Puts an own address on trial, if they are.
-    pub(crate) fn start_detection_of(&mut self, address: Ipv6Addr, now: Time) {
+    pub(super) fn start_detection_of(&mut self, address: Ipv6Addr, now: Time) {
         let Trial { mode, key } = self.trial;
         let state = match mode {
             DuplicateAddressDetection::Off => {
@@ -95,12 +51,12 @@ impl Network {
     }
 
     /// An address that is no longer ours is no longer on trial.
-    pub(crate) fn end_detection_of(&mut self, address: Ipv6Addr) {
+    pub(super) fn end_detection_of(&mut self, address: Ipv6Addr) {
         self.detections.retain(|detection| detection.address != address);
     }
 
     /// Asks, and takes silence for an answer.
-    pub(crate) fn poll_detection(&mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(super) fn poll_detection(&mut self, now: Time, vnic: &mut dyn Vnic) {
         let mut index = 0;
         while let Some(&Detection { address, due, asked }) = self.detections.get(index) {
             if due > now {
@@ -126,7 +82,7 @@ impl Network {
         }
     }
 
-    pub(crate) fn detection_deadline(&self) -> Option<Time> {
+    pub(super) fn detection_deadline(&self) -> Option<Time> {
         self.detections.iter().map(|detection| detection.due).min()
     }
 
@@ -143,84 +99,29 @@ impl Network {
         Some(())
     }
 
-    /// Somebody else has `address`, or wants it: whether that makes it a duplicate now.
-    fn lose_address(&mut self, address: Ipv6Addr) -> bool {
-        let undecided = self.routes.state(address.into()).is_some_and(AddressState::is_undecided);
-        self.counters.address_conflicts += 1;
-        if undecided {
-            self.detections.retain(|detection| detection.address != address);
-            self.routes.set_state(address.into(), AddressState::Duplicate);
-        }
-        undecided
-    }
-}
-
-impl Stack {
-    /// A neighbour solicitation for, or advertisement of, one of our addresses: whether it shows a conflict, which has then
-    /// been dealt with. `wants`: a solicitation from the unspecified address, so another trial.
-    pub(crate) fn input_conflict(
+    /// A neighbour solicitation for, or advertisement of, one of our addresses: whether it shows a conflict, by which the address
+    /// is lost. `claims`: it shows another to have or to want it, as do all but a solicitation with a source.
+    pub(super) fn input_conflict(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
         target: Ipv6Addr,
         source_mac: MacAddress,
         claims: bool,
-    ) -> bool {
-        let Some(state) = self.network.routes.state(target.into()) else { return false };
+    ) -> Option<LostAddress> {
+        let state = self.routes.state(target.into())?;
         // Our own message, looped back.
-        if source_mac == self.network.link.mac || !claims {
-            return false;
+        if source_mac == self.link.mac || !claims {
+            return None;
         }
         if !state.is_undecided() {
-            if state == AddressState::Usable {
-                self.network.counters.address_conflicts += 1;
-            }
-            return false;
+            self.counters.address_conflicts += u64::from(state == AddressState::Usable);
+            return None;
         }
-        if self.network.lose_address(target) {
-            let address = IpAddr::V6(target);
-            if self.network.replace_formed(now, vnic, target) {
-                self.drop_connections_of(now, address);
-                self.events.push_back(Event::AddressConflict { address, holder: source_mac });
-            } else {
-                self.give_address_up(now, vnic, address, source_mac);
-            }
-        }
-        true
-    }
-
-    /// Ends what was done from addresses whose lifetime is over.
-    pub(crate) fn drop_lost_addresses(&mut self, now: Time) {
-        for address in std::mem::take(&mut self.network.autoconfigured.lost) {
-            self.drop_connections_of(now, address.into());
-        }
-    }
-
-    /// Own addresses with the lengths of their prefixes, and whether each may be used.
-    pub fn addresses(&self) -> impl Iterator<Item = (IpAddr, u8, AddressState)> + '_ {
-        self.network.routes.addresses()
-    }
-
-    /// Ends what an optimistic address was used for. Nothing is sent: the address is another's.
-    pub(crate) fn drop_connections_of(&mut self, now: Time, address: IpAddr) {
-        // A walk over all connections, once an address at most.
-        let lost: Vec<u32> = self
-            .transport
-            .connections
-            .iter()
-            .filter(|(_, slot)| slot.key.local_address() == address)
-            .map(|(slot, _)| slot)
-            .collect();
-        for slot in lost {
-            if let Some(connection) = self.transport.connections.at_mut(slot) {
-                let disposition = connection.tcp.vanish(CloseReason::Unreachable, &mut env!(self, now));
-                self.settle(now, slot, disposition);
-            }
-        }
-    }
-
-    /// Whether an own address may be used; `None`: not ours.
-    pub fn address_state(&self, address: IpAddr) -> Option<AddressState> {
-        self.network.routes.state(address)
+        self.counters.address_conflicts += 1;
+        self.end_detection_of(target);
+        self.routes.set_state(target.into(), AddressState::Duplicate);
+        let is_replaced = self.replace_formed(now, vnic, target);
+        Some(LostAddress { address: target.into(), holder: source_mac, is_replaced })
     }
 }

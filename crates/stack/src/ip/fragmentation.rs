@@ -3,37 +3,14 @@
 //! Only what is asked for by [`Stack::send_in_fragments`](crate::Stack::send_in_fragments), and answers to echo requests
 //! that came in fragments themselves; TCP never needs any. All of a datagram's fragments leave, in order, or none.
 
-use crate::ip::network::{IpMeta, Network};
-use crate::permutation::Numbers;
+use crate::ip::network::Network;
+use crate::ip::packet::IpMeta;
 use qanat_nic::{Frame, Time, TransmitOptions, Vnic};
 use qanat_wire::ethernet::EtherType;
 use qanat_wire::ip::Protocol;
 use qanat_wire::ipv4;
 use qanat_wire::ipv6_extension::{FRAGMENT_HEADER_LENGTH, Fragment};
-use siphasher::sip::SipHasher13;
-use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
-
-/// Identifications of datagrams (RFC 7739): none comes again to a host before all others have been used, and none tells how many
-/// fragments others were sent.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct Identifications {
-    key: (u64, u64),
-    numbers: Numbers,
-}
-
-impl Identifications {
-    pub(crate) fn new(key: (u64, u64)) -> Identifications {
-        Identifications { key, numbers: Numbers::new(key) }
-    }
-
-    fn next(&mut self, meta: &IpMeta) -> u32 {
-        let mut hasher = SipHasher13::new_with_keys(self.key.1, !self.key.0);
-        (meta.source, meta.destination, meta.protocol.0).hash(&mut hasher);
-        let bits = if meta.source.is_ipv4() { u16::BITS } else { u32::BITS };
-        self.numbers.next(hasher.finish(), 1 << bits) as u32
-    }
-}
 
 /// Copies bytes `at` and following of `parts` in turn to `target`.
 fn copy_from(parts: [&[u8]; 2], at: usize, target: &mut [u8]) -> Option<()> {
@@ -133,19 +110,5 @@ mod tests {
             }
         }
         assert!(copy_from([&head, &tail], 7, &mut [0; 2]).is_none());
-    }
-
-    // Attack: side channels: how many fragments others were sent, by the identifications of one's own
-    #[test]
-    fn identifications_of_a_pair_differ_and_tell_nothing_of_other_pairs() {
-        let meta = |host: u8| IpMeta::new([10, 0, 0, 1].into(), [10, 0, 0, host].into(), Protocol::UDP);
-        let mut identifications = Identifications::new((3, 4));
-        let mut seen: Vec<u32> = (0..1_000).map(|_| identifications.next(&meta(2))).collect();
-        let counts_up = seen.windows(2).filter(|two| two[1].wrapping_sub(two[0]) < 16).count();
-        assert!(counts_up < 10, "{counts_up} of 1,000 steps are small");
-        seen.sort_unstable();
-        seen.dedup();
-        assert_eq!(seen.len(), 1_000);
-        assert!(seen.iter().all(|identification| *identification < 65_536));
     }
 }

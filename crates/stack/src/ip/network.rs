@@ -2,26 +2,25 @@
 
 use crate::config::{Config, DuplicateAddressDetection};
 use crate::counters::Counters;
-use crate::ip::address_conflict::Claim;
-use crate::ip::autoconfiguration::Autoconfigured;
-use crate::ip::duplicate_address::{AddressState, Detection, Trial};
-use crate::ip::fragmentation::Identifications;
+use crate::ip::formed_address::Autoconfigured;
+use crate::ip::identification::Identifications;
 use crate::ip::multicast_listener::MulticastListener;
 use crate::ip::neighbour::{NeighbourHint, Neighbours, Pending, RETRANSMIT, Resolution, Retry};
+use crate::ip::own_address::{AddressState, Claim, Detection, Trial};
+use crate::ip::packet::{IpMeta, Link, prepend_ethernet};
+use crate::ip::path::{AddressPair, Path, Paths};
 use crate::ip::routes::Routes;
 use crate::ip::vlan;
 use crate::rate_limit::RateLimiter;
 use crate::secret::Secret;
 use crate::tables::answer_limit::AnswerLimit;
-use crate::tables::path::{AddressPair, Paths};
 use crate::tables::wheel::Wheel;
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitBuffer, TransmitOptions, Vnic};
 use qanat_wire::ethernet::{EtherType, MacAddress};
-use qanat_wire::ip::{Ecn, Protocol};
-use qanat_wire::neighbor_discovery::{Discovery, solicited_node};
+use qanat_wire::ip::Protocol;
 use qanat_wire::vlan::TAG_LENGTH;
-use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, neighbor_discovery, udp};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use qanat_wire::{ethernet, ipv4, udp};
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Neighbours kept.
 const NEIGHBOURS_MAX: u32 = 1_024;
@@ -31,31 +30,8 @@ const NEIGHBOUR_REQUESTS_PER_SECOND: u32 = 200;
 const ICMP_ERRORS_LEAST: u16 = 16;
 /// Echo replies to one peer in a second, at least.
 const ECHO_REPLIES_LEAST: u16 = 256;
-/// Hop limit of what we send (RFC 1700).
-pub(crate) const HOP_LIMIT: u8 = 64;
 /// Room for the largest headers we write: Ethernet with a VLAN tag, IPv6, TCP with all options.
 const HEADERS_MAX: usize = 14 + TAG_LENGTH + 40 + 60;
-
-/// What of the device matters to every packet. Constant while it is open.
-#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
-pub(crate) struct Link {
-    pub(crate) mac: MacAddress,
-    pub(crate) mtu: u16,
-    /// Headroom of a fresh frame: the device's share and the headers.
-    pub(crate) headroom: usize,
-    /// The device's share of it.
-    pub(crate) device_headroom: u32,
-    /// Payload bytes of the largest datagram over IPv4.
-    pub(crate) datagram_max: usize,
-    /// The device fills in layer-4 checksums.
-    pub(crate) offload: bool,
-    /// Frames per packet.
-    pub(crate) buffers_max: usize,
-    /// 802.1Q identifier of our frames; 0: untagged.
-    pub(crate) vlan: u16,
-    /// Bytes before the IP header of what we send.
-    pub(crate) header_length: usize,
-}
 
 /// Addresses, neighbours and limits of the network layer.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -71,122 +47,26 @@ pub(crate) struct Network {
     pub(crate) neighbours_by_traffic: bool,
     /// Neighbours whose confirmation is overdue are asked: the answer comes here.
     asks_again: bool,
-    pub(crate) icmp_errors: AnswerLimit,
-    pub(crate) echo_replies: AnswerLimit,
-    pub(crate) identifications: Identifications,
+    pub(super) icmp_errors: AnswerLimit,
+    pub(super) echo_replies: AnswerLimit,
+    pub(super) identifications: Identifications,
     /// The neighbour that the last packet outside of a connection went to: as a rule the next one's too.
     last_hint: NeighbourHint,
     /// A neighbour's address became known since [`take_resolved`](Network::take_resolved).
     resolved: bool,
     /// IPv4 addresses on trial, or being announced.
-    pub(crate) claims: Vec<Claim>,
+    pub(super) claims: Vec<Claim>,
     /// When an own IPv4 address was last defended.
-    pub(crate) defended_at: Option<Time>,
+    pub(super) defended_at: Option<Time>,
     /// IPv6 addresses on trial.
-    pub(crate) detections: Vec<Detection>,
-    pub(crate) trial: Trial,
+    pub(super) detections: Vec<Detection>,
+    pub(super) trial: Trial,
     /// Own addresses or routers need attention now and then: false for most, and then costs nothing.
     manages_addresses: bool,
     pub(crate) autoconfigured: Autoconfigured,
-    pub(crate) listener: MulticastListener,
-    pub(crate) retries: Wheel<NeighbourHint>,
-    request_limit: RateLimiter,
-}
-
-/// What goes around a layer-4 packet.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct IpMeta {
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
-    pub(crate) protocol: Protocol,
-    pub(crate) ecn: Ecn,
-    pub(crate) hop_limit: u8,
-}
-
-impl IpMeta {
-    pub(crate) fn new(source: IpAddr, destination: IpAddr, protocol: Protocol) -> IpMeta {
-        IpMeta { source, destination, protocol, ecn: Ecn::NotCapable, hop_limit: HOP_LIMIT }
-    }
-
-    /// The pseudo-header's sum for `length` bytes of layer 4.
-    #[inline]
-    pub(crate) fn pseudo_header_sum(&self, length: usize) -> u16 {
-        match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                checksum::pseudo_header_v4(source, destination, self.protocol, length)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                checksum::pseudo_header_v6(source, destination, self.protocol, length)
-            }
-            // Never built: both addresses come from one packet or one route.
-            _ => 0,
-        }
-    }
-
-    /// Bytes of the IP header.
-    #[inline]
-    pub(crate) fn header_length(&self) -> usize {
-        match self.source {
-            IpAddr::V4(_) => ipv4::HEADER_LENGTH,
-            IpAddr::V6(_) => ipv6::HEADER_LENGTH,
-        }
-    }
-
-    /// Puts the IP header before the frame's data; the packet's payload is `payload_length` bytes, of which the frame
-    /// may hold only the first part.
-    #[inline]
-    pub(crate) fn prepend(&self, frame: &mut Frame, payload_length: usize) -> Option<EtherType> {
-        match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let header = ipv4::Header {
-                    source,
-                    destination,
-                    protocol: self.protocol,
-                    payload_length,
-                    ttl: self.hop_limit,
-                    // Atomic datagrams need no identification (RFC 6864 section 4.1).
-                    identification: 0,
-                    dont_fragment: true,
-                    ecn: self.ecn,
-                    dscp: 0,
-                };
-                header.emit(frame.prepend(ipv4::HEADER_LENGTH)?).ok()?;
-                Some(EtherType::IPV4)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let header = ipv6::Header {
-                    source,
-                    destination,
-                    next_header: self.protocol,
-                    payload_length,
-                    hop_limit: self.hop_limit,
-                    flow_label: 0,
-                    ecn: self.ecn,
-                    dscp: 0,
-                };
-                header.emit(frame.prepend(ipv6::HEADER_LENGTH)?).ok()?;
-                Some(EtherType::IPV6)
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Puts the Ethernet header before the frame's data.
-#[inline]
-pub(crate) fn prepend_ethernet(
-    frame: &mut Frame,
-    link: &Link,
-    destination: MacAddress,
-    mut ethertype: EtherType,
-) -> Option<()> {
-    if link.vlan != 0 {
-        vlan::prepend(frame, link.vlan, ethertype)?;
-        ethertype = EtherType::VLAN;
-    }
-    let header = ethernet::Header { destination, source: link.mac, ethertype };
-    header.emit(frame.prepend(ethernet::HEADER_LENGTH)?).ok()?;
-    Some(())
+    pub(super) listener: MulticastListener,
+    pub(super) retries: Wheel<NeighbourHint>,
+    pub(super) request_limit: RateLimiter,
 }
 
 fn multicast_mac(address: IpAddr) -> Option<MacAddress> {
@@ -466,93 +346,46 @@ impl Network {
         deadlines.into_iter().flatten().min()
     }
 
-    /// Sends an ARP request or neighbour solicitation, to `mac` if known, else to all.
-    fn ask(&mut self, now: Time, vnic: &mut dyn Vnic, address: IpAddr, mac: Option<MacAddress>) {
-        if !self.request_limit.allow(now) {
-            self.counters.neighbour_rate_limited += 1;
-            return;
+    /// Whether a packet is for us and from a possible source (RFC 1122 section 3.2.1.3); counts it if not.
+    pub(crate) fn accepts(&mut self, meta: &IpMeta) -> bool {
+        let unspecified_source = meta.source.is_unspecified() && meta.protocol != Protocol::ICMPV6;
+        if unspecified_source
+            || meta.source.is_multicast()
+            || meta.source.is_loopback()
+            || self.routes.is_broadcast(meta.source)
+        {
+            self.counters.ip_martian += 1;
+            return false;
         }
-        let sent = match (address, self.routes.source_for(address)) {
-            (IpAddr::V4(target), Some(IpAddr::V4(source))) => self.send_arp_request(vnic, source, target, mac),
-            (IpAddr::V6(target), Some(IpAddr::V6(source))) => {
-                self.send_neighbour_solicitation(vnic, source, target, mac)
-            }
-            _ => None,
-        };
-        self.counters.neighbour_requests += u64::from(sent.is_some());
-    }
-
-    /// Announces every IPv4 address (RFC 5227 section 2.3): whoever asked in vain before we were there asks no more.
-    pub(crate) fn announce(&mut self, vnic: &mut dyn Vnic) {
-        let own: Vec<IpAddr> = self.routes.addresses().map(|(address, ..)| address).collect();
-        for address in own {
-            if let IpAddr::V4(own) = address {
-                // Without room to send it: it is asked for again, as it would be without.
-                let _ = self.send_arp_request(vnic, own, own, None);
-            }
+        let destination = meta.destination;
+        let multicast_v6 = destination.is_ipv6() && destination.is_multicast() && meta.protocol == Protocol::ICMPV6;
+        if !self.routes.is_usable(destination) && !multicast_v6 {
+            self.counters.ip_not_ours += 1;
+            return false;
         }
+        true
     }
 
-    pub(crate) fn send_arp_request(
-        &mut self,
-        vnic: &mut dyn Vnic,
-        source: Ipv4Addr,
-        target: Ipv4Addr,
-        mac: Option<MacAddress>,
-    ) -> Option<()> {
-        let request = arp::Header {
-            operation: arp::Operation::REQUEST,
-            sender_hardware: self.link.mac,
-            sender_protocol: source,
-            target_hardware: MacAddress::default(),
-            target_protocol: target,
-        };
-        self.send_arp(vnic, request, mac.unwrap_or(MacAddress::BROADCAST))
+    /// Changes whenever something does that a path was made from.
+    #[inline(always)]
+    pub(crate) fn version(&self) -> u64 {
+        self.paths.version + self.routes.version + self.neighbours.version
     }
 
-    /// Sends an ARP packet to `destination`.
-    pub(crate) fn send_arp(&mut self, vnic: &mut dyn Vnic, packet: arp::Header, destination: MacAddress) -> Option<()> {
-        let mut frame = self.frame(vnic)?;
-        packet.emit(frame.append(arp::PACKET_LENGTH)?).ok()?;
-        prepend_ethernet(&mut frame, &self.link, destination, EtherType::ARP)?;
-        self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
+    /// The path a packet from `local` to `remote` takes, if it is known and may be used without asking anybody.
+    #[inline(always)]
+    pub(crate) fn path_to(&self, now: Time, remote: Ipv4Addr, local: Ipv4Addr) -> Option<&Path> {
+        self.paths.get(AddressPair::new(remote, local), self.version()).filter(|path| path.leads_out(now))
     }
 
-    fn send_neighbour_solicitation(
-        &mut self,
-        vnic: &mut dyn Vnic,
-        source: Ipv6Addr,
-        target: Ipv6Addr,
-        mac: Option<MacAddress>,
-    ) -> Option<()> {
-        let destination = if mac.is_some() { target } else { solicited_node(target) };
-        // RFC 4429 section 3.2: an optimistic address must not replace what neighbours know.
-        let optimistic = self.routes.state(source.into()) == Some(AddressState::Optimistic);
-        let options = neighbor_discovery::Options {
-            source_link_layer: (!optimistic).then_some(self.link.mac),
-            ..neighbor_discovery::Options::default()
-        };
-        let message = neighbor_discovery::Header { discovery: Discovery::NeighborSolicitation { target }, options };
-        let mac = mac.unwrap_or_else(|| MacAddress::for_ipv6_multicast(destination));
-        self.send_discovery(vnic, source, destination, mac, &message)
-    }
-
-    /// Sends a neighbour discovery message (RFC 4861) straight to an Ethernet address.
-    pub(crate) fn send_discovery(
-        &mut self,
-        vnic: &mut dyn Vnic,
-        source: Ipv6Addr,
-        destination: Ipv6Addr,
-        mac: MacAddress,
-        message: &neighbor_discovery::Header,
-    ) -> Option<()> {
-        let mut frame = self.frame(vnic)?;
-        let length = message.encoded_length();
-        let mut meta = IpMeta::new(source.into(), destination.into(), Protocol::ICMPV6);
-        meta.hop_limit = neighbor_discovery::HOP_LIMIT;
-        message.emit(frame.append(length)?, meta.pseudo_header_sum(length)).ok()?;
-        let ethertype = meta.prepend(&mut frame, length)?;
-        prepend_ethernet(&mut frame, &self.link, mac, ethertype)?;
-        self.transmit(vnic, TransmitBuffer::Owned(frame), TransmitOptions::default()).then_some(())
+    /// Remembers where the packet just sent went: to the neighbour of `hint`, which has `mac`.
+    pub(crate) fn remember_path(&mut self, now: Time, addresses: AddressPair, hint: NeighbourHint, mac: MacAddress) {
+        let Some(fresh_until) = self.neighbours.fresh_until(now, hint) else { return };
+        let Link { mac: source, .. } = self.link;
+        let header = ethernet::Header { destination: mac, source, ethertype: EtherType::IPV4 };
+        let mut bytes = [0; ethernet::HEADER_LENGTH];
+        if header.emit(&mut bytes).is_ok() {
+            self.paths.remember_neighbour(addresses, self.version(), hint, bytes, fresh_until);
+        }
     }
 }

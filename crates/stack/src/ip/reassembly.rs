@@ -4,7 +4,7 @@
 //! pool and nothing else. A datagram with overlapping fragments is dropped whole (RFC 5722 for IPv6; we do the same for
 //! IPv4, where honest senders don't overlap either).
 
-use crate::ip::network::IpMeta;
+use crate::ip::packet::IpMeta;
 use crate::tables::peer::Peer;
 use qanat_nic::{Frame, Pool, Region, Time};
 use qanat_wire::ip::{Ecn, Protocol};

@@ -1,8 +1,8 @@
 //! Own addresses, local prefixes and next hops.
 
-use crate::Config;
+use crate::config::Config;
 use crate::ip::default_router::DefaultRouters;
-use crate::ip::duplicate_address::AddressState;
+use crate::ip::own_address::AddressState;
 use crate::tables::flow::{is_mapped, to_bits};
 use qanat_nic::Time;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -5,7 +5,7 @@
 //! anyway. So a stranger's look-up, and closing the gap of a flow that ended, touch one line as a rule. Placement is
 //! keyed ([`Secret::table_hash`](crate::secret::Secret)).
 
-use crate::secret::Secret;
+use crate::secret::{KeyedHash, Secret};
 use crate::snapshot;
 use serde::{Deserializer, Serializer};
 
@@ -81,8 +81,15 @@ impl FlowKey {
         SocketAddr::new(self.remote_address(), self.remote_port())
     }
 
+    /// The same flow with another local port.
+    pub(crate) fn with_local_port(self, secret: &Secret, port: u16) -> FlowKey {
+        FlowKey { ports: u32::from(port) << 16 | self.ports & 0xffff, ..self }.hashed(secret)
+    }
+}
+
+impl KeyedHash for FlowKey {
     #[inline]
-    pub(crate) fn hash_into(&self, hasher: &mut (impl Hasher + ?Sized)) {
+    fn hash_into(&self, hasher: &mut impl Hasher) {
         if is_mapped(self.local) && is_mapped(self.remote) {
             hasher.write_u64((self.local as u64) << 32 | (self.remote as u64 & 0xffff_ffff));
         } else {
@@ -90,11 +97,6 @@ impl FlowKey {
             hasher.write_u128(self.remote);
         }
         hasher.write_u32(self.ports);
-    }
-
-    /// The same flow with another local port.
-    pub(crate) fn with_local_port(self, secret: &Secret, port: u16) -> FlowKey {
-        FlowKey { ports: u32::from(port) << 16 | self.ports & 0xffff, ..self }.hashed(secret)
     }
 }
 

@@ -3,7 +3,6 @@
 
 pub(crate) mod answer_limit;
 pub(crate) mod flow;
-pub(crate) mod path;
 pub(crate) mod path_mtus;
 pub(crate) mod peer;
 pub(crate) mod slab;

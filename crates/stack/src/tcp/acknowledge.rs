@@ -35,7 +35,7 @@ impl Connection {
             return AckVerdict::Drop;
         }
         if ack.before(una) {
-            if una.distance_from(ack) > self.send_window_max {
+            if una.distance_from(ack) > self.send_window.max() {
                 // RFC 5961 §5.2: "SND.UNA - MAX.SND.WND <= SEG.ACK" or a challenge ACK.
                 env.counters.acknowledgements_too_old += 1;
                 self.send_challenge(env);
@@ -50,8 +50,9 @@ impl Connection {
             return AckVerdict::Accepted;
         }
         self.probes_unanswered = 0;
-        let window_before = self.send_window;
-        self.update_send_window(segment, ack);
+        let window_before = self.send_window.size();
+        let window = u32::from(segment.window) << self.send_scale;
+        self.send_window.update(window, segment.sequence, ack.after(self.board.start()));
         let echo = self.echo_of(segment);
         let flight = self.board.outstanding();
         let mut news = AckNews { flight, echo, advanced: ack != una, ..AckNews::default() };
@@ -82,14 +83,14 @@ impl Connection {
         news.duplicate = !news.advanced
             && !self.board.is_empty()
             && segment.sequence_length() == 0
-            && self.send_window == window_before;
+            && self.send_window.size() == window_before;
         let something = news.advanced || news.sacked > 0 || news.duplicate_report || news.congestion_echo;
         if something || news.duplicate || self.rack.probing() {
             self.recover(&news, env);
         }
-        if self.send_window != window_before {
+        if self.send_window.size() != window_before {
             self.is.output_wanted = true;
-            if self.timers.is_persisting() && self.send_window > 0 {
+            if self.timers.is_persisting() && self.send_window.size() > 0 {
                 self.timers.stop();
                 self.rtt.reset_backoff();
             }
@@ -103,22 +104,6 @@ impl Connection {
         match segment.options.timestamps {
             Some(timestamps) if self.is.timestamps && timestamps.echo != 0 => Some(timestamps.echo),
             _ => None,
-        }
-    }
-
-    /// SND.WND, by the rule that only newer segments may change it. As Linux, an ACK that advances SND.UNA always does:
-    /// by RFC 9293's SND.WL1 alone, reordering could leave a window that reaches too far from the new SND.UNA. Of two ACKs
-    /// with the same numbers the later can't be known: the larger window counts, and a window that closes.
-    #[inline]
-    fn update_send_window(&mut self, segment: &SegmentIn<'_>, ack: SequenceNumber) {
-        let window = u32::from(segment.window) << self.send_scale;
-        let newer = ack.after(self.board.start())
-            || self.window_sequence.before(segment.sequence)
-            || (self.window_sequence == segment.sequence && (window > self.send_window || window == 0));
-        if newer {
-            self.send_window = window;
-            self.window_sequence = segment.sequence;
-            self.send_window_max = self.send_window_max.max(window);
         }
     }
 
@@ -194,7 +179,8 @@ impl Connection {
                 continue;
             }
             if index == 0 && self.is_duplicate_report(segment.acknowledgment, blocks) {
-                if block.end.after(self.send_next) || block.start.before(una - self.send_window_max.min(u32::MAX / 4)) {
+                if block.end.after(self.send_next) || block.start.before(una - self.send_window.max().min(u32::MAX / 4))
+                {
                     env.counters.sack_blocks_invalid += 1;
                     continue;
                 }

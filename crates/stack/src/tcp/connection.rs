@@ -15,6 +15,7 @@ use crate::tcp::recovery::variables::Recovery;
 use crate::tcp::segment::timestamp;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
+use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
@@ -149,10 +150,7 @@ pub struct Connection {
     pub(super) maximum_segment: u16,
     /// SND.NXT.
     pub(super) send_next: SequenceNumber,
-    /// SND.WND.
-    pub(super) send_window: u32,
-    /// SND.WL1.
-    pub(super) window_sequence: SequenceNumber,
+    pub(super) send_window: SendWindow,
     /// RCV.NXT.
     pub(super) receive_next: SequenceNumber,
     /// RCV.NXT + RCV.WND as last advertised: never moves left.
@@ -192,8 +190,6 @@ pub struct Connection {
     pub(super) probes_unanswered: u8,
     /// Duplicate ACKs to send for a peer without SACK.
     pub(super) duplicate_acks_wanted: u8,
-    /// Largest window the peer ever offered.
-    pub(super) send_window_max: u32,
     pub(super) congestion: Congestion,
     pub(super) hystart: HyStart,
     pub(super) rack: Rack,

@@ -6,7 +6,7 @@ use crate::tcp::env::Env;
 use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::state::State;
-use crate::tcp::timers::{NEVER, RetransmitKind};
+use crate::tcp::timers::RetransmitKind;
 use qanat_nic::Time;
 use std::time::Duration;
 
@@ -17,39 +17,34 @@ impl Connection {
     /// Handles whatever timers have expired at `env.now`. Call `output` afterwards if it is needed.
     pub fn on_timer(&mut self, env: &mut Env<'_>) -> Disposition {
         let now = env.now;
-        if self.timers.delayed_ack <= now {
-            self.timers.delayed_ack = NEVER;
+        if self.timers.take_delayed_ack(now) {
             env.counters.delayed_acks_sent += 1;
             self.is.ack_now = true;
             self.is.output_wanted = true;
         }
-        if self.timers.pacing <= now {
-            self.timers.pacing = NEVER;
+        if self.timers.take_pacing(now) {
             self.is.output_wanted = true;
         }
-        if self.timers.idle <= now {
+        if self.timers.take_idle(now) {
             let disposition = self.on_idle_timer(env);
             if !matches!(disposition, Disposition::Keep) || self.state == State::Closed {
                 return disposition;
             }
         }
-        if self.timers.retransmit <= now {
-            self.timers.stop();
-            return match self.timers.kind {
-                RetransmitKind::Timeout => self.on_retransmission_timeout(env),
-                RetransmitKind::TailProbe => {
-                    self.is.tail_probe = true;
-                    self.is.output_wanted = true;
-                    Disposition::Keep
-                }
-                RetransmitKind::Reordering => {
-                    self.on_reordering_timeout(env);
-                    Disposition::Keep
-                }
-                RetransmitKind::Persist => self.on_persist(env),
-            };
+        match self.timers.take_retransmit(now) {
+            None => Disposition::Keep,
+            Some(RetransmitKind::Timeout) => self.on_retransmission_timeout(env),
+            Some(RetransmitKind::TailProbe) => {
+                self.is.tail_probe = true;
+                self.is.output_wanted = true;
+                Disposition::Keep
+            }
+            Some(RetransmitKind::Reordering) => {
+                self.on_reordering_timeout(env);
+                Disposition::Keep
+            }
+            Some(RetransmitKind::Persist) => self.on_persist(env),
         }
-        Disposition::Keep
     }
 
     fn on_retransmission_timeout(&mut self, env: &mut Env<'_>) -> Disposition {
@@ -107,7 +102,7 @@ impl Connection {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
-        if self.send_window > 0 {
+        if self.send_window.size() > 0 {
             // §3.8.6.2.1: "the override timeout": send what fits.
             self.is.force = true;
         } else {

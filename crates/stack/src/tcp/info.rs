@@ -130,7 +130,7 @@ impl Connection {
             sacked: self.board.sacked(),
             lost: self.board.lost(),
             retransmitted_in_flight: self.board.retransmitted(),
-            send_window: self.send_window,
+            send_window: self.send_window.size(),
             receive_window: self.receive_edge.distance_from(self.receive_next),
             window_scales: (self.receive_scale, self.send_scale),
             timestamps: self.is.timestamps,

@@ -223,9 +223,7 @@ impl Connection {
         }
         self.adopt_options(segment, env);
         self.note_user_timeout(segment, env);
-        self.send_window = u32::from(segment.window);
-        self.send_window_max = self.send_window;
-        self.window_sequence = segment.sequence;
+        self.send_window.open(u32::from(segment.window), segment.sequence);
         if !acknowledges {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;
@@ -322,8 +320,7 @@ impl Connection {
             return false;
         }
         self.establish(segment, env);
-        self.send_window = u32::from(segment.window) << self.send_scale;
-        self.send_window_max = self.send_window_max.max(self.send_window);
+        self.send_window.establish(u32::from(segment.window) << self.send_scale);
         true
     }
 

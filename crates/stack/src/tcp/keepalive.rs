@@ -13,10 +13,8 @@ impl Connection {
     /// Starts keepalive if it is configured. The timer is not moved by traffic: when it fires it looks at the time of
     /// the last segment.
     pub(super) fn arm_keepalive(&mut self, config: &TcpConfig, now: Time) {
-        self.timers.idle = match self.keepalive(config) {
-            Some(keepalive) => now + keepalive.idle,
-            None => NEVER,
-        };
+        let due = self.keepalive(config).map_or(NEVER, |keepalive| now + keepalive.idle);
+        self.timers.set_idle(due);
     }
 
     /// The idle timer counts the wait for a FIN.
@@ -25,7 +23,6 @@ impl Connection {
     }
 
     pub(super) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {
-        self.timers.idle = NEVER;
         if self.is_waiting_in_fin_wait_2() {
             // The peer never closes: forget it, as Linux does after tcp_fin_timeout.
             env.counters.fin_wait_2_timeouts += 1;
@@ -37,12 +34,12 @@ impl Connection {
         let due = self.last_received + idle;
         if due > env.now {
             self.probes_unanswered = 0;
-            self.timers.idle = due;
+            self.timers.set_idle(due);
             return Disposition::Keep;
         }
         if !self.board.is_empty() || self.timers.is_persisting() {
             // Retransmission and persist find out by themselves.
-            self.timers.idle = env.now + idle;
+            self.timers.set_idle(env.now + idle);
             return Disposition::Keep;
         }
         if self.probes_unanswered >= probes_max {
@@ -53,7 +50,7 @@ impl Connection {
         env.counters.keepalive_probes_sent += 1;
         self.is.probe = true;
         self.is.output_wanted = true;
-        self.timers.idle = env.now + interval;
+        self.timers.set_idle(env.now + interval);
         Disposition::Keep
     }
 }

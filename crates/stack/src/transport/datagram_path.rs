@@ -1,12 +1,12 @@
-//! UDP over a remembered path ([`crate::tables::path`]): in and out in a straight line, each header read and written as a whole.
+//! UDP over a remembered path ([`crate::ip::path`]): in and out in a straight line, each header read and written as a whole.
 //!
 //! Nothing is decided here: a packet that is not exactly what the path was remembered for goes the slow way, whose verdicts
 //! these are. A property test holds the two ways against each other (`tests/remembered_paths.rs`).
 
-use crate::ip::input::checksum_may_be_partial;
+use crate::ip::packet::checksum_may_be_partial;
+use crate::ip::path::{AddressPair, HEADERS, Path, mac_word};
 use crate::stack::Stack;
-use crate::tables::path::{AddressPair, Path, mac_word};
-use crate::transport::udp::UdpSocket;
+use crate::transport::udp_socket::UdpSocket;
 use qanat_api::{Chunk, UdpSocketId};
 use qanat_nic::{ChecksumOffload, Frame, Time, TransmitOptions};
 use qanat_wire::ethernet::EtherType;
@@ -16,8 +16,6 @@ use std::net::{SocketAddr, SocketAddrV4};
 
 const IP: usize = ethernet::HEADER_LENGTH;
 const UDP: usize = IP + ipv4::HEADER_LENGTH;
-/// All headers of a datagram over IPv4 without options, untagged.
-pub(crate) const HEADERS: usize = UDP + udp::HEADER_LENGTH;
 /// UDP's number as it stands in the pseudo-header, as in memory.
 const PROTOCOL: u64 = u16::from_ne_bytes([0, Protocol::UDP.0]) as u64;
 

@@ -1,12 +1,11 @@
 //! From a TCP segment to its owner: check, look up, hand over.
 
-use crate::ip::icmp::IcmpError;
-use crate::ip::input::Received;
-use crate::ip::network::IpMeta;
+use crate::ip::icmp_error::IcmpError;
+use crate::ip::packet::{IpMeta, Received};
 use crate::stack::Stack;
 use crate::tables::flow::{FlowKey, FlowOwner};
 use crate::tcp::{Disposition, Env, SegmentIn};
-use crate::transport::connections::env;
+use crate::transport::tables::env;
 use qanat_api::Chunk;
 use qanat_nic::{Frame, Time, Vnic};
 use qanat_wire::tcp::{Flags, Segment, SequenceNumber};
@@ -118,7 +117,7 @@ impl Stack {
             Some(FlowOwner::HalfOpen(slot)) => self.input_half_open(now, slot, segment, payload),
             Some(FlowOwner::TimeWait(slot)) => self.input_time_wait(now, slot, segment),
             None => {
-                if !self.accepts(&received.meta) {
+                if !self.network.accepts(&received.meta) {
                     return;
                 }
                 if self.network.neighbours_by_traffic

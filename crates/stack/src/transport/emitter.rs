@@ -1,6 +1,7 @@
 //! From TCP segment to frame: headers written once, the payload copied from its owner or already in place.
 
-use crate::ip::network::{IpMeta, Link, Network, prepend_ethernet};
+use crate::ip::network::Network;
+use crate::ip::packet::{IpMeta, Link, prepend_ethernet};
 use crate::tables::flow::FlowKey;
 use crate::tcp::{Emitter, SegmentPayload};
 use qanat_nic::{ChecksumOffload, Frame, TransmitBuffer, TransmitOptions, Vnic};

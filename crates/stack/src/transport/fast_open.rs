@@ -4,8 +4,8 @@ use crate::config::FastOpenOptions;
 use crate::stack::Stack;
 use crate::tables::flow::FlowKey;
 use crate::tcp::{Connection, CookieKeys, CookieVerdict, Disposition, Env, HalfOpen, OpenParameters, SegmentIn};
-use crate::transport::connections::{Slot, env};
-use crate::transport::passive_open::Listener;
+use crate::transport::listener::{FastOpenListener, Listener, Pending};
+use crate::transport::tables::{Slot, env};
 use qanat_api::{Chunk, CommandError, ConnectionId, Event, ListenerId};
 use qanat_nic::Time;
 use qanat_wire::tcp_options::FastOpen;
@@ -15,23 +15,6 @@ use std::time::Duration;
 /// One that was reset before it was proved counts for so long (section 5.1): so who has a cookie, and forges the addresses of
 /// others that have one, gets no further by their resets.
 const RESET_COUNTS: Duration = Duration::from_secs(60);
-
-/// Fast Open of one listener.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct FastOpenListener {
-    queue_max: u32,
-    without_cookie: bool,
-    keys: Option<CookieKeys>,
-    /// Connections whose handshake is not over, as far as has been looked at; at most `queue_max`, and all the stack has room for.
-    pending: Vec<Pending>,
-}
-
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Pending {
-    connection: ConnectionId,
-    /// It is over, and counts until then.
-    until: Option<Time>,
-}
 
 /// What comes of a SYN.
 pub(crate) enum FastOpenAnswer {

@@ -2,17 +2,17 @@
 
 use crate::stack::{Stack, TimerKind};
 use crate::tables::flow::{FlowKey, FlowOwner};
-use crate::tables::wheel::WheelHandle;
 use crate::tcp::{
     Connection, Disposition, Env, HalfOpen, HalfOpenTimer, HalfOpenVerdict, OpenParameters, SegmentIn, TimeWaitVerdict,
     syn_cookie,
 };
-use crate::transport::connections::{Slot, env};
-use crate::transport::fast_open::{FastOpenAnswer, FastOpenListener};
-use qanat_api::{Chunk, ConnectionId, Event, ListenOptions, ListenerId};
+use crate::transport::fast_open::FastOpenAnswer;
+use crate::transport::listener::{HalfOpenSlot, Listener};
+use crate::transport::tables::{Slot, env};
+use qanat_api::{Chunk, ConnectionId, Event, ListenerId};
 use qanat_nic::Time;
 use qanat_wire::tcp::{Flags, SequenceNumber};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Cookies are believed for so long after the last one was sent.
@@ -20,61 +20,6 @@ const COOKIE_LIFE: Duration = Duration::from_secs(180);
 
 /// One peer may have so manieth a part of the half-open connections.
 const HALF_OPEN_SHARE: usize = 2;
-
-/// Where connections are accepted.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct Listener {
-    pub(crate) local: SocketAddr,
-    /// Half-open connections allowed; 0: the stack's limit only.
-    backlog: usize,
-    half_open: usize,
-    /// Nothing is accepted for now: see [`Stack::hold_listener`].
-    pub(crate) is_held: bool,
-    /// Its connections' largest segment, if that is less than what the device takes.
-    pub(crate) maximum_segment: Option<u16>,
-    /// Their largest receive window, if that is less than the stack's.
-    pub(crate) receive_window: Option<u32>,
-    pub(crate) fast_open: Option<Box<FastOpenListener>>,
-}
-
-impl Listener {
-    pub(crate) fn new(local: SocketAddr, options: ListenOptions) -> Listener {
-        Listener {
-            local,
-            backlog: options.backlog,
-            half_open: 0,
-            is_held: false,
-            maximum_segment: None,
-            receive_window: None,
-            fast_open: None,
-        }
-    }
-
-    /// How much of a destination is left open: nothing, the address, the family too (`[::]`, RFC 3493 section 3.7).
-    /// `None`: it is not this listener's.
-    fn openness(&self, address: IpAddr, port: u16) -> Option<u8> {
-        if self.local.port() != port {
-            None
-        } else if self.local.ip() == address {
-            Some(0)
-        } else if !self.local.ip().is_unspecified() {
-            None
-        } else if self.local.is_ipv4() == address.is_ipv4() {
-            Some(1)
-        } else {
-            self.local.is_ipv6().then_some(2)
-        }
-    }
-}
-
-/// A connection in SYN-RECEIVED.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct HalfOpenSlot {
-    pub(crate) key: FlowKey,
-    pub(crate) listener: ListenerId,
-    state: HalfOpen,
-    timer: Option<WheelHandle>,
-}
 
 impl Stack {
     fn is_held(&self, listener: ListenerId) -> bool {

@@ -1,22 +1,13 @@
 //! Control segments that belong to no connection: SYN-ACKs, resets, acknowledgements of TIME-WAIT.
 
-use crate::ip::network::IpMeta;
+use crate::ip::packet::IpMeta;
 use crate::stack::Stack;
 use crate::tables::flow::FlowKey;
 use crate::tcp::{SegmentIn, reset_for};
+use crate::transport::tables::{REPLIES_MAX, Reply};
 use qanat_nic::{Time, Vnic};
 use qanat_wire::ip::Protocol;
 use qanat_wire::tcp;
-
-/// Replies waiting for the next transmission; further ones are dropped: their causes will be repeated.
-pub(crate) const REPLIES_MAX: usize = 1_024;
-
-/// A segment without payload.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct Reply {
-    key: FlowKey,
-    header: tcp::Header,
-}
 
 impl Stack {
     /// Queues a control segment for the flow.

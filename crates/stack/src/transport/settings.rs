@@ -1,4 +1,4 @@
-//! What a service may say of how one connection behaves.
+//! What a service may say of how one connection sends.
 
 use crate::stack::Stack;
 use crate::tcp::Disposition;

@@ -1,13 +1,12 @@
 //! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
 
-use crate::ip::icmp::IcmpError;
-use crate::ip::input::Received;
-use crate::ip::network::IpMeta;
+use crate::ip::icmp_error::IcmpError;
+use crate::ip::packet::{IpMeta, Received};
+use crate::ip::path::AddressPair;
 use crate::stack::Stack;
-use crate::tables::path::AddressPair;
 use crate::transport::datagram_path::sum_with;
-use crate::{Chunk, Event, UdpSocketId};
-use qanat_api::{CloseReason, CommandError};
+use crate::transport::udp_socket::{UdpError, UdpSocket};
+use qanat_api::{Chunk, CommandError, Event, UdpSocketId};
 use qanat_nic::breakdown::{Phase, span};
 use qanat_nic::{Frame, Time, TransmitBuffer, Vnic};
 use qanat_wire::ip::Protocol;
@@ -16,41 +15,6 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Errors that wait to be told, at most; further ones are lost, as ICMP messages may be.
 const ERRORS_MAX: usize = 64;
-
-/// ICMP's word on a datagram that was sent: it did not arrive.
-#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
-pub struct UdpError {
-    /// Whose it was.
-    pub socket: UdpSocketId,
-    /// Where it was to go.
-    pub peer: SocketAddr,
-    /// Why it did not.
-    pub why: CloseReason,
-    /// Nor will the next (RFC 1122 section 4.2.3.9).
-    pub is_hard: bool,
-    /// How much of its payload the message quotes.
-    pub payload: Vec<u8>,
-}
-
-/// A bound socket.
-#[derive(serde::Serialize, serde::Deserialize)]
-pub(crate) struct UdpSocket {
-    local: SocketAddr,
-    /// `local` is of IPv4: its address, and its port as it stands in a header.
-    pub(crate) is_v4: bool,
-    pub(crate) source: Ipv4Addr,
-    pub(crate) raw_port: u16,
-}
-
-impl UdpSocket {
-    fn new(local: SocketAddr) -> UdpSocket {
-        let (is_v4, source) = match local.ip() {
-            IpAddr::V4(source) => (true, source),
-            IpAddr::V6(_) => (false, Ipv4Addr::UNSPECIFIED),
-        };
-        UdpSocket { local, is_v4, source, raw_port: local.port().to_be() }
-    }
-}
 
 /// Sockets by port. Few enough to be walked; the first byte compared nearly always decides.
 impl Stack {

@@ -21,7 +21,7 @@ use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::segment::{Emitter, SegmentIn, SegmentPayload};
-use crate::tcp::timers::{NEVER, RetransmitKind};
+use crate::tcp::timers::RetransmitKind;
 use qanat_api::{Chunk, Event};
 use qanat_nic::Time;
 use qanat_wire::ip::Ecn;
@@ -173,8 +173,7 @@ impl Connection {
         half.transmissions = 0;
         connection.statistics.delivered = 0;
         // A SYN's window is not scaled (RFC 7323 §2.2).
-        connection.send_window = u32::from(segment.window);
-        connection.send_window_max = connection.send_window;
+        connection.send_window.open(u32::from(segment.window), segment.sequence);
         connection.receive_edge += segment.payload_length;
         connection.is.handshake = Handshake::UnprovedWanted;
         connection.is.output_wanted = true;
@@ -239,7 +238,7 @@ impl Connection {
             self.rtt.sample(env.now.since(half.sent_at), env.now);
         }
         // As of any passive open: the first window beyond the SYN's counts (§3.10.7.4).
-        self.window_sequence = self.initial_receive;
+        self.send_window.trust_after(self.initial_receive);
         None
     }
 
@@ -264,7 +263,7 @@ impl Connection {
         self.is.ack_now = false;
         self.last_ack_sent = self.receive_next;
         self.segments_unacknowledged = 0;
-        self.timers.delayed_ack = NEVER;
+        self.timers.cancel_delayed_ack();
         self.timers.set(RetransmitKind::Timeout, half.deadline);
         if let Some(state) = self.extras().fast_open.as_deref_mut() {
             // Said once, as the option is of a SYN that was not lost.

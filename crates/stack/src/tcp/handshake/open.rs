@@ -19,6 +19,7 @@ use crate::tcp::recovery::variables::Recovery;
 use crate::tcp::segment::{MSS_DEFAULT, SegmentIn};
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
+use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
@@ -37,8 +38,7 @@ impl Connection {
             receive_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,
-            send_window: 0,
-            window_sequence: SequenceNumber(0),
+            send_window: SendWindow::default(),
             receive_next: SequenceNumber(0),
             receive_edge: SequenceNumber(0),
             last_ack_sent: SequenceNumber(0),
@@ -64,7 +64,6 @@ impl Connection {
             retransmissions: 0,
             probes_unanswered: 0,
             duplicate_acks_wanted: 0,
-            send_window_max: 0,
             congestion: Congestion::new(config.congestion),
             hystart: HyStart::new(start),
             rack: Rack::new(start),
@@ -122,9 +121,7 @@ impl Connection {
         connection.receive_edge = connection.receive_next + env.config.initial_window(open.receive_window);
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
-        connection.window_sequence = segment.sequence;
-        connection.send_window = u32::from(segment.window) << half.send_scale;
-        connection.send_window_max = connection.send_window;
+        connection.send_window.open(u32::from(segment.window) << half.send_scale, segment.sequence);
         connection.recovery = Recovery::new(connection.send_next);
         connection.set_peer_segment(half.peer_segment);
         connection.start_congestion(half.transmissions > 1);

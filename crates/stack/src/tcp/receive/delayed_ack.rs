@@ -16,7 +16,6 @@ use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
 use crate::tcp::segment::Emitter;
 use crate::tcp::state::State;
-use crate::tcp::timers::NEVER;
 
 /// Segments acknowledged at once after the start (as Linux's quick-ACK mode).
 pub(in crate::tcp) const QUICK_ACKS: u8 = 16;
@@ -40,8 +39,8 @@ impl Connection {
             self.quick_acks = self.quick_acks.saturating_sub(1);
             self.is.ack_now = true;
             self.is.output_wanted = true;
-        } else if self.timers.delayed_ack == NEVER {
-            self.timers.delayed_ack = env.now + env.config.delayed_ack;
+        } else {
+            self.timers.delay_ack(env.now + env.config.delayed_ack);
         }
     }
 

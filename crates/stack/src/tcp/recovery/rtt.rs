@@ -25,8 +25,6 @@ pub struct RttEstimator {
     variance_x4: u32,
     /// Smallest sample of the last five minutes; `u32::MAX`: none.
     minimum_us: u32,
-    /// Latest sample.
-    latest_us: u32,
     minimum_at: Time,
     /// Doublings of the RTO since the last sample of a segment sent once (RFC 6298 §5.5).
     backoff: u8,
@@ -35,20 +33,12 @@ pub struct RttEstimator {
 impl RttEstimator {
     /// No sample yet.
     pub fn new() -> RttEstimator {
-        RttEstimator {
-            smoothed_x8: 0,
-            variance_x4: 0,
-            minimum_us: u32::MAX,
-            latest_us: 0,
-            minimum_at: Time::ZERO,
-            backoff: 0,
-        }
+        RttEstimator { smoothed_x8: 0, variance_x4: 0, minimum_us: u32::MAX, minimum_at: Time::ZERO, backoff: 0 }
     }
 
     /// Takes a sample (of a segment transmitted once, or by a timestamp: Karn's rule is the caller's).
     pub fn sample(&mut self, rtt: Duration, now: Time) {
         let sample = u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX).clamp(1, 120_000_000);
-        self.latest_us = sample;
         if self.smoothed_x8 == 0 {
             // (2.2) SRTT <- R, RTTVAR <- R/2
             self.smoothed_x8 = sample * 8;

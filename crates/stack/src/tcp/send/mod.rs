@@ -6,3 +6,4 @@ mod path_mtu;
 mod path_mtu_search;
 pub mod queue;
 pub mod segment_size;
+pub mod window;

@@ -10,7 +10,7 @@ use crate::tcp::recovery::phase::Phase;
 use crate::tcp::segment::{Emitter, SegmentPayload};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
-use crate::tcp::timers::NEVER;
+use crate::tcp::timers::RetransmitKind;
 use qanat_api::CloseReason;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
@@ -84,7 +84,7 @@ impl Connection {
             Stop::PeerWindow | Stop::Held => self.arm_persist(env.now),
             Stop::Idle => {}
         }
-        if self.timers.retransmit == NEVER && !self.board.is_empty() {
+        if self.timers.running().is_none() && !self.board.is_empty() {
             // Whatever is outstanding has a timer (a probe given up, an answer that moved nothing).
             self.arm_retransmission(env.now);
         }
@@ -151,7 +151,7 @@ impl Connection {
             sent = true;
         }
         if sent {
-            if self.timers.kind == crate::tcp::timers::RetransmitKind::Reordering && self.timers.retransmit != NEVER {
+            if self.timers.running() == Some(RetransmitKind::Reordering) {
                 return true;
             }
             self.arm_retransmission(env.now);
@@ -228,7 +228,7 @@ impl Connection {
         }
         env.counters.tail_loss_probes += 1;
         self.rack.on_probe_sent(self.send_next, is_retransmission);
-        self.timers.set(crate::tcp::timers::RetransmitKind::Timeout, env.now + self.rtt.timeout());
+        self.timers.set(RetransmitKind::Timeout, env.now + self.rtt.timeout());
     }
 
     /// Sends new data.
@@ -256,7 +256,7 @@ impl Connection {
             // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
             self.is.window_limited = false;
         }
-        if self.send_next != before && !(self.timers.retransmit != NEVER && self.keeps_timer()) {
+        if self.send_next != before && !self.keeps_timer() {
             self.arm_retransmission(env.now);
         }
         stop
@@ -264,11 +264,10 @@ impl Connection {
 
     /// RFC 6298 §5.1: a running RTO is not restarted by sending; a tail probe's is (RFC 8985 §7.2), persist's too.
     fn keeps_timer(&self) -> bool {
-        use crate::tcp::timers::RetransmitKind::{Persist, Reordering, TailProbe, Timeout};
-        match self.timers.kind {
-            Timeout => !(self.is.sack && self.phase == Phase::Open && !self.rack.probing()),
-            Reordering => true,
-            TailProbe | Persist => false,
+        match self.timers.running() {
+            Some(RetransmitKind::Timeout) => !(self.is.sack && self.phase == Phase::Open && !self.rack.probing()),
+            Some(RetransmitKind::Reordering) => true,
+            Some(RetransmitKind::TailProbe | RetransmitKind::Persist) | None => false,
         }
     }
 
@@ -284,7 +283,7 @@ impl Connection {
         }
         let outstanding = self.send_next.distance_from(self.board.start());
         let quiet = outstanding == 0;
-        let peer_room = self.send_window.saturating_sub(outstanding);
+        let peer_room = self.send_window.size().saturating_sub(outstanding);
         let offset = self.queue.start() + self.data_outstanding();
         let available = self.queue.end() - offset;
         let mut segment = self.segment_room();
@@ -297,7 +296,7 @@ impl Connection {
         let (mut length, mut ready) = (run.length, run.ready);
         if length > peer_room {
             // §3.8.6.2.1: less than was ready only if it is at least half the largest window, or after the override.
-            let worthwhile = peer_room > 0 && (peer_room >= self.send_window_max / 2 || self.is.force);
+            let worthwhile = peer_room > 0 && (peer_room >= self.send_window.max() / 2 || self.is.force);
             if !worthwhile {
                 return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
             }
@@ -438,7 +437,7 @@ impl Connection {
         self.is.ack_apart = false;
         self.duplicate = None;
         self.segments_unacknowledged = 0;
-        self.timers.delayed_ack = NEVER;
+        self.timers.cancel_delayed_ack();
         self.statistics.segments_sent = self.statistics.segments_sent.wrapping_add(1);
         env.counters.segments_sent += 1;
     }
@@ -509,7 +508,7 @@ impl Connection {
 
     /// SEG.SEQ of a pure ACK: SND.NXT, but inside the peer's window if that has shrunk, or it would not be accepted.
     fn acknowledgment_sequence(&self) -> SequenceNumber {
-        let edge = self.board.start() + self.send_window;
+        let edge = self.board.start() + self.send_window.size();
         if self.send_next.after(edge) { edge } else { self.send_next }
     }
 
@@ -636,7 +635,7 @@ impl Connection {
         } else {
             env.counters.segments_retransmitted += 1;
         }
-        self.timers.set(crate::tcp::timers::RetransmitKind::Timeout, env.now + self.rtt.timeout());
+        self.timers.set(RetransmitKind::Timeout, env.now + self.rtt.timeout());
     }
 
     /// The RST of an abort; then the connection is over.

@@ -15,7 +15,7 @@ impl Connection {
         if !self.is.paced || self.pacing_next <= env.now {
             return false;
         }
-        self.timers.pacing = self.pacing_next;
+        self.timers.set_pacing(self.pacing_next);
         true
     }
 

@@ -1,7 +1,8 @@
 //! That the remembered way is taken when it should be, and left when something it was made from changes. That it does what
 //! the slow way does is for `tests/remembered_paths.rs` to show.
 
-use crate::{Chunk, Config, Event, Handler, Stack, UdpSocketId};
+use crate::{Config, Handler, Stack};
+use qanat_api::{Chunk, Event, UdpSocketId};
 use qanat_nic::{Clock, Frame, ManualClock, MemoryPlan, Pair, PairConfig, TransmitBuffer, TransmitOptions, Vnic, pair};
 use qanat_wire::ethernet::MacAddress;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

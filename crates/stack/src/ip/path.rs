@@ -8,7 +8,7 @@
 //! * An entry is made only from what the slow way (`input`, `routes`, `neighbour`, `udp`) has just decided for a packet, and
 //!   holds nothing that a packet said of itself. A forger can push entries out, which costs the next packet the slow way.
 //! * It counts only while nothing it was made from has changed: addresses, neighbours and sockets each count their changes,
-//!   and an entry bears the sum at its making ([`Network::version`]).
+//!   and an entry bears the sum at its making ([`Network::version`](crate::ip::network::Network::version)).
 //! * A neighbour's address counts until its confirmation is due ([`Neighbours::fresh_until`]): then the slow way asks again.
 //! * What is in any way unusual (options, fragments, tags, several frames, a wrong checksum) goes the slow way, which also
 //!   counts the losses.
@@ -18,13 +18,12 @@
 //! [`Neighbours::fresh_until`]: crate::ip::neighbour::Neighbours::fresh_until
 
 use crate::ip::neighbour::NeighbourHint;
-use crate::ip::network::{HOP_LIMIT, Link, Network};
-use crate::transport::datagram_path::HEADERS;
+use crate::ip::packet::HOP_LIMIT;
 use qanat_api::UdpSocketId;
 use qanat_nic::Time;
-use qanat_wire::ethernet::{self, EtherType, MacAddress};
+use qanat_wire::ethernet::{self, MacAddress};
 use qanat_wire::ip::Protocol;
-use qanat_wire::{checksum, field};
+use qanat_wire::{checksum, field, ipv4, udp};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::net::Ipv4Addr;
 
@@ -69,7 +68,7 @@ impl AddressPair {
 #[repr(align(64))]
 pub(crate) struct Path {
     addresses: AddressPair,
-    /// [`Network::version`] when it was made; 0: none.
+    /// [`Network::version`](crate::ip::network::Network::version) when it was made; 0: none.
     version: u64,
     /// Until when `ethernet` may be used; [`Time::ZERO`]: never.
     fresh_until: Time,
@@ -97,6 +96,8 @@ pub(crate) struct Path {
 const DELIVERS: u32 = 1 << 16;
 
 const _: () = assert!(size_of::<Path>() == 64, "one cache line");
+/// All headers of a datagram over IPv4 without options, untagged.
+pub(crate) const HEADERS: usize = ethernet::HEADER_LENGTH + ipv4::HEADER_LENGTH + udp::HEADER_LENGTH;
 /// Largest table.
 const ENTRIES_MAX: usize = 1 << 20;
 
@@ -288,7 +289,7 @@ impl Paths {
     }
 
     /// A packet to `addresses.remote()` goes to `mac`, which counts until `fresh_until`.
-    fn remember_neighbour(
+    pub(super) fn remember_neighbour(
         &mut self,
         addresses: AddressPair,
         version: u64,
@@ -300,31 +301,6 @@ impl Paths {
             let ethernet = field::raw_u64_at::<0, _>(&header);
             let ethernet_rest = field::raw_u32_at::<8, _>(&header);
             *path = Path { hint, ethernet, ethernet_rest, fresh_until, ..*path };
-        }
-    }
-}
-
-impl Network {
-    /// Changes whenever something does that a path was made from.
-    #[inline(always)]
-    pub(crate) fn version(&self) -> u64 {
-        self.paths.version + self.routes.version + self.neighbours.version
-    }
-
-    /// The path a packet from `local` to `remote` takes, if it is known and may be used without asking anybody.
-    #[inline(always)]
-    pub(crate) fn path_to(&self, now: Time, remote: Ipv4Addr, local: Ipv4Addr) -> Option<&Path> {
-        self.paths.get(AddressPair::new(remote, local), self.version()).filter(|path| path.leads_out(now))
-    }
-
-    /// Remembers where the packet just sent went: to the neighbour of `hint`, which has `mac`.
-    pub(crate) fn remember_path(&mut self, now: Time, addresses: AddressPair, hint: NeighbourHint, mac: MacAddress) {
-        let Some(fresh_until) = self.neighbours.fresh_until(now, hint) else { return };
-        let Link { mac: source, .. } = self.link;
-        let header = ethernet::Header { destination: mac, source, ethertype: EtherType::IPV4 };
-        let mut bytes = [0; ethernet::HEADER_LENGTH];
-        if header.emit(&mut bytes).is_ok() {
-            self.paths.remember_neighbour(addresses, self.version(), hint, bytes, fresh_until);
         }
     }
 }

@@ -1,29 +1,18 @@
-//! The way in: Ethernet, ARP, IPv4 and IPv6, one pass per frame.
+//! The way in: Ethernet, IPv4 and IPv6, one pass per frame, each handed on to what deals with it.
 
-use crate::ip::network::IpMeta;
+use crate::ip::icmp_error::IcmpNews;
+use crate::ip::packet::{IpMeta, Received, checksum_may_be_partial};
 use crate::ip::reassembly::{FragmentPlace, Outcome};
+use crate::ip::vlan;
 use crate::stack::Stack;
 use qanat_api::{Chunk, Event, UdpSocketId};
-use qanat_nic::{Frame, ReceiveChecksum, Time, Vnic};
+use qanat_nic::{Frame, Time, Vnic};
 use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
 use qanat_wire::ip::Protocol;
 use qanat_wire::ipv6_extension::Refusal;
 use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::vec::Drain;
-
-/// Where the parts of a received packet are, bytes from the start of its (first) frame.
-#[derive(Clone, Copy)]
-pub(crate) struct Received {
-    pub(crate) meta: IpMeta,
-    pub(crate) source_mac: MacAddress,
-    pub(crate) ip_offset: usize,
-    pub(crate) layer4_offset: usize,
-    /// Layer-4 bytes in the first frame.
-    pub(crate) layer4_length: usize,
-    /// Layer-4 bytes in all frames.
-    pub(crate) total_length: usize,
-}
 
 /// Who is handed datagrams as they come.
 pub trait Handler {
@@ -53,33 +42,6 @@ struct Arrived {
 struct Incoming<'f> {
     frame: Frame,
     rest: Drain<'f, Frame>,
-}
-
-impl Received {
-    /// The IP packet as it came, for an ICMP error to quote; `None` of a reassembled one.
-    pub(crate) fn packet<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
-        let whole = self.ip_offset < self.layer4_offset;
-        frame.bytes().get(self.ip_offset..self.layer4_offset + self.layer4_length).filter(|_| whole)
-    }
-
-    /// The layer-4 bytes of the first frame.
-    pub(crate) fn layer4<'a>(&self, frame: &'a Frame) -> &'a [u8] {
-        frame.bytes().get(self.layer4_offset..self.layer4_offset + self.layer4_length).unwrap_or(&[])
-    }
-}
-
-/// Whether a layer-4 checksum field need not be right: the device saw to it, or a peer on this machine left it to its own.
-#[inline(always)]
-pub(crate) fn checksum_may_be_partial(
-    receive_checksum: ReceiveChecksum,
-    field: u16,
-    pseudo_header_sum: impl FnOnce() -> u16,
-) -> bool {
-    match receive_checksum {
-        ReceiveChecksum::Verify => false,
-        ReceiveChecksum::AcceptPartial => field == pseudo_header_sum(),
-        ReceiveChecksum::Trust => true,
-    }
 }
 
 impl Stack {
@@ -187,7 +149,7 @@ impl Stack {
         let mut ethertype = ethernet.ethertype();
         let mut frame = frame;
         if ethertype == EtherType::VLAN || self.network.link.vlan != 0 {
-            match self.network.untag(&mut frame, ethertype) {
+            match vlan::untag(&mut frame, ethertype, self.network.link.vlan, &mut self.network.counters) {
                 Some(inner) => ethertype = inner,
                 None => return,
             }
@@ -196,43 +158,14 @@ impl Stack {
             EtherType::IPV4 => self.input_ipv4(now, vnic, source_mac, frame, tail),
             EtherType::IPV6 => self.input_ipv6(now, vnic, source_mac, frame, tail),
             EtherType::ARP => match arp::Packet::parse(frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[])) {
-                Ok(packet) => self.input_arp(now, vnic, arp::Header::parse(&packet)),
+                Ok(packet) => {
+                    if let Some(lost) = self.network.input_arp(now, vnic, arp::Header::parse(&packet)) {
+                        self.give_address_up(now, vnic, lost);
+                    }
+                }
                 Err(_) => self.network.counters.arp_invalid += 1,
             },
             _ => self.network.counters.ethernet_invalid += 1,
-        }
-    }
-
-    /// RFC 826, and RFC 5227 for probes (sender address zero).
-    fn input_arp(&mut self, now: Time, vnic: &mut dyn Vnic, packet: arp::Header) {
-        if self.network.shared_address {
-            return;
-        }
-        if self.input_address_conflict(now, vnic, &packet) {
-            return;
-        }
-        let sender = IpAddr::V4(packet.sender_protocol);
-        let for_us = self.network.routes.is_usable(packet.target_protocol.into());
-        match packet.operation {
-            arp::Operation::REQUEST if for_us => {
-                self.network.learn(now, vnic, sender, packet.sender_hardware, false, true);
-                let reply = packet.reply(self.network.link.mac);
-                if packet.sender_hardware.is_unicast()
-                    && self.network.send_arp(vnic, reply, packet.sender_hardware).is_some()
-                {
-                    self.network.counters.arp_answered += 1;
-                }
-            }
-            arp::Operation::REPLY => {
-                self.network.learn(now, vnic, sender, packet.sender_hardware, for_us, false);
-            }
-            arp::Operation::REQUEST => {
-                // A gratuitous announcement refreshes what is known already, never adds.
-                if packet.sender_protocol == packet.target_protocol {
-                    self.network.learn(now, vnic, sender, packet.sender_hardware, false, false);
-                }
-            }
-            _ => self.network.counters.arp_invalid += 1,
         }
     }
 
@@ -399,7 +332,7 @@ impl Stack {
         payload: &[u8],
     ) {
         self.network.counters.ip_fragments += 1;
-        if !self.accepts(&meta) {
+        if !self.network.accepts(&meta) {
             return;
         }
         match self.reassembly.add(now, meta, place, payload) {
@@ -435,7 +368,7 @@ impl Stack {
             self.input_tcp(now, vnic, received, frame, tail);
             return;
         }
-        if !self.accepts(&meta) {
+        if !self.network.accepts(&meta) {
             return;
         }
         if self.network.neighbours_by_traffic
@@ -446,10 +379,12 @@ impl Stack {
         match meta.protocol {
             Protocol::UDP => self.input_udp(now, vnic, received, frame),
             Protocol::ICMPV4 if meta.source.is_ipv4() => {
-                self.input_icmpv4(now, vnic, meta, received.layer4(&frame));
+                let news = self.network.input_icmpv4(now, vnic, meta, received.layer4(&frame));
+                self.take_icmp_news(now, vnic, news);
             }
             Protocol::ICMPV6 if meta.source.is_ipv6() => {
-                self.input_icmpv6(now, vnic, meta, received.source_mac, received.layer4(&frame));
+                let news = self.network.input_icmpv6(now, vnic, meta, received.source_mac, received.layer4(&frame));
+                self.take_icmp_news(now, vnic, news);
             }
             _ => {
                 self.network.counters.ip_unknown_protocol += 1;
@@ -460,24 +395,20 @@ impl Stack {
         }
     }
 
-    /// Whether a packet is for us and from a possible source (RFC 1122 section 3.2.1.3); counts it if not.
-    pub(crate) fn accepts(&mut self, meta: &IpMeta) -> bool {
-        let unspecified_source = meta.source.is_unspecified() && meta.protocol != Protocol::ICMPV6;
-        if unspecified_source
-            || meta.source.is_multicast()
-            || meta.source.is_loopback()
-            || self.network.routes.is_broadcast(meta.source)
-        {
-            self.network.counters.ip_martian += 1;
-            return false;
+    /// What ICMP says to the transports. RFC 5927: an error counts only if it quotes something this side has under way.
+    fn take_icmp_news(&mut self, now: Time, vnic: &mut dyn Vnic, news: Option<IcmpNews<'_>>) {
+        match news {
+            None => {}
+            Some(IcmpNews::AddressLost(lost)) => self.give_address_up(now, vnic, lost),
+            Some(IcmpNews::Undelivered { error, quoted, payload }) => {
+                let known = match quoted.protocol {
+                    Protocol::TCP => self.input_tcp_error(now, error, quoted, payload),
+                    Protocol::UDP => self.input_udp_error(error, quoted, payload),
+                    _ => false,
+                };
+                self.network.counters.icmp_errors_ignored += u64::from(!known);
+            }
         }
-        let destination = meta.destination;
-        let multicast_v6 = destination.is_ipv6() && destination.is_multicast() && meta.protocol == Protocol::ICMPV6;
-        if !self.network.routes.is_usable(destination) && !multicast_v6 {
-            self.network.counters.ip_not_ours += 1;
-            return false;
-        }
-        true
     }
 
     /// Whether a layer-4 checksum field is one that a peer on this machine left for its device to finish.
