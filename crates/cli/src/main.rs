@@ -20,17 +20,16 @@ mod say;
 mod services;
 mod signals;
 mod support;
+mod version;
 
 use control::{down, filter, limits, net, net_core, rate, status, top, up, vnic};
 use diagnose::{bench, doctor};
 use host::privilege::steward;
 use services::Service;
+use version::VERSION;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
-
-/// With the commit that it was built from: `build.rs`.
-const VERSION: &str = env!("QANAT_VERSION");
 
 /// Applications that own their network card, with protection.
 #[derive(Parser)]

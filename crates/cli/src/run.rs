@@ -3,14 +3,16 @@
 //! Exit codes until the program begins are those of `env`: 125 it can't be started so, 126 it can't be executed, 127 there is no such
 //! program. From then on the exit code is the program's.
 
+mod failure;
 mod wishes;
 
-use crate::exit::{NOT_BEGUN, NOT_EXECUTABLE, NOT_FOUND};
+use crate::exit::{NOT_EXECUTABLE, NOT_FOUND};
 use crate::host::attach::{OwnDeviceKind, Prefixed};
 use crate::log;
 use crate::program;
 use crate::say::say;
 use clap::Args;
+use failure::Failure;
 use qanat::OwnDevice;
 use qanat::control::client::{ClientError, Session, default_socket};
 use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};
@@ -79,32 +81,6 @@ pub struct Arguments {
     /// The program and its arguments
     #[arg(last = true, required_unless_present = "support", value_name = "PROGRAM")]
     command: Vec<OsString>,
-}
-
-/// Why the program has not begun, and the exit code that says so.
-struct Failure {
-    code: u8,
-    reason: String,
-}
-
-impl From<String> for Failure {
-    fn from(reason: String) -> Failure {
-        Failure { code: NOT_BEGUN, reason }
-    }
-}
-
-impl From<program::Refusal> for Failure {
-    fn from(refusal: program::Refusal) -> Failure {
-        let code = match &refusal {
-            program::Refusal::Missing(..) => NOT_FOUND,
-            program::Refusal::Denied(..) | program::Refusal::Nothing(..) | program::Refusal::Foreign(..) => {
-                NOT_EXECUTABLE
-            }
-            // They could be executed, but not under this command.
-            program::Refusal::Static(..) | program::Refusal::Go(..) | program::Refusal::SetUser(..) => NOT_BEGUN,
-        };
-        Failure { code, reason: refusal.to_string() }
-    }
 }
 
 /// Becomes the program. Returns only if that can't be.

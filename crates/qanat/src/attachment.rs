@@ -348,7 +348,7 @@ impl Attachment {
             let free: Vec<IpAddr> = last_of_prefix(kernel, length).filter(|address| !taken(address)).collect();
             // Other ones each time: a server keeps the last run's connections in TIME-WAIT for a minute, and answers the
             // SYN of a new process, whose timestamp clock starts anew, from such an address and port by a challenge.
-            let [low, high, ..] = crate::entropy().map_err(AttachError::Route)?;
+            let [low, high, ..] = crate::entropy::entropy().map_err(AttachError::Route)?;
             let start = usize::from(u16::from_le_bytes([low, high])) % free.len().max(1);
             free.iter().cycle().skip(start).take(count.clamp(1, free.len().max(1))).map(|a| (*a, length)).collect()
         } else {
@@ -409,7 +409,7 @@ impl Attachment {
             sources => sources.to_vec(),
         };
         let count = if sources.is_empty() { count.clamp(1, VNIC_ADDRESSES_MAX) } else { free.len() };
-        let [low, high, ..] = crate::entropy().map_err(AttachError::Route)?;
+        let [low, high, ..] = crate::entropy::entropy().map_err(AttachError::Route)?;
         let start = usize::from(u16::from_le_bytes([low, high])) % free.len().max(1);
         let mut outcome = Err(none());
         // Which addresses are free only the daemon knows, which tells by refusing.
@@ -570,7 +570,7 @@ fn autoconfiguration() -> Autoconfiguration {
         Some(identity) => identity.to_be_bytes(),
         None => {
             let mut secret = [0; 16];
-            let random = crate::entropy().unwrap_or_default();
+            let random = crate::entropy::entropy().unwrap_or_default();
             secret.copy_from_slice(&random[..16]);
             secret
         }

@@ -9,6 +9,7 @@
 
 mod attachment;
 pub mod confine;
+mod entropy;
 mod lifetime;
 mod linked;
 mod runtime;
@@ -22,6 +23,7 @@ pub use attachment::{
     PROTOCOL_TCP, PROTOCOL_UDP, RouterAdvertisements, WantedCard, check_addresses,
 };
 pub use bytes::Bytes;
+pub use entropy::entropy;
 pub use qanat_api::{
     Block, Chunk, CloseReason, CommandError, Commands, ConnectOptions, ConnectionId, Event, Fill, FilledBlock,
     Keepalive, ListenOptions, ListenerId, Setting, Source, TimerId, UdpSocketId, double,
@@ -34,16 +36,3 @@ pub use runtime::{Runtime, RuntimeError, RuntimeOptions, StopHandle};
 pub use service::{Context, Service};
 pub use spin::SpinPolicy;
 pub use wait_set::{Doorbell, WaitSet};
-
-/// Unpredictable bytes from the kernel, to seed a stack with.
-///
-/// # Errors
-/// What `getrandom` says.
-pub fn entropy() -> std::io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    let mut filled = 0;
-    while filled < seed.len() {
-        filled += rustix::rand::getrandom(&mut seed[filled..], rustix::rand::GetRandomFlags::empty())?;
-    }
-    Ok(seed)
-}

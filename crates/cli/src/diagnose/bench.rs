@@ -246,7 +246,7 @@ impl EchoLink {
 /// Runs a benchmark.
 pub fn run(arguments: &Arguments) -> Result<(), String> {
     // Each table says what it was measured with. It is set nowhere else.
-    let _ = VERSION.set(crate::VERSION);
+    let _ = VERSION.set(crate::version::VERSION);
     match &arguments.table {
         Some(Table::Web(web)) => {
             let sections = measure(&["web"], &web.common, Some(&web.svg))?;

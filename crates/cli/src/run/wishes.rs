@@ -4,7 +4,7 @@
 use crate::control::programs::has_program_at;
 use crate::exit::NOT_BEGUN;
 use crate::host::attach::Prefixed;
-use crate::run::Failure;
+use crate::run::failure::Failure;
 use qanat::control::client::{Session, default_socket};
 use qanat::control::protocol::VnicStatus;
 use qanat::nic::link;
