@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 /// How the list begins.
-const HEAD: &str = "# Files that import each other in circles. `QANAT_UPDATE=1` takes those away that do not any more.\n";
+const HEAD: &str =
+    "# Files that import each other in circles. `QANAT_UPDATE=1` takes those away that do not any more.\n";
 
 /// Files in a folder, at most.
 const FOLDER_FILES_MAX: usize = 24;

@@ -1,7 +1,7 @@
 //! The bell of either side: the socket they met on, a byte to wake who sleeps. Each call says by itself that it does not wait:
 //! flags of the socket are the other side's to change.
 
-use super::handshake::Reply;
+use crate::split::handshake::Reply;
 use qanat_control::protocol::{Envelope, VERSION};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -12,13 +12,13 @@ const BELLS_PER_LOOK: usize = 16;
 const BYTES: usize = 16;
 
 /// Wakes the other side.
-pub(super) fn ring(socket: &OwnedFd) {
+pub(crate) fn ring(socket: &OwnedFd) {
     // Full: it has enough to wake up for. Gone: its end is seen at the next look.
     let _ = send(socket, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// What was heard of the other side.
-pub(super) enum Heard {
+pub(crate) enum Heard {
     /// Rings, or nothing.
     Rings,
     /// Words, which are longer than any rings.
@@ -31,7 +31,7 @@ pub(super) enum Heard {
 const WORDS: usize = 1_024;
 
 /// Silences the bell of who may say something, too.
-pub(super) fn listen(socket: &OwnedFd) -> Heard {
+pub(crate) fn listen(socket: &OwnedFd) -> Heard {
     let mut bytes = [0u8; WORDS];
     for _ in 0..BELLS_PER_LOOK {
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
@@ -48,14 +48,14 @@ pub(super) fn listen(socket: &OwnedFd) -> Heard {
 }
 
 /// Says a last word to who may be asleep.
-pub(super) fn say(socket: &OwnedFd, word: Reply) {
+pub(crate) fn say(socket: &OwnedFd, word: Reply) {
     // No word has a part that can't be written.
     let text = serde_json::to_vec(&Envelope { version: VERSION, body: word }).unwrap_or_default();
     let _ = send(socket, &text, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
 /// Silences the bell; false: the other side is gone.
-pub(super) fn silence(socket: &OwnedFd) -> bool {
+pub(crate) fn silence(socket: &OwnedFd) -> bool {
     let mut bytes = [0u8; BYTES];
     for _ in 0..BELLS_PER_LOOK {
         match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {

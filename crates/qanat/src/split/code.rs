@@ -25,20 +25,20 @@ const REASONS: [CloseReason; 10] = [
 ];
 
 /// 0 means no error.
-pub(super) fn of_error(error: CommandError) -> u8 {
+pub(crate) fn of_error(error: CommandError) -> u8 {
     1 + ERRORS.iter().position(|known| *known == error).unwrap_or(0) as u8
 }
 
-pub(super) fn to_error(number: u8) -> Option<CommandError> {
+pub(crate) fn to_error(number: u8) -> Option<CommandError> {
     let index = usize::from(number).checked_sub(1)?;
     Some(ERRORS.get(index).copied().unwrap_or(CommandError::Full))
 }
 
-pub(super) fn of_reason(reason: CloseReason) -> u8 {
+pub(crate) fn of_reason(reason: CloseReason) -> u8 {
     REASONS.iter().position(|known| *known == reason).unwrap_or(0) as u8
 }
 
-pub(super) fn to_reason(number: u8) -> CloseReason {
+pub(crate) fn to_reason(number: u8) -> CloseReason {
     REASONS.get(usize::from(number)).copied().unwrap_or(CloseReason::Aborted)
 }
 

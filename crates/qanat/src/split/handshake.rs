@@ -1,24 +1,24 @@
 //! What a service and a net core say to each other before the rings: one JSON message each way, as on the control socket,
 //! with the memory beside the answer. After it the socket is the doorbell of both, and its end is the other's end.
 
-use super::runtime::SplitOptions;
+use crate::split::service::runtime::SplitOptions;
 use qanat_abi::{LAYOUT_HASH, VERSION};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
 /// Longest message either way.
-pub(super) const MESSAGE_BYTES_MAX: usize = 16_384;
+pub(crate) const MESSAGE_BYTES_MAX: usize = 16_384;
 /// Bytes of a small block of transmit memory: a datagram, or a segment.
-pub(super) const SMALL_BLOCK_BYTES: u32 = 2_048;
+pub(crate) const SMALL_BLOCK_BYTES: u32 = 2_048;
 /// Bytes of a large one: the stack cuts it into segments.
-pub(super) const LARGE_BLOCK_BYTES: u32 = 65_536;
+pub(crate) const LARGE_BLOCK_BYTES: u32 = 65_536;
 
 /// Connections of one service at most.
-pub(super) const CONNECTIONS_MAX: u32 = 65_536;
+pub(crate) const CONNECTIONS_MAX: u32 = 65_536;
 
 /// What whoever connects wants.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Wish {
+pub(crate) enum Wish {
     /// To be served.
     Attach(Attach),
     /// To know.
@@ -27,7 +27,7 @@ pub(super) enum Wish {
 
 /// A service's first word.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Attach {
+pub(crate) struct Attach {
     /// [`VERSION`].
     pub version: u32,
     /// [`LAYOUT_HASH`], in hexadecimal.
@@ -47,7 +47,7 @@ pub(super) struct Attach {
 }
 
 impl Attach {
-    pub(super) fn new(options: &SplitOptions) -> Attach {
+    pub(crate) fn new(options: &SplitOptions) -> Attach {
         Attach {
             version: VERSION,
             layout: layout(),
@@ -60,7 +60,7 @@ impl Attach {
     }
 
     /// Why not, if the two were built otherwise.
-    pub(super) fn mismatch(&self) -> Option<String> {
+    pub(crate) fn mismatch(&self) -> Option<String> {
         (self.version != VERSION || self.layout != layout())
             .then(|| format!("service of version {}, net core of {VERSION}: use one build of both", self.version))
     }
@@ -80,7 +80,7 @@ fn layout() -> String {
 
 /// The net core's.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// Beside it: control memory, received frames, small and large blocks, small messages.
     Attached(Box<Attached>),
     /// Why not.
@@ -93,7 +93,7 @@ pub(super) enum Reply {
 
 /// What the service gets.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Attached {
+pub(crate) struct Attached {
     pub addresses: Vec<(IpAddr, u8)>,
     pub mac: [u8; 6],
     pub mtu: u16,

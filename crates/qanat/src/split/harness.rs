@@ -1,14 +1,14 @@
 //! A service's side of a net core and the net core's side of it, in one thread and without a loop: for fuzzers, and for
 //! counting instructions. Not in a build without the feature `harness`.
 
-use super::accept::AcceptPolicy;
-use super::handshake::Attached;
-use super::lending::{COPY_BYTES, Copies};
-use super::link::Link;
-use super::runtime::{SplitOptions, SplitRuntime};
-use super::tenancy::Tenancy;
-use super::tenant::{Extent, Tenant};
 use crate::service::Service;
+use crate::split::handshake::Attached;
+use crate::split::net_core::accept::AcceptPolicy;
+use crate::split::net_core::lending::{COPY_BYTES, Copies};
+use crate::split::net_core::tenancy::Tenancy;
+use crate::split::net_core::tenant::{Extent, Tenant};
+use crate::split::service::link::Link;
+use crate::split::service::runtime::{SplitOptions, SplitRuntime};
 use qanat_abi::ring::Words;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Producer, Rings};
 use qanat_nic::{LendableFiles, MemoryPlan, Time, Vnic};

@@ -1,6 +1,6 @@
 //! The memory made for one service. It outlives the service if others have its connections: what it sent is still sent from here.
 
-use super::tenant::Extent;
+use crate::split::net_core::tenant::Extent;
 use bytes::Bytes;
 use qanat_abi::{Access, SharedMemory};
 use rustix::fs::{FallocateFlags, fallocate, fstat};
@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Memory files on their way to the service.
-pub(super) struct Handed {
+pub(crate) struct Handed {
     pub control: OwnedFd,
     pub small: OwnedFd,
     pub large: OwnedFd,
 }
 
 /// The files, and the lease by which the daemon knows that somebody is charged for them.
-pub(super) struct Files {
+pub(crate) struct Files {
     /// Rings, small blocks, large ones.
     all: [OwnedFd; 3],
     lease: Option<OwnedFd>,
@@ -27,12 +27,12 @@ pub(super) struct Files {
 
 impl Files {
     /// All descriptors, the lease last if there is one.
-    pub(super) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.all.iter().chain(&self.lease).map(AsFd::as_fd)
     }
 
     /// Whether another net core has them: nothing is freed here then.
-    pub(super) fn set_anothers(&self, is_anothers: bool) {
+    pub(crate) fn set_anothers(&self, is_anothers: bool) {
         self.is_anothers.store(is_anothers, Ordering::Relaxed);
     }
 }
@@ -67,7 +67,7 @@ impl AsRef<[u8]> for Blocks {
 
 /// Makes a service's transmit memory, small blocks and large ones, beside its rings in `control`. It is given back with the last
 /// piece of it.
-pub(super) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<(Memory, Handed)> {
+pub(crate) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> io::Result<(Memory, Handed)> {
     let lengths = extent.block_bytes();
     let [small, large] = [SharedMemory::create(lengths[0])?, SharedMemory::create(lengths[1])?];
     let all = [control.try_clone()?, small.try_clone()?, large.try_clone()?];
@@ -75,14 +75,14 @@ pub(super) fn make(control: OwnedFd, extent: Extent, lease: Option<OwnedFd>) -> 
 }
 
 /// What a net core has of it.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     /// Small ones and large ones.
     pub blocks: [Bytes; 2],
     pub files: Arc<Files>,
 }
 
 /// The same over files made before: rings, small blocks and large ones, of so many bytes.
-pub(super) fn open(all: [OwnedFd; 3], lengths: [usize; 2], lease: Option<OwnedFd>) -> io::Result<Memory> {
+pub(crate) fn open(all: [OwnedFd; 3], lengths: [usize; 2], lease: Option<OwnedFd>) -> io::Result<Memory> {
     let [_, small, large] = &all;
     let map = |file: &OwnedFd, length| SharedMemory::map(file.as_fd(), length, Access::Read);
     let (small, large) = (map(small, lengths[0])?, map(large, lengths[1])?);

@@ -7,48 +7,27 @@
 //!           received frames: mapped read-only ◀── the card writes them
 //!           transmit memory: mapped writable  ──▶ mapped read-only; headers are elsewhere, and not mapped
 //! ```
-//! * [`NetCore`] runs a loop over its cards; each card serves one attached service (`tenant.rs`), or several
-//!   that share its listeners (`tenancy.rs`, `accept.rs`), with a stack and received
+//! * [`NetCore`] runs a loop over its cards; each card serves one attached service (`net_core/tenant.rs`), or several
+//!   that share its listeners (`net_core/tenancy.rs`, `net_core/accept.rs`), with a stack and received
 //!   frames of its own, so that no service sees another's packets, or holds another's credits.
-//! * [`SplitRuntime`] runs a [`Service`](crate::Service) as [`Runtime`](crate::Runtime) does: `remote.rs` stands for the
-//!   stack, `remotes.rs` for those of several net cores, `streams.rs` keeps what a connection has been given to send.
+//! * [`SplitRuntime`] runs a [`Service`](crate::Service) as [`Runtime`](crate::Runtime) does: `service/remote.rs` stands for the
+//!   stack, `service/remotes.rs` for those of several net cores, `service/streams.rs` keeps what a connection has been given to send.
 //! * What lies in shared memory is in `qanat-abi`.
 
-mod accept;
 mod bell;
-mod card_end;
 mod code;
-mod commands;
-mod director;
 mod handshake;
 #[cfg(feature = "harness")]
 pub mod harness;
-#[cfg(test)]
-mod hoarding;
-mod leave;
-mod lending;
-mod link;
 mod memory;
-#[cfg(test)]
-mod moved;
-mod moving;
+mod migration;
 mod net_core;
-mod parting;
-mod places;
-mod received;
-mod remote;
-mod remotes;
-mod runtime;
-mod seek;
-mod streams;
-mod tenancy;
-mod tenant;
-mod timers;
+mod service;
 
-pub use accept::AcceptPolicy;
 pub use handshake::{ABI_VERSION, CardStatus, NetCoreStatus, ServiceStatus, abi_layout};
-pub use net_core::{Card, NetCore, NetCoreOptions, ask_status};
-pub use remote::RemoteFigures;
-pub(crate) use remotes::Remotes;
-pub use runtime::{Connector, PATIENCE, SplitError, SplitOptions, SplitRuntime};
-pub use seek::Refusal;
+pub use net_core::accept::AcceptPolicy;
+pub use net_core::core::{Card, NetCore, NetCoreOptions, ask_status};
+pub use service::remote::RemoteFigures;
+pub(crate) use service::remotes::Remotes;
+pub use service::runtime::{Connector, PATIENCE, SplitError, SplitOptions, SplitRuntime};
+pub use service::seek::Refusal;

@@ -2,13 +2,13 @@
 //! up to them one by one, each when nothing of it is under way in the service. No byte is lost: what was sent is in memory
 //! that stays until it is acknowledged, what was received and not looked at goes to the next owner, in order.
 
-use super::remote::Remote;
+use crate::split::service::remote::Remote;
 use qanat_abi::{Command, Event as Said, Id};
 use qanat_stack::ConnectionId;
 
 impl Remote {
     /// Leaves the listeners, and asks who else has a share in them.
-    pub(super) fn ask_for_others(&mut self) {
+    pub(crate) fn ask_for_others(&mut self) {
         self.others = None;
         // Their places stay: what was accepted before this is heard still comes.
         for (handle, ..) in self.listeners.all() {
@@ -20,7 +20,7 @@ impl Remote {
     }
 
     /// Whether there is somebody to give connections to, or that is not yet known, and something to give or to be heard.
-    pub(super) fn is_leaving(&mut self) -> bool {
+    pub(crate) fn is_leaving(&mut self) -> bool {
         if self.others == Some(0) {
             return false;
         }
@@ -30,7 +30,7 @@ impl Remote {
     }
 
     /// Connections that may be given up now, as far as can be seen from here.
-    pub(super) fn movable(&self) -> Vec<ConnectionId> {
+    pub(crate) fn movable(&self) -> Vec<ConnectionId> {
         if !self.early.is_empty() || self.second.is_some() || self.others.is_none_or(|others| others == 0) {
             return Vec::new();
         }
@@ -41,7 +41,7 @@ impl Remote {
     }
 
     /// Gives a connection up of which the service holds nothing. One of which it does hold something is reset.
-    pub(super) fn yield_up(&mut self, connection: ConnectionId) {
+    pub(crate) fn yield_up(&mut self, connection: ConnectionId) {
         let to = self.remote_id(connection);
         let Some(stream) = self.streams.get_mut(connection.index()) else { return };
         if stream.held > 0 || stream.has_waiting() {
@@ -57,7 +57,7 @@ impl Remote {
     }
 
     /// Whether something is said of a connection that was given up: it is not looked at, and what it lends is not taken.
-    pub(super) fn is_of_yielded(&self, said: &Said) -> bool {
+    pub(crate) fn is_of_yielded(&self, said: &Said) -> bool {
         let (Said::Data { connection, .. }
         | Said::Acked { connection, .. }
         | Said::PeerClosed { connection }
@@ -71,7 +71,7 @@ impl Remote {
     }
 
     /// A connection was another's; or the answer to who the others are.
-    pub(super) fn moved(&mut self, connection: Id, unacknowledged: u32) {
+    pub(crate) fn moved(&mut self, connection: Id, unacknowledged: u32) {
         if connection == Id::NONE {
             self.others = Some(unacknowledged);
             return;

@@ -1,12 +1,13 @@
 //! What stands for one net core's stack in a service's process: commands become messages, messages become events.
 
-use super::bell::Heard;
-use super::handshake::{Attached, CONNECTIONS_MAX, Reply, SMALL_BLOCK_BYTES};
-use super::link::{Link, Lost, WAITING_MAX};
-use super::places::Places;
-use super::streams::{Finish, Lent, Stream};
-use super::timers::Timers;
-use super::{bell, code};
+use crate::split::bell;
+use crate::split::bell::Heard;
+use crate::split::code;
+use crate::split::handshake::{Attached, CONNECTIONS_MAX, Reply, SMALL_BLOCK_BYTES};
+use crate::split::service::link::{Link, Lost, WAITING_MAX};
+use crate::split::service::places::Places;
+use crate::split::service::streams::{Finish, Lent, Stream};
+use crate::split::service::timers::Timers;
 use qanat_abi::message::{Range, Window};
 use qanat_abi::{Command, Event as Said, Id, Message};
 use qanat_control::protocol::understand;
@@ -45,41 +46,41 @@ pub struct RemoteFigures {
 
 /// The service's stack.
 pub struct Remote {
-    pub(super) link: Option<Link>,
-    pub(super) attached: Attached,
+    pub(crate) link: Option<Link>,
+    pub(crate) attached: Attached,
     epoch: u32,
     /// By the net core's slot: as many as were asked for, whatever it says.
-    pub(super) streams: Vec<Stream>,
+    pub(crate) streams: Vec<Stream>,
     connections_max: usize,
     /// Connections whose turn comes at the end of this one.
     queued: VecDeque<u32>,
-    pub(super) listeners: Places<ListenerId>,
-    pub(super) sockets: Places<UdpSocketId>,
-    pub(super) timers: Timers,
+    pub(crate) listeners: Places<ListenerId>,
+    pub(crate) sockets: Places<UdpSocketId>,
+    pub(crate) timers: Timers,
     /// Events not yet passed on: taken while an answer was waited for, or the ends that a lost net core means.
-    pub(super) early: VecDeque<Event>,
+    pub(crate) early: VecDeque<Event>,
     /// Memory of connections given up to others, from which the net core may still send.
-    pub(super) kept: Vec<Lent>,
+    pub(crate) kept: Vec<Lent>,
     /// How many others share a listener, as far as asked for.
-    pub(super) others: Option<u32>,
+    pub(crate) others: Option<u32>,
     /// What the last message said besides.
-    pub(super) second: Option<Event>,
+    pub(crate) second: Option<Event>,
     /// The net core broke the rules while an answer was waited for.
-    pub(super) broken: bool,
+    pub(crate) broken: bool,
     requests: u32,
     /// Why there is to be no other net core in this one's place.
-    pub(super) last_word: Option<String>,
-    pub(super) nothing: Pool,
+    pub(crate) last_word: Option<String>,
+    pub(crate) nothing: Pool,
     /// The service has others, whose cards may have addresses that this one's has not.
     is_one_of_several: bool,
-    pub(super) figures: RemoteFigures,
+    pub(crate) figures: RemoteFigures,
     /// Addresses of the card that are other hosts', and whose.
     lost_addresses: Vec<(IpAddr, MacAddress)>,
 }
 
 impl Remote {
     /// For so many connections at most.
-    pub(super) fn new(connections_max: usize, is_one_of_several: bool) -> std::io::Result<Remote> {
+    pub(crate) fn new(connections_max: usize, is_one_of_several: bool) -> std::io::Result<Remote> {
         let nothing = Region::new(1, SMALL_BLOCK_BYTES)?.pool(0);
         Ok(Remote {
             link: None,
@@ -105,25 +106,25 @@ impl Remote {
         })
     }
 
-    pub(super) fn figures(&self) -> RemoteFigures {
+    pub(crate) fn figures(&self) -> RemoteFigures {
         let batches = self.link.as_ref().map_or(0, Link::batches);
         RemoteFigures { command_batches: batches, ..self.figures }
     }
 
-    pub(super) fn attached(&self) -> &Attached {
+    pub(crate) fn attached(&self) -> &Attached {
         &self.attached
     }
 
-    pub(super) fn is_attached(&self) -> bool {
+    pub(crate) fn is_attached(&self) -> bool {
         self.link.is_some()
     }
 
-    pub(super) fn socket(&self) -> Option<BorrowedFd<'_>> {
+    pub(crate) fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.link.as_ref().map(|link| link.socket.as_fd())
     }
 
     /// A net core's end: every connection is closed, listeners and sockets wait for the next.
-    pub(super) fn lost(&mut self) {
+    pub(crate) fn lost(&mut self) {
         if self.link.take().is_none() {
             return;
         }
@@ -143,7 +144,7 @@ impl Remote {
     }
 
     /// The next net core: listeners and sockets are made anew there.
-    pub(super) fn attach(&mut self, link: Link, attached: Attached) -> Result<(), CommandError> {
+    pub(crate) fn attach(&mut self, link: Link, attached: Attached) -> Result<(), CommandError> {
         // Of a shared card's slots any may be ours.
         self.connections_max = self.connections_max.max(attached.connections.min(CONNECTIONS_MAX) as usize);
         (self.link, self.attached) = (Some(link), attached);
@@ -169,14 +170,14 @@ impl Remote {
     }
 
     /// The first address of the card that was found to be another host's, and whose, once none of them is left.
-    pub(super) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
+    pub(crate) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
         let own = &self.attached.addresses;
         let are_all_lost = !own.is_empty() && own.iter().all(|(address, _)| self.has_lost(*address));
         self.lost_addresses.first().copied().filter(|_| are_all_lost)
     }
 
     /// Whether the card has that address.
-    pub(super) fn has(&self, address: IpAddr) -> bool {
+    pub(crate) fn has(&self, address: IpAddr) -> bool {
         self.attached.addresses.iter().any(|(own, _)| *own == address)
     }
 
@@ -186,12 +187,12 @@ impl Remote {
     }
 
     /// Whether a chunk is in memory that is shared with this net core.
-    pub(super) fn has_frame(&self, chunk: &Chunk) -> bool {
+    pub(crate) fn has_frame(&self, chunk: &Chunk) -> bool {
         let frame = chunk.frame();
         self.link.as_ref().is_some_and(|link| link.received.has(frame) || link.offset(frame).is_some())
     }
 
-    pub(super) fn give(&mut self, command: Command) {
+    pub(crate) fn give(&mut self, command: Command) {
         if let Some(link) = &mut self.link {
             self.figures.commands += 1;
             link.give(command);
@@ -199,7 +200,7 @@ impl Remote {
     }
 
     /// A command that is answered: waits for it. Events that come before are kept.
-    pub(super) fn ask(&mut self, command: impl FnOnce(u32) -> Command) -> Result<Id, CommandError> {
+    pub(crate) fn ask(&mut self, command: impl FnOnce(u32) -> Command) -> Result<Id, CommandError> {
         self.requests = self.requests.wrapping_add(1);
         let request = self.requests;
         self.give(command(request));
@@ -249,21 +250,21 @@ impl Remote {
         Said::decode(words).map(Some).map_err(|_| Lost)
     }
 
-    pub(super) fn local_id(&self, id: Id) -> ConnectionId {
+    pub(crate) fn local_id(&self, id: Id) -> ConnectionId {
         ConnectionId::new(id.slot, id.generation.wrapping_add(self.epoch << EPOCH_SHIFT))
     }
 
-    pub(super) fn remote_id(&self, id: ConnectionId) -> Id {
+    pub(crate) fn remote_id(&self, id: ConnectionId) -> Id {
         Id { slot: id.index() as u32, generation: id.generation().wrapping_sub(self.epoch << EPOCH_SHIFT) }
     }
 
-    pub(super) fn stream(&mut self, id: ConnectionId) -> Result<&mut Stream, CommandError> {
+    pub(crate) fn stream(&mut self, id: ConnectionId) -> Result<&mut Stream, CommandError> {
         let stream = self.streams.get_mut(id.index()).ok_or(CommandError::Stale)?;
         if stream.open && stream.generation == id.generation() { Ok(stream) } else { Err(CommandError::Stale) }
     }
 
     /// The next event.
-    pub(super) fn next_event(&mut self, now: Time) -> Result<Option<Event>, Lost> {
+    pub(crate) fn next_event(&mut self, now: Time) -> Result<Option<Event>, Lost> {
         if let Some(event) = self.early.pop_front() {
             return Ok(Some(event));
         }
@@ -376,7 +377,7 @@ impl Remote {
     }
 
     /// Its turn comes at the end of this one.
-    pub(super) fn queue(&mut self, connection: ConnectionId) {
+    pub(crate) fn queue(&mut self, connection: ConnectionId) {
         if let Some(stream) = self.streams.get_mut(connection.index()).filter(|stream| !stream.queued) {
             stream.queued = true;
             self.queued.push_back(connection.index() as u32);
@@ -384,7 +385,7 @@ impl Remote {
     }
 
     /// A new connection; no more of them than were asked for.
-    pub(super) fn begin(&mut self, connection: ConnectionId, connected: bool) -> Result<(), Lost> {
+    pub(crate) fn begin(&mut self, connection: ConnectionId, connected: bool) -> Result<(), Lost> {
         if connection.index() >= self.connections_max {
             return Err(Lost);
         }
@@ -396,7 +397,7 @@ impl Remote {
     }
 
     /// After the events of a turn: what waits for memory is tried again, what the service dropped is given back.
-    pub(super) fn end_turn(&mut self) -> Result<(), Lost> {
+    pub(crate) fn end_turn(&mut self) -> Result<(), Lost> {
         let Some(link) = &mut self.link else { return Ok(()) };
         link.events.release();
         link.release_dropped();
@@ -415,14 +416,14 @@ impl Remote {
 
     /// Wakes the net core if it sleeps and was told something.
     #[inline]
-    pub(super) fn wake_net_core(&mut self) {
+    pub(crate) fn wake_net_core(&mut self) {
         if let Some(link) = &mut self.link {
             self.figures.bells += u64::from(link.wake());
         }
     }
 
     /// Gives the net core as much as memory and acknowledgements allow, then the end if it was asked for.
-    pub(super) fn pump(&mut self, connection: ConnectionId) {
+    pub(crate) fn pump(&mut self, connection: ConnectionId) {
         let to = self.remote_id(connection);
         let Some(stream) = self.streams.get_mut(connection.index()) else { return };
         let Some(link) = &mut self.link else { return };
@@ -449,7 +450,7 @@ impl Remote {
     }
 
     /// Whether there is something to do without an event.
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         if !self.early.is_empty() || self.second.is_some() || self.broken {
             return Some(Time::ZERO);
         }
@@ -457,23 +458,23 @@ impl Remote {
     }
 
     /// Whether commands or bytes wait for room that nobody rings for.
-    pub(super) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_held_back(&self) -> bool {
         !self.queued.is_empty() || self.link.as_ref().is_some_and(|link| !link.waiting.is_empty())
     }
 
-    pub(super) fn falls_asleep(&mut self) -> bool {
+    pub(crate) fn falls_asleep(&mut self) -> bool {
         self.wake_net_core();
         self.link.as_mut().is_none_or(|link| link.events.falls_asleep())
     }
 
-    pub(super) fn wakes(&mut self) {
+    pub(crate) fn wakes(&mut self) {
         if let Some(link) = &self.link {
             link.events.wakes();
         }
     }
 
     /// Silences the bell; false: the net core is gone.
-    pub(super) fn look_at_socket(&mut self) -> bool {
+    pub(crate) fn look_at_socket(&mut self) -> bool {
         let Some(link) = &self.link else { return true };
         match bell::listen(&link.socket) {
             Heard::Rings => true,

@@ -7,8 +7,8 @@
 //! ```
 //! Handles stay dense that way: services keep their connections in arrays.
 
-use super::link::Lost;
-use super::remote::{Remote, RemoteFigures};
+use crate::split::service::link::Lost;
+use crate::split::service::remote::{Remote, RemoteFigures};
 use bytes::Bytes;
 use qanat_api::{
     Block, Chunk, CommandError, Commands, ConnectOptions, ConnectionId, Event, FilledBlock, ListenOptions, ListenerId,
@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Net cores of one service at most.
-pub(super) const NET_CORES_MAX: usize = 16;
+pub(crate) const NET_CORES_MAX: usize = 16;
 /// Peers of datagrams whose net core is remembered; of two that share a place the last one is.
 const PEERS: usize = 4_096;
 
@@ -45,7 +45,7 @@ pub struct Remotes {
 
 impl Remotes {
     /// So many net cores, with so many connections each at most.
-    pub(super) fn new(count: usize, connections_max: usize) -> std::io::Result<Remotes> {
+    pub(crate) fn new(count: usize, connections_max: usize) -> std::io::Result<Remotes> {
         let count = count.clamp(1, NET_CORES_MAX);
         let parts: std::io::Result<Vec<Remote>> = (0..count).map(|_| Remote::new(connections_max, count > 1)).collect();
         Ok(Remotes {
@@ -60,33 +60,33 @@ impl Remotes {
     }
 
     /// An address of a card that has lost all of them to other hosts, and who has it.
-    pub(super) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
+    pub(crate) fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
         self.parts.iter().find_map(Remote::lost_address)
     }
 
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.parts.len()
     }
 
     /// One of them.
-    pub(super) fn part(&mut self, number: usize) -> Option<&mut Remote> {
+    pub(crate) fn part(&mut self, number: usize) -> Option<&mut Remote> {
         self.parts.get_mut(number)
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &Remote> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Remote> {
         self.parts.iter()
     }
 
-    pub(super) fn all_mut(&mut self) -> impl Iterator<Item = &mut Remote> {
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Remote> {
         self.parts.iter_mut()
     }
 
-    pub(super) fn sockets_of_all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn sockets_of_all(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.parts.iter().filter_map(Remote::socket)
     }
 
     /// Counts of all.
-    pub(super) fn figures(&self) -> RemoteFigures {
+    pub(crate) fn figures(&self) -> RemoteFigures {
         let add = |sum: RemoteFigures, part: &Remote| {
             let one = part.figures();
             RemoteFigures {
@@ -117,7 +117,7 @@ impl Remotes {
 
     /// The next event of one net core's.
     #[inline]
-    pub(super) fn next_event(&mut self, part: usize, now: Time) -> Result<Option<Event>, Lost> {
+    pub(crate) fn next_event(&mut self, part: usize, now: Time) -> Result<Option<Event>, Lost> {
         let Some(remote) = self.parts.get_mut(part) else { return Ok(None) };
         let mut event = remote.next_event(now)?;
         if self.shift > 0
@@ -154,13 +154,13 @@ impl Remotes {
     }
 
     /// Connections that may be given up now.
-    pub(super) fn movable(&self) -> Vec<ConnectionId> {
+    pub(crate) fn movable(&self) -> Vec<ConnectionId> {
         let all = self.parts.iter().enumerate();
         all.flat_map(|(number, part)| part.movable().into_iter().map(move |connection| self.widen(number, connection)))
             .collect()
     }
 
-    pub(super) fn yield_up(&mut self, connection: ConnectionId) {
+    pub(crate) fn yield_up(&mut self, connection: ConnectionId) {
         if let Ok((part, connection)) = self.narrow(connection) {
             part.yield_up(connection);
         }
@@ -214,17 +214,17 @@ impl Remotes {
     }
 
     /// There is always one.
-    pub(super) fn first(&self) -> &Remote {
+    pub(crate) fn first(&self) -> &Remote {
         &self.parts[0]
     }
 
     /// What every card takes.
-    pub(super) fn mtu(&self) -> u16 {
+    pub(crate) fn mtu(&self) -> u16 {
         self.parts.iter().map(|part| part.attached().mtu).min().unwrap_or(0)
     }
 
     /// Of every card, each once: net cores that have a queue each of one card have the same.
-    pub(super) fn addresses(&self) -> Vec<IpAddr> {
+    pub(crate) fn addresses(&self) -> Vec<IpAddr> {
         let mut all: Vec<IpAddr> = Vec::new();
         for (address, _) in self.parts.iter().flat_map(|part| &part.attached().addresses) {
             if !all.contains(address) {

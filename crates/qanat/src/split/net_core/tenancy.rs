@@ -5,11 +5,11 @@
 //! its card: nobody else is concerned. Of a shared one each event is its owner's at once, and waits with it if it must; who
 //! holds more than its share of the frames has nothing more received for its connections, which its peers then send again.
 
-use super::accept::{AcceptPolicy, Owners, SEATS_MAX};
-use super::handshake::ServiceStatus;
-use super::lending::Copies;
-use super::tenant::parting::{Belongings, Parted, Parting};
-use super::tenant::{EVENTS_PER_TURN, EVENTS_WAITING_MAX, House, Offence, Tenant};
+use crate::split::handshake::ServiceStatus;
+use crate::split::net_core::accept::{AcceptPolicy, Owners, SEATS_MAX};
+use crate::split::net_core::lending::Copies;
+use crate::split::net_core::tenant::parting::{Belongings, Parted, Parting};
+use crate::split::net_core::tenant::{EVENTS_PER_TURN, EVENTS_WAITING_MAX, House, Offence, Tenant};
 use qanat_nic::{Time, Vnic};
 use qanat_stack::{ConnectionId, Event, Stack};
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const DISPATCHES_MAX: usize = 64;
 const NO_CONNECTION: ConnectionId = ConnectionId::new(u32::MAX, u32::MAX);
 
 /// The stack and who it is for.
-pub(super) struct Tenancy {
+pub(crate) struct Tenancy {
     stack: Stack,
     seats: Vec<Option<Tenant>>,
     owners: Owners,
@@ -33,7 +33,7 @@ pub(super) struct Tenancy {
 
 /// What the next net core must know of it, beside the stack.
 #[derive(Serialize)]
-pub(super) struct TenancyParting<'a> {
+pub(crate) struct TenancyParting<'a> {
     is_shared: bool,
     owners: &'a Owners,
     seats: Vec<Parting<'a>>,
@@ -41,29 +41,29 @@ pub(super) struct TenancyParting<'a> {
 
 /// As it is read.
 #[derive(Deserialize)]
-pub(super) struct TenancyParted {
+pub(crate) struct TenancyParted {
     is_shared: bool,
     owners: Owners,
     seats: Vec<Parted>,
 }
 
 impl Tenancy {
-    pub(super) fn part(&self) -> TenancyParting<'_> {
+    pub(crate) fn part(&self) -> TenancyParting<'_> {
         let seats = self.tenants().map(Tenant::part).collect();
         TenancyParting { is_shared: self.is_shared, owners: &self.owners, seats }
     }
 
-    pub(super) fn stack(&self) -> &Stack {
+    pub(crate) fn stack(&self) -> &Stack {
         &self.stack
     }
 
     /// Who is where.
-    pub(super) fn seats(&self) -> impl Iterator<Item = Option<&Tenant>> {
+    pub(crate) fn seats(&self) -> impl Iterator<Item = Option<&Tenant>> {
         self.seats.iter().map(Option::as_ref)
     }
 
     /// Goes on with it, the services on seats that are `taken`; `None`: that can't be what a net core parted with.
-    pub(super) fn resume(
+    pub(crate) fn resume(
         stack: Stack,
         parted: TenancyParted,
         taken: &[bool],
@@ -88,25 +88,25 @@ impl Tenancy {
         Some(Tenancy { stack, seats, owners, is_shared })
     }
 
-    pub(super) fn new(stack: Stack, policy: AcceptPolicy) -> Tenancy {
+    pub(crate) fn new(stack: Stack, policy: AcceptPolicy) -> Tenancy {
         Tenancy { stack, seats: Vec::new(), owners: Owners::new(policy), is_shared: false }
     }
 
     /// Whether another may come.
-    pub(super) fn has_room(&self) -> bool {
+    pub(crate) fn has_room(&self) -> bool {
         self.tenants().count() < SEATS_MAX
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.tenants().next().is_none()
     }
 
-    pub(super) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
+    pub(crate) fn tenants(&self) -> impl Iterator<Item = &Tenant> {
         self.seats.iter().flatten()
     }
 
     /// A service comes.
-    pub(super) fn enter(&mut self, tenant: Tenant) {
+    pub(crate) fn enter(&mut self, tenant: Tenant) {
         let free = self.seats.iter().position(Option::is_none);
         let seat = free.unwrap_or(self.seats.len());
         if free.is_none() {
@@ -127,13 +127,13 @@ impl Tenancy {
 
     /// As if there were no credits, to see what they are good for.
     #[cfg(test)]
-    pub(super) fn without_credits(&mut self) {
+    pub(crate) fn without_credits(&mut self) {
         self.seats.iter_mut().flatten().for_each(|tenant| tenant.without_credits());
     }
 
     /// Frames a service holds.
     #[cfg(test)]
-    pub(super) fn lent_to(&self, seat: usize) -> u32 {
+    pub(crate) fn lent_to(&self, seat: usize) -> u32 {
         self.seats.get(seat).and_then(Option::as_ref).map_or(0, Tenant::lent_count)
     }
 
@@ -164,7 +164,7 @@ impl Tenancy {
     }
 
     /// One turn: commands, packets, events, output. Whether anything happened; why services were cut off goes to `offences`.
-    pub(super) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic, offences: &mut Vec<Offence>) -> bool {
+    pub(crate) fn turn(&mut self, now: Time, vnic: &mut dyn Vnic, offences: &mut Vec<Offence>) -> bool {
         let mut busy = false;
         for seat in 0..self.seats.len() {
             match self.commands(seat, now, vnic) {
@@ -328,7 +328,7 @@ impl Tenancy {
     }
 
     /// Silences the bells of those that `ready` says rang, in order; whoever is gone leaves.
-    pub(super) fn look_at_sockets(&mut self, ready: &mut impl Iterator<Item = bool>, now: Time) {
+    pub(crate) fn look_at_sockets(&mut self, ready: &mut impl Iterator<Item = bool>, now: Time) {
         for seat in 0..self.seats.len() {
             let Some(tenant) = self.seats.get_mut(seat).and_then(Option::as_mut) else { continue };
             if ready.next() == Some(true) && !tenant.look_at_socket() {
@@ -337,25 +337,25 @@ impl Tenancy {
         }
     }
 
-    pub(super) fn falls_asleep(&mut self) -> bool {
+    pub(crate) fn falls_asleep(&mut self) -> bool {
         self.seats.iter_mut().flatten().all(Tenant::falls_asleep)
     }
 
-    pub(super) fn wakes(&mut self) {
+    pub(crate) fn wakes(&mut self) {
         self.seats.iter_mut().flatten().for_each(Tenant::wakes);
     }
 
     /// Whether events wait for room in a ring: nobody rings when there is some again.
-    pub(super) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_held_back(&self) -> bool {
         self.stack.event_count() > 0 || self.tenants().any(Tenant::is_held_back)
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.stack.next_deadline()
     }
 
     /// All services are gone, and what the stack holds goes.
-    pub(super) fn end(mut self, now: Time, vnic: &mut dyn Vnic) {
+    pub(crate) fn end(mut self, now: Time, vnic: &mut dyn Vnic) {
         for seat in 0..self.seats.len() {
             self.leave(seat, now);
         }
@@ -366,7 +366,7 @@ impl Tenancy {
         self.stack.transmit_last(now, vnic);
     }
 
-    pub(super) fn status(&mut self, vnic: &dyn Vnic) -> Vec<ServiceStatus> {
+    pub(crate) fn status(&mut self, vnic: &dyn Vnic) -> Vec<ServiceStatus> {
         let waiting = self.stack.event_count() as u64;
         let all = self.stack.usage().connections as u64;
         let (is_shared, owners) = (self.is_shared, &self.owners);
@@ -380,13 +380,13 @@ impl Tenancy {
 
     /// Frames lent, and what the stack holds.
     #[cfg(feature = "harness")]
-    pub(super) fn usage(&self) -> (u32, qanat_stack::Usage) {
+    pub(crate) fn usage(&self) -> (u32, qanat_stack::Usage) {
         (self.tenants().map(Tenant::lent_count).sum(), self.stack.usage())
     }
 
     /// As [`Tenant::expect_listen`], of the only one.
     #[cfg(feature = "harness")]
-    pub(super) fn expect_listen(
+    pub(crate) fn expect_listen(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,

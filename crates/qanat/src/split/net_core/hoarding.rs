@@ -1,9 +1,9 @@
 //! What a sharer's credits are good for: one service gives nothing back of what it is lent, with credits and without. In one
 //! thread, by a clock of its own.
 
-use super::accept::AcceptPolicy;
-use super::tenancy::Tenancy;
-use super::tenant::{Extent, Tenant};
+use crate::split::net_core::accept::AcceptPolicy;
+use crate::split::net_core::tenancy::Tenancy;
+use crate::split::net_core::tenant::{Extent, Tenant};
 use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Message, Producer, Rings};
 use qanat_nic::{MemoryPlan, PairConfig, Time, pair};
 use qanat_stack::{Config, ConnectOptions, Event, Stack};

@@ -1,8 +1,8 @@
 //! The commands of [`Context`](crate::Context) in the split placement, on one net core.
 
-use super::link::{Lost, WAITING_MAX};
-use super::remote::Remote;
-use super::streams::{Finish, PIECES_MAX, Piece};
+use crate::split::service::link::{Lost, WAITING_MAX};
+use crate::split::service::remote::Remote;
+use crate::split::service::streams::{Finish, PIECES_MAX, Piece};
 use bytes::Bytes;
 use qanat_abi::message::Window;
 use qanat_abi::{Command, Id};

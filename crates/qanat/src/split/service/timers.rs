@@ -15,14 +15,14 @@ struct Slot {
 
 /// Timers by deadline. A cancelled one stays in the heap until it is due.
 #[derive(Default)]
-pub(super) struct Timers {
+pub(crate) struct Timers {
     due: BinaryHeap<Reverse<(Time, u32, u32)>>,
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
 
 impl Timers {
-    pub(super) fn set(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
+    pub(crate) fn set(&mut self, now: Time, after: Duration, token: u64) -> Result<TimerId, CommandError> {
         if self.due.len() >= TIMERS_MAX {
             return Err(CommandError::Full);
         }
@@ -36,7 +36,7 @@ impl Timers {
         Ok(TimerId::new(slot, place.generation))
     }
 
-    pub(super) fn cancel(&mut self, timer: TimerId) -> bool {
+    pub(crate) fn cancel(&mut self, timer: TimerId) -> bool {
         self.take(timer.index() as u32, timer.generation()).is_some()
     }
 
@@ -49,7 +49,7 @@ impl Timers {
     }
 
     /// The next timer that is due.
-    pub(super) fn expired(&mut self, now: Time) -> Option<(TimerId, u64)> {
+    pub(crate) fn expired(&mut self, now: Time) -> Option<(TimerId, u64)> {
         while let Some(Reverse((at, slot, generation))) = self.due.peek().copied() {
             if at > now {
                 return None;
@@ -62,7 +62,7 @@ impl Timers {
         None
     }
 
-    pub(super) fn next_deadline(&self) -> Option<Time> {
+    pub(crate) fn next_deadline(&self) -> Option<Time> {
         self.due.peek().map(|Reverse((at, ..))| *at)
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! A net core is confined, so no thread of its own waits here for the end of a handle; it looks now and then.
 
-use super::bell;
-use super::handshake::Reply;
-use super::net_core::{Card, NetCore};
+use crate::split::bell;
+use crate::split::handshake::Reply;
+use crate::split::net_core::core::{Card, NetCore};
 use qanat_control::card_watch::{has_hung_up, last_word};
 use qanat_control::protocol::VnicEnd;
 use qanat_nic::Time;
@@ -19,7 +19,7 @@ const DELETED: &str = "its interface was deleted; make it again, and start the s
 
 /// Whose a net core's own card is.
 #[derive(Debug)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// The daemon's, by this handle.
     Daemon(OwnedFd),
     /// A daemon's that crashed since.
@@ -84,7 +84,7 @@ impl NetCore {
     ///
     /// # Errors
     /// `ConnectionReset`: a card may come back, in another net core. Else why the last card is gone.
-    pub(super) fn look_at_cards(&mut self, now: Time) -> io::Result<()> {
+    pub(crate) fn look_at_cards(&mut self, now: Time) -> io::Result<()> {
         if now.since(self.cards_looked_at) < LOOK_INTERVAL {
             return Ok(());
         }

@@ -1,7 +1,7 @@
 //! A net core that takes its orders from the daemon: cards come to it while it runs, each with the services it is for, and go
 //! with the last of them. It opens nothing itself, confined as it is: what it needs comes as descriptors.
 
-use super::net_core::{Card, Introduced, NetCore, Pending};
+use crate::split::net_core::core::{Card, Introduced, NetCore, Pending};
 use qanat_control::net_core::{CardOrder, ORDER_BYTES_MAX, Order, plan_of};
 use qanat_control::protocol::{Fault, QueueWish, receive};
 use qanat_nic::{LendableFiles, QueueShare, Time};
@@ -15,22 +15,22 @@ const ORDERS_PER_LOOK: usize = 16;
 const INTRODUCED_MAX: usize = 256;
 
 /// Who gives the orders, and what has come of an order in several parts.
-pub(super) struct Director {
-    pub(super) socket: OwnedFd,
+pub(crate) struct Director {
+    pub(crate) socket: OwnedFd,
     /// Of the next card: its memory and its handle.
     memory: Option<(QueueWish, OwnedFd, LendableFiles)>,
     buffer: Vec<u8>,
 }
 
 impl Director {
-    pub(super) fn new(socket: OwnedFd) -> Director {
+    pub(crate) fn new(socket: OwnedFd) -> Director {
         Director { socket, memory: None, buffer: vec![0; ORDER_BYTES_MAX] }
     }
 }
 
 impl NetCore {
     /// Takes orders. False: the daemon is gone.
-    pub(super) fn take_orders(&mut self, now: Time) -> bool {
+    pub(crate) fn take_orders(&mut self, now: Time) -> bool {
         for _ in 0..ORDERS_PER_LOOK {
             let Some(director) = &mut self.director else { return true };
             match receive::<Order>(director.socket.as_fd(), &mut director.buffer) {

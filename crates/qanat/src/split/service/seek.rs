@@ -1,8 +1,8 @@
 //! How a service finds a net core, and finds it again when it is gone: by a thread of its own then, for a net core may take
 //! its time to start, and the others' connections do not wait.
 
-use super::handshake::{Attach, Attached, MESSAGE_BYTES_MAX, Reply, Wish};
-use super::runtime::{Connector, SplitError};
+use crate::split::handshake::{Attach, Attached, MESSAGE_BYTES_MAX, Reply, Wish};
+use crate::split::service::runtime::{Connector, SplitError};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::Time;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -34,14 +34,14 @@ impl fmt::Display for Refusal {
 impl std::error::Error for Refusal {}
 
 /// What a net core has given.
-pub(super) struct Found {
+pub(crate) struct Found {
     pub socket: OwnedFd,
     pub attached: Box<Attached>,
     pub files: Vec<OwnedFd>,
 }
 
 /// Who finds a net core.
-pub(super) struct Seeker {
+pub(crate) struct Seeker {
     /// Held by the thread while it seeks.
     connector: Arc<Mutex<Connector>>,
     wish: Attach,
@@ -53,7 +53,7 @@ pub(super) struct Seeker {
 }
 
 impl Seeker {
-    pub(super) fn new(connector: Connector, wish: Attach) -> Seeker {
+    pub(crate) fn new(connector: Connector, wish: Attach) -> Seeker {
         Seeker {
             connector: Arc::new(Mutex::new(connector)),
             wish,
@@ -65,13 +65,13 @@ impl Seeker {
     }
 
     /// Finds it here and now.
-    pub(super) fn find(&self) -> Result<Found, SplitError> {
+    pub(crate) fn find(&self) -> Result<Found, SplitError> {
         find(&self.connector, &self.wish)
     }
 
     /// Begins an attempt if it is time for one; what has come of one. To be told whether it was of use
     /// ([`has_tried`](Seeker::has_tried)).
-    pub(super) fn seek(&mut self, now: Time) -> Option<Found> {
+    pub(crate) fn seek(&mut self, now: Time) -> Option<Found> {
         if self.under_way.is_none() && now >= self.next_attempt {
             self.begin(now);
         }
@@ -97,7 +97,7 @@ impl Seeker {
     }
 
     /// Why the last attempt failed.
-    pub(super) fn failure(&self) -> Option<&SplitError> {
+    pub(crate) fn failure(&self) -> Option<&SplitError> {
         self.failure.as_ref()
     }
 
@@ -117,7 +117,7 @@ impl Seeker {
     }
 
     /// What came of an attempt.
-    pub(super) fn has_tried(&mut self, is_attached: bool, now: Time) {
+    pub(crate) fn has_tried(&mut self, is_attached: bool, now: Time) {
         self.retry_after = if is_attached { RETRY_AFTER } else { (self.retry_after * 2).min(RETRY_AFTER_MAX) };
         self.next_attempt = now + self.retry_after;
         if is_attached {
@@ -126,7 +126,7 @@ impl Seeker {
     }
 
     /// When there is something to be done or seen.
-    pub(super) fn next_look(&self, now: Time) -> Time {
+    pub(crate) fn next_look(&self, now: Time) -> Time {
         if self.under_way.is_some() { now + LOOK_AFTER } else { self.next_attempt }
     }
 }

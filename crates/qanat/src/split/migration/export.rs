@@ -9,12 +9,12 @@
 //! through ([`Stack::resume`]). What it can be made to do is to serve that card badly, or to panic: it is started again then, and
 //! its other cards' connections are closed, as after any net core's death.
 
-use super::accept::SEATS_MAX;
-use super::card_end::Holder;
-use super::lending::Copies;
-use super::net_core::{Card, Handed};
-use super::tenancy::{Tenancy, TenancyParted};
-use super::tenant::parting::Belongings;
+use crate::split::net_core::accept::SEATS_MAX;
+use crate::split::net_core::card_end::Holder;
+use crate::split::net_core::core::{Card, Handed};
+use crate::split::net_core::lending::Copies;
+use crate::split::net_core::tenancy::{Tenancy, TenancyParted};
+use crate::split::net_core::tenant::parting::Belongings;
 use bytes::Bytes;
 use qanat_control::net_core::CardOrder;
 use qanat_nic::af_xdp::Parted as QueueParted;
@@ -38,7 +38,7 @@ struct Head {
 }
 
 /// Descriptors of a card.
-pub(super) struct Belonging<T> {
+pub(crate) struct Belonging<T> {
     /// Its handle, received frames, other frames, copies.
     pub card: [T; 4],
     /// The queue's socket, and what its injector has.
@@ -52,7 +52,7 @@ fn memories<'a>(all: impl Iterator<Item = &'a Bytes>) -> Vec<Bytes> {
 }
 
 /// A stack and its services, where frames can be written.
-pub(super) fn write_tenancy(tenancy: &Tenancy) -> Result<Vec<u8>, snapshot::Fault> {
+pub(crate) fn write_tenancy(tenancy: &Tenancy) -> Result<Vec<u8>, snapshot::Fault> {
     snapshot::among(memories(tenancy.tenants().flat_map(|tenant| tenant.memories())), || {
         let mut bytes = tenancy.stack().part()?;
         bytes.extend(snapshot::write(&tenancy.part())?);
@@ -61,7 +61,7 @@ pub(super) fn write_tenancy(tenancy: &Tenancy) -> Result<Vec<u8>, snapshot::Faul
 }
 
 /// The same, where frames can be read, and what follows it.
-pub(super) fn read_tenancy<'a>(
+pub(crate) fn read_tenancy<'a>(
     bytes: &'a [u8],
     taken: &[bool],
     seats: Vec<Belongings>,
@@ -83,7 +83,7 @@ impl Card {
     ///
     /// # Errors
     /// Why it can't go now.
-    pub(super) fn part(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn part(&self) -> Result<Vec<u8>, String> {
         let handed = self.handed.as_ref().ok_or("it is not the daemon's")?;
         let tenancy = self.tenancy.as_ref().ok_or("its service has not come yet")?;
         let queue = self.vnic.as_af_xdp().ok_or("its device is this process's own")?;
@@ -111,7 +111,7 @@ impl Card {
     }
 
     /// Its descriptors; `None`: it is not the daemon's, or nobody's.
-    pub(super) fn belongings(&self) -> Option<Belonging<BorrowedFd<'_>>> {
+    pub(crate) fn belongings(&self) -> Option<Belonging<BorrowedFd<'_>>> {
         let (handed, tenancy) = (self.handed.as_ref()?, self.tenancy.as_ref()?);
         Some(Belonging {
             card: [handed.handle.as_fd(), self.received.as_fd(), handed.rest.as_fd(), self.copies.file()],
@@ -121,7 +121,7 @@ impl Card {
     }
 
     /// Whether another net core has it, or may have: its end here is nobody's end then.
-    pub(super) fn set_anothers(&self, is_anothers: bool) {
+    pub(crate) fn set_anothers(&self, is_anothers: bool) {
         let tenants = self.tenancy.iter().flat_map(Tenancy::tenants);
         tenants.for_each(|tenant| tenant.files().set_anothers(is_anothers));
     }
@@ -130,7 +130,7 @@ impl Card {
     ///
     /// # Errors
     /// What can't be mapped, or can't be what a net core wrote.
-    pub(super) fn resume(bytes: &[u8], own: Belonging<OwnedFd>, now: Time) -> Result<Card, String> {
+    pub(crate) fn resume(bytes: &[u8], own: Belonging<OwnedFd>, now: Time) -> Result<Card, String> {
         let fault = |error: snapshot::Fault| format!("what came of it can't be read: {error}");
         let (head, rest) = snapshot::read::<Head>(bytes).map_err(fault)?;
         if head.seats.len() > SEATS_MAX {

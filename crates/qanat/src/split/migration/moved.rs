@@ -1,12 +1,12 @@
 //! A card's stack and its service moved back and forth at many points, in one thread and by a clock of its own: nothing is lost,
 //! nothing comes twice, and in the end everything is home.
 
-use super::accept::AcceptPolicy;
-use super::lending::{COPIES, COPY_BYTES, Copies};
-use super::parting::{read_tenancy, write_tenancy};
-use super::tenancy::Tenancy;
-use super::tenant::parting::Belongings;
-use super::tenant::{Extent, Tenant};
+use crate::split::migration::export::{read_tenancy, write_tenancy};
+use crate::split::net_core::accept::AcceptPolicy;
+use crate::split::net_core::lending::{COPIES, COPY_BYTES, Copies};
+use crate::split::net_core::tenancy::Tenancy;
+use crate::split::net_core::tenant::parting::Belongings;
+use crate::split::net_core::tenant::{Extent, Tenant};
 use qanat_abi::message::Range;
 use qanat_abi::{Command, Consumer, ControlMemory, Event as Said, Message, Producer, Rings};
 use qanat_nic::{FrameMemory, LentFrames, MemoryPlan, PairConfig, Pool, Random, Time, Vnic, pair, snapshot as frames};

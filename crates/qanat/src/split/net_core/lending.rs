@@ -13,44 +13,44 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Bytes of a small buffer: a message of at most so many is small.
-pub(super) const COPY_BYTES: u32 = 512;
+pub(crate) const COPY_BYTES: u32 = 512;
 /// Small buffers of a card.
-pub(super) const COPIES: u32 = 8_192;
+pub(crate) const COPIES: u32 = 8_192;
 
 /// The small buffers of a card's stack.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     pool: Pool,
     file: OwnedFd,
 }
 
 impl Copies {
     /// So many of them.
-    pub(super) fn new(count: u32) -> io::Result<Copies> {
+    pub(crate) fn new(count: u32) -> io::Result<Copies> {
         let (pool, file) = lendable_frames(count, COPY_BYTES)?;
         Ok(Copies { pool, file })
     }
 
     /// Those of another net core, in their file: to be read, and given back.
-    pub(super) fn resumed(file: OwnedFd) -> io::Result<Copies> {
+    pub(crate) fn resumed(file: OwnedFd) -> io::Result<Copies> {
         Ok(Copies { pool: lent_frames(file.as_fd(), COPIES, COPY_BYTES)?, file })
     }
 
-    pub(super) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Pool {
         &self.pool
     }
 
-    pub(super) fn file(&self) -> BorrowedFd<'_> {
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    pub(super) fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         self.pool.frame_count()
     }
 }
 
 /// Received bytes the service has.
 #[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct Lent {
+pub(crate) struct Lent {
     pub chunk: Chunk,
     /// Of a stream; else a datagram.
     pub stream: Option<ConnectionId>,
@@ -60,7 +60,7 @@ pub(super) struct Lent {
 
 /// All that a service has been lent.
 #[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct Lending {
+pub(crate) struct Lending {
     frames: u32,
     #[serde(skip)]
     copies: Option<Pool>,
@@ -80,7 +80,7 @@ pub(super) struct Lending {
 
 impl Lending {
     /// Of a card with so many frames.
-    pub(super) fn new(frames: u32) -> Lending {
+    pub(crate) fn new(frames: u32) -> Lending {
         Lending {
             frames,
             copies: None,
@@ -96,13 +96,13 @@ impl Lending {
     }
 
     /// Small messages may be copied there.
-    pub(super) fn use_copies(&mut self, copies: &Copies) {
+    pub(crate) fn use_copies(&mut self, copies: &Copies) {
         self.places.resize_with((self.frames + copies.count()) as usize, || None);
         (self.copies, self.copy_credits) = (Some(copies.pool.clone()), copies.count());
     }
 
     /// Goes on with what another net core lent; whether that can be.
-    pub(super) fn resume(&mut self, frames: u32, copies: &Copies) -> bool {
+    pub(crate) fn resume(&mut self, frames: u32, copies: &Copies) -> bool {
         (self.copies, self.copy_credits, self.is_moved) = (Some(copies.pool.clone()), 0, true);
         let count = |range: &[Option<Lent>]| range.iter().flatten().count() as u32;
         let Some((first, second)) = self.places.split_at_checked(frames as usize) else { return false };
@@ -112,43 +112,43 @@ impl Lending {
 
     /// Whether it can't be sent on where it lies.
     #[inline]
-    pub(super) fn is_only_read(&self, chunk: &Chunk) -> bool {
+    pub(crate) fn is_only_read(&self, chunk: &Chunk) -> bool {
         self.is_moved || self.is_copy(chunk)
     }
 
     /// It is one of so many services that have them.
-    pub(super) fn share(&mut self, services: u32) {
+    pub(crate) fn share(&mut self, services: u32) {
         self.credits = self.frames / services.max(1);
         let copies = self.copies.as_ref().filter(|_| !self.is_moved);
         self.copy_credits = copies.map_or(0, Pool::frame_count) / services.max(1);
     }
 
     #[cfg(test)]
-    pub(super) fn without_credits(&mut self) {
+    pub(crate) fn without_credits(&mut self) {
         self.credits = u32::MAX;
     }
 
-    pub(super) fn credits(&self) -> u32 {
+    pub(crate) fn credits(&self) -> u32 {
         self.credits
     }
 
     /// Frames and copies it has.
-    pub(super) fn counts(&self) -> (u32, u32) {
+    pub(crate) fn counts(&self) -> (u32, u32) {
         (self.frames_lent, self.copies_lent)
     }
 
     /// Whether no more datagrams are lent: the rest of the frames keeps streams going, whatever of datagrams the service keeps.
-    pub(super) fn is_full_of_datagrams(&self) -> bool {
+    pub(crate) fn is_full_of_datagrams(&self) -> bool {
         self.datagram_frames_lent >= self.credits / 2
     }
 
-    pub(super) fn is_copy(&self, chunk: &Chunk) -> bool {
+    pub(crate) fn is_copy(&self, chunk: &Chunk) -> bool {
         self.copies.as_ref().is_some_and(|copies| chunk.frame().is_of(copies))
     }
 
     /// A small message's copy, if the service has many frames already: a quarter of those it may have.
     #[inline]
-    pub(super) fn copy_of(&self, chunk: &Chunk) -> Option<Chunk> {
+    pub(crate) fn copy_of(&self, chunk: &Chunk) -> Option<Chunk> {
         if self.frames_lent < self.credits / 4 || chunk.len() > COPY_BYTES as usize {
             return None;
         }
@@ -161,7 +161,7 @@ impl Lending {
     }
 
     /// Lends it. `None`: it is not in received memory, which cannot be.
-    pub(super) fn lend(&mut self, chunk: Chunk, stream: Option<ConnectionId>) -> Option<Window> {
+    pub(crate) fn lend(&mut self, chunk: Chunk, stream: Option<ConnectionId>) -> Option<Window> {
         let (frame, is_copy) = (chunk.frame(), self.is_copy(&chunk));
         let (start, length) = (u16::try_from(frame.headroom()).ok()?, u16::try_from(frame.len()).ok()?);
         let index = if is_copy { self.frames.checked_add(frame.index())? } else { frame.index() };
@@ -183,14 +183,14 @@ impl Lending {
     }
 
     /// It is given back. `None`: the service does not have it.
-    pub(super) fn take_back(&mut self, index: u32) -> Option<Lent> {
+    pub(crate) fn take_back(&mut self, index: u32) -> Option<Lent> {
         let lent = self.places.get_mut(index as usize).and_then(Option::take)?;
         self.count(index >= self.frames, lent.stream.is_none(), -1);
         Some(lent)
     }
 
     /// Takes back all that is a connection's, in order.
-    pub(super) fn reclaim(&mut self, connection: ConnectionId) -> Vec<Chunk> {
+    pub(crate) fn reclaim(&mut self, connection: ConnectionId) -> Vec<Chunk> {
         let is_its = |place: &Option<Lent>| place.as_ref().is_some_and(|lent| lent.stream == Some(connection));
         let its: Vec<u32> = (0u32..).zip(&self.places).filter(|(_, place)| is_its(place)).map(|(at, _)| at).collect();
         let mut lent: Vec<Lent> = its.into_iter().filter_map(|index| self.take_back(index)).collect();

@@ -1,18 +1,18 @@
 //! A net core: the loop that runs the stacks of others, one for each of its cards.
 
-use super::accept::AcceptPolicy;
-use super::bell;
-use super::card_end::Holder;
-use super::director::Director;
-use super::handshake::{
+use crate::spin::{Spin, SpinPolicy};
+use crate::split::bell;
+use crate::split::handshake::{
     Attach, Attached, CONNECTIONS_MAX, CardStatus, LARGE_BLOCK_BYTES, MESSAGE_BYTES_MAX, NetCoreStatus, Reply,
     SMALL_BLOCK_BYTES, Wish,
 };
-use super::lending::{COPIES, COPY_BYTES, Copies};
-use super::moving::Moves;
-use super::tenancy::Tenancy;
-use super::tenant::{Extent, Offence, Tenant};
-use crate::spin::{Spin, SpinPolicy};
+use crate::split::migration::moving::Moves;
+use crate::split::net_core::accept::AcceptPolicy;
+use crate::split::net_core::card_end::Holder;
+use crate::split::net_core::director::Director;
+use crate::split::net_core::lending::{COPIES, COPY_BYTES, Copies};
+use crate::split::net_core::tenancy::Tenancy;
+use crate::split::net_core::tenant::{Extent, Offence, Tenant};
 use qanat_control::net_core::{CardNumber, CardOrder, SERVICE_MEMORY_BYTES};
 use qanat_control::protocol::{Fault, receive, send};
 use qanat_nic::foreign::refuse_rights;
@@ -42,40 +42,40 @@ const SLEEP_MAX: Duration = Duration::from_secs(1);
 
 /// A card of a net core: a queue whose received frames can be lent.
 pub struct Card {
-    pub(super) vnic: Box<dyn Vnic>,
-    pub(super) received: OwnedFd,
+    pub(crate) vnic: Box<dyn Vnic>,
+    pub(crate) received: OwnedFd,
     /// For small messages that services keep. Theirs who have the card: one user's.
-    pub(super) copies: Copies,
-    pub(super) config: Config,
-    pub(super) plan: MemoryPlan,
-    pub(super) interface: String,
-    pub(super) driver: String,
+    pub(crate) copies: Copies,
+    pub(crate) config: Config,
+    pub(crate) plan: MemoryPlan,
+    pub(crate) interface: String,
+    pub(crate) driver: String,
     /// Of the first service it had: its frames may still be mapped by that user's processes, so it serves no other's.
-    pub(super) user: Option<u32>,
-    pub(super) services: u64,
+    pub(crate) user: Option<u32>,
+    pub(crate) services: u64,
     /// The present service, or services.
-    pub(super) tenancy: Option<Tenancy>,
+    pub(crate) tenancy: Option<Tenancy>,
     /// It shares the card with others that want it so.
-    pub(super) is_shareable: bool,
+    pub(crate) is_shareable: bool,
     /// Whether its link is there.
-    pub(super) is_up: Option<Box<dyn Fn() -> bool>>,
+    pub(crate) is_up: Option<Box<dyn Fn() -> bool>>,
     /// Of the present stack.
-    pub(super) connections_max: u32,
-    pub(super) handed: Option<Handed>,
+    pub(crate) connections_max: u32,
+    pub(crate) handed: Option<Handed>,
     /// Of one that was not handed over.
-    pub(super) holder: Holder,
+    pub(crate) holder: Holder,
 }
 
 /// What is special about a card the daemon has handed over.
-pub(super) struct Handed {
+pub(crate) struct Handed {
     /// Its number there.
-    pub(super) number: CardNumber,
-    pub(super) since: Time,
-    pub(super) order: CardOrder,
+    pub(crate) number: CardNumber,
+    pub(crate) since: Time,
+    pub(crate) order: CardOrder,
     /// Frames that are not received into.
-    pub(super) rest: OwnedFd,
+    pub(crate) rest: OwnedFd,
     /// Closed by all who have it, the card is given up.
-    pub(super) handle: OwnedFd,
+    pub(crate) handle: OwnedFd,
 }
 
 impl Card {
@@ -118,7 +118,7 @@ impl Card {
     }
 
     /// It is the daemon's, by whose order it was opened, until `handle` is closed.
-    pub(super) fn handed(mut self, order: CardOrder, handle: OwnedFd, rest: OwnedFd, now: Time) -> Card {
+    pub(crate) fn handed(mut self, order: CardOrder, handle: OwnedFd, rest: OwnedFd, now: Time) -> Card {
         self.handed = Some(Handed { number: order.number, since: now, order, rest, handle });
         self
     }
@@ -138,7 +138,7 @@ impl Card {
     }
 
     /// The end of its services, whatever it was. What still arrives for them is thrown away when the next one comes.
-    pub(super) fn end_services(&mut self, now: Time) {
+    pub(crate) fn end_services(&mut self, now: Time) {
         if let Some(tenancy) = self.tenancy.take() {
             tenancy.end(now, self.vnic.as_mut());
         }
@@ -221,7 +221,7 @@ pub struct NetCoreOptions {
 
 /// Who is at the other end of a socket.
 #[derive(Clone, Copy)]
-pub(super) struct Who {
+pub(crate) struct Who {
     pub user: u32,
     pub process: i32,
 }
@@ -235,14 +235,14 @@ impl Who {
 
 /// Whom the daemon has introduced.
 #[derive(Clone, Copy)]
-pub(super) struct Introduced {
+pub(crate) struct Introduced {
     pub card: CardNumber,
     pub user: u32,
     pub process: i32,
 }
 
 /// Who has connected and not yet said why.
-pub(super) struct Pending {
+pub(crate) struct Pending {
     pub socket: OwnedFd,
     pub since: Time,
     /// It may be served, not only told how things are.
@@ -264,25 +264,25 @@ impl Pending {
 
 /// The net core.
 pub struct NetCore {
-    pub(super) cards: Vec<Card>,
+    pub(crate) cards: Vec<Card>,
     listener: Option<OwnedFd>,
-    pub(super) pending: Vec<Pending>,
-    pub(super) director: Option<Director>,
+    pub(crate) pending: Vec<Pending>,
+    pub(crate) director: Option<Director>,
     /// Started by one service for itself: its end is ours.
     is_private: bool,
     options: NetCoreOptions,
-    pub(super) clock: MonotonicClock,
+    pub(crate) clock: MonotonicClock,
     started: Time,
     /// Cards that come and go.
-    pub(super) moves: Moves,
+    pub(crate) moves: Moves,
     cut_off: u64,
     /// Those who connected and are no user of it.
     strangers: u64,
-    pub(super) last_offence: String,
+    pub(crate) last_offence: String,
     /// Time in turns in which something happened.
     busy: Duration,
     looked_at: Time,
-    pub(super) cards_looked_at: Time,
+    pub(crate) cards_looked_at: Time,
     scratch: Vec<Frame>,
     /// Another net core is at home on its processor, and its cards are about to move.
     is_guest: bool,
@@ -343,7 +343,7 @@ impl NetCore {
         }
     }
 
-    pub(super) fn is_placed(&mut self, processor: u32, is_guest: bool) {
+    pub(crate) fn is_placed(&mut self, processor: u32, is_guest: bool) {
         (self.options.processor, self.is_guest) = (Some(processor), is_guest);
     }
 
@@ -722,7 +722,7 @@ fn address_of(path: &Path) -> io::Result<SocketAddrUnix> {
 ///
 /// # Errors
 /// What the system says.
-pub(super) fn dial(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn dial(path: &Path) -> io::Result<OwnedFd> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     connect(&socket, &address_of(path)?)?;
     Ok(socket)

@@ -14,10 +14,10 @@
 //! *Only the same build*: state is written as this build's structures are. The daemon's net cores are all started from its own
 //! executable, so that it is the same as long as the daemon is.
 
-use super::accept::SEATS_MAX;
-use super::net_core::{Card, NetCore};
-use super::parting::Belonging;
-use super::tenancy::Tenancy;
+use crate::split::migration::export::Belonging;
+use crate::split::net_core::accept::SEATS_MAX;
+use crate::split::net_core::core::{Card, NetCore};
+use crate::split::net_core::tenancy::Tenancy;
 use qanat_abi::{Access, SharedMemory};
 use qanat_control::net_core::{CardNumber, ORDER_BYTES_MAX, Report};
 use qanat_control::protocol::{Fault, receive, send};
@@ -130,24 +130,24 @@ impl Arriving {
 
 /// All moves under way.
 #[derive(Default)]
-pub(super) struct Moves {
+pub(crate) struct Moves {
     leaving: Vec<Leaving>,
     arriving: Vec<Arriving>,
     buffer: Vec<u8>,
 }
 
 impl Moves {
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.leaving.is_empty() && self.arriving.is_empty()
     }
 
     /// Whether a card is about to come.
-    pub(super) fn is_coming(&self, card: CardNumber) -> bool {
+    pub(crate) fn is_coming(&self, card: CardNumber) -> bool {
         self.arriving.iter().any(|arriving| arriving.number == card)
     }
 
     /// What to look at.
-    pub(super) fn sockets(&self) -> impl Iterator<Item = &OwnedFd> {
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = &OwnedFd> {
         self.leaving.iter().map(|leaving| &leaving.socket).chain(self.arriving.iter().map(|arriving| &arriving.socket))
     }
 }
@@ -200,12 +200,12 @@ fn pack(card: &Card, socket: &OwnedFd) -> Result<u64, String> {
 
 impl NetCore {
     /// The daemon wants a card to go.
-    pub(super) fn begin_to_leave(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
+    pub(crate) fn begin_to_leave(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
         self.moves.leaving.push(Leaving { number, socket, since: now, still: None });
     }
 
     /// The daemon wants a card to come.
-    pub(super) fn begin_to_join(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
+    pub(crate) fn begin_to_join(&mut self, number: CardNumber, socket: OwnedFd, now: Time) {
         // Without it, or with one that has gone, there is nothing to wait for.
         if say(&socket, Said::Here { build: Build::own() }, &[]).is_ok() {
             self.moves.arriving.push(Arriving::new(number, socket, now));
@@ -213,7 +213,7 @@ impl NetCore {
     }
 
     /// Goes on with all moves.
-    pub(super) fn look_at_moves(&mut self, now: Time) {
+    pub(crate) fn look_at_moves(&mut self, now: Time) {
         if self.moves.is_empty() {
             return;
         }

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use std::net::SocketAddr;
 
 /// A handle of the service's.
-pub(super) trait Handle: Copy {
+pub(crate) trait Handle: Copy {
     fn make(slot: u32, generation: u32) -> Self;
     fn parts(self) -> (usize, u32);
 }
@@ -37,7 +37,7 @@ struct Place {
 }
 
 /// Places of one kind.
-pub(super) struct Places<H> {
+pub(crate) struct Places<H> {
     places: Vec<Place>,
     kind: PhantomData<H>,
 }
@@ -50,7 +50,7 @@ impl<H> Default for Places<H> {
 
 impl<H: Handle> Places<H> {
     /// A new one, which the net core knows as `remote`.
-    pub(super) fn add(&mut self, local: SocketAddr, backlog: u32, remote: Option<Id>) -> H {
+    pub(crate) fn add(&mut self, local: SocketAddr, backlog: u32, remote: Option<Id>) -> H {
         // Few, and seldom made: looked for one by one.
         let free = self.places.iter().position(|place| place.local.is_none());
         let slot = free.unwrap_or_else(|| {
@@ -69,7 +69,7 @@ impl<H: Handle> Places<H> {
     }
 
     /// It is closed: what the net core knew it as.
-    pub(super) fn remove(&mut self, handle: H) -> Result<Option<Id>, CommandError> {
+    pub(crate) fn remove(&mut self, handle: H) -> Result<Option<Id>, CommandError> {
         let slot = self.at(handle)?;
         let place = &mut self.places[slot];
         (place.local, place.generation) = (None, place.generation.wrapping_add(1));
@@ -77,31 +77,31 @@ impl<H: Handle> Places<H> {
     }
 
     /// The net core's handle; `None`: there is no net core now.
-    pub(super) fn remote(&self, handle: H) -> Result<Option<Id>, CommandError> {
+    pub(crate) fn remote(&self, handle: H) -> Result<Option<Id>, CommandError> {
         Ok(self.places[self.at(handle)?].remote)
     }
 
     /// Whose the net core's slot is.
-    pub(super) fn handle_of(&self, slot: u32) -> Option<H> {
+    pub(crate) fn handle_of(&self, slot: u32) -> Option<H> {
         let index = self.places.iter().position(|place| place.remote.is_some_and(|id| id.slot == slot))?;
         Some(H::make(index as u32, self.places.get(index)?.generation))
     }
 
     /// All there are, to be made anew.
-    pub(super) fn all(&self) -> Vec<(H, SocketAddr, u32)> {
+    pub(crate) fn all(&self) -> Vec<(H, SocketAddr, u32)> {
         let handle = |slot: usize, place: &Place| H::make(slot as u32, place.generation);
         let all = self.places.iter().enumerate();
         all.filter_map(|(slot, place)| Some((handle(slot, place), place.local?, place.backlog))).collect()
     }
 
     /// The next net core knows it as `remote`.
-    pub(super) fn found(&mut self, handle: H, remote: Id) {
+    pub(crate) fn found(&mut self, handle: H, remote: Id) {
         if let Ok(slot) = self.at(handle) {
             self.places[slot].remote = Some(remote);
         }
     }
 
-    pub(super) fn net_core_is_lost(&mut self) {
+    pub(crate) fn net_core_is_lost(&mut self) {
         self.places.iter_mut().for_each(|place| place.remote = None);
     }
 }

@@ -6,13 +6,14 @@
 //! which its card is not read until it takes some. Nothing it does makes the net core wait: its socket is written to without
 //! blocking, whatever it has set on it.
 
-pub(super) mod parting;
+pub(crate) mod parting;
 
-use super::accept::Owners;
-use super::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
-use super::lending::{Copies, Lending, Lent};
-use super::memory::{self, Files, Handed, Memory};
-use super::{bell, code};
+use crate::split::bell;
+use crate::split::code;
+use crate::split::handshake::{LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES, ServiceStatus};
+use crate::split::memory::{self, Files, Handed, Memory};
+use crate::split::net_core::accept::Owners;
+use crate::split::net_core::lending::{Copies, Lending, Lent};
 use bytes::Bytes;
 
 use qanat_abi::{
@@ -35,9 +36,9 @@ const COMMANDS_PER_TURN: usize = 64;
 /// Connections one service gives up before the others' turn: all its frames are looked through for each.
 const YIELDS_PER_TURN: usize = 4;
 /// Events of one service before the others' turn.
-pub(super) const EVENTS_PER_TURN: usize = 256;
+pub(crate) const EVENTS_PER_TURN: usize = 256;
 /// Events that wait for room in the ring before its card is read no more.
-pub(super) const EVENTS_WAITING_MAX: usize = 16_384;
+pub(crate) const EVENTS_WAITING_MAX: usize = 16_384;
 /// Events of a shared stack that wait for one service: then it gets no more connections, if others can have them.
 const SLOW: usize = 1_024;
 /// And then it is cut off. An honest one never has so many: they are bounded by its connections, frames and blocks, but for
@@ -50,7 +51,7 @@ const LINE_BYTES: usize = 64;
 const LINES_AHEAD: usize = 4;
 /// How much memory is shared with a service.
 #[derive(Clone, Copy)]
-pub(super) struct Extent {
+pub(crate) struct Extent {
     /// Messages of either ring.
     pub ring_messages: u32,
     /// Blocks of transmit memory.
@@ -62,12 +63,12 @@ pub(super) struct Extent {
 
 impl Extent {
     /// 8 MiB of small blocks and 16 MiB of large ones.
-    pub(super) const fn usual(receive_frames: u32) -> Extent {
+    pub(crate) const fn usual(receive_frames: u32) -> Extent {
         Extent { ring_messages: 4_096, small_blocks: 4_096, large_blocks: 256, receive_frames }
     }
 
     /// Bytes of small blocks, and of large ones.
-    pub(super) const fn block_bytes(&self) -> [usize; 2] {
+    pub(crate) const fn block_bytes(&self) -> [usize; 2] {
         [
             self.small_blocks as usize * SMALL_BLOCK_BYTES as usize,
             self.large_blocks as usize * LARGE_BLOCK_BYTES as usize,
@@ -75,7 +76,7 @@ impl Extent {
     }
 
     /// Of all that is made for the service, its card's frames not included.
-    pub(super) const fn bytes(&self) -> u64 {
+    pub(crate) const fn bytes(&self) -> u64 {
         let [small, large] = self.block_bytes();
         small as u64 + large as u64 + Rings::bytes(self.ring_messages)
     }
@@ -83,7 +84,7 @@ impl Extent {
 
 /// Why a service is cut off.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Offence {
+pub(crate) enum Offence {
     Ring(Violation),
     Message(BadMessage),
     /// A frame given back that it does not hold, or as another's.
@@ -134,7 +135,7 @@ struct Figures {
 }
 
 /// What a service's commands and events are about: its card's stack, of which it may have a share only.
-pub(super) struct House<'a> {
+pub(crate) struct House<'a> {
     pub now: Time,
     pub vnic: &'a mut dyn Vnic,
     pub stack: &'a mut Stack,
@@ -190,7 +191,7 @@ impl House<'_> {
 }
 
 /// An attached service.
-pub(super) struct Tenant {
+pub(crate) struct Tenant {
     socket: OwnedFd,
     name: String,
     process: i32,
@@ -219,7 +220,7 @@ pub(super) struct Tenant {
 
 impl Tenant {
     /// Makes the memory shared with a service on `socket`; `lease` is closed when it is given back.
-    pub(super) fn new(
+    pub(crate) fn new(
         socket: OwnedFd,
         (name, process, user): (String, i32, u32),
         extent: Extent,
@@ -251,7 +252,7 @@ impl Tenant {
 
     /// Takes and does the next command. Whether there was one.
     #[inline]
-    pub(super) fn obey(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
+    pub(crate) fn obey(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
         if self.answers.len() >= ANSWERS_WAITING_MAX {
             return Ok(false);
         }
@@ -262,7 +263,7 @@ impl Tenant {
     }
 
     /// Its commands of this turn. Whether there were any.
-    pub(super) fn take_commands(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
+    pub(crate) fn take_commands(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
         self.wake_service();
         let mut busy = false;
         for _ in 0..COMMANDS_PER_TURN {
@@ -279,7 +280,7 @@ impl Tenant {
     }
 
     /// Moves answers and events into the ring, as far as there is room.
-    pub(super) fn tell(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
+    pub(crate) fn tell(&mut self, house: &mut House<'_>) -> Result<bool, Offence> {
         let mut told = self.tell_answers()?;
         // Most data acknowledges something: told in one message, which is told before whatever else comes.
         let mut acked: Option<(ConnectionId, u32)> = None;
@@ -316,7 +317,7 @@ impl Tenant {
     }
 
     /// Is told of an event of a shared stack: in the ring, or behind those that wait for room there.
-    pub(super) fn hear(&mut self, house: &mut House<'_>, event: Event) {
+    pub(crate) fn hear(&mut self, house: &mut House<'_>, event: Event) {
         let acked = self.acked.take();
         let said = match (event, acked) {
             (Event::Acked { connection, bytes }, None) => return self.acked = Some((connection, bytes)),
@@ -358,7 +359,7 @@ impl Tenant {
 
     /// Takes back what was lent of a connection that it gives up, in order: it has not looked at any of it. What is to be told
     /// of it is told no more.
-    pub(super) fn reclaim(&mut self, connection: ConnectionId) -> Vec<Chunk> {
+    pub(crate) fn reclaim(&mut self, connection: ConnectionId) -> Vec<Chunk> {
         let of = id(connection);
         self.acked = self.acked.filter(|(acked, _)| *acked != connection);
         self.waiting.retain(|said| match said {
@@ -371,7 +372,7 @@ impl Tenant {
     }
 
     /// Has a connection that another gave up, with what that one did not look at.
-    pub(super) fn adopt(&mut self, connection: ConnectionId, listener: ListenerId, it: &Handover, rest: Vec<Chunk>) {
+    pub(crate) fn adopt(&mut self, connection: ConnectionId, listener: ListenerId, it: &Handover, rest: Vec<Chunk>) {
         self.figures.connections_moved += 1;
         let own = id(connection);
         self.acked.take().into_iter().for_each(|acked| self.put_acked(acked));
@@ -390,12 +391,12 @@ impl Tenant {
     }
 
     /// Is told how many others share a listener with it.
-    pub(super) fn tell_others(&mut self, count: u32) {
+    pub(crate) fn tell_others(&mut self, count: u32) {
         self.answers.push_back(Said::Moved { connection: Id::NONE, unacknowledged: count });
     }
 
     /// What it was told of a shared stack is to be seen.
-    pub(super) fn has_heard(&mut self) -> Result<(), Offence> {
+    pub(crate) fn has_heard(&mut self) -> Result<(), Offence> {
         self.acked.take().into_iter().for_each(|acked| self.put_acked(acked));
         self.tell_answers()?;
         self.events.publish();
@@ -403,28 +404,28 @@ impl Tenant {
     }
 
     /// It takes fewer events than it has.
-    pub(super) fn is_slow(&self) -> bool {
+    pub(crate) fn is_slow(&self) -> bool {
         self.waiting.len() > SLOW
     }
 
     /// It is one of so many services from now on.
-    pub(super) fn share(&mut self, services: u32) {
+    pub(crate) fn share(&mut self, services: u32) {
         self.lending.share(services);
     }
 
     /// It may hold all there are: to see what credits are good for.
     #[cfg(test)]
-    pub(super) fn without_credits(&mut self) {
+    pub(crate) fn without_credits(&mut self) {
         self.lending.without_credits();
     }
 
     /// Where small messages may be copied if it keeps many.
-    pub(super) fn use_copies(&mut self, copies: &Copies) {
+    pub(crate) fn use_copies(&mut self, copies: &Copies) {
         self.lending.use_copies(copies);
     }
 
     /// Whether it has just begun, or ceased, to hold more frames than it may.
-    pub(super) fn starves(&mut self) -> Option<bool> {
+    pub(crate) fn starves(&mut self) -> Option<bool> {
         let ((frames, _), credits) = (self.lending.counts(), self.lending.credits());
         let is_over = if self.is_starved { frames > credits / 4 * 3 } else { frames > credits };
         (is_over != self.is_starved).then(|| {
@@ -433,7 +434,7 @@ impl Tenant {
         })
     }
 
-    pub(super) fn is_starved(&self) -> bool {
+    pub(crate) fn is_starved(&self) -> bool {
         self.is_starved
     }
 
@@ -484,7 +485,7 @@ impl Tenant {
     }
 
     /// Whether events wait for room in the ring: nobody rings when there is some again.
-    pub(super) fn is_held_back(&self) -> bool {
+    pub(crate) fn is_held_back(&self) -> bool {
         !self.answers.is_empty() || !self.waiting.is_empty()
     }
 
@@ -685,44 +686,44 @@ impl Tenant {
     }
 
     /// Silences the bell; false: the service is gone.
-    pub(super) fn look_at_socket(&mut self) -> bool {
+    pub(crate) fn look_at_socket(&mut self) -> bool {
         bell::silence(&self.socket)
     }
 
-    pub(super) fn falls_asleep(&mut self) -> bool {
+    pub(crate) fn falls_asleep(&mut self) -> bool {
         self.wake_service();
         self.commands.falls_asleep()
     }
 
-    pub(super) fn wakes(&mut self) {
+    pub(crate) fn wakes(&mut self) {
         self.commands.wakes();
     }
 
-    pub(super) fn socket_fd(&self) -> &OwnedFd {
+    pub(crate) fn socket_fd(&self) -> &OwnedFd {
         &self.socket
     }
 
     /// Answers the service's first command, which is to be this, before it comes.
     #[cfg(feature = "harness")]
-    pub(super) fn expect_listen(&mut self, house: &mut House<'_>, local: SocketAddr) -> Result<bool, Offence> {
+    pub(crate) fn expect_listen(&mut self, house: &mut House<'_>, local: SocketAddr) -> Result<bool, Offence> {
         self.open(house, Command::Listen { request: 1, local, backlog: 0 });
         self.tell(house)
     }
 
     /// Received frames, and copies, it holds.
     #[cfg(any(test, feature = "harness"))]
-    pub(super) fn lent_count(&self) -> u32 {
+    pub(crate) fn lent_count(&self) -> u32 {
         let (frames, copies) = self.lending.counts();
         frames + copies
     }
 
     /// Nothing was received for it, because it takes no events.
-    pub(super) fn note_held_back(&mut self) {
+    pub(crate) fn note_held_back(&mut self) {
         self.figures.turns_held_back += 1;
     }
 
     /// How it is; with so many connections, and so many events waiting in the stack.
-    pub(super) fn status(&mut self, vnic: &dyn Vnic, connections: u64, waiting: u64) -> ServiceStatus {
+    pub(crate) fn status(&mut self, vnic: &dyn Vnic, connections: u64, waiting: u64) -> ServiceStatus {
         let statistics = vnic.statistics();
         ServiceStatus {
             name: self.name.clone(),

@@ -1,8 +1,8 @@
 //! The memory a service shares with one net core, and the rings in it: the service's end.
 
-use super::bell;
-use super::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
-use super::received::Received;
+use crate::split::bell;
+use crate::split::handshake::{Attached, LARGE_BLOCK_BYTES, SMALL_BLOCK_BYTES};
+use crate::split::service::received::Received;
 use qanat_abi::message::RELEASES_MAX;
 use qanat_abi::{Command, Consumer, ControlMemory, Event, Message, Mismatch, Producer, Rings};
 use qanat_nic::{Frame, Pool, Region};
@@ -12,10 +12,10 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Commands that wait for room in the ring before datagrams are dropped. (What else waits is bounded by what there is:
 /// connections, frames.)
-pub(super) const WAITING_MAX: usize = 1_024;
+pub(crate) const WAITING_MAX: usize = 1_024;
 
 /// The memory shared with one net core.
-pub(super) struct Link {
+pub(crate) struct Link {
     pub socket: OwnedFd,
     pub events: Consumer<ControlMemory>,
     commands: Producer<ControlMemory>,
@@ -30,11 +30,11 @@ pub(super) struct Link {
 }
 
 /// The net core does not keep to the rules, or is gone.
-pub(super) struct Lost;
+pub(crate) struct Lost;
 
 impl Link {
     /// Maps what came beside a net core's answer.
-    pub(super) fn open(socket: OwnedFd, attached: &Attached, files: &[OwnedFd]) -> Result<Link, Mismatch> {
+    pub(crate) fn open(socket: OwnedFd, attached: &Attached, files: &[OwnedFd]) -> Result<Link, Mismatch> {
         let (control, received, small, large, copies) = match files {
             [control, received, small, large] if attached.copies == 0 => (control, received, small, large, None),
             [control, received, small, large, copies] => (control, received, small, large, Some(copies)),
@@ -63,7 +63,7 @@ impl Link {
         })
     }
 
-    pub(super) fn give(&mut self, command: Command) {
+    pub(crate) fn give(&mut self, command: Command) {
         if !self.waiting.is_empty() || !matches!(self.commands.push(command.encode()), Ok(true)) {
             self.waiting.push_back(command);
         }
@@ -71,14 +71,14 @@ impl Link {
 
     /// Has the processor fetch the bytes that the next message tells of: another one wrote them, and they are far away.
     #[inline]
-    pub(super) fn ask_for_next(&self) {
+    pub(crate) fn ask_for_next(&self) {
         if let Some((frame, start)) = self.events.peek().and_then(Event::bytes_of) {
             self.received.prefetch(frame, start.into());
         }
     }
 
     /// Moves what waits into the ring and tells the net core. [`wake`](Link::wake) is to follow.
-    pub(super) fn flush(&mut self) -> Result<(), Lost> {
+    pub(crate) fn flush(&mut self) -> Result<(), Lost> {
         while let Some(command) = self.waiting.front() {
             if !self.commands.push(command.encode()).map_err(|_| Lost)? {
                 break;
@@ -91,7 +91,7 @@ impl Link {
 
     /// Wakes the net core if it sleeps and was told something; whether it did.
     #[inline]
-    pub(super) fn wake(&mut self) -> bool {
+    pub(crate) fn wake(&mut self) -> bool {
         let must = self.commands.must_wake();
         if must {
             bell::ring(&self.socket);
@@ -100,18 +100,18 @@ impl Link {
     }
 
     /// Batches of commands so far.
-    pub(super) fn batches(&self) -> u64 {
+    pub(crate) fn batches(&self) -> u64 {
         self.commands.batches()
     }
 
     /// Whether the net core has taken all it was told.
-    pub(super) fn is_heard(&mut self) -> bool {
+    pub(crate) fn is_heard(&mut self) -> bool {
         self.waiting.is_empty()
             && self.commands.consumed(true).is_ok_and(|consumed| consumed == self.commands.position())
     }
 
     /// Frees blocks of datagrams that have been sent.
-    pub(super) fn reclaim(&mut self, fresh: bool) -> Result<(), Lost> {
+    pub(crate) fn reclaim(&mut self, fresh: bool) -> Result<(), Lost> {
         if self.datagrams.is_empty() {
             return Ok(());
         }
@@ -125,7 +125,7 @@ impl Link {
     }
 
     /// A block for a datagram.
-    pub(super) fn block(&mut self, length: usize) -> Option<Frame> {
+    pub(crate) fn block(&mut self, length: usize) -> Option<Frame> {
         let pool = if length <= SMALL_BLOCK_BYTES as usize { &self.small } else { &self.large };
         if let Some(block) = pool.allocate(0) {
             return Some(block);
@@ -136,7 +136,7 @@ impl Link {
     }
 
     /// Where a frame is in transmit memory as a whole; `None`: elsewhere.
-    pub(super) fn offset(&self, frame: &Frame) -> Option<u32> {
+    pub(crate) fn offset(&self, frame: &Frame) -> Option<u32> {
         if frame.is_of(&self.small) {
             return u32::try_from(frame.offset_in_region()).ok();
         }
@@ -144,7 +144,7 @@ impl Link {
     }
 
     /// Sends a block as a datagram.
-    pub(super) fn send_block(&mut self, socket: u16, peer: SocketAddr, block: Frame) {
+    pub(crate) fn send_block(&mut self, socket: u16, peer: SocketAddr, block: Frame) {
         let (Some(offset), Ok(length)) = (self.offset(&block), u16::try_from(block.len())) else { return };
         self.give(Command::SendTo { socket, peer, offset, length });
         let position = self.commands.position().wrapping_add(self.waiting.len() as u32);
@@ -152,7 +152,7 @@ impl Link {
     }
 
     /// Tells of frames the service has dropped.
-    pub(super) fn release_dropped(&mut self) {
+    pub(crate) fn release_dropped(&mut self) {
         let mut frames = [0; RELEASES_MAX];
         let mut count = 0;
         while let Some(frame) = self.received.dropped() {

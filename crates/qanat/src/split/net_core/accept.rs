@@ -12,7 +12,7 @@ use qanat_stack::{ConnectionId, ListenerId, UdpSocketId};
 use std::net::{IpAddr, SocketAddr};
 
 /// Services on one card at most.
-pub(super) const SEATS_MAX: usize = 16;
+pub(crate) const SEATS_MAX: usize = 16;
 /// Entries of the indirection table, as NICs have it.
 const TABLE_ENTRIES: u32 = 128;
 /// Nobody's.
@@ -50,7 +50,7 @@ struct Owner {
 
 /// All of it, of one card.
 #[derive(serde::Serialize, serde::Deserialize)]
-pub(super) struct Owners {
+pub(crate) struct Owners {
     policy: AcceptPolicy,
     /// By slot.
     connections: Vec<Owner>,
@@ -61,11 +61,11 @@ pub(super) struct Owners {
     /// Connections, by seat.
     loads: [u32; SEATS_MAX],
     /// Seats whose services take no events: chosen only if there is no other.
-    pub(super) slow: [bool; SEATS_MAX],
+    pub(crate) slow: [bool; SEATS_MAX],
 }
 
 impl Owners {
-    pub(super) fn new(policy: AcceptPolicy) -> Owners {
+    pub(crate) fn new(policy: AcceptPolicy) -> Owners {
         Owners {
             policy,
             connections: Vec::new(),
@@ -79,7 +79,7 @@ impl Owners {
 
     /// Whose a connection is.
     #[inline]
-    pub(super) fn of(&self, connection: ConnectionId) -> Option<usize> {
+    pub(crate) fn of(&self, connection: ConnectionId) -> Option<usize> {
         let owner = self.connections.get(connection.index())?;
         if owner.generation == connection.generation() && owner.seat != NOBODY {
             return Some(usize::from(owner.seat));
@@ -88,12 +88,12 @@ impl Owners {
     }
 
     #[inline]
-    pub(super) fn is_of(&self, connection: ConnectionId, seat: usize) -> bool {
+    pub(crate) fn is_of(&self, connection: ConnectionId, seat: usize) -> bool {
         self.of(connection) == Some(seat)
     }
 
     /// A connection is a service's from now on.
-    pub(super) fn give(&mut self, connection: ConnectionId, seat: usize) {
+    pub(crate) fn give(&mut self, connection: ConnectionId, seat: usize) {
         self.forget(connection);
         if self.connections.len() <= connection.index() {
             self.connections.resize(connection.index() + 1, Owner { generation: 0, seat: NOBODY });
@@ -109,7 +109,7 @@ impl Owners {
     }
 
     /// A connection is gone.
-    pub(super) fn forget(&mut self, connection: ConnectionId) {
+    pub(crate) fn forget(&mut self, connection: ConnectionId) {
         let Some(seat) = self.of(connection) else { return };
         match self.connections.get_mut(connection.index()) {
             Some(owner) if owner.generation == connection.generation() => owner.seat = NOBODY,
@@ -121,62 +121,62 @@ impl Owners {
     }
 
     /// A service's connections.
-    pub(super) fn load(&self, seat: usize) -> u32 {
+    pub(crate) fn load(&self, seat: usize) -> u32 {
         self.loads.get(seat).copied().unwrap_or(0)
     }
 
     /// Lets a service have its share of a listener that is there already; its handle.
-    pub(super) fn join_listener(&mut self, local: SocketAddr, seat: usize) -> Option<ListenerId> {
+    pub(crate) fn join_listener(&mut self, local: SocketAddr, seat: usize) -> Option<ListenerId> {
         join(&mut self.listeners, local, seat)
     }
 
-    pub(super) fn add_listener(&mut self, id: ListenerId, local: SocketAddr, seat: usize) {
+    pub(crate) fn add_listener(&mut self, id: ListenerId, local: SocketAddr, seat: usize) {
         self.listeners.push(Shared { id, local, seats: vec![seat as u8], next: 0 });
     }
 
-    pub(super) fn join_socket(&mut self, local: SocketAddr, seat: usize) -> Option<UdpSocketId> {
+    pub(crate) fn join_socket(&mut self, local: SocketAddr, seat: usize) -> Option<UdpSocketId> {
         join(&mut self.sockets, local, seat)
     }
 
-    pub(super) fn add_socket(&mut self, id: UdpSocketId, local: SocketAddr, seat: usize) {
+    pub(crate) fn add_socket(&mut self, id: UdpSocketId, local: SocketAddr, seat: usize) {
         self.sockets.push(Shared { id, local, seats: vec![seat as u8], next: 0 });
     }
 
     /// A service has no share in a listener any more; whether that was the last.
-    pub(super) fn leave_listener(&mut self, id: ListenerId, seat: usize) -> bool {
+    pub(crate) fn leave_listener(&mut self, id: ListenerId, seat: usize) -> bool {
         leave(&mut self.listeners, |shared| shared.id == id, seat).pop().is_some()
     }
 
-    pub(super) fn leave_socket(&mut self, id: UdpSocketId, seat: usize) -> bool {
+    pub(crate) fn leave_socket(&mut self, id: UdpSocketId, seat: usize) -> bool {
         leave(&mut self.sockets, |shared| shared.id == id, seat).pop().is_some()
     }
 
     /// A service leaves everything: listeners and sockets that are nobody's now.
-    pub(super) fn leave_all(&mut self, seat: usize) -> (Vec<ListenerId>, Vec<UdpSocketId>) {
+    pub(crate) fn leave_all(&mut self, seat: usize) -> (Vec<ListenerId>, Vec<UdpSocketId>) {
         (leave(&mut self.listeners, |_| true, seat), leave(&mut self.sockets, |_| true, seat))
     }
 
     /// Whether a flow's own address matters to whom it goes.
-    pub(super) fn is_by_flow(&self) -> bool {
+    pub(crate) fn is_by_flow(&self) -> bool {
         self.policy == AcceptPolicy::Queue
     }
 
     /// Who has a new connection of a listener's. `None`: nobody is there.
-    pub(super) fn choose(&mut self, id: ListenerId, local: Option<SocketAddr>, peer: SocketAddr) -> Option<usize> {
+    pub(crate) fn choose(&mut self, id: ListenerId, local: Option<SocketAddr>, peer: SocketAddr) -> Option<usize> {
         let shared = self.listeners.iter_mut().find(|shared| shared.id.index() == id.index())?;
         let local = local.unwrap_or(shared.local);
         choose(shared, self.policy, &self.loads, &self.slow, || rss_hash(peer, local))
     }
 
     /// Who has a datagram of a socket's.
-    pub(super) fn choose_for_datagram(&mut self, id: UdpSocketId, peer: SocketAddr) -> Option<usize> {
+    pub(crate) fn choose_for_datagram(&mut self, id: UdpSocketId, peer: SocketAddr) -> Option<usize> {
         let shared = self.sockets.iter_mut().find(|shared| shared.id == id)?;
         let local = shared.local;
         choose(shared, self.policy, &self.loads, &self.slow, || rss_hash(peer, local))
     }
 
     /// How many others have a share in some listener.
-    pub(super) fn others(&self, seat: usize) -> u32 {
+    pub(crate) fn others(&self, seat: usize) -> u32 {
         let is_other = |other: &usize| {
             *other != seat && self.listeners.iter().any(|shared| shared.seats.contains(&(*other as u8)))
         };
@@ -184,7 +184,7 @@ impl Owners {
     }
 
     /// Who else could have a connection accepted at `local`, now that `seat` is to have it no more.
-    pub(super) fn choose_other(
+    pub(crate) fn choose_other(
         &mut self,
         local: SocketAddr,
         peer: SocketAddr,

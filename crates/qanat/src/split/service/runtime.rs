@@ -1,16 +1,16 @@
 //! The split placement's loop on the service's side.
 
-use super::handshake::Attach;
-use super::link::{Link, Lost};
-use super::net_core::dial;
-use super::remote::Remote;
-use super::remote::RemoteFigures;
-use super::remotes::Remotes;
-use super::seek::{Found, Seeker};
 use crate::lifetime::Lifetime;
 use crate::runtime::{RuntimeError, RuntimeOptions, STOP_TOKEN, StopHandle};
 use crate::service::{Context, Service};
 use crate::spin::Spin;
+use crate::split::handshake::Attach;
+use crate::split::net_core::core::dial;
+use crate::split::service::link::{Link, Lost};
+use crate::split::service::remote::Remote;
+use crate::split::service::remote::RemoteFigures;
+use crate::split::service::remotes::Remotes;
+use crate::split::service::seek::{Found, Seeker};
 use crate::wait_set::WaitSet;
 use qanat_nic::{Clock, MonotonicClock, Time};
 use std::fmt;
@@ -159,9 +159,9 @@ impl SplitRuntime {
 
     /// With a link made by hand, and no other to follow.
     #[cfg(feature = "harness")]
-    pub(super) fn over(
+    pub(crate) fn over(
         link: Link,
-        attached: super::handshake::Attached,
+        attached: crate::split::handshake::Attached,
         options: SplitOptions,
     ) -> io::Result<SplitRuntime> {
         let seeker = Seeker::new(Box::new(|| Err(io::ErrorKind::NotFound.into())), Attach::new(&options));

@@ -2,8 +2,8 @@
 //! socket are the same, and what it says meanwhile waits in them.
 
 use super::{Figures, Tenant};
-use crate::split::lending::{Copies, Lending};
 use crate::split::memory::{self, Files, Memory};
+use crate::split::net_core::lending::{Copies, Lending};
 use bytes::Bytes;
 use qanat_abi::ring::Words;
 use qanat_abi::{Consumer, Event as Said, Message, Producer, Rings};
@@ -49,7 +49,7 @@ pub(in crate::split) struct Parted {
 }
 
 /// What comes beside it: its socket and its memory, opened.
-pub(in crate::split) struct Belongings {
+pub(crate) struct Belongings {
     socket: OwnedFd,
     rings: Rings,
     memory: Memory,

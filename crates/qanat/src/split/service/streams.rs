@@ -14,14 +14,14 @@ use std::rc::Rc;
 
 /// Bytes of one connection in transmit memory at most: what a fast connection may have in flight, and no more, so that one
 /// slow reader does not take all.
-pub(super) const LENT_BYTES_MAX: usize = 1 << 20;
+pub(crate) const LENT_BYTES_MAX: usize = 1 << 20;
 /// Blocks of one connection at most; the stack takes 1,024 pieces.
-pub(super) const LENT_BLOCKS_MAX: usize = 512;
+pub(crate) const LENT_BLOCKS_MAX: usize = 512;
 /// Pieces of one connection that wait at most, as in the stack.
-pub(super) const PIECES_MAX: usize = 1_024;
+pub(crate) const PIECES_MAX: usize = 1_024;
 
 /// Bytes to send.
-pub(super) enum Piece {
+pub(crate) enum Piece {
     Bytes(Bytes),
     Prepared {
         source: Rc<dyn Source>,
@@ -58,7 +58,7 @@ impl Piece {
 }
 
 /// Memory lent to the net core until the peer has acknowledged what is in it.
-pub(super) enum Lent {
+pub(crate) enum Lent {
     Block(Frame),
     /// The service holds it, too, or did.
     Shared(Rc<Frame>),
@@ -75,14 +75,14 @@ impl Lent {
 
 /// How a stream ends once its pieces are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Finish {
+pub(crate) enum Finish {
     Shutdown,
     Close,
 }
 
 /// A connection's sending side.
 #[derive(Default)]
-pub(super) struct Stream {
+pub(crate) struct Stream {
     pub generation: u32,
     pub open: bool,
     pub connected: bool,
@@ -111,21 +111,21 @@ pub(super) struct Stream {
 
 impl Stream {
     /// A new connection in this slot; buffers are kept.
-    pub(super) fn begin(&mut self, generation: u32, connected: bool) {
+    pub(crate) fn begin(&mut self, generation: u32, connected: bool) {
         self.end();
         self.yielded = false;
         (self.generation, self.open, self.connected) = (generation, true, connected);
     }
 
     /// It is another's. The net core still sends from the memory lent to it, which is kept until all ends.
-    pub(super) fn give_up(&mut self, kept: &mut Vec<Lent>) {
+    pub(crate) fn give_up(&mut self, kept: &mut Vec<Lent>) {
         kept.extend(self.lent.drain(..));
         self.end();
         self.yielded = true;
     }
 
     /// The connection is gone.
-    pub(super) fn end(&mut self) {
+    pub(crate) fn end(&mut self) {
         (self.held, self.foreign) = (0, 0);
         self.pieces.clear();
         self.lent.clear();
@@ -133,7 +133,7 @@ impl Stream {
         (self.open, self.connected, self.ended, self.deaf, self.finish) = (false, false, false, false, None);
     }
 
-    pub(super) fn put(&mut self, piece: Piece) {
+    pub(crate) fn put(&mut self, piece: Piece) {
         let length = piece.length();
         if length > 0 {
             self.waiting_bytes += length;
@@ -141,22 +141,22 @@ impl Stream {
         }
     }
 
-    pub(super) fn piece_count(&self) -> usize {
+    pub(crate) fn piece_count(&self) -> usize {
         self.pieces.len()
     }
 
-    pub(super) fn has_waiting(&self) -> bool {
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.pieces.is_empty()
     }
 
     /// Whether acknowledgements are what it waits for, not memory.
-    pub(super) fn is_in_flight_enough(&self) -> bool {
+    pub(crate) fn is_in_flight_enough(&self) -> bool {
         self.lent_bytes >= LENT_BYTES_MAX || self.lent.len() >= LENT_BLOCKS_MAX
     }
 
     /// Copies what waits into a block, as much as fits. `None`: nothing waits, enough is in flight, or no block is free. Its
     /// place in its region, and its length.
-    pub(super) fn fill_block(&mut self, small: &Pool, large: &Pool) -> Option<(bool, usize, usize)> {
+    pub(crate) fn fill_block(&mut self, small: &Pool, large: &Pool) -> Option<(bool, usize, usize)> {
         if self.pieces.is_empty() || self.is_in_flight_enough() {
             return None;
         }
@@ -190,7 +190,7 @@ impl Stream {
     }
 
     /// The peer has acknowledged so many more bytes: whole blocks are free again. How many were this service's.
-    pub(super) fn acknowledged(&mut self, bytes: usize) -> usize {
+    pub(crate) fn acknowledged(&mut self, bytes: usize) -> usize {
         let foreign = bytes.min(self.foreign);
         self.foreign -= foreign;
         let bytes = bytes - foreign;

@@ -1,0 +1,12 @@
+//! The service's end: what stands for the stack in its process.
+
+pub(crate) mod commands;
+pub(crate) mod link;
+pub(crate) mod places;
+pub(crate) mod received;
+pub(crate) mod remote;
+pub(crate) mod remotes;
+pub(crate) mod runtime;
+pub(crate) mod seek;
+pub(crate) mod streams;
+pub(crate) mod timers;
