@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zones::{RawTemplate, RawZone, RawZones};
 
+/// Bytes of a server's name, and of its version, at most: as much as one string of a TXT record.
+pub const IDENTITY_BYTES_MAX: usize = 255;
 /// A configuration's bytes at most, and those of each file it includes: room for a million zones.
 const BYTES_MAX: u64 = 256 << 20;
 /// Files included at most.
@@ -234,8 +236,8 @@ impl FileConfig {
         }
         settings.identity = raw.identity.unwrap_or_default().into_bytes();
         settings.version = raw.version.unwrap_or_default().into_bytes();
-        if settings.identity.len() > 255 || settings.version.len() > 255 {
-            return Err("identity, version: at most 255 bytes".to_owned());
+        if settings.identity.len() > IDENTITY_BYTES_MAX || settings.version.len() > IDENTITY_BYTES_MAX {
+            return Err(format!("identity, version: at most {IDENTITY_BYTES_MAX} bytes"));
         }
         if !raw.cookies.off {
             let current = raw.cookies.secret.as_deref().map_or(Ok(random), secret)?;

@@ -10,7 +10,7 @@ mod rate_limit;
 mod stream;
 
 pub use crate::counted::{RCODES, TYPES};
-pub use config::{ConfigError, DnsConfig, FileConfig, LogConfig, TcpLimits, ZoneFile, ZoneRules};
+pub use config::{ConfigError, DnsConfig, FileConfig, IDENTITY_BYTES_MAX, LogConfig, TcpLimits, ZoneFile, ZoneRules};
 pub use figures::Figures;
 pub use publish::{CatalogPublisher, CatalogReader};
 pub use rate_limit::{Decision, RateLimiter, RateLimits};

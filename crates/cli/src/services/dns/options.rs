@@ -5,7 +5,7 @@ use crate::host::HostArguments;
 use crate::log;
 use clap::Args;
 use qanat::entropy;
-use qanat_dns::service::{FileConfig, ZoneFile, ZoneRules};
+use qanat_dns::service::{FileConfig, IDENTITY_BYTES_MAX, ZoneFile, ZoneRules};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -69,6 +69,9 @@ impl ServeArguments {
         }
         config.dns.port = self.port.unwrap_or(config.dns.port);
         if let Some(identity) = &self.identity {
+            if identity.len() > IDENTITY_BYTES_MAX {
+                return Err(format!("--identity has {} bytes: at most {IDENTITY_BYTES_MAX}", identity.len()));
+            }
             config.dns.settings.identity = identity.clone().into_bytes();
         }
         config.metrics = self.metrics.or(config.metrics);
