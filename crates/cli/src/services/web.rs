@@ -269,10 +269,14 @@ impl Application for Web<'_> {
         let requests_per_s = period.rate(|figures| figures.requests);
         let gbit_per_s = period.rate(|figures| figures.bytes_acknowledged) * 8e-9;
         let figures = period.now;
+        let lost = match figures.log_drops {
+            0 => String::new(),
+            lost => format!("  {} lines of the access log lost", grouped(lost)),
+        };
         Rates {
             json: json!({ "requests_per_s": requests_per_s, "gbit_per_s": gbit_per_s }),
             text: format!(
-                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors",
+                "{} requests/s  {gbit_per_s:.2} Gbit/s  {} open  {} requests  {} errors{lost}",
                 grouped(requests_per_s as u64),
                 grouped(figures.connections_open),
                 grouped(figures.requests),
@@ -287,12 +291,16 @@ impl Application for Web<'_> {
     }
 
     fn summary(all: &Figures, _each: &[Figures]) -> Vec<String> {
-        vec![format!(
+        let served = format!(
             "Served {} requests on {} connections, {} bytes.",
             grouped(all.requests),
             grouped(all.connections_accepted),
             grouped(all.bytes_acknowledged),
-        )]
+        );
+        let lost = (all.log_drops > 0).then(|| {
+            format!("{} lines of the access log could not be written: is its file system full?", grouped(all.log_drops))
+        });
+        [served].into_iter().chain(lost).collect()
     }
 }
 
