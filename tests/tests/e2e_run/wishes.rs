@@ -4,8 +4,9 @@ use super::{PATIENCE, ask, ends, run_with};
 use qanat::control::client::Session;
 use qanat_tests::e2e::{NOBODY, Outcome, Program, Wire, eventually, qanat, qanat_for_anybody, scenario};
 use rustix::process::Signal;
-use std::net::{TcpListener, UdpSocket};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::path::Path;
+use std::time::Duration;
 
 /// `qanat run` with those words, as it is: nothing is explained.
 fn quietly(directory: &Path, words: &[&str]) -> Program {
@@ -125,6 +126,31 @@ fn an_address_of_another_users_is_refused_and_an_own_one_shared() {
         eventually("the service has its card", PATIENCE, has_card);
         let second = run_with(directory.path(), &["--address", "10.77.0.4/24"], &BEGINS[1..]).run();
         is_refused(&second, 125, &["address 10.77.0.4 is taken: choose another (--address)"]);
+    });
+}
+
+/// Who names no address has the next one beside a service at the first, and the daemon is not asked without end.
+#[test]
+fn beside_a_service_a_program_has_the_next_address() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("control.sock");
+        let daemon = Program::new(qanat()).arguments(["up", "--socket"]).arguments([&socket]).start();
+        eventually("the daemon listens", PATIENCE, || socket.exists());
+        let _echo = Program::new(qanat()).arguments(["echo"]).environment("QANAT_SOCKET", &socket).start();
+        let has_card =
+            || Session::connect(&socket).is_ok_and(|session| session.status().is_ok_and(|s| s.vnics.len() == 1));
+        eventually("the service has its card", PATIENCE, has_card);
+        let before = refusals(&socket);
+        let mut server = quietly(directory.path(), &["--", "python3", "-c", SERVER]).start();
+        let answers =
+            || TcpStream::connect_timeout(&([10, 77, 0, 3], 7_000).into(), Duration::from_millis(200)).is_ok();
+        eventually("the program serves at the next address", PATIENCE, answers);
+        assert!(server.is_running());
+        let asked = refusals(&socket) - before;
+        assert!(asked <= 20, "the daemon was asked {asked} times in vain");
+        server.kill();
+        drop(daemon);
     });
 }
 

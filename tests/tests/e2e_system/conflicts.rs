@@ -5,6 +5,7 @@ use qanat_nic::link::Namespace;
 use qanat_tests::e2e::{Client, Outcome, Pages, Program, Server, eventually, qanat, scenario};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::UnixDatagram;
 
 const HOLDER: &str = "02:00:00:00:99:01";
 
@@ -89,6 +90,53 @@ fn what_no_host_can_have() {
                 }
             }
         }
+    });
+}
+
+/// A file that is named where a socket is to be stays, and so does another program's socket.
+#[test]
+fn a_file_where_a_socket_is_to_be() {
+    scenario(|| {
+        let pages = Pages::new().with("precious", "all I have");
+        let file = pages.file("precious").display().to_string();
+        let others = pages.file("others.sock");
+        let _others = UnixDatagram::bind(&others).expect("a socket");
+        let living = others.display().to_string();
+        for place in [&file, &living] {
+            is_refused(&["echo", "--link", &format!("memif:{place}")], &[place]);
+            is_refused(&["net", "--socket", place], &[place]);
+            is_refused(&["up", "--socket", place], &[place]);
+        }
+        assert_eq!(std::fs::read_to_string(&file).expect("the file"), "all I have");
+        let sender = UnixDatagram::unbound().expect("a socket");
+        sender.send_to(b"x", &others).expect("the other program is still to be reached there");
+    });
+}
+
+/// A network that a service has without the daemon is not given to a card.
+#[test]
+fn a_network_that_a_service_has() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let socket = directory.path().join("control.sock");
+        let pages = Pages::new().with("index.html", "here");
+        let _server = Server::start(&[pages.argument(), "--direct"]);
+        let fetches = || {
+            let outcome = Program::new("curl").arguments(["-sm", "2", "http://10.77.0.2/"]).run();
+            outcome.stdout == b"here"
+        };
+        eventually("it serves", PATIENCE, fetches);
+        let run = |words: &[&str]| {
+            let program = Program::new(qanat()).arguments(["run"]).arguments(words.iter().copied());
+            program.environment("QANAT_SOCKET", &socket).run()
+        };
+        let outcome = run(&["--address", "10.77.0.2/24", "--", "true"]);
+        assert_eq!(outcome.code, Some(125), "{}", outcome.stderr);
+        assert!(outcome.stderr.contains("10.77.0.1/24 is on qanat0 already"), "{}", outcome.stderr);
+        // Who names none goes on with the kernel's sockets, and is told.
+        let outcome = run(&["--", "python3", "-c", "import socket; socket.create_server(('', 7000))"]);
+        assert!(outcome.stderr.contains("10.77.0.1/24 is on qanat0 already"), "{}", outcome.stderr);
+        assert!(fetches(), "the service is where it was");
     });
 }
 

@@ -418,6 +418,49 @@ fn signals_at_any_moment_reload_or_end() {
     });
 }
 
+/// What the next daemon could not start with is refused: the one that is there goes on, with its cards.
+#[test]
+fn a_reload_that_could_not_start_is_refused() {
+    scenario(|| {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (policy, socket) = (directory.path().join("policy"), directory.path().join("control.sock"));
+        let log = directory.path().join("log");
+        std::fs::write(&policy, rule("")).expect("a policy");
+        let line = "exec \"$0\" up --config \"$1\" --socket \"$2\" 2> \"$3\"";
+        let command = qanat();
+        let words = [
+            "-c".as_ref(),
+            line.as_ref(),
+            command.as_os_str(),
+            policy.as_os_str(),
+            socket.as_os_str(),
+            log.as_os_str(),
+        ];
+        let mut daemon = Program::new("sh").arguments(words).start();
+        let session = || Session::connect(&socket);
+        let listens = || session().and_then(|session| session.limits()).is_ok();
+        eventually("it listens", Duration::from_secs(20), listens);
+        let vnic = session().expect("a session").create_vnic(wish(2, &["udp/7"])).expect("a VNIC");
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+        let metrics = format!("metrics = \"{}\"\n", taken.local_addr().expect("its name"));
+        for (head, said) in [("", "uplink nosuch: "), (metrics.as_str(), "metrics at 127.0.0.1:")] {
+            let tail = if head.is_empty() { "\n[uplink]\ninterface = \"nosuch\"\n" } else { "" };
+            std::fs::write(&policy, format!("{head}{}{tail}", rule(""))).expect("a policy");
+            drop(Program::new("kill").arguments(["-HUP", &daemon.id().to_string()]).succeeds());
+            let is_told = || {
+                let text = std::fs::read_to_string(&log).unwrap_or_default();
+                text.lines().any(|line| line.contains("event=reload result=refused") && line.contains(said))
+            };
+            eventually(said, Duration::from_secs(20), is_told);
+            assert!(daemon.is_running() && listens());
+            assert_eq!(session().expect("a session").status().expect("a status").vnics.len(), 1);
+            let check = Program::new(qanat()).arguments(["up", "--check", "--config"]).arguments([&policy]).run();
+            assert_eq!(check.code.is_some_and(|code| code != 0), head.is_empty(), "{}", check.stderr);
+        }
+        drop((vnic, taken));
+    });
+}
+
 #[test]
 fn a_small_site_is_served_with_little_memory() {
     scenario(|| {
