@@ -436,6 +436,17 @@ fn what_the_user_cannot_read_is_refused_at_the_start() {
         refused_until_remedied(&web, &page, 1, &is_served);
         mode(&pages.file("deep/in"), 0o700);
         refused_until_remedied(&web, &pages.file("deep/in"), 1, &is_served);
+        // What a link leads to below the root is served, and what it leads to elsewhere is not: that need not be readable.
+        let link = |target: &Path, name: &str| std::os::unix::fs::symlink(target, pages.file(name)).expect("a link");
+        let secret = tempfile::tempdir().expect("a directory");
+        std::fs::write(secret.path().join("key"), "secret").expect("a file");
+        mode(&secret.path().join("key"), 0o600);
+        link(&secret.path().join("key"), "outside");
+        refused_until_remedied(&web, pages.path(), 0, &is_served);
+        assert_eq!(std::fs::metadata(secret.path().join("key")).expect("the file").mode() & 0o777, 0o600);
+        mode(&page, 0o600);
+        link(&page, "inside");
+        refused_until_remedied(&web, &page, 1, &is_served);
         // The way to it: both directories are in the way, one after the other.
         let hidden = directory_for_anybody();
         let site = hidden.path().join("above/site");
