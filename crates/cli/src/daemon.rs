@@ -116,7 +116,7 @@ pub fn parse_number(text: &str) -> Result<u64, String> {
     };
     let digits = digits.ok_or_else(wrong)?;
     if let Ok(whole) = digits.parse::<u64>() {
-        return whole.checked_mul(factor).ok_or_else(wrong);
+        return whole.checked_mul(factor).ok_or_else(|| format!("`{text}` is more than there can be ({})", u64::MAX));
     }
     let number: f64 = digits.parse().map_err(|_| wrong())?;
     let product = number * factor as f64;

@@ -143,8 +143,10 @@ fn become_program(arguments: &Arguments) -> Result<(), Failure> {
         return Err(reason.into());
     }
     let session = interface.is_none().then(|| connect(&socket)).transpose()?;
+    let everybodys: Prefixed = ADDRESS.parse()?;
     let named = wishes::Named {
         addresses: &arguments.address,
+        everybodys: (everybodys.address, everybodys.length),
         interface: interface.map(String::as_str),
         gateway: arguments.gateway,
         mtu: arguments.mtu,

@@ -399,8 +399,10 @@ impl Attachment {
             let (address, length) = text.split_once('/')?;
             Some((address.parse::<IpAddr>().ok()?, length.parse::<u8>().ok()?))
         };
+        // With addresses of one's own the target may be in another network, by the kernel.
+        let near = sources.first().copied().unwrap_or(target);
         let holds = |(address, length): &(IpAddr, u8)| {
-            Addresses::prefix(*address, *length).is_some_and(|prefix| prefix.contains(Addresses::host(target)))
+            Addresses::prefix(*address, *length).is_some_and(|prefix| prefix.contains(Addresses::host(near)))
         };
         let none = || AttachError::NoPrefix { interface: "of the control plane".to_owned(), target };
         let (base, length) = limits.addresses.iter().filter_map(prefix).find(holds).ok_or_else(none)?;

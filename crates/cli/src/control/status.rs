@@ -11,6 +11,7 @@ use qanat::control::filter::Rate;
 use qanat::control::name::printable;
 use qanat::control::protocol::{DirectionStatus, Provider, Status, VnicStatus};
 use qanat::split::{NetCoreStatus, ServiceStatus, ask_status};
+use qanat_daemon::leftovers;
 use serde::Serialize;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -50,7 +51,15 @@ pub fn run(arguments: &Arguments) -> Result<(), String> {
     let session = match arguments.daemon.session() {
         Ok(session) => session,
         // Net cores, and programs on an interface there is, need no daemon.
-        Err(error) => return without_daemon(&net_cores, arguments.json).unwrap_or(Err(error)),
+        Err(error) => {
+            // A crashed daemon's cards go on. That is no state in which all is well.
+            let is_crashed = leftovers(&arguments.daemon.path()).is_some();
+            return match without_daemon(&net_cores, arguments.json) {
+                Some(Ok(())) if !is_crashed => Ok(()),
+                Some(Err(failure)) => Err(failure),
+                _ => Err(error),
+            };
+        }
     };
     if arguments.prometheus {
         say!("{}", session.metrics().map_err(|error| error.to_string())?);

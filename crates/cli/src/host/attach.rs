@@ -114,8 +114,8 @@ pub struct AttachArguments {
     /// Network namespace of the interface: a name of `ip netns`, or a path
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
-    /// MTU of our own virtual interface
-    #[arg(long, value_name = "BYTES", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
+    /// MTU of our own virtual interface; one that is there already keeps its own
+    #[arg(long, value_name = "BYTES", conflicts_with = "interface", default_value_t = 1_500, value_parser = clap::value_parser!(u32).range(576..=9_000))]
     pub mtu: u32,
     /// Longest TCP segment to announce and send, without headers (default: what the MTU takes). For clients behind tunnels
     /// whose routers drop what is too big without a word

@@ -254,7 +254,7 @@ pub fn forwarded(attach: &AttachArguments) -> Result<Vec<String>, String> {
     option("interface", attach.interface.clone());
     option("gateway", attach.gateway.map(|gateway| gateway.to_string()));
     option("netns", attach.netns.clone());
-    option("mtu", attach.vnic.is_none().then(|| attach.mtu.to_string()));
+    option("mtu", (attach.vnic.is_none() && attach.interface.is_none()).then(|| attach.mtu.to_string()));
     option("mss", attach.mss.map(|mss| mss.to_string()));
     option("vlan", attach.vlan.map(|vlan| vlan.to_string()));
     option("ipv6", (attach.ipv6 != Ipv6::Given).then(|| name(&attach.ipv6)));

@@ -23,6 +23,8 @@ const LOOK: Duration = Duration::from_millis(5);
 pub(super) struct Named<'a> {
     /// None: they are found later.
     pub addresses: &'a [Prefixed],
+    /// What a program has that names none, or one beside it.
+    pub everybodys: (IpAddr, u8),
     pub interface: Option<&'a str>,
     pub gateway: Option<IpAddr>,
     pub mtu: u32,
@@ -33,10 +35,9 @@ pub(super) struct Named<'a> {
 pub(super) fn check(named: &Named<'_>, session: Option<&Session>) -> Result<(), Failure> {
     let refused = |reason| Failure { code: NOT_BEGUN, reason };
     let addresses: Vec<(IpAddr, u8)> = named.addresses.iter().map(|prefix| (prefix.address, prefix.length)).collect();
-    // Of what is found later the next hop can't be judged yet.
-    if !addresses.is_empty() {
-        check_addresses(&addresses, named.gateway).map_err(|error| refused(error.to_string()))?;
-    }
+    // What is found later is in the network that everybody's is.
+    let expected = if addresses.is_empty() { vec![named.everybodys] } else { addresses };
+    check_addresses(&expected, named.gateway).map_err(|error| refused(error.to_string()))?;
     named.addresses.iter().try_for_each(|prefix| is_nobodys(prefix, named.interface)).map_err(refused)?;
     if let Some(interface) = named.interface {
         check_interface(interface).map_err(refused)?;
