@@ -27,6 +27,7 @@ const LAYERS: [&[&str]; 12] = [
         "qanat-kv",
         "qanat-balancer",
         "qanat-echo",
+        "qanat-examples",
     ],
     &["qanat-posix", "qanat-bench"],
     &["qanat-packetdrill", "qanat-cli"],
@@ -109,7 +110,7 @@ fn rust_files(directory: &Path) -> Vec<PathBuf> {
 fn sources() -> Vec<(PathBuf, String)> {
     let root = workspace();
     let mut sources = Vec::new();
-    for top in ["crates", "services", "bench", "tests", "fuzz"] {
+    for top in ["crates", "services", "bench", "examples", "tests", "fuzz"] {
         for file in rust_files(&root.join(top)) {
             let text = fs::read_to_string(&file).expect("readable source");
             sources.push((file.strip_prefix(&root).map(Path::to_owned).unwrap_or(file), text));

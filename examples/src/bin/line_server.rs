@@ -1,0 +1,75 @@
+//! A line server: each line is answered by its number of bytes, and `quit` ends the connection. State of a connection lies in a
+//! vector, by the connection's slot, which is dense.
+#![forbid(unsafe_code)]
+
+use qanat::{Bytes, Commands, ConnectionId, Context, Event, ListenOptions, PROTOCOL_TCP, Service};
+use std::net::{Ipv4Addr, SocketAddr};
+
+const PORT: u16 = 7_007;
+/// A longer line ends the connection: what is gathered of a peer is bounded.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// What each connection has sent of a line that has not ended yet.
+#[derive(Default)]
+struct LineServer {
+    gathered: Vec<Vec<u8>>,
+}
+
+impl LineServer {
+    /// Answers all whole lines there are. `false`: the connection has ended.
+    fn answer(&mut self, connection: ConnectionId, context: &mut Context<'_>) -> bool {
+        let Some(gathered) = self.gathered.get_mut(connection.index()) else { return false };
+        while let Some(end) = gathered.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = gathered.drain(..=end).collect();
+            let line = line.trim_ascii();
+            if line == b"quit" {
+                // What was sent before goes out first.
+                let _ = context.close(connection);
+                return false;
+            }
+            let answer = Bytes::from(format!("{}\n", line.len()));
+            if context.send(connection, answer).is_err() {
+                let _ = context.abort(connection);
+                return false;
+            }
+        }
+        if gathered.len() > LINE_BYTES_MAX {
+            let _ = context.abort(connection);
+            return false;
+        }
+        true
+    }
+}
+
+impl Service for LineServer {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        context.listen(local, ListenOptions::default()).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            Event::Accepted { connection, .. } => {
+                let slot = connection.index();
+                if self.gathered.len() <= slot {
+                    self.gathered.resize_with(slot + 1, Vec::new);
+                }
+                // A slot is used again, by a connection of another generation.
+                self.gathered[slot].clear();
+            }
+            Event::Data { connection, chunk } => {
+                if let Some(gathered) = self.gathered.get_mut(connection.index()) {
+                    gathered.extend_from_slice(chunk.bytes());
+                }
+                context.consume(connection, chunk);
+                self.answer(connection, context);
+            }
+            Event::PeerClosed { connection } => _ = context.close(connection),
+            _ => {}
+        }
+    }
+}
+
+fn main() -> Result<(), String> {
+    qanat_examples::serve(LineServer::default(), &[(PROTOCOL_TCP, PORT)])
+}

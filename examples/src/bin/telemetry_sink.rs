@@ -1,0 +1,67 @@
+//! A sink of telemetry: datagrams of the form `name:value` are added up, and the sums are told every second. It shows timers, and that
+//! what is kept of strangers is bounded.
+#![forbid(unsafe_code)]
+
+use qanat::{Commands, Context, Event, PROTOCOL_UDP, Service};
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+const PORT: u16 = 8_125;
+const EVERY: Duration = Duration::from_secs(1);
+/// Names that are kept. What comes beyond is counted, and not kept.
+const NAMES_MAX: usize = 1_000;
+const NAME_BYTES_MAX: usize = 64;
+
+#[derive(Default)]
+struct Sink {
+    sums: BTreeMap<String, i64>,
+    refused: u64,
+}
+
+impl Sink {
+    fn add(&mut self, line: &str) -> Option<()> {
+        let (name, value) = line.trim().split_once(':')?;
+        let value: i64 = value.parse().ok()?;
+        let is_known = self.sums.contains_key(name);
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || !is_known && self.sums.len() >= NAMES_MAX {
+            return None;
+        }
+        let sum = self.sums.entry(name.to_owned()).or_default();
+        *sum = sum.saturating_add(value);
+        Some(())
+    }
+
+    fn tell(&self) {
+        let sums: Vec<String> = self.sums.iter().map(|(name, sum)| format!("{name}={sum}")).collect();
+        println!("{}  refused={}", sums.join(" "), self.refused);
+    }
+}
+
+impl Service for Sink {
+    fn start(&mut self, context: &mut Context<'_>) -> Result<(), String> {
+        let local = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT));
+        context.bind_udp(local).map_err(|error| error.to_string())?;
+        context.set_timer(EVERY, 0).map(drop).map_err(|error| error.to_string())
+    }
+
+    fn handle(&mut self, event: Event, context: &mut Context<'_>) {
+        match event {
+            // Dropped at the end, the chunk gives its frame back.
+            Event::Datagram { chunk, .. } => {
+                let added = std::str::from_utf8(chunk.bytes()).ok().and_then(|text| self.add(text));
+                self.refused += u64::from(added.is_none());
+            }
+            Event::Timer { .. } => {
+                self.tell();
+                // A timer rings once.
+                let _ = context.set_timer(EVERY, 0);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn main() -> Result<(), String> {
+    qanat_examples::serve(Sink::default(), &[(PROTOCOL_UDP, PORT)])
+}
