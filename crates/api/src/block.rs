@@ -19,16 +19,19 @@ enum Kind {
 
 impl Block {
     /// Of the process's own memory.
+    #[inline]
     pub fn own(capacity: usize) -> Block {
         Block(Kind::Own(Vec::with_capacity(capacity)))
     }
 
     /// Of memory that the device or a net core reads.
+    #[inline]
     pub fn transmit(frame: Frame) -> Block {
         Block(Kind::Transmit(frame))
     }
 
     /// Bytes in it.
+    #[inline]
     pub fn len(&self) -> usize {
         match &self.0 {
             Kind::Own(bytes) => bytes.len(),
@@ -37,11 +40,13 @@ impl Block {
     }
 
     /// Whether it is empty.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Bytes it still has room for.
+    #[inline]
     pub fn room(&self) -> usize {
         match &self.0 {
             Kind::Own(bytes) => bytes.capacity() - bytes.len(),
@@ -65,6 +70,7 @@ impl Block {
     }
 
     /// Appends `count` bytes, or as many as there is room for, that `fill` is to write; it finds old bytes there.
+    #[inline]
     pub fn append_with<T>(&mut self, count: usize, fill: impl FnOnce(&mut [u8]) -> T) -> T {
         let count = count.min(self.room());
         match &mut self.0 {
@@ -78,6 +84,7 @@ impl Block {
     }
 
     /// It is filled: to be sent, and written no more.
+    #[inline]
     pub fn filled(self) -> FilledBlock {
         FilledBlock(match self.0 {
             Kind::Own(bytes) => Filled::Own(bytes.into()),
@@ -101,6 +108,7 @@ pub enum Filled {
 
 impl FilledBlock {
     /// What is in it.
+    #[inline]
     pub fn bytes(&self) -> &[u8] {
         match &self.0 {
             Filled::Own(bytes) => bytes,
@@ -109,6 +117,7 @@ impl FilledBlock {
     }
 
     /// As bytes of this process: copied if it is transmit memory.
+    #[inline]
     pub fn into_bytes(self) -> Bytes {
         match self.0 {
             Filled::Own(bytes) => bytes,

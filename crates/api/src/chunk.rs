@@ -16,6 +16,7 @@ pub struct Chunk {
 
 impl Chunk {
     /// The data of `frame` as received bytes.
+    #[inline]
     pub fn new(frame: Frame) -> Chunk {
         Chunk { frame, sum: 0, path: 0 }
     }
@@ -45,17 +46,20 @@ impl Chunk {
     }
 
     /// Whether there are none.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.frame.is_empty()
     }
 
     /// Drops up to `count` bytes at the front (overlap with bytes already delivered).
+    #[inline]
     pub fn trim_front(&mut self, count: usize) {
         self.frame.trim_front(count);
         self.sum = 0;
     }
 
     /// Shortens to at most `length` bytes.
+    #[inline]
     pub fn truncate(&mut self, length: usize) {
         self.frame.truncate(length);
         self.sum = 0;
@@ -129,17 +133,20 @@ impl Chunk {
     }
 
     /// The frame they are in.
+    #[inline]
     pub fn frame(&self) -> &Frame {
         &self.frame
     }
 
     /// The frame, its data the received bytes. Of a net core's frames, lent to a service's process, there is no more than
     /// reading: who writes to one faults.
+    #[inline]
     pub fn into_frame(self) -> Frame {
         self.frame
     }
 
     /// Replaces the bytes from `offset` on by `bytes`, as far as they fit (overlapping segments: first data wins).
+    #[inline]
     pub fn overwrite(&mut self, offset: usize, bytes: &[u8]) {
         if let Some(target) = self.frame.bytes_mut().get_mut(offset..offset + bytes.len()) {
             target.copy_from_slice(bytes);
