@@ -69,9 +69,12 @@ impl Daemon {
         };
         let Some((host, length)) = self.policy.host.iter().find(is_near) else { return Ok(()) };
         let owner = link::owner_of(**host).ok().flatten();
-        let Some(other) = owner.filter(|index| !self.vnics.values().any(|vnic| vnic.host.index == *index)) else {
-            return Ok(());
+        // An address alone, on the loopback interface perhaps, is no network.
+        let is_way = |index: &u32| {
+            link::route_to(*address).is_ok_and(|route| route.interface_index == *index && route.gateway.is_none())
         };
+        let is_card = |index: &u32| self.vnics.values().any(|vnic| vnic.host.index == *index);
+        let Some(other) = owner.filter(|index| !is_card(index) && is_way(index)) else { return Ok(()) };
         let name = link::link_by_index(other).map_or_else(|_| other.to_string(), |link| link.name);
         Err(format!(
             "address {address}: the network of {host}/{length} is on {name} already, which is no card of the daemon's: end the service \
