@@ -28,7 +28,14 @@ fn peers_are_reset_sharers_told_and_the_address_is_free() {
              while True: c = s.accept()[0]; kept.append(c); c.sendall(b'hello')"
         );
         let mut victim = run(directory.path(), &["python3", "-c", &victim]).start();
-        let (outgoing, _) = kernels.accept().expect("the victim's connection");
+        kernels.set_nonblocking(true).expect("a listener that does not wait");
+        let mut outgoing = None;
+        eventually("the victim connects", PATIENCE, || {
+            outgoing = kernels.accept().ok().map(|(stream, _)| stream);
+            outgoing.is_some()
+        });
+        let outgoing = outgoing.expect("a connection");
+        outgoing.set_nonblocking(false).expect("a stream that waits");
         let connect = |port: u16, greeting: &[u8]| {
             let mut stream = TcpStream::connect((OURS, port)).expect("a connection");
             stream.set_read_timeout(Some(PATIENCE)).expect("a limit");

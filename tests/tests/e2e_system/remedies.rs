@@ -469,7 +469,7 @@ fn who_lacks_a_capability_is_told_which() {
 }
 
 /// What doctor finds, when it is made so by a shell; what it says of it, and the command by which it does something about it.
-const FINDINGS: [(&str, &str, &str); 5] = [
+const FINDINGS: [(&str, &str, &str); 7] = [
     (
         "while umount /sys/fs/bpf 2>/dev/null; do :; done",
         "BPF file system: not mounted",
@@ -492,6 +492,16 @@ const FINDINGS: [(&str, &str, &str); 5] = [
          begin --uplink near; kill -9 $daemon; wait $daemon || true; rm control.sock; begin",
         "of a control plane that is no more",
         "ip link set near xdp off",
+    ),
+    (
+        "begin; \"$Q\" vnic create card --address 10.77.0.9/24; ip link set qanat0 down",
+        "down: nothing comes through",
+        "ip link set qanat0 up",
+    ),
+    (
+        "begin; \"$Q\" vnic create card --address 10.77.0.9/24; ip address flush dev qanat0",
+        "the kernel has no way to 10.77.0.9 by it",
+        "ip address add 10.77.0.1 peer 10.77.0.9 dev qanat0",
     ),
 ];
 

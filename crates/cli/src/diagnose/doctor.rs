@@ -12,6 +12,7 @@ use qanat::nic::privilege;
 use qanat_daemon::policy::Policy;
 use qanat_daemon::{is_left_program, leftovers};
 use serde_json::json;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -312,7 +313,7 @@ fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
         let is_queue = |vnic: &&VnicStatus| matches!(vnic.provider, Provider::Queue { .. });
         Known {
             nics: status.vnics.iter().filter(is_queue).map(|vnic| vnic.interface.clone()).collect(),
-            cards: status.vnics.iter().filter(|vnic| !is_queue(vnic)).map(|vnic| vnic.interface.clone()).collect(),
+            cards: status.vnics.iter().filter(|vnic| !is_queue(vnic)).cloned().collect(),
             uplink: status.uplink,
         }
     });
@@ -321,10 +322,21 @@ fn cards(arguments: &DaemonArguments) -> Vec<Finding> {
 
 /// Interfaces the control plane has to do with.
 struct Known {
-    cards: Vec<String>,
+    cards: Vec<VnicStatus>,
     /// Of which cards have queues.
     nics: Vec<String>,
     uplink: Option<String>,
+}
+
+/// An address of a card that the kernel does not reach by its interface, and the kernel's address there: somebody took that away.
+fn lost_way(link: &Link, known: &Known) -> Option<(String, String)> {
+    let card = known.cards.iter().find(|card| card.interface == link.name && !card.shared && !card.uplink)?;
+    let is_lost = |(address, _): &&(IpAddr, u8)| {
+        link::route_to(*address).map_or(true, |route| route.interface_index != link.index)
+    };
+    let (address, _) = card.addresses.iter().find(is_lost)?;
+    let gateway = card.gateways.iter().find(|gateway| gateway.is_ipv4() == address.is_ipv4())?;
+    Some((address.to_string(), gateway.to_string()))
 }
 
 fn card(link: &Link, known: Option<&Known>) -> Finding {
@@ -334,11 +346,26 @@ fn card(link: &Link, known: Option<&Known>) -> Finding {
     let ours = known.and_then(|known| {
         let uplink = || (known.uplink.as_ref() == Some(name)).then_some("the control plane's uplink");
         let nic = || known.nics.contains(name).then_some("some of its queues are cards of the control plane");
-        known.cards.contains(name).then_some("a card of the control plane").or_else(uplink).or_else(nic)
+        let is_card = known.cards.iter().any(|card| card.interface == *name);
+        is_card.then_some("a card of the control plane").or_else(uplink).or_else(nic)
     });
     let mut what = format!("{name}: {driver}, MTU {}, {} queues", link.mtu, link.receive_queues);
     match (link.xdp_program, ours) {
-        (_, Some(ours)) => good(format!("{what}, {ours}")),
+        (_, Some(ours)) if !link.is_up => bad(
+            Grade::Wrong,
+            format!("{what}, {ours}, down: nothing comes through"),
+            format!("sudo ip link set {name} up"),
+        )
+        .fixed_by(&["ip", "link", "set", name, "up"]),
+        (_, Some(ours)) => match known.and_then(|known| lost_way(link, known)) {
+            None => good(format!("{what}, {ours}")),
+            Some((address, gateway)) => bad(
+                Grade::Wrong,
+                format!("{what}, {ours}, and the kernel has no way to {address} by it"),
+                format!("sudo ip address add {gateway} peer {address} dev {name}"),
+            )
+            .fixed_by(&["ip", "address", "add", &gateway, "peer", &address, "dev", name]),
+        },
         // With cards left it is told of with them.
         (Some(program), None) if known.is_some() && is_left_program(program) => bad(
             Grade::Note,

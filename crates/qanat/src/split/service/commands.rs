@@ -57,6 +57,7 @@ impl Remote {
         }
     }
 
+    #[inline]
     fn put(&mut self, connection: ConnectionId, piece: Piece) -> Result<(), CommandError> {
         let stream = self.stream(connection)?;
         if !stream.connected || stream.ended {
@@ -80,6 +81,7 @@ impl Remote {
         frame.map_or_else(|| Block::own(length), Block::transmit)
     }
 
+    #[inline]
     pub(crate) fn send_block(&mut self, connection: ConnectionId, block: FilledBlock) -> Result<(), CommandError> {
         let is_ours = |frame: &Frame| self.link.as_ref().is_some_and(|link| link.offset(frame).is_some());
         match block.0 {
@@ -100,6 +102,7 @@ impl Remote {
         self.put(connection, Piece::Prepared { source, stamp, offset, length })
     }
 
+    #[inline]
     pub(crate) fn consume(&mut self, connection: ConnectionId, chunk: Chunk) {
         let Some(stream) = self.streams.get_mut(connection.index()) else { return };
         let Some(link) = &mut self.link else { return };
@@ -137,6 +140,7 @@ impl Remote {
     }
 
     /// Something of a connection that needs no more than to be said.
+    #[inline]
     fn tell(&mut self, connection: ConnectionId, command: impl FnOnce(Id) -> Command) -> Result<(), CommandError> {
         self.stream(connection)?;
         let to = self.remote_id(connection);

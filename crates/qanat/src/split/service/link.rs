@@ -63,6 +63,7 @@ impl Link {
         })
     }
 
+    #[inline]
     pub(crate) fn give(&mut self, command: Command) {
         if !self.waiting.is_empty() || !matches!(self.commands.push(command.encode()), Ok(true)) {
             self.waiting.push_back(command);
@@ -125,6 +126,7 @@ impl Link {
     }
 
     /// A block for a datagram.
+    #[inline]
     pub(crate) fn block(&mut self, length: usize) -> Option<Frame> {
         let pool = if length <= SMALL_BLOCK_BYTES as usize { &self.small } else { &self.large };
         if let Some(block) = pool.allocate(0) {
@@ -136,6 +138,7 @@ impl Link {
     }
 
     /// Where a frame is in transmit memory as a whole; `None`: elsewhere.
+    #[inline]
     pub(crate) fn offset(&self, frame: &Frame) -> Option<u32> {
         if frame.is_of(&self.small) {
             return u32::try_from(frame.offset_in_region()).ok();

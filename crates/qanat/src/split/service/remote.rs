@@ -192,6 +192,7 @@ impl Remote {
         self.link.as_ref().is_some_and(|link| link.received.has(frame) || link.offset(frame).is_some())
     }
 
+    #[inline]
     pub(crate) fn give(&mut self, command: Command) {
         if let Some(link) = &mut self.link {
             self.figures.commands += 1;
@@ -242,6 +243,7 @@ impl Remote {
     }
 
     /// What the net core says next.
+    #[inline]
     fn hear(&mut self) -> Result<Option<Said>, Lost> {
         let Some(link) = &mut self.link else { return Ok(None) };
         let Some(words) = link.events.pop() else { return Ok(None) };
@@ -250,14 +252,17 @@ impl Remote {
         Said::decode(words).map(Some).map_err(|_| Lost)
     }
 
+    #[inline]
     pub(crate) fn local_id(&self, id: Id) -> ConnectionId {
         ConnectionId::new(id.slot, id.generation.wrapping_add(self.epoch << EPOCH_SHIFT))
     }
 
+    #[inline]
     pub(crate) fn remote_id(&self, id: ConnectionId) -> Id {
         Id { slot: id.index() as u32, generation: id.generation().wrapping_sub(self.epoch << EPOCH_SHIFT) }
     }
 
+    #[inline]
     pub(crate) fn stream(&mut self, id: ConnectionId) -> Result<&mut Stream, CommandError> {
         let stream = self.streams.get_mut(id.index()).ok_or(CommandError::Stale)?;
         if stream.open && stream.generation == id.generation() { Ok(stream) } else { Err(CommandError::Stale) }
@@ -283,6 +288,7 @@ impl Remote {
         Ok(expired.map(|(id, token)| Event::Timer { id, token }))
     }
 
+    #[inline]
     fn take(&mut self, window: Window) -> Result<Chunk, Lost> {
         let link = self.link.as_mut().ok_or(Lost)?;
         let frame = link.received.take(window).ok_or(Lost)?;
@@ -365,6 +371,7 @@ impl Remote {
     }
 
     /// Blocks come home, which what waits may have.
+    #[inline]
     fn acknowledged(&mut self, connection: ConnectionId, bytes: u32) -> Event {
         let mut bytes = bytes;
         if let Ok(stream) = self.stream(connection) {
@@ -377,6 +384,7 @@ impl Remote {
     }
 
     /// Its turn comes at the end of this one.
+    #[inline]
     pub(crate) fn queue(&mut self, connection: ConnectionId) {
         if let Some(stream) = self.streams.get_mut(connection.index()).filter(|stream| !stream.queued) {
             stream.queued = true;

@@ -133,6 +133,7 @@ impl Stream {
         (self.open, self.connected, self.ended, self.deaf, self.finish) = (false, false, false, false, None);
     }
 
+    #[inline]
     pub(crate) fn put(&mut self, piece: Piece) {
         let length = piece.length();
         if length > 0 {
@@ -190,6 +191,7 @@ impl Stream {
     }
 
     /// The peer has acknowledged so many more bytes: whole blocks are free again. How many were this service's.
+    #[inline]
     pub(crate) fn acknowledged(&mut self, bytes: usize) -> usize {
         let foreign = bytes.min(self.foreign);
         self.foreign -= foreign;
