@@ -164,6 +164,17 @@ def posts(port, path="/", length=1_000_000, host=OURS, clients=3):
     at_once(client, clients)
 
 
+def asleep(process):
+    """Waits until a process waits in one and the same call, for a tenth of a second: then it has nothing in hand."""
+    same, last, end = 0, None, time.monotonic() + PATIENCE
+    while same < 10:
+        assert time.monotonic() < end, f"{process} never waits"
+        time.sleep(0.01)
+        now = open(f"/proc/{process}/syscall").read()
+        same, last = (same + 1 if now == last and now.strip() != "running" else 0), now
+
+
+
 class Running:
     """A program under way, what it says in files."""
 
