@@ -2,7 +2,7 @@
 
 import signal
 
-from stage import CLIENTS, FILES, OURS, PYTHON, asleep, at_once, connect, echoes, exactly, gets, pattern, posts, row
+from stage import CLIENTS, FILES, OURS, PYTHON, asleep, at_once, connect, echoes, eventually, exactly, gets, pattern, posts, row
 
 WSGI = """
 import os
@@ -32,12 +32,16 @@ def wsgi(stage, *words):
 @row("gunicorn 20.1, workers", "Python", "prefork: a master, three processes that accept", BOTH + "; a worker killed is replaced; reload; graceful end")
 def gunicorn_processes(stage):
     server = wsgi(stage, "gunicorn", "-w", 3, "-b", f"{OURS}:8000", "page:application")
+    before = server.children()
     server.tell(signal.SIGHUP)
+    # The reload is over when three new workers are there and the old ones have gone; until then any of them may end.
+    eventually("three new workers", lambda: len(server.children() - before) == 3 and not before & server.children())
     gets(8000, kept=False)
-    children = open(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read().split()
+    child = max(server.children())
     # One killed in the middle of the stack's work would take the card with it, as docs/posix.md says.
-    asleep(children[-1])
-    stage.client("kill", "-KILL", children[-1])
+    asleep(child)
+    stage.client("kill", "-KILL", child)
+    eventually("a worker in its place", lambda: len(server.children() - before - {child}) == 3)
     gets(8000, {"1.bin": FILES["1.bin"]}, clients=1, kept=False)
     server.ends(codes=(0,))
 

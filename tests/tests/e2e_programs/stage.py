@@ -174,7 +174,6 @@ def asleep(process):
         same, last = (same + 1 if now == last and now.strip() != "running" else 0), now
 
 
-
 class Running:
     """A program under way, what it says in files."""
 
@@ -199,6 +198,10 @@ class Running:
     def output(self):
         with open(self.outputs[0], "rb") as file:
             return file.read()
+
+    def children(self):
+        """The processes it has started that have not been waited for."""
+        return {int(child) for child in open(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read().split()}
 
     def tell(self, number, group=False):
         (os.killpg if group else os.kill)(self.process.pid, number)
