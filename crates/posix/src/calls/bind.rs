@@ -6,7 +6,7 @@ use crate::calls::adopt::adopt;
 use crate::calls::nature::{Nature, nature};
 use crate::calls::ports::{free_port, open_datagrams};
 use crate::lifecycle::attach::{attach, lacks_named_address};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Datagram, Kind, Socket};
 use crate::sys::address;
 use crate::sys::explain::explain;
@@ -23,13 +23,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// As `bind`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    if crate::sys::this_process::departure::is_away()
+    if crate::sys::this_process::departure::is_detached()
         && nature(fd).is_some()
         && !address.is_null()
         && length <= ADDRESS_MAX
     {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::bind(fd, address, length) };
+        return unsafe { crate::calls::remote::client::bind(fd, address, length) };
     }
     let real_bind = || {
         super::option_notes::forget(fd);

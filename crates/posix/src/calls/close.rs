@@ -2,7 +2,7 @@
 
 use super::give_int;
 use super::interfaces::netlink;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor::{self, Entry};
@@ -24,9 +24,9 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
         linger(number);
     }
     let Ok(mut guard) = lock() else {
-        if crate::sys::this_process::departure::is_away() {
+        if crate::sys::this_process::departure::is_detached() {
             // The world has fallen in this moment.
-            crate::lifecycle::away::line::close(fd);
+            crate::lifecycle::detached::channel::close(fd);
         }
         return false;
     };
@@ -38,9 +38,9 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
     match entry {
         Entry::Socket(number) => guard.release(number),
         Entry::Epoll(number) => guard.release_epoll(number),
-        Entry::Own | Entry::Kernel | Entry::Away => {}
+        Entry::Own | Entry::Kernel | Entry::Remote => {}
     }
-    !guard.sockets.to_ring.is_empty()
+    !guard.sockets.to_wake.is_empty()
 }
 
 /// Tells who waited for what is gone now.
@@ -76,7 +76,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
             super::copies::closed(fd);
             netlink::closed(fd);
         }
-        Entry::Away => return crate::calls::remote::away::close(fd),
+        Entry::Remote => return crate::calls::remote::client::close(fd),
         // Programs that close what they don't know of don't mean these.
         Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(libc::EBADF)),
         Entry::Own => {
@@ -130,8 +130,8 @@ extern "C" fn closefrom(first: c_int) {
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
-    if descriptor::is_away(fd) {
-        return crate::calls::remote::away::shutdown(fd, how);
+    if descriptor::is_remote(fd) {
+        return crate::calls::remote::client::shutdown(fd, how);
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: takes no pointers.
@@ -209,8 +209,8 @@ pub(super) fn copied(old: c_int, new: c_int) {
         super::copies::note(old, new);
         return;
     }
-    if entry == Entry::Away {
-        crate::lifecycle::away::line::duplicate(old, new);
+    if entry == Entry::Remote {
+        crate::lifecycle::detached::channel::duplicate(old, new);
         return;
     }
     let Ok(mut guard) = lock() else { return };
@@ -245,8 +245,8 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
             Ok(())
         }
         Entry::Own => Err(libc::EBUSY),
-        Entry::Away => {
-            crate::lifecycle::away::line::close(onto);
+        Entry::Remote => {
+            crate::lifecycle::detached::channel::close(onto);
             Ok(())
         }
         entry => {

@@ -3,7 +3,7 @@
 use super::close::copied;
 use super::owner::owner;
 use super::{give_int, option_notes, stand_in};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::descriptor;
 use crate::sys::libc_next;
@@ -30,8 +30,8 @@ fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
 /// The third argument is a word in each of its forms, and is in the same place in all.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
-    if descriptor::is_away(fd) {
-        return crate::calls::remote::away::fcntl(fd, command, argument);
+    if descriptor::is_remote(fd) {
+        return crate::calls::remote::client::fcntl(fd, command, argument);
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: the program's own argument.
@@ -104,9 +104,9 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     if let Some(answer) = unsafe { super::interfaces::request::answer(fd, request, argument) } {
         return give_int(answer);
     }
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::ioctl(fd, request, argument) };
+        return unsafe { crate::calls::remote::client::ioctl(fd, request, argument) };
     }
     let Some(number) = socket_of(fd) else {
         if matches!(request, libc::FIONBIO | FIOSETOWN | SIOCSPGRP) {

@@ -3,7 +3,7 @@
 use crate::calls::fast_open_settings::request;
 use crate::calls::open::{adopt_to_connect, reached, start, wait_for_connection};
 use crate::calls::transfer::stream_send::{give_to, go_on};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::address;
 use crate::world::lock::{Guard, lock};

@@ -7,8 +7,8 @@ use crate::calls::bind::bind_ours;
 use crate::calls::nature::{Nature, nature};
 use crate::calls::ports::free_port;
 use crate::lifecycle::attach::{attach, attach_to_send, lacks_named_address};
-use crate::lifecycle::away::line::Operation;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::channel::Operation;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Listener, Socket, Stream, errno_of_command};
 use crate::sys::address;
 use crate::sys::descriptor::{self};
@@ -30,10 +30,10 @@ const BACKLOG_MAX: usize = 4_096;
 
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
-    if descriptor::is_away(fd)
-        || crate::sys::this_process::departure::is_away() && nature(fd).is_some_and(|nature| nature.is_stream)
+    if descriptor::is_remote(fd)
+        || crate::sys::this_process::departure::is_detached() && nature(fd).is_some_and(|nature| nature.is_stream)
     {
-        return crate::calls::remote::away::listen(fd, backlog);
+        return crate::calls::remote::client::listen(fd, backlog);
     }
     give_int(listen_on(fd, backlog))
 }
@@ -166,9 +166,9 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 /// As `accept4`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::accept4(fd, address, length, flags) };
+        return unsafe { crate::calls::remote::client::accept4(fd, address, length, flags) };
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
@@ -531,9 +531,9 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 /// As `getsockname`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::name(Operation::GetName, fd, address, length) };
+        return unsafe { crate::calls::remote::client::name(Operation::GetName, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.
@@ -562,9 +562,9 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 /// As `getpeername`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::name(Operation::GetPeer, fd, address, length) };
+        return unsafe { crate::calls::remote::client::name(Operation::GetPeer, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: as the caller says.

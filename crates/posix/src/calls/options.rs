@@ -3,7 +3,7 @@
 
 use super::give_int;
 use super::option_notes::{self, Note};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::Change;
 use crate::sockets::settings::keepalive;
 use crate::sockets::socket::{Kind, Options, Socket};
@@ -112,16 +112,16 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
         (libc::IPPROTO_IP, _) if socket.family == libc::AF_INET6 => return true,
         (libc::IPPROTO_IPV6, _) if socket.family == libc::AF_INET => return true,
         (libc::IPPROTO_IP, libc::IP_PKTINFO) | (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO) => {
-            options.beside.packet_info = flag();
+            options.control_messages.packet_info = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVTTL) | (libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT) => {
-            options.beside.hop_limit = flag();
+            options.control_messages.hop_limit = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVTOS) | (libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS) => {
-            options.beside.traffic_class = flag();
+            options.control_messages.traffic_class = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVORIGDSTADDR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVORIGDSTADDR) => {
-            options.beside.destination = flag();
+            options.control_messages.destination = flag();
         }
         (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR) => {
             options.receive_errors = flag();
@@ -135,8 +135,8 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
             options.dont_fragment =
                 is_refused || matches!(discovers, Some(libc::IP_PMTUDISC_DO | libc::IP_PMTUDISC_PROBE));
         }
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.beside.timestamp = flag(),
-        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.beside.timestamp_ns = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMP) => options.control_messages.timestamp = flag(),
+        (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) => options.control_messages.timestamp_ns = flag(),
         (libc::IPPROTO_UDP, UDP_SEGMENT) => options.segment = count().map(|length| length as usize).filter(|l| *l > 0),
         (libc::IPPROTO_UDP, UDP_CORK) => options.joins = flag(),
         (libc::SOL_SOCKET, libc::SO_REUSEADDR) => options.reuse_address = flag(),
@@ -177,7 +177,7 @@ fn read(fd: c_int, socket: &mut Socket, level: c_int, name: c_int) -> bool {
                 stream.unsent_mark = socket.options.unsent_mark;
             }
         }
-        (libc::IPPROTO_TCP, libc::TCP_INQ) => options.beside.in_queue = flag(),
+        (libc::IPPROTO_TCP, libc::TCP_INQ) => options.control_messages.in_queue = flag(),
         _ => return false,
     }
     true
@@ -193,9 +193,9 @@ pub(super) unsafe extern "C" fn setsockopt(
     value: *const c_void,
     length: socklen_t,
 ) -> c_int {
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::setsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::client::setsockopt(fd, level, name, value, length) };
     }
     if level == libc::IPPROTO_TCP
         && matches!(name, libc::TCP_FASTOPEN | libc::TCP_FASTOPEN_CONNECT | libc::TCP_FASTOPEN_NO_COOKIE)
@@ -353,9 +353,9 @@ pub(super) unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    if descriptor::is_away(fd) {
+    if descriptor::is_remote(fd) {
         // SAFETY: as the caller says.
-        return unsafe { crate::calls::remote::away::getsockopt(fd, level, name, value, length) };
+        return unsafe { crate::calls::remote::client::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
         && let Some(number) = socket_of(fd)

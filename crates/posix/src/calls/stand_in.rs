@@ -1,12 +1,12 @@
 //! What the kernel has at the number of an accepted connection until it is asked for more: one file stands in for all of
 //! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
 
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};
 use crate::sockets::socket::Socket;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, socklen_t};
 use qanat_launch::support::TCP_NOTSENT_LOWAT;
@@ -24,7 +24,7 @@ fn file(_: &Guard) -> Result<c_int, i32> {
     // SAFETY: takes no pointers.
     let made = unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
-    let file = if made < 0 { crate::sys::bells::new_event()? } else { out_of_the_way(made) };
+    let file = if made < 0 { crate::sys::wakers::new_event()? } else { out_of_the_way(made) };
     descriptor::set(file, Entry::Own);
     FILE.store(file, Ordering::Relaxed);
     Ok(file)

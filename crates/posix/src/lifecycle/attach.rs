@@ -4,11 +4,11 @@ use crate::lifecycle::join::{self, Answer};
 use crate::lifecycle::keeper;
 use crate::lifecycle::keeper_image::Things;
 use crate::lifecycle::registry::register;
-use crate::lifecycle::summons::Summons;
-use crate::sys::bells::out_of_the_way;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::raised_limits::with_room;
+use crate::sys::wakers::out_of_the_way;
 use crate::sys::wishes::{Wishes, contains, is_everybody, wishes};
 use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{install, lock, shared};
@@ -159,7 +159,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Str
     let launchers = session();
     let mut taken = String::new();
     for address in others_too(first, wishes).take(if is_fixed { 1 } else { ADDRESSES_TRIED }) {
-        let _turn = Turn::take(address);
+        let _lock = AddressLock::take(address);
         // Whoever names the address means it; else only what one command has started stays together.
         let answer = join::ask(address, (!is_fixed).then_some(wishes.run.as_str()), &wishes.run);
         let reason = match answer {
@@ -214,16 +214,16 @@ fn others_too(first: IpAddr, wishes: &Wishes) -> impl Iterator<Item = IpAddr> {
 }
 
 /// One at a time looks whether an address is there to be had or shared.
-struct Turn(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
+struct AddressLock(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
-impl Turn {
+impl AddressLock {
     /// As soon as nobody else has it, or after a while without.
-    fn take(address: IpAddr) -> Turn {
+    fn take(address: IpAddr) -> AddressLock {
         let start = Instant::now();
         loop {
-            let socket = crate::lifecycle::meeting::turn(address);
+            let socket = crate::lifecycle::rendezvous::lock_address(address);
             if socket.is_some() || start.elapsed() > SUCCESSION {
-                return Turn(socket);
+                return AddressLock(socket);
             }
             std::thread::sleep(Duration::from_millis(2));
         }
@@ -282,7 +282,7 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let of_world = own.iter().filter(is_everybodys).filter(|fd| **fd != crate::sys::page::file());
     guard.holdings.descriptors = of_world.copied().collect();
     guard.lets_in_run(&plot.wishes.run);
-    let (bell, registry_of_processes) = (guard.keeper_bell, guard.processes.registry);
+    let (waker, registry_of_processes) = (guard.keeper_waker, guard.processes.registry);
     let shared = std::ptr::from_ref(guard.shared()).addr();
     let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
     // Not in the arena: they are read when the lock is given back.
@@ -296,10 +296,10 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let (is_ready, ready) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(|error| error.to_string())?;
     let ready = out_of_the_way(ready.into_raw_fd());
-    let summons = Summons::for_this();
-    summons.all().into_iter().for_each(|fd| _ = descriptor::set(fd, Entry::Own));
-    let started = keeper::start(&Things { registry, bell, successor, ready, summons }, &is_ready, FIRST_OWN);
-    summons.drop_here();
+    let signal_sockets = SignalSockets::for_this();
+    signal_sockets.all().into_iter().for_each(|fd| _ = descriptor::set(fd, Entry::Own));
+    let started = keeper::start(&Things { registry, waker, successor, ready, signal_sockets }, &is_ready, FIRST_OWN);
+    signal_sockets.drop_here();
     started.map_err(say)?;
     for keepers in [registry, successor] {
         descriptor::set(keepers, Entry::Kernel);
@@ -347,7 +347,7 @@ fn open(options: &AttachOptions, mut patience: Duration) -> Result<Attachment, L
                 reason: error.to_string(),
             });
         }
-        if crate::lifecycle::meeting::succeed(options.address.0, SUCCESSION) {
+        if crate::lifecycle::rendezvous::ask_to_give_up(options.address.0, SUCCESSION) {
             (patience, pause) = (SUCCESSION, ASKED_AGAIN[0]);
         }
         std::thread::sleep(pause);
@@ -427,7 +427,7 @@ fn make_here(plot: Plot<'_>) -> Result<(RawFd, RawFd), Lack> {
         Ok(world)
     })?;
     // Without a place nobody else finds this program, and the daemon alone decides.
-    let successor = crate::lifecycle::meeting::bind(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
+    let successor = crate::lifecycle::rendezvous::bind(options.address.0).map_or(-1, IntoRawFd::into_raw_fd);
     Ok((reader, successor))
 }
 

@@ -26,10 +26,10 @@ const PAUSE_LAST: Duration = Duration::from_millis(300);
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Ends the world that is broken. `successor`: where somebody knocks who wants the address, and need not wait.
+/// Ends the world that is broken. `successor`: the listening socket, at which another program may ask for the address.
 pub(crate) fn publish(successor: RawFd) {
     let Some(world) = lock::remains() else { return };
-    world.bells.ring_all();
+    world.wakers.wake_all();
     let Device::Card(card, attachment) = &world.vnic else { return };
     if let Ok(card) = card.device().take_over()
         && let Ok(entropy) = qanat::entropy()

@@ -5,9 +5,9 @@
 //!  calls fail (ENETDOWN) ── HEED ──▶ a line on standard error, if no process has said it; SIGTERM ── PATIENCE ──▶ SIGKILL
 //! ```
 //! Only processes that have the card are signalled. In a world that has fallen the keeper may do no such thing by itself: there the
-//! first process is, by the right that it [has given](crate::lifecycle::summons), and its children are its own affair.
+//! first process is, by the capability that it [has given](crate::lifecycle::signal_sockets), and its children are its own affair.
 
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::{explain, watchdog};
@@ -19,28 +19,28 @@ use std::time::{Duration, Instant};
 type Members = Vec<(usize, OwnedFd)>;
 
 /// Ends those who had the card. Nothing of the world that others could want is held meanwhile.
-pub(crate) fn end_all(summons: Summons) {
+pub(crate) fn end_all(signal_sockets: SignalSockets) {
     let Some(shared) = lock::shared() else { return };
     watchdog::disarm();
     crate::sys::this_process::departure::let_go_of_device();
-    let mut keep = summons.all();
+    let mut keep = signal_sockets.all();
     keep.sort_unstable();
     close_all_but(keep);
     // The first process may be one that this one can't see.
     let is_there = |members: &Members| members.iter().any(|(place, _)| *place == 0);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     let sees_first = is_there(&members);
     wait(&members, !sees_first, HEED);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     members.iter().for_each(|(_, process)| tell(process));
     if !sees_first {
-        summons.end();
+        signal_sockets.terminate();
     }
     signal(&members, libc::SIGTERM);
     wait(&members, !sees_first, PATIENCE);
-    let members = shared.roll.members();
+    let members = shared.pids.members();
     if !sees_first {
-        summons.kill();
+        signal_sockets.kill();
     }
     signal(&members, libc::SIGKILL);
 }

@@ -9,8 +9,8 @@ const PRELOAD: &[u8] = b"LD_PRELOAD";
 const OURS: &[u8] = b"QANAT_";
 /// What a program begins with that is to [join](crate::lifecycle::join): the line's descriptor and the library it is for.
 pub(crate) const JOINS: &str = "QANAT_JOINS";
-/// What a program begins with that was executed by one that has [left](crate::lifecycle::away) its world.
-pub(crate) const AWAY: &str = "QANAT_AWAY";
+/// What a program begins with that was executed by one that has [left](crate::lifecycle::detached) its world.
+pub(crate) const DETACHED: &str = "QANAT_AWAY";
 
 /// What the launcher has put into the environment, names and values.
 static KEPT: OnceLock<Vec<(Vec<u8>, Vec<u8>)>> = OnceLock::new();
@@ -30,7 +30,7 @@ pub(crate) fn kept() -> &'static [(Vec<u8>, Vec<u8>)] {
 
 /// Whether a variable is for one program alone.
 fn is_for_one(name: &[u8]) -> bool {
-    name == JOINS.as_bytes() || name == AWAY.as_bytes()
+    name == JOINS.as_bytes() || name == DETACHED.as_bytes()
 }
 
 /// An environment for a program that is to be executed.
@@ -40,7 +40,7 @@ pub(crate) struct Environment {
     own: Vec<CString>,
 }
 
-/// `given`, with what brings this library along, and the variable the program joins by, or is away by.
+/// `given`, with what brings this library along, and the variable by which the program joins, or begins detached.
 ///
 /// # Safety
 /// `given` is an environment, or null.

@@ -1,8 +1,8 @@
 //! `fork`: a child has what its parent has, and the keeper learns of its end.
 
 use crate::lifecycle::registry::{hand_line, register};
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes::{be, registry, set_first};
@@ -95,7 +95,7 @@ unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     let Ok(child) = Child::new() else {
         // SAFETY: as the caller says.
         return unsafe {
-            if crate::sys::this_process::departure::is_away() { crate::lifecycle::away::fork() } else { fork() }
+            if crate::sys::this_process::departure::is_detached() { crate::lifecycle::detached::fork() } else { fork() }
         };
     };
     let process = fork();

@@ -7,20 +7,20 @@
 //!    ▼
 //!  new program, before its first function: "join" ──line──▶ keeper ──▶ the arena, its addresses, all descriptors
 //! ```
-//! Another program joins by the keeper's door ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
+//! Another program joins at the keeper's listening socket ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
 //! same `qanat run`. The line is the new process's [lifeline](crate::lifecycle::fork) from then on. A program without the library keeps it open too, and with
 //! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
 //! each program: no trait objects, no tables or strings that are constants.
 
 use crate::lifecycle::registry::hand_line;
 use crate::sys::arena;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry, encode};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::raised_limits::{copy_above, shortage, with_room};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::identity::identity;
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes;
@@ -36,19 +36,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawF
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What is said on the line, followed by the library's identity, and by who comes in by the door the name of its `qanat run`, and one of
-/// the two words.
+/// How a request to join begins. The library's identity follows. A newcomer adds the name of its `qanat run` and one of the two words.
 const JOIN: &str = "join";
-/// Only who is of that `qanat run` is let in, or whoever names the address.
+/// On what ground the newcomer asks: it belongs to that `qanat run`, or it names the address.
 const OF_RUN: &str = "run";
 const BY_ADDRESS: &str = "address";
-/// What the keeper answers whom it does not let in, followed by its program's name.
+/// How the keeper's refusal begins. Its program's name follows.
 const REFUSAL: &[u8] = b"no ";
 /// What `qanat status` says.
 const STATUS: &str = "status";
-/// Who is at the door may look, and no more.
+/// Instead of a process's number: a connection that may only ask for the status.
 pub(crate) const OBSERVER: u32 = u32::MAX - 1;
-/// Who is at the door is no process yet.
+/// Instead of a process's number: a newcomer that has not been admitted yet.
 pub(crate) const NOBODY: u32 = u32::MAX;
 /// Descriptors in one message; Linux takes 253.
 const AT_ONCE: usize = 128;
@@ -74,8 +73,8 @@ impl Offer {
     /// For the environment, of this process itself, which has the descriptors already.
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
         let in_case =
-            crate::lifecycle::away::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
-        let in_case = in_case.map(|text| (crate::lifecycle::environment::AWAY, text));
+            crate::lifecycle::detached::text_in_case(self.number, self.line, &self.own).filter(|_| self.page >= 0);
+        let in_case = in_case.map(|text| (crate::lifecycle::environment::DETACHED, text));
         [(crate::lifecycle::environment::JOINS, self.value(true))].into_iter().chain(in_case).collect()
     }
 
@@ -171,16 +170,17 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
                 crate::lifecycle::report::report(line);
                 return true;
             }
-            let run = if *number == NOBODY { let_in(&said) } else { None };
-            let is_let_in = match *number {
+            let run = if *number == NOBODY { admitted_run(&said) } else { None };
+            let is_admitted = match *number {
                 NOBODY => run.is_some(),
                 OBSERVER => false,
                 _ => true,
             };
-            let kept_out = if *number == NOBODY && is_let_in { crate::lifecycle::door::keeps_out(own) } else { None };
-            if !is_let_in || kept_out.is_some() {
+            let refusal =
+                if *number == NOBODY && is_admitted { crate::lifecycle::admission::refusal(own) } else { None };
+            if !is_admitted || refusal.is_some() {
                 let name = [REFUSAL, crate::sys::this_process::program::program().as_bytes()].concat();
-                let reason = kept_out.map_or_else(String::new, |reason| format!("\n{reason}"));
+                let reason = refusal.map_or_else(String::new, |reason| format!("\n{reason}"));
                 let name = [name.as_slice(), reason.as_bytes()].concat();
                 // If it doesn't hear it, it sees that the line is closed.
                 let _ = rustix::net::send(line, &name, SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -198,8 +198,8 @@ pub(crate) fn has_ended(line: &OwnedFd, number: &mut u32) -> bool {
     }
 }
 
-/// Of which `qanat run` who says this at the door is; `None`: it may not join.
-fn let_in(said: &str) -> Option<&str> {
+/// The `qanat run` of a newcomer that says this. `None`: it may not join.
+fn admitted_run(said: &str) -> Option<&str> {
     let mut words = said.split(' ');
     let is_well = words.next() == Some(JOIN) && words.next() == Some(identity()) && !identity().is_empty();
     let (run, how) = (words.next()?, words.next()?);
@@ -241,10 +241,10 @@ fn give(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> Option<()>
     // SAFETY: the library's own, open as long as the keeper lives.
     let descriptors: Vec<_> = descriptors.iter().map(|fd| unsafe { BorrowedFd::borrow_raw(*fd) }).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(line, &[IoSlice::new(bytes)], &mut beside, flags).ok().map(|_| ())
+    sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags).ok().map(|_| ())
 }
 
 fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), String> {
@@ -253,14 +253,14 @@ fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>),
         return Err("the keeper does not answer".to_owned());
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC;
-    let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut beside, flags) {
+    let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
         // It has ended, and has not heard what was said.
         Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
         received => received.map_err(|error| error.to_string())?,
     };
-    let rights = beside.drain().filter_map(|message| match message {
+    let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
@@ -279,7 +279,7 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
         return;
     }
     processes::set_first(words.next() == Some("1"));
-    let inherited = in_case.map(crate::lifecycle::away::descriptors_in).unwrap_or_default();
+    let inherited = in_case.map(crate::lifecycle::detached::descriptors_in).unwrap_or_default();
     let to_look = copy_above(page, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
     let trust = if page < 0 { Trust::Settled } else { Trust::Page(page) };
     let joined = with_room(|| join(line, JOIN, trust, &inherited));
@@ -290,7 +290,7 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
         Err(_)
             if fallen_to.is_some()
-                && in_case.is_some_and(|text| crate::lifecycle::away::begin(text, fallen_to).is_some()) =>
+                && in_case.is_some_and(|text| crate::lifecycle::detached::begin(text, fallen_to).is_some()) =>
         {
             explain(format_args!(
                 "has the sockets of who executed it, by messages: the world has fallen to another class"
@@ -320,7 +320,7 @@ pub(crate) enum Answer {
 /// # Errors
 /// It let this one in, but that can't have what it needs.
 pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, String> {
-    let Some(line) = crate::lifecycle::meeting::line_to(address)? else { return Ok(Answer::Nobody) };
+    let Some(line) = crate::lifecycle::rendezvous::connect_to_keeper(address)? else { return Ok(Answer::Nobody) };
     // No own descriptor of another program has so high a number.
     let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {
@@ -425,9 +425,9 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
         Trust::Keeper => {
             let line = line.try_clone_to_owned().map_err(|error| error.to_string())?;
             // Now that it has said all: it was as free as this when it did, since it does not become freer.
-            if let Some(reason) = crate::lifecycle::door::differ(
+            if let Some(reason) = crate::lifecycle::admission::mismatch(
                 &crate::sys::this_process::class::Class::own(),
-                crate::lifecycle::door::class_at(&line).as_ref(),
+                crate::lifecycle::admission::peer_class(&line).as_ref(),
             ) {
                 return Err(reason);
             }

@@ -8,7 +8,7 @@ use crate::lifecycle::mourner::Mourner;
 use crate::lifecycle::offspring;
 use crate::lifecycle::pump;
 use crate::lifecycle::registry::{DEPUTY, FOLLOW, PUMP};
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::raw::{self, Call};
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::class::Class;
@@ -86,10 +86,10 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     crate::sys::watchdog::let_in();
     crate::sys::this_process::own_process::stand_aside();
     crate::world::processes::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
-    // From here on the name is this process's, by which who comes to the door may know it.
+    // From here on this process answers at the address's socket, and those who connect may identify it.
     // SAFETY: takes no pointers.
-    unsafe { crate::sys::libc_next::listen(things.successor, AT_DOOR) };
-    let mourner = Mourner::start(things.successor, things.summons);
+    unsafe { crate::sys::libc_next::listen(things.successor, NEWCOMERS_MAX) };
+    let mourner = Mourner::start(things.successor, things.signal_sockets);
     // SAFETY: a readable byte, and a descriptor for this alone.
     unsafe {
         crate::sys::libc_next::write(things.ready, b"!".as_ptr().cast(), 1);
@@ -104,14 +104,14 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
         mourner.dismiss();
     }
     if is_over {
-        crate::lifecycle::ending::end_all(things.summons);
+        crate::lifecycle::ending::end_all(things.signal_sockets);
     }
     // SAFETY: ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
 
-/// Who wait at the door.
-const AT_DOOR: i32 = 4;
+/// Newcomers that wait to be admitted, at most.
+const NEWCOMERS_MAX: i32 = 4;
 
 /// A process, and what tells of its end.
 struct Life {
@@ -120,7 +120,7 @@ struct Life {
 }
 
 impl Life {
-    /// It is at the door, and no process of the world's yet.
+    /// It is connected to the listening socket, and no process of the world's yet.
     fn comes_in(&self) -> bool {
         matches!(self.number, join::NOBODY | join::OBSERVER)
     }
@@ -151,7 +151,7 @@ enum Heard {
 impl Keeper {
     /// `None`: somebody was killed in the middle of the stack's work, or the card is gone, and there is nothing to be kept.
     fn keep(&mut self) -> Option<()> {
-        let Things { registry, bell: keeper_bell, successor, .. } = self.things;
+        let Things { registry, waker: keeper_waker, successor, .. } = self.things;
         let mut looks = 0;
         let mut ended_at: Option<Time> = None;
         let mut looked_at = Time::ZERO;
@@ -163,10 +163,10 @@ impl Keeper {
             let driven_at = guard.shared().driven_at.load(Ordering::Relaxed);
             let is_left_alone = now.since(Time::from_nanos(driven_at)) >= PATIENCE;
             if stands_still(&guard, now, Time::from_nanos(driven_at)) {
-                guard.lead.depose();
+                guard.leadership.depose();
                 looks = 0;
             }
-            let is_watched = guard.lead.is_watching();
+            let is_watched = guard.leadership.is_watching();
             let drives = !is_watched && is_left_alone;
             if drives {
                 guard.drive();
@@ -174,7 +174,7 @@ impl Keeper {
                 guard.appoint(now);
             }
             let is_idle = guard.stack.usage().connections == 0 && guard.sockets.iter().next().is_none();
-            guard.expire_parcels();
+            guard.expire_references();
             if guard.processes.count() == 0 {
                 let since = *ended_at.get_or_insert(now);
                 if guard.stack.usage().connections == 0 || now.since(since) > LINGER {
@@ -201,7 +201,7 @@ impl Keeper {
             }
             // Resting with nobody else there, it still answers who asks for what is gone.
             let hears = drives || rests && !is_watched;
-            let mut fds = vec![readable(registry), readable(keeper_bell), readable(if hears { doorbell } else { -1 })];
+            let mut fds = vec![readable(registry), readable(keeper_waker), readable(if hears { doorbell } else { -1 })];
             fds.push(readable(if self.lives.len() < LIVES_MAX { successor } else { -1 }));
             fds.extend(self.lives.iter().map(|life| readable(life.line.as_raw_fd())));
             self.is_to_come_to_an_end(false);
@@ -223,7 +223,7 @@ impl Keeper {
                 newcomer = Some(Life { number: if kept_out { join::OBSERVER } else { join::NOBODY }, line });
             }
             if fds[1].revents != 0 {
-                crate::sys::bells::silence(keeper_bell);
+                crate::sys::wakers::clear(keeper_waker);
                 looks = 0;
             }
             if rests && fds[2].revents != 0 {
@@ -306,7 +306,7 @@ impl Keeper {
         let has_followed = become_like(&class);
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
         crate::sys::this_process::standing::settle();
-        self.mourner = Mourner::start(self.things.successor, self.things.summons);
+        self.mourner = Mourner::start(self.things.successor, self.things.signal_sockets);
         if has_followed {
             self.followed = Some(class);
             let _ = rustix::net::send(line, b"!", SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
@@ -366,8 +366,8 @@ impl Keeper {
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
         // SAFETY: takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-        let Things { registry, successor, summons: Summons { to_end, to_die }, .. } = self.things;
-        let keepers = [registry, successor, to_end, to_die];
+        let Things { registry, successor, signal_sockets: SignalSockets { terminate_end, kill_end }, .. } = self.things;
+        let keepers = [registry, successor, terminate_end, kill_end];
         for fd in self.own.iter().filter(|fd| !keepers.contains(fd)) {
             crate::sys::descriptor::set_own(*fd);
         }
@@ -456,7 +456,7 @@ fn become_like(class: &Class) -> bool {
 
 /// Whether who watches the device does nothing about what is there.
 fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
-    if !guard.lead.is_watching() || now.since(driven_at) < STANDSTILL {
+    if !guard.leadership.is_watching() || now.since(driven_at) < STANDSTILL {
         return false;
     }
     let is_overdue = guard.stack.next_deadline().is_some_and(|deadline| now.since(deadline) >= STANDSTILL);
@@ -480,11 +480,11 @@ fn hear(registry: RawFd) -> Option<Heard> {
     // SAFETY: open as long as the keeper lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = RecvAncillaryBuffer::new(&mut space);
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut bytes = [0; 8_192];
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut beside, flags).ok()?;
-    let line = beside.drain().find_map(|message| match message {
+    let received = recvmsg(registry, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags).ok()?;
+    let line = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
         _ => None,
     })?;
@@ -499,7 +499,7 @@ fn hear(registry: RawFd) -> Option<Heard> {
 
 /// A descriptor of this process's own, where no number of the program's is.
 fn hold(fd: OwnedFd) -> RawFd {
-    let fd = crate::sys::bells::out_of_the_way(fd.into_raw_fd());
+    let fd = crate::sys::wakers::out_of_the_way(fd.into_raw_fd());
     crate::sys::descriptor::set_own(fd);
     fd
 }

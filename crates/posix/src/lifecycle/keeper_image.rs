@@ -4,7 +4,7 @@
 //! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world it has as
 //! a program that [joins](crate::lifecycle::join) has it: descriptors under the same numbers, memory at the same addresses.
 
-use crate::lifecycle::summons::Summons;
+use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
@@ -25,12 +25,12 @@ const VARIABLE: &str = "QANAT_KEEPS";
 pub(crate) struct Things {
     /// Where processes register, and where the keeper hears of it.
     pub(crate) registry: RawFd,
-    pub(crate) bell: RawFd,
+    pub(crate) waker: RawFd,
     pub(crate) successor: RawFd,
     /// What tells the program that the keeper is there.
     pub(crate) ready: RawFd,
     /// By which the program is ended when its card is gone.
-    pub(crate) summons: Summons,
+    pub(crate) signal_sockets: SignalSockets,
 }
 
 /// Where this library was loaded from.
@@ -59,9 +59,11 @@ impl Image {
         let shared = std::ptr::from_ref(lock::shared()?).addr();
         let own: Vec<String> =
             descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd.to_string()).collect();
-        let Things { registry, bell, successor, ready, summons: Summons { to_end, to_die } } = *things;
-        let words =
-            [registry, bell, successor, ready, to_end, to_die, file, page::file()].map(|fd| fd.to_string()).join(" ");
+        let Things { registry, waker, successor, ready, signal_sockets: SignalSockets { terminate_end, kill_end } } =
+            *things;
+        let words = [registry, waker, successor, ready, terminate_end, kill_end, file, page::file()]
+            .map(|fd| fd.to_string())
+            .join(" ");
         let name = crate::sys::this_process::program::program().replace(['=', ';', '\0'], "_");
         let value = format!("{VARIABLE}={words} {base} {shared};{};{name}", own.join(" "));
         let kept = crate::lifecycle::environment::kept().iter().filter(|(name, _)| name.as_slice() != b"LD_PRELOAD");
@@ -102,7 +104,8 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let own: Vec<RawFd> = parts.next()?.split(' ').filter_map(|word| word.parse().ok()).collect();
     crate::sys::this_process::program::keeps(parts.next()?.to_owned());
     let numbers = numbers?;
-    let [registry, bell, successor, ready, to_end, to_die, file, page, base, shared] = numbers.as_slice() else {
+    let [registry, waker, successor, ready, terminate_end, kill_end, file, page, base, shared] = numbers.as_slice()
+    else {
         return None;
     };
     let fd = |number: &i64| RawFd::try_from(*number).ok();
@@ -110,10 +113,10 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
     let (base, shared) = (place(base)?, place(shared)?);
     let things = Things {
         registry: fd(registry)?,
-        bell: fd(bell)?,
+        waker: fd(waker)?,
         successor: fd(successor)?,
         ready: fd(ready)?,
-        summons: Summons { to_end: fd(to_end)?, to_die: fd(to_die)? },
+        signal_sockets: SignalSockets { terminate_end: fd(terminate_end)?, kill_end: fd(kill_end)? },
     };
     for fd in &own {
         // SAFETY: takes no pointers.

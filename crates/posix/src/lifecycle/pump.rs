@@ -56,7 +56,7 @@ pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
         return Err(libc_next::errno());
     }
-    let [theirs, ours] = ends.map(crate::sys::bells::out_of_the_way);
+    let [theirs, ours] = ends.map(crate::sys::wakers::out_of_the_way);
     // SAFETY: made just now.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     start_with(number, takes, &ours).map(|()| theirs).inspect_err(|_| {
@@ -88,7 +88,7 @@ pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
     // SAFETY: takes no pointers.
     unsafe { libc::setsid() };
     // Nobody asks the kernel anything of what stands in for the connection.
-    let Ok(stand_in) = crate::sys::bells::new_event() else { return };
+    let Ok(stand_in) = crate::sys::wakers::new_event() else { return };
     // SAFETY: takes no pointers.
     unsafe { libc_next::dup2(stand_in, CONNECTION) };
     let Ok(guard) = lock() else { return };

@@ -19,8 +19,8 @@ pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
     let (own, keepers) = pair(SocketType::SEQPACKET)?;
     let descriptors = [keepers.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     let registry = registry();
     if registry < 0 {
         return None;
@@ -28,7 +28,7 @@ pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
     // SAFETY: open as long as this process is one of a world.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut beside, flags).ok()?;
+    sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut ancillary, flags).ok()?;
     Some(own)
 }
 
@@ -49,11 +49,11 @@ pub(crate) fn hand_line(registry: RawFd, number: u32, end: &OwnedFd) -> Result<(
 pub(crate) fn say_to_keeper(registry: RawFd, bytes: &[u8], end: &OwnedFd) -> Result<(), i32> {
     let descriptors = [end.as_fd()];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut beside = SendAncillaryBuffer::new(&mut space);
-    beside.push(SendAncillaryMessage::ScmRights(&descriptors));
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
     // SAFETY: open as long as this process lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
-    sendmsg(registry, &[IoSlice::new(bytes)], &mut beside, SendFlags::NOSIGNAL)
+    sendmsg(registry, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
         .map(|_| ())
         .map_err(rustix::io::Errno::raw_os_error)
 }

@@ -20,7 +20,7 @@ fn cookie(fd: RawFd) -> Option<u64> {
 pub(crate) fn send(fd: RawFd, number: u32) -> Option<u64> {
     let cookie = cookie(fd)?;
     let mut guard = lock().ok()?;
-    guard.expire_parcels();
+    guard.expire_references();
     if guard.transit.is_full() {
         return None;
     }
@@ -49,8 +49,8 @@ pub(crate) fn receive(fd: RawFd) -> bool {
     if descriptor::get(fd) != Entry::Kernel {
         return false;
     }
-    if crate::sys::this_process::departure::is_away() {
-        return is_internet(fd) && crate::lifecycle::away::line::arrived(fd);
+    if crate::sys::this_process::departure::is_detached() {
+        return is_internet(fd) && crate::lifecycle::detached::channel::arrived(fd);
     }
     let Ok(guard) = lock() else { return false };
     let is_empty = guard.transit.is_empty();

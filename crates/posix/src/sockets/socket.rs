@@ -1,6 +1,6 @@
 //! A socket of ours: an open file description, as POSIX calls it, that descriptors of one or several processes refer to.
 
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use libc::{c_int, c_short};
 use qanat::stack::UdpError;
 use qanat::stack::tcp::CookieKeys;
@@ -44,7 +44,7 @@ pub(crate) struct Socket {
     /// Instances of `epoll` that look at it, and which of their interests it is.
     pub(crate) watchers: Vec<(u32, Place)>,
     /// Threads that wait for it.
-    pub(crate) waiters: Vec<Bell>,
+    pub(crate) waiters: Vec<Waker>,
     pub(crate) kind: Kind,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     pub(crate) user_timeout: Option<Duration>,
     pub(crate) v6_only: bool,
     /// What is told beside what is received.
-    pub(crate) beside: crate::sockets::messages::Asked,
+    pub(crate) control_messages: crate::sockets::messages::Asked,
     /// `IP_RECVERR`: what ICMP says of datagrams is received like them.
     pub(crate) receive_errors: bool,
     /// `IP_MTU_DISCOVER`, `IPV6_DONTFRAG`: what does not fit the path whole is refused.

@@ -3,7 +3,7 @@
 use crate::sockets::epoll::{Change, Epoll};
 use crate::sockets::peers::Peers;
 use crate::sockets::socket::{Kind, Socket, Stream, errno_of};
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use qanat::nic::Vnic;
 use qanat::stack::{Handler, Stack, UdpError};
 use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
@@ -35,8 +35,8 @@ pub(crate) struct Sockets {
     pub(crate) epolls: Vec<Option<Epoll>>,
     /// Streams with a mark (`TCP_NOTSENT_LOWAT`) and something unsent.
     unsent: Vec<u32>,
-    /// To be rung when the stack has been driven.
-    pub(crate) to_ring: Vec<Bell>,
+    /// To be woken when the stack has been driven.
+    pub(crate) to_wake: Vec<Waker>,
     /// Datagrams dropped for want of room in their socket's queue.
     pub(crate) datagrams_dropped: u64,
     /// Connections reset for want of room in their listener's queue.
@@ -170,14 +170,14 @@ impl Sockets {
     /// Something changed: who looks at it is told.
     pub(crate) fn notify(&mut self, number: u32, change: Change) {
         let Some(socket) = self.slots.get(number as usize).and_then(Option::as_ref) else { return };
-        self.to_ring.extend_from_slice(&socket.waiters);
+        self.to_wake.extend_from_slice(&socket.waiters);
         for (epoll, place) in socket.watchers.iter().rev() {
             if let Some(epoll) = self.epolls.get_mut(*epoll as usize).and_then(Option::as_mut)
                 && epoll.queue(*place, change)
-                && (epoll.sleepers > 0 || epoll.is_nested)
-                && let Some(bell) = epoll.bell
+                && (epoll.waiters > 0 || epoll.is_nested)
+                && let Some(waker) = epoll.waker
             {
-                self.to_ring.push(bell);
+                self.to_wake.push(waker);
             }
         }
     }

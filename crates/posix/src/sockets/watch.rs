@@ -3,7 +3,7 @@
 use crate::sockets::epoll::{BESIDE_EXCLUSIVE, Change, EXCLUSIVE, Epoll, ready};
 use crate::sockets::socket::{Place, Socket};
 use crate::sockets::table::Sockets;
-use crate::sys::bells::Bell;
+use crate::sys::wakers::Waker;
 use libc::{c_int, epoll_event};
 
 impl Sockets {
@@ -11,7 +11,7 @@ impl Sockets {
         self.epolls.get_mut(number as usize)?.as_mut()
     }
 
-    /// `epoll_ctl` of `socket` under `fd`: gives the bell of who is to be woken.
+    /// `epoll_ctl` of `socket` under `fd`: gives the waker of who is to be woken.
     ///
     /// # Errors
     /// As the call's.
@@ -21,7 +21,7 @@ impl Sockets {
         operation: c_int,
         (socket, fd): (u32, c_int),
         event: Option<epoll_event>,
-    ) -> Result<Option<Bell>, i32> {
+    ) -> Result<Option<Waker>, i32> {
         let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.place(socket, fd);
         if operation == libc::EPOLL_CTL_DEL {
             self.unwatch(instance, socket, place.ok_or(libc::ENOENT)?);
@@ -57,11 +57,11 @@ impl Sockets {
 
     /// An interest is new, or another: it is queued if there is something to tell already, so that others are told in the
     /// order in which they become ready. Whoever sleeps there has something now.
-    fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Bell> {
+    fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Waker> {
         let ready = self.get(socket).map_or(0, ready);
         let epoll = self.epoll_mut(instance)?;
         let is_new = epoll.queue(place, Change(ready));
-        epoll.bell.filter(|_| is_new && (epoll.sleepers > 0 || epoll.is_nested))
+        epoll.waker.filter(|_| is_new && (epoll.waiters > 0 || epoll.is_nested))
     }
 
     fn unwatch(&mut self, instance: u32, socket: u32, place: Place) {

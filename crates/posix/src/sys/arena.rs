@@ -129,7 +129,7 @@ fn memory_file() -> RawFd {
     }
     // SAFETY: takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) } == 0 {
-        return crate::sys::bells::out_of_the_way(file);
+        return crate::sys::wakers::out_of_the_way(file);
     }
     // SAFETY: ours.
     unsafe { crate::sys::libc_next::close(file) };

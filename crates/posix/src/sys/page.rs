@@ -53,7 +53,7 @@ pub(crate) fn make() -> Result<(), i32> {
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) != 0 || libc::fchmod(file, 0o600) != 0 } {
         return Err(libc_next::errno());
     }
-    adopt(crate::sys::bells::out_of_the_way(file))
+    adopt(crate::sys::wakers::out_of_the_way(file))
 }
 
 /// Maps what another process has made, and who hands it on can be trusted.

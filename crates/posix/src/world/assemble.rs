@@ -1,7 +1,7 @@
 //! A world is made of a device, a clock and addresses.
 
-use crate::sys::bells::{Bells, new_event};
 use crate::sys::descriptor;
+use crate::sys::wakers::{Wakers, new_event};
 use crate::world::processes::Processes;
 use crate::world::state::{Device, Parts, World, WorldClock};
 use qanat::Config;
@@ -26,11 +26,11 @@ pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
     let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
     let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
     let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
-    let bells = Bells::new().map_err(say)?;
+    let wakers = Wakers::new().map_err(say)?;
     let mut processes = Processes { registry, ..Processes::default() };
     let table = descriptor::new_table();
     descriptor::use_table(&table);
     processes.insert(table);
-    let keeper_bell = new_event().map_err(say)?;
-    Ok(World::new(Parts { stack, vnic, clock, bells, processes, keeper_bell, addresses, config }))
+    let keeper_waker = new_event().map_err(say)?;
+    Ok(World::new(Parts { stack, vnic, clock, wakers, processes, keeper_waker, addresses, config }))
 }

@@ -9,7 +9,7 @@ use crate::sys::page::has_fallen;
 use crate::sys::shared_place;
 use crate::sys::signals::lock_given_back;
 use crate::world::end::{End, words};
-use crate::world::roll::Roll;
+use crate::world::pid_table::PidTable;
 use crate::world::state::World;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     /// Why nobody goes on with this world: an [`End`], or 0.
     end: AtomicU64,
     /// Who has the card.
-    pub(crate) roll: Roll,
+    pub(crate) pids: PidTable,
     /// Where it has been said that the card is gone.
     pub(crate) told: Told,
 }
@@ -74,7 +74,7 @@ pub(crate) fn install<E>(make: impl FnOnce() -> Result<World, E>) -> Result<(), 
             keeper_is_asleep: AtomicU32::new(0),
             driven_at: AtomicU64::new(0),
             end: AtomicU64::new(0),
-            roll: Roll::new(),
+            pids: PidTable::new(),
             told: Told([const { AtomicU64::new(0) }; TOLD_MAX]),
         });
         shared_place::set(Box::into_raw(shared).cast());
@@ -208,7 +208,7 @@ impl Guard {
     pub(crate) fn fall(self, class: &crate::sys::this_process::class::Class) {
         crate::sys::page::publish(class);
         crate::sys::this_process::standing::settle();
-        self.bells.ring_all();
+        self.wakers.wake_all();
         let shared = self.shared;
         drop(self);
         shared.word.wake_all();
@@ -257,15 +257,15 @@ impl Drop for Guard {
     #[inline]
     fn drop(&mut self) {
         // Whoever leaves the stack with nobody to drive it tells the keeper.
-        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.lead.is_watching();
-        let bell = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
-            Some(self.keeper_bell)
+        let is_left_alone = self.shared.keeper_is_asleep.load(Ordering::Relaxed) != 0 && !self.leadership.is_watching();
+        let waker = if is_left_alone && self.shared.keeper_is_asleep.swap(0, Ordering::Relaxed) != 0 {
+            Some(self.keeper_waker)
         } else {
             None
         };
         self.unlock();
-        if let Some(bell) = bell {
-            crate::sys::bells::ring(bell);
+        if let Some(waker) = waker {
+            crate::sys::wakers::wake(waker);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! A scripted world: packets and time as a [script](crate::script) has them.
 
-use crate::sys::bells::Bell;
 use crate::sys::script_time::{self, now};
 use crate::sys::sleep::readable;
+use crate::sys::wakers::Waker;
 use crate::sys::wishes::{Wishes, wish};
 use crate::world::assemble::{Ground, assemble};
 use crate::world::lock::{Guard, lock};
-use crate::world::sleepers::{Sleeper, thread};
+use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
 use crate::world::wire::Wire;
 use qanat::Time;
@@ -45,8 +45,8 @@ pub fn clock() -> Duration {
     if let Ok(mut guard) = lock() {
         let thread = thread();
         let script = &mut guard.script;
-        if script.sleepers.iter().any(|sleeper| sleeper.thread == thread) {
-            script.sleepers.retain(|sleeper| sleeper.thread != thread);
+        if script.waiters.iter().any(|waiter| waiter.thread == thread) {
+            script.waiters.retain(|waiter| waiter.thread != thread);
             script.returned.push(thread);
         }
     }
@@ -129,7 +129,7 @@ fn settle() {
             return;
         }
         if start.elapsed() > PATIENCE {
-            guard.script.sleepers.retain(|sleeper| sleeper.is_asleep);
+            guard.script.waiters.retain(|waiter| waiter.is_asleep);
             return;
         }
         drop(guard);
@@ -152,13 +152,13 @@ impl Guard {
 
     /// Moves time to the next deadline, at most to `target`; `false`: there is none.
     fn advance(&mut self, target: Option<Time>) -> bool {
-        let sleepers = self.script.sleepers.iter().filter_map(|sleeper| sleeper.deadline);
-        let Some(next) = sleepers.chain(self.stack.next_deadline()).chain(target).min() else { return false };
+        let waiters = self.script.waiters.iter().filter_map(|waiter| waiter.deadline);
+        let Some(next) = waiters.chain(self.stack.next_deadline()).chain(target).min() else { return false };
         let next = next.max(now() + Duration::from_micros(1));
         script_time::set(next);
-        for sleeper in &self.script.sleepers {
-            if let (Some(bell), true) = (sleeper.bell, sleeper.deadline.is_some_and(|deadline| deadline <= next)) {
-                self.bells.ring(bell);
+        for waiter in &self.script.waiters {
+            if let (Some(waker), true) = (waiter.waker, waiter.deadline.is_some_and(|deadline| deadline <= next)) {
+                self.wakers.wake(waker);
             }
         }
         true
@@ -166,14 +166,14 @@ impl Guard {
 
     fn somebody_is_awake(&self) -> bool {
         let own = thread();
-        self.script.sleepers.iter().filter(|sleeper| sleeper.thread != own).any(|sleeper| {
-            let mut fds = [readable(sleeper.bell.map_or(-1, |bell| self.bells.descriptor(bell)))];
-            !sleeper.is_asleep || crate::sys::sleep::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
+        self.script.waiters.iter().filter(|waiter| waiter.thread != own).any(|waiter| {
+            let mut fds = [readable(waiter.waker.map_or(-1, |waker| self.wakers.descriptor(waker)))];
+            !waiter.is_asleep || crate::sys::sleep::sleep(&mut fds, Some(Duration::ZERO), std::ptr::null()) != Ok(0)
         })
     }
 
-    /// A thread goes to sleep until its bell rings, or time has come to `deadline`: how long it may sleep of real time.
-    pub(crate) fn fall_asleep(&mut self, deadline: Option<Time>, bell: Option<Bell>) -> Option<Duration> {
+    /// A thread goes to sleep until its waker rings, or time has come to `deadline`: how long it may sleep of real time.
+    pub(crate) fn fall_asleep(&mut self, deadline: Option<Time>, waker: Option<Waker>) -> Option<Duration> {
         let own = thread();
         if own == SCRIPT_THREAD.load(Ordering::Relaxed) {
             // Nobody else would have time pass.
@@ -183,8 +183,8 @@ impl Guard {
             }
             return Some(Duration::ZERO);
         }
-        self.script.sleepers.retain(|sleeper| sleeper.thread != own);
-        self.script.sleepers.push(Sleeper { thread: own, bell, deadline, is_asleep: true });
+        self.script.waiters.retain(|waiter| waiter.thread != own);
+        self.script.waiters.push(Waiter { thread: own, waker, deadline, is_asleep: true });
         None
     }
 }

@@ -1,11 +1,11 @@
-//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a bell or a
+//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a waker or a
 //! timer wakes it.
 
 use crate::sockets::socket::Socket;
-use crate::sys::bells::Bell;
 use crate::sys::signals::{begin_wait, handlers_called, wait_goes_on};
 use crate::sys::sleep::{readable, sleep};
-use crate::world::lead::Thread;
+use crate::sys::wakers::Waker;
+use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use qanat::Time;
 use std::cell::Cell;
@@ -14,8 +14,8 @@ use std::time::Duration;
 
 const BUDGET_MIN_NS: u64 = 2_000;
 const BUDGET_MAX_NS: u64 = 200_000;
-/// Without a bell a thread looks so often.
-const WITHOUT_BELL: Duration = Duration::from_millis(1);
+/// Without a waker a thread looks so often.
+const WITHOUT_WAKER: Duration = Duration::from_millis(1);
 
 thread_local! {
     /// How long this thread polls before it sleeps; as the native runtime's: longer while its sleeps turn out short.
@@ -62,22 +62,22 @@ impl Spin {
     }
 }
 
-/// Takes a bell for a thread of this process.
-pub(crate) fn take_bell(guard: &mut Guard) -> Option<Bell> {
-    let bell = guard.bells.take()?;
+/// Takes a waker for a thread of this process.
+pub(crate) fn take_waker(guard: &mut Guard) -> Option<Waker> {
+    let waker = guard.wakers.take()?;
     if let Some(own) = guard.processes.own() {
-        own.bells.push(bell);
+        own.wakers.push(waker);
     }
-    Some(bell)
+    Some(waker)
 }
 
 /// Gives it back.
-pub(crate) fn return_bell(guard: &mut Guard, bell: Option<Bell>) {
-    let Some(bell) = bell else { return };
+pub(crate) fn return_waker(guard: &mut Guard, waker: Option<Waker>) {
+    let Some(waker) = waker else { return };
     if let Some(own) = guard.processes.own() {
-        own.bells.retain(|other| *other != bell);
+        own.wakers.retain(|other| *other != waker);
     }
-    guard.bells.give_back(bell);
+    guard.wakers.give_back(waker);
 }
 
 /// When a sleep must end: at `deadline`, or, for who leads, when the stack has something to do.
@@ -85,15 +85,15 @@ pub(crate) fn sleep_time(
     guard: &mut Guard,
     now: Time,
     deadline: Option<Time>,
-    (bell, leads): (Option<Bell>, bool),
+    (waker, leads): (Option<Waker>, bool),
 ) -> Option<Duration> {
     if crate::sys::script_time::is_on() {
-        return guard.fall_asleep(deadline, bell);
+        return guard.fall_asleep(deadline, waker);
     }
     let of_stack = guard.stack.next_deadline().filter(|_| leads);
     let until = [deadline, of_stack].into_iter().flatten().min();
     let time = until.map(|until| until.since(now));
-    if bell.is_some() { time } else { Some(time.map_or(WITHOUT_BELL, |time| time.min(WITHOUT_BELL))) }
+    if waker.is_some() { time } else { Some(time.map_or(WITHOUT_WAKER, |time| time.min(WITHOUT_WAKER))) }
 }
 
 /// Waits until `attempt` gives something, for a descriptor of socket `socket`. `beside`: a descriptor of the kernel's that is
@@ -104,11 +104,11 @@ pub(crate) fn sleep_time(
 pub(crate) fn block<T>(
     socket: u32,
     timeout: Option<Duration>,
-    beside: Option<RawFd>,
+    further: Option<RawFd>,
     mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
     // A wait for a limited time never goes on after a handler.
-    hold_and_block(socket, timeout, (beside, timeout.is_none()), &mut attempt)
+    hold_and_block(socket, timeout, (further, timeout.is_none()), &mut attempt)
 }
 
 /// As [`block`], of a call that has done a part already: any signal ends it, and the part is what it has done.
@@ -150,7 +150,7 @@ fn hold_and_block<T>(
 fn block_on<T>(
     socket: u32,
     timeout: Option<Duration>,
-    (beside, may_go_on): (Option<RawFd>, bool),
+    (further, may_go_on): (Option<RawFd>, bool),
     attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
 ) -> Result<T, i32> {
     begin_wait();
@@ -183,15 +183,15 @@ fn block_on<T>(
             guard = lock()?;
             continue;
         }
-        let bell = take_bell(&mut guard);
-        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
-            socket.waiters.push(bell);
+        let waker = take_waker(&mut guard);
+        if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
+            socket.waiters.push(waker);
         }
-        let time = sleep_time(&mut guard, now, deadline, (bell, leads));
+        let time = sleep_time(&mut guard, now, deadline, (waker, leads));
         let doorbell = if leads { guard.doorbell } else { -1 };
-        let fds = [doorbell, bell.map_or(-1, |bell| guard.bells.descriptor(bell)), beside.unwrap_or(-1)];
+        let fds = [doorbell, waker.map_or(-1, |waker| guard.wakers.descriptor(waker)), further.unwrap_or(-1)];
         if !leads {
-            guard.follow(thread, bell);
+            guard.follow(thread, waker);
         }
         let handlers_so_far = handlers_called();
         drop(guard);
@@ -199,10 +199,10 @@ fn block_on<T>(
         let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
         guard = lock()?;
         guard.follows_no_more(thread);
-        if let (Some(bell), Some(socket)) = (bell, guard.sockets.get_mut(socket)) {
-            socket.waiters.retain(|other| *other != bell);
+        if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
+            socket.waiters.retain(|other| *other != waker);
         }
-        return_bell(&mut guard, bell);
+        return_waker(&mut guard, waker);
         if let Err(error) = slept {
             if error == libc::EINTR && may_go_on && wait_goes_on() {
                 continue;

@@ -85,13 +85,13 @@ unsafe fn execute(
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    if crate::sys::this_process::departure::is_away() {
+    if crate::sys::this_process::departure::is_detached() {
         // SAFETY: as the caller says.
-        return unsafe { execute_away(path, given, call) };
+        return unsafe { execute_detached(path, given, call) };
     }
     // SAFETY: as the caller says.
-    let meeting = unsafe { runs::environment(given) };
-    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr());
+    let told = unsafe { runs::environment(given) };
+    let given = told.as_ref().map_or(given, |told| told.pointers.as_ptr());
     let Some(offer) = prepare(path) else { return call(given) };
     // SAFETY: as the caller says, or the array made here.
     let environment = unsafe { environment(given, &offer.variables()) };
@@ -108,17 +108,17 @@ unsafe fn execute(
 ///
 /// # Safety
 /// As there.
-unsafe fn execute_away(
+unsafe fn execute_detached(
     path: impl FnOnce() -> Option<PathBuf>,
     given: *const *const c_char,
     call: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
-    if !is_first() && crate::lifecycle::away::has_nothing_to_hand_on() {
+    if !is_first() && crate::lifecycle::detached::has_nothing_to_hand_on() {
         return call(given);
     }
     let loads = path().and_then(|path| target::loads_libraries(&path)).unwrap_or(false);
-    crate::lifecycle::away::line::hang_up();
-    let Some(text) = crate::lifecycle::away::text().filter(|_| loads) else {
+    crate::lifecycle::detached::channel::hang_up();
+    let Some(text) = crate::lifecycle::detached::text().filter(|_| loads) else {
         explain(format_args!("exec: sockets of a card of fewer rights are not carried over"));
         return call(given);
     };
@@ -130,7 +130,7 @@ unsafe fn execute_away(
         }
     };
     // SAFETY: as the caller says.
-    let environment = unsafe { environment(given, &[(crate::lifecycle::environment::AWAY, text)]) };
+    let environment = unsafe { environment(given, &[(crate::lifecycle::environment::DETACHED, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
     let error = libc_next::errno();

@@ -8,7 +8,7 @@ use crate::lifecycle::transit;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::explain;
 use crate::sys::libc_next;
-use crate::sys::this_process::departure::is_away;
+use crate::sys::this_process::departure::is_detached;
 use crate::world::lock::{lock, shared};
 use libc::{c_int, cmsghdr, msghdr};
 use std::os::fd::RawFd;
@@ -55,11 +55,11 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
         crate::calls::option_notes::forget(c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
     }
-    if is_away() {
+    if is_detached() {
         for bytes in control.get(place)?.chunks_exact(size_of::<c_int>()) {
             let handed = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-            if descriptor::is_away(handed) {
-                crate::lifecycle::away::line::leaves(handed);
+            if descriptor::is_remote(handed) {
+                crate::lifecycle::detached::channel::leaves(handed);
             }
         }
         return None;
@@ -131,5 +131,5 @@ pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
 /// Whether there is a world that `fd`, which was received, may be of. A program that has none yet has that of its `qanat run` now.
 fn has_world_for(fd: c_int) -> bool {
     descriptor::get(fd) == Entry::Kernel
-        && (is_away() || shared().is_some() || transit::is_internet(fd) && attach_to_run())
+        && (is_detached() || shared().is_some() || transit::is_internet(fd) && attach_to_run())
 }

@@ -182,8 +182,8 @@ unsafe fn spawn(
     call: impl FnOnce(*const *mut c_char) -> c_int,
 ) -> c_int {
     // SAFETY: as the caller says.
-    let meeting = unsafe { runs::environment(given.cast()) };
-    let given = meeting.as_ref().map_or(given, |meeting| meeting.pointers.as_ptr().cast());
+    let told = unsafe { runs::environment(given.cast()) };
+    let given = told.as_ref().map_or(given, |told| told.pointers.as_ptr().cast());
     let Some(offer) = prepare(path, actions) else { return call(given) };
     // SAFETY: as the caller says, or the array made here.
     let environment =

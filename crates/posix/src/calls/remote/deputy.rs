@@ -1,10 +1,10 @@
-//! A deputy: a process that has the sockets of one that has [left](crate::lifecycle::away) the world, and makes that one's calls for it. The
+//! A deputy: a process that has the sockets of one that has [left](crate::lifecycle::detached) the world, and makes that one's calls for it. The
 //! keeper forks it, so it has none of that process's memory, and no more rights than the least of those who share the world.
 //! Both sides take what the other says for what it may be: anything.
 
 use crate::calls::remote::requests as remote;
-use crate::lifecycle::away::line::{ANSWER, BESIDE_MAX, Operation, REQUEST, YOUR_TURN};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::channel::{ANSWER, Operation, PAYLOAD_MAX, REQUEST, YOUR_TURN};
+use crate::lifecycle::detached::socket_of;
 use crate::lifecycle::fork;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
@@ -32,7 +32,7 @@ struct Asked {
     fd: c_int,
     arguments: [i64; 2],
     room: usize,
-    beside: Vec<u8>,
+    payload: Vec<u8>,
     end: Option<OwnedFd>,
 }
 
@@ -93,7 +93,7 @@ enum Heard {
 }
 
 fn hear(line: BorrowedFd<'_>) -> Heard {
-    let mut bytes = vec![0; REQUEST + BESIDE_MAX];
+    let mut bytes = vec![0; REQUEST + PAYLOAD_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut rights = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
@@ -108,10 +108,10 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
         _ => None,
     });
     // Out of the way of numbers that the program has.
-    let end = end.map(|end| crate::sys::bells::out_of_the_way(end.into_raw_fd()));
+    let end = end.map(|end| crate::sys::wakers::out_of_the_way(end.into_raw_fd()));
     // SAFETY: this process's alone.
     let end = end.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
-    let Some((head, beside)) = bytes.get(..received.bytes).and_then(|bytes| bytes.split_at_checked(REQUEST)) else {
+    let Some((head, payload)) = bytes.get(..received.bytes).and_then(|bytes| bytes.split_at_checked(REQUEST)) else {
         return Heard::End;
     };
     let mut words = head.chunks_exact(8).map(|word| word.try_into().map_or(0, i64::from_ne_bytes));
@@ -121,8 +121,8 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
         operation,
         fd: c_int::try_from(fd).unwrap_or(-1),
         arguments: [first, second],
-        room: usize::try_from(room).unwrap_or(0).min(BESIDE_MAX),
-        beside: beside.to_vec(),
+        room: usize::try_from(room).unwrap_or(0).min(PAYLOAD_MAX),
+        payload: payload.to_vec(),
         end,
     })
 }
@@ -134,14 +134,14 @@ type Outcome = Result<(c_int, Vec<u8>), i32>;
 fn answer(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Option<()> {
     let room = asked.room;
     let outcome = carry_out(line, asked, watches);
-    let (status, mut beside) = match outcome {
-        Ok((status, beside)) => (i64::from(status), beside),
+    let (status, mut payload) = match outcome {
+        Ok((status, payload)) => (i64::from(status), payload),
         Err(errno) => (-i64::from(errno), Vec::new()),
     };
-    beside.truncate(room);
-    let mut bytes = Vec::with_capacity(ANSWER + beside.len());
+    payload.truncate(room);
+    let mut bytes = Vec::with_capacity(ANSWER + payload.len());
     bytes.extend_from_slice(&status.to_ne_bytes());
-    bytes.append(&mut beside);
+    bytes.append(&mut payload);
     rustix::net::send(line, &bytes, SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok().map(|_| ())
 }
 
@@ -149,11 +149,11 @@ fn plain(status: c_int) -> Outcome {
     if status < 0 { Err(libc_next::errno()) } else { Ok((status, Vec::new())) }
 }
 
-fn pairs(beside: &[u8]) -> Vec<pollfd> {
+fn pairs(payload: &[u8]) -> Vec<pollfd> {
     let word = |bytes: &[u8]| bytes.try_into().map_or(0, i32::from_ne_bytes);
     let of = |pair: &[u8]| pollfd { fd: word(&pair[..4]), events: word(&pair[4..]) as i16, revents: 0 };
     // What is not a socket of ours is not to be looked at for anybody.
-    beside.chunks_exact(8).map(of).map(|one| if is_ours(one.fd) { one } else { pollfd { fd: -1, ..one } }).collect()
+    payload.chunks_exact(8).map(of).map(|one| if is_ours(one.fd) { one } else { pollfd { fd: -1, ..one } }).collect()
 }
 
 fn is_ours(fd: c_int) -> bool {
@@ -166,7 +166,7 @@ fn word_of(fd: c_int) -> Vec<u8> {
 }
 
 fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Outcome {
-    let Asked { operation, fd, arguments: [first, second], room, beside, mut end } = asked;
+    let Asked { operation, fd, arguments: [first, second], room, payload, mut end } = asked;
     let argument = c_int::try_from(first).unwrap_or(-1);
     let is = |wanted: Operation| operation == wanted as i64;
     // Of what there is already; the others bring one along, or say none.
@@ -185,7 +185,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         _ if is(Operation::Place) => place(fd, end.ok_or(libc::EINVAL)?, first != 0),
         _ if is(Operation::Only) => {
             let kept: Vec<c_int> =
-                beside.chunks_exact(4).map(|word| word.try_into().map_or(-1, i32::from_ne_bytes)).collect();
+                payload.chunks_exact(4).map(|word| word.try_into().map_or(-1, i32::from_ne_bytes)).collect();
             for (fd, entry) in descriptor::all().collect::<Vec<_>>() {
                 if entry != Entry::Own && !kept.contains(&fd) {
                     remote::close(fd);
@@ -195,7 +195,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         }
         _ if is(Operation::Bind) => {
             take_unless_ours(fd, &mut end)?;
-            let status = remote::bind(fd, &beside, || ask_back(line))?;
+            let status = remote::bind(fd, &payload, || ask_back(line))?;
             let word = word_of(fd);
             forget_unless_ours(fd);
             Ok((status, word))
@@ -215,7 +215,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             remote::option(fd, argument, name, room).map(|value| (0, value))
         }
         _ if is(Operation::SetOption) => {
-            plain(remote::set_option(fd, argument, c_int::try_from(second).unwrap_or(-1), &beside))
+            plain(remote::set_option(fd, argument, c_int::try_from(second).unwrap_or(-1), &payload))
         }
         _ if is(Operation::Shutdown) => plain(remote::shutdown(fd, argument)),
         _ if is(Operation::Close) => plain(remote::close(fd)),
@@ -226,7 +226,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             Ok((0, value.to_ne_bytes().to_vec()))
         }
         _ if is(Operation::Poll) => {
-            let mut set = pairs(&beside);
+            let mut set = pairs(&payload);
             remote::look(&mut set)?;
             Ok((0, set.iter().flat_map(|one| one.revents.to_ne_bytes()).collect()))
         }
@@ -234,7 +234,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             if watches.len() == WATCHES_MAX {
                 return Err(libc::ENOBUFS);
             }
-            watches.push(Watch { teller: end.ok_or(libc::EINVAL)?, set: pairs(&beside) });
+            watches.push(Watch { teller: end.ok_or(libc::EINVAL)?, set: pairs(&payload) });
             Ok((0, Vec::new()))
         }
         _ if is(Operation::Fork) => {

@@ -1,8 +1,8 @@
-//! Calls made for a process that has [left](crate::lifecycle::away) the world: by its deputy, with the same functions as its own would be.
+//! Calls made for a process that has [left](crate::lifecycle::detached) the world: by its deputy, with the same functions as its own would be.
 
 use crate::calls::waiting::poll;
 use crate::calls::{bind, close as closing, control as controls, open, options};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::lifecycle::pump;
 use crate::sys::address;
 use crate::sys::descriptor;

@@ -1,4 +1,4 @@
-//! Control messages: what is told beside what is received, and what is asked for beside what is sent.
+//! Metadata messages: what is told beside what is received, and what is asked for beside what is sent.
 
 use crate::calls::interfaces::INDEX;
 use crate::sockets::messages::{Asked, Wanted};
@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 /// What there is to tell.
 #[derive(Clone, Copy)]
-pub(in crate::calls) enum Beside {
+pub(in crate::calls) enum Metadata {
     Datagram {
         destination: SocketAddr,
         hop_limit: u8,
@@ -37,14 +37,14 @@ struct Told<T> {
 /// A datagram that came in pieces has no header any more: what Linux sends with by default.
 const HOP_LIMIT: u8 = 64;
 
-impl Beside {
+impl Metadata {
     /// Of a datagram from `peer` to a socket bound to `local`: its header lies before its bytes, as it came.
     pub(in crate::calls) fn of_datagram(
         addresses: &[(IpAddr, u8)],
         local: SocketAddr,
         peer: SocketAddr,
         chunk: Chunk,
-    ) -> (Beside, Chunk) {
+    ) -> (Metadata, Chunk) {
         const UDP: usize = 8;
         let own = addresses.iter().map(|(own, _)| *own).find(|own| own.is_ipv4() == peer.is_ipv4());
         let own = if local.ip().is_unspecified() { own.unwrap_or(local.ip()) } else { local.ip() };
@@ -67,13 +67,13 @@ impl Beside {
             }
             frame.trim_front(header_length + UDP);
         }
-        (Beside::Datagram { destination, hop_limit, traffic_class }, Chunk::new(frame))
+        (Metadata::Datagram { destination, hop_limit, traffic_class }, Chunk::new(frame))
     }
 
     /// Of a stream of which so many bytes have been taken.
-    pub(in crate::calls) fn of_stream(socket: &Socket, length: usize) -> Option<Beside> {
+    pub(in crate::calls) fn of_stream(socket: &Socket, length: usize) -> Option<Metadata> {
         let Kind::Stream(stream) = &socket.kind else { return None };
-        (length > 0 && socket.options.beside.any()).then_some(Beside::Stream { unread: stream.unread })
+        (length > 0 && socket.options.control_messages.any()).then_some(Metadata::Stream { unread: stream.unread })
     }
 }
 
@@ -81,28 +81,28 @@ impl Beside {
 ///
 /// # Safety
 /// The message's control buffer is writable, or null.
-pub(in crate::calls) unsafe fn tell(number: u32, beside: Option<Beside>, message: &mut msghdr) {
+pub(in crate::calls) unsafe fn tell(number: u32, metadata: Option<Metadata>, message: &mut msghdr) {
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
-    let mut writer = Control { at: message.msg_control.cast(), room, written: 0, is_cut: false };
+    let mut writer = ControlWriter { at: message.msg_control.cast(), room, written: 0, is_cut: false };
     let asked = || {
         let guard = lock().ok()?;
         let socket = guard.sockets.get(number)?;
-        Some((socket.options.beside, socket.family))
+        Some((socket.options.control_messages, socket.family))
     };
-    if let Some(beside) = beside
+    if let Some(metadata) = metadata
         && let Some((asked, family)) = asked()
     {
-        match beside {
-            Beside::Error { peer, why } => writer.put_error(family, peer, why),
+        match metadata {
+            Metadata::Error { peer, why } => writer.put_error(family, peer, why),
             _ => writer.put_time(asked),
         }
-        match beside {
-            Beside::Stream { unread } if asked.in_queue => {
+        match metadata {
+            Metadata::Stream { unread } if asked.in_queue => {
                 const TCP_CM_INQ: c_int = libc::TCP_INQ;
                 writer.put(libc::IPPROTO_TCP, TCP_CM_INQ, unread as c_int);
             }
-            Beside::Stream { .. } | Beside::Error { .. } => {}
-            Beside::Datagram { destination, hop_limit, traffic_class } => {
+            Metadata::Stream { .. } | Metadata::Error { .. } => {}
+            Metadata::Datagram { destination, hop_limit, traffic_class } => {
                 writer.put_header(asked, family, destination, (hop_limit, traffic_class));
             }
         }
@@ -114,14 +114,14 @@ pub(in crate::calls) unsafe fn tell(number: u32, beside: Option<Beside>, message
 }
 
 /// Writes control messages, cut to the room there is as Linux does.
-struct Control {
+struct ControlWriter {
     at: *mut u8,
     room: usize,
     written: usize,
     is_cut: bool,
 }
 
-impl Control {
+impl ControlWriter {
     /// The time it is taken at.
     fn put_time(&mut self, asked: Asked) {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -2,10 +2,10 @@
 
 use crate::calls::give;
 use crate::calls::interfaces::netlink;
-use crate::calls::transfer::control_messages::{Beside, tell};
+use crate::calls::transfer::control_messages::{Metadata, tell};
 use crate::calls::transfer::stream_send::told_later;
 use crate::calls::transfer::vectors::{check, slice};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
 use crate::sys::libc_next;
@@ -28,7 +28,7 @@ pub(in crate::calls) struct Received {
     /// Its whole length.
     whole: usize,
     /// What is to be told beside it.
-    beside: Option<Beside>,
+    metadata: Option<Metadata>,
     /// An urgent byte comes next, or this is one: reading stops here.
     is_at_mark: bool,
 }
@@ -91,12 +91,12 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             let whole = chunk.len();
             let from = Some((*peer, family));
             let mut received = Received { length, from, is_cut: whole > room, whole, ..Received::default() };
-            if socket.options.beside.any() {
+            if socket.options.control_messages.any() {
                 let taken = if peek { datagram.queue.pop_front() } else { datagram.pop() };
                 if let Some((peer, chunk)) = taken {
                     let (own, chunk) = (socket.local, chunk);
-                    let (beside, chunk) = Beside::of_datagram(&world.addresses, own, peer, chunk);
-                    received.beside = Some(beside);
+                    let (metadata, chunk) = Metadata::of_datagram(&world.addresses, own, peer, chunk);
+                    received.metadata = Some(metadata);
                     if peek && let Some(Socket { kind: Kind::Datagram(datagram), .. }) = world.sockets.get_mut(number) {
                         datagram.queue.push_front((peer, chunk));
                     }
@@ -182,8 +182,8 @@ unsafe fn take_stream(
                 break;
             }
         }
-        let beside = Beside::of_stream(socket, length);
-        return Some(Ok(Received { length, beside, ..Received::default() }));
+        let metadata = Metadata::of_stream(socket, length);
+        return Some(Ok(Received { length, metadata, ..Received::default() }));
     }
     while length < room {
         let Some(chunk) = stream.chunks.front() else { break };
@@ -201,8 +201,8 @@ unsafe fn take_stream(
         }
     }
     let is_at_mark = stream.is_at_mark();
-    let beside = world.sockets.get(number).and_then(|socket| Beside::of_stream(socket, length));
-    Some(Ok(Received { length, beside, is_at_mark, ..Received::default() }))
+    let metadata = world.sockets.get(number).and_then(|socket| Metadata::of_stream(socket, length));
+    Some(Ok(Received { length, metadata, is_at_mark, ..Received::default() }))
 }
 
 /// Takes an urgent byte apart from the rest.
@@ -329,9 +329,9 @@ unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32>
     let whole = error.payload.len();
     // SAFETY: as the caller says.
     let length = unsafe { scatter(vectors, 0, &error.payload) };
-    let beside = Some(Beside::Error { peer: error.peer, why: error.why });
+    let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
     let from = Some((error.peer, socket.family));
-    Ok(Received { length, from, is_cut: length < whole, whole, beside, is_at_mark: false })
+    Ok(Received { length, from, is_cut: length < whole, whole, metadata, is_at_mark: false })
 }
 
 /// A datagram from either: the kernel's socket of the same number, of `family`, is asked too. `waits`: for so long, if at all.
@@ -548,7 +548,7 @@ unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c
     let told = libc::MSG_ERRQUEUE | if received.is_at_mark { libc::MSG_OOB } else { 0 };
     message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & told;
     // SAFETY: as the caller says.
-    unsafe { tell(number, received.beside, message) };
+    unsafe { tell(number, received.metadata, message) };
     Ok(length_of(received, flags))
 }
 

@@ -7,7 +7,7 @@ use crate::calls::transfer::datagram_send::{Way, begin, join, send_datagram};
 use crate::calls::transfer::stream_send::send_stream;
 use crate::calls::transfer::vectors::{check, one, slice};
 use crate::calls::{give, give_int};
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::messages::Wanted;
 use crate::sockets::socket::{Kind, Socket};
 use crate::sys::address;

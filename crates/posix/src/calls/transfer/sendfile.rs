@@ -2,7 +2,7 @@
 
 use crate::calls::give;
 use crate::calls::transfer::send::send_bytes;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::libc_next;
 use crate::world::lock::lock;

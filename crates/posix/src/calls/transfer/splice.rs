@@ -4,7 +4,7 @@ use crate::calls::give;
 use crate::calls::transfer::receive::receive;
 use crate::calls::transfer::send::send_bytes;
 use crate::calls::transfer::sendfile::room;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};

@@ -1,7 +1,7 @@
 //! `fdopen` and `dprintf` of a socket of ours: the C library's streams read and write past the names of its functions, so such
 //! a stream gets functions of its own.
 
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 

@@ -1,14 +1,14 @@
-//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a bell to be woken by; ours has ours.
+//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a waker to be woken by; ours has ours.
 
 use crate::calls::give_int;
-use crate::lifecycle::away::socket_of;
+use crate::lifecycle::detached::socket_of;
 use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
 use crate::sys::signals::handlers_called;
 use crate::sys::sleep::timespec_of;
-use crate::world::lead::Thread;
+use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Spin, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
@@ -32,7 +32,7 @@ fn device_mark() -> u64 {
     crate::sys::arena::mark(0)
 }
 
-fn bell_mark() -> u64 {
+fn waker_mark() -> u64 {
     crate::sys::arena::mark(1)
 }
 
@@ -98,10 +98,10 @@ pub(in crate::calls) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
             unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
         }
         // It was one, and has room.
-        let bell = instance(guard, epoll)
+        let waker = instance(guard, epoll)
             .and_then(|instance| guard.sockets.control(instance, libc::EPOLL_CTL_ADD, (number, fd), Some(event)));
-        if let Ok(Some(bell)) = bell {
-            guard.bells.ring(bell);
+        if let Ok(Some(waker)) = waker {
+            guard.wakers.wake(waker);
         }
     }
 }
@@ -121,11 +121,11 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     if guard.doorbell >= 0 {
         add(guard.doorbell, device_mark(), libc::EPOLLET)?;
     }
-    let bell = guard.bells.take();
-    if let Some(bell) = bell {
-        add(guard.bells.descriptor(bell), bell_mark(), libc::EPOLLIN)?;
+    let waker = guard.wakers.take();
+    if let Some(waker) = waker {
+        add(guard.wakers.descriptor(waker), waker_mark(), libc::EPOLLIN)?;
     }
-    let made = Epoll::new(bell);
+    let made = Epoll::new(waker);
     let epolls = &mut guard.sockets.epolls;
     let number = match epolls.iter().position(Option::is_none) {
         Some(free) => {
@@ -142,8 +142,8 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
         return Err(libc::ENOMEM);
     }
     // Who sleeps there sleeps in the kernel's alone, and is to look here too.
-    if let Some(bell) = bell.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
-        guard.bells.ring(bell);
+    if let Some(waker) = waker.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
+        guard.wakers.wake(waker);
     }
     Ok(number)
 }
@@ -152,7 +152,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
 /// As `epoll_ctl`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
-    if crate::calls::remote::away::refuses_epoll(fd) {
+    if crate::calls::remote::client::refuses_epoll(fd) {
         return give_int(Err(libc::EOPNOTSUPP));
     }
     let Some(number) = socket_of(fd) else {
@@ -181,8 +181,8 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
     }
     let is_dual = guard.sockets.get(number).ok_or(libc::EBADF)?.is_dual;
     let instance = instance(&mut guard, epoll)?;
-    if let Some(bell) = guard.sockets.control(instance, operation, (number, fd), event)? {
-        guard.bells.ring(bell);
+    if let Some(waker) = guard.sockets.control(instance, operation, (number, fd), event)? {
+        guard.wakers.wake(waker);
     }
     if is_dual {
         let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
@@ -237,12 +237,12 @@ unsafe fn wait_kernel(
     let start = std::time::Instant::now();
     let mut count;
     loop {
-        set_nested_bells();
+        set_nested_wakers();
         IN_KERNEL.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller says.
         count = unsafe { libc_next::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
         IN_KERNEL.fetch_sub(1, Ordering::Relaxed);
-        if count <= 0 || !set_nested_bells() {
+        if count <= 0 || !set_nested_wakers() {
             break;
         }
         // A packet that was for nobody there may have been what woke it.
@@ -294,8 +294,8 @@ fn nest(fd: c_int) {
     }
 }
 
-/// Has the bells of instances that are in others say whether there is something to tell; whether there are such instances.
-fn set_nested_bells() -> bool {
+/// Has the wakers of instances that are in others say whether there is something to tell; whether there are such instances.
+fn set_nested_wakers() -> bool {
     if NESTED.load(Ordering::Relaxed) == 0 {
         return false;
     }
@@ -303,11 +303,11 @@ fn set_nested_bells() -> bool {
     guard.drive_now();
     let epolls = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested);
     for epoll in epolls {
-        let Some(bell) = epoll.bell else { continue };
+        let Some(waker) = epoll.waker else { continue };
         if epoll.has_ready(|socket| guard.sockets.get(socket)) {
-            guard.bells.ring(bell);
+            guard.wakers.wake(waker);
         } else {
-            crate::sys::bells::silence(guard.bells.descriptor(bell));
+            crate::sys::wakers::clear(guard.wakers.descriptor(waker));
         }
     }
     true
@@ -317,12 +317,12 @@ fn set_nested_bells() -> bool {
 #[derive(Clone, Copy, Default)]
 struct Own {
     device: bool,
-    bell: bool,
+    waker: bool,
 }
 
 impl Own {
     fn any(self) -> bool {
-        self.device || self.bell
+        self.device || self.waker
     }
 }
 
@@ -334,8 +334,8 @@ fn without_own(out: &mut [epoll_event]) -> (usize, Own) {
         let data = event.u64;
         if data == device_mark() {
             own.device = true;
-        } else if data == bell_mark() {
-            own.bell = true;
+        } else if data == waker_mark() {
+            own.waker = true;
         } else {
             out[kept] = event;
             kept += 1;
@@ -374,9 +374,9 @@ unsafe extern "C" fn epoll_pwait2(
 fn collect(guard: &mut Guard, number: u32, out: &mut [epoll_event]) -> usize {
     let (count, behind) = guard.sockets.tell(number, out);
     guard.told = (count + behind) as u32;
-    let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell_of_others());
-    if let Some(bell) = bell.filter(|_| count > 0) {
-        guard.bells.ring(bell);
+    let waker = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.waker_of_others());
+    if let Some(waker) = waker.filter(|_| count > 0) {
+        guard.wakers.wake(waker);
     }
     count
 }
@@ -439,15 +439,15 @@ fn lie_down(guard: &mut Guard, (epoll, number): (c_int, u32), thread: Thread, le
         arm(guard, epoll, number);
     } else {
         disarm(guard, epoll, number);
-        let bell = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.bell);
-        guard.follow(thread, bell);
+        let waker = guard.sockets.epoll_mut(number).and_then(|epoll| epoll.waker);
+        guard.follow(thread, waker);
     }
 }
 
 /// It is awake.
 fn get_up(guard: &mut Guard, number: u32, thread: Thread, led: bool) {
     guard.follows_no_more(thread);
-    sleepers(guard, number, false);
+    count_waiter(guard, number, false);
     if let Some(instance) = guard.sockets.epoll_mut(number) {
         instance.leaders = instance.leaders.saturating_sub(u32::from(led));
     }
@@ -489,7 +489,7 @@ fn wait(
         }
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        let bell = instance.bell;
+        let waker = instance.waker;
         let mut time = Some(Duration::ZERO);
         let mut leads = false;
         if !is_over && handlers_called() != handlers {
@@ -504,12 +504,12 @@ fn wait(
                 guard = lock()?;
                 continue;
             }
-            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            time = sleep_time(&mut guard, now, deadline, (waker, leads));
             lie_down(&mut guard, (epoll, number), thread, leads);
         }
-        sleepers(&mut guard, number, true);
+        count_waiter(&mut guard, number, true);
         drop(guard);
-        set_nested_bells();
+        set_nested_wakers();
         let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
@@ -520,10 +520,10 @@ fn wait(
         }
         spin.slept(guard.clock_now().since(now));
         let (kernels, own) = asked.unwrap_or_default();
-        if own.bell
-            && let Some(bell) = bell
+        if own.waker
+            && let Some(waker) = waker
         {
-            crate::sys::bells::silence(guard.bells.descriptor(bell));
+            crate::sys::wakers::clear(guard.wakers.descriptor(waker));
         }
         has_arrived = own.device;
         if kernels == 0 && asked.is_ok() && !is_over {
@@ -569,9 +569,9 @@ fn change_device(epoll: c_int, doorbell: c_int, events: c_int) {
 }
 
 /// A thread begins, or ends, to sleep on an instance from without: by `poll`.
-pub(in crate::calls) fn sleepers(guard: &mut Guard, number: u32, begins: bool) {
+pub(in crate::calls) fn count_waiter(guard: &mut Guard, number: u32, begins: bool) {
     let Some(instance) = guard.sockets.epolls.get_mut(number as usize).and_then(Option::as_mut) else { return };
-    instance.sleepers = if begins { instance.sleepers + 1 } else { instance.sleepers.saturating_sub(1) };
+    instance.waiters = if begins { instance.waiters + 1 } else { instance.waiters.saturating_sub(1) };
 }
 
 /// Whether an instance has something to tell, for who polls it.

@@ -1,20 +1,20 @@
 //! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
 
 use crate::calls::give_int;
-use crate::sys::bells::Bell;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
 use crate::sys::signals::handlers_called;
 use crate::sys::sleep::{readable, sleep};
-use crate::world::lead::Thread;
+use crate::sys::wakers::Waker;
+use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, return_bell, sleep_time, take_bell};
+use crate::world::wait::{Spin, return_waker, sleep_time, take_waker};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use qanat::Time;
 use std::time::Duration;
 
 fn is_ours(fd: c_int) -> bool {
-    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Away)
+    matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_) | Entry::Remote)
 }
 
 /// # Safety
@@ -116,31 +116,31 @@ fn look(guard: &Guard, set: &mut [pollfd]) -> c_int {
 /// Whether the kernel is to be asked of `fd` too.
 fn is_kernels(guard: &Guard, fd: c_int) -> bool {
     match descriptor::get(fd) {
-        Entry::Kernel | Entry::Own | Entry::Away => true,
+        Entry::Kernel | Entry::Own | Entry::Remote => true,
         // Its kernel half has the kernel's, and wakes who sleeps there.
         Entry::Epoll(_) => false,
         Entry::Socket(number) => guard.sockets.get(number).is_some_and(|socket| socket.is_dual),
     }
 }
 
-/// Has ours ring `bell` when something comes, or no more.
-fn enlist(guard: &mut Guard, set: &[pollfd], bell: Option<Bell>, begins: bool) {
+/// Has ours ring `waker` when something comes, or no more.
+fn enlist(guard: &mut Guard, set: &[pollfd], waker: Option<Waker>, begins: bool) {
     for entry in set {
-        match (bell, descriptor::get(entry.fd)) {
-            (Some(bell), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
-                Some(socket) if begins => socket.waiters.push(bell),
-                Some(socket) => socket.waiters.retain(|other| *other != bell),
+        match (waker, descriptor::get(entry.fd)) {
+            (Some(waker), Entry::Socket(number)) => match guard.sockets.get_mut(number) {
+                Some(socket) if begins => socket.waiters.push(waker),
+                Some(socket) => socket.waiters.retain(|other| *other != waker),
                 None => {}
             },
-            (_, Entry::Epoll(number)) => crate::calls::waiting::epoll::sleepers(guard, number, begins),
+            (_, Entry::Epoll(number)) => crate::calls::waiting::epoll::count_waiter(guard, number, begins),
             _ => {}
         }
     }
 }
 
 fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
-    if crate::sys::this_process::departure::is_away() {
-        return crate::calls::remote::away::wait(set, timeout, mask);
+    if crate::sys::this_process::departure::is_detached() {
+        return crate::calls::remote::client::wait(set, timeout, mask);
     }
     let mut guard = lock()?;
     let thread = Thread::this();
@@ -191,18 +191,18 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             fds
         };
         fds.extend(set.iter().map(place));
-        let mut bell = None;
+        let mut waker = None;
         let mut time = Some(Duration::ZERO);
         if !is_over {
-            bell = take_bell(&mut guard);
-            enlist(&mut guard, set, bell, true);
+            waker = take_waker(&mut guard);
+            enlist(&mut guard, set, waker, true);
             fds.push(readable(if leads { guard.doorbell } else { -1 }));
-            fds.push(readable(bell.map_or(-1, |bell| guard.bells.descriptor(bell))));
+            fds.push(readable(waker.map_or(-1, |waker| guard.wakers.descriptor(waker))));
             // An instance of epoll's own kernel half.
             fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
-            time = sleep_time(&mut guard, now, deadline, (bell, leads));
+            time = sleep_time(&mut guard, now, deadline, (waker, leads));
             if !leads {
-                guard.follow(thread, bell);
+                guard.follow(thread, waker);
             }
         }
         drop(guard);
@@ -211,8 +211,8 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         guard = lock()?;
         if !is_over {
             guard.follows_no_more(thread);
-            enlist(&mut guard, set, bell, false);
-            return_bell(&mut guard, bell);
+            enlist(&mut guard, set, waker, false);
+            return_waker(&mut guard, waker);
             guard.drive_now();
             look(&guard, set);
         }

@@ -40,7 +40,7 @@ pub(crate) fn known() -> MutexGuard<'static, Known> {
 
 /// Whether it has left, and has a deputy there. If it has to leave, it does so now.
 #[inline]
-pub(crate) fn is_away() -> bool {
+pub(crate) fn is_detached() -> bool {
     page::has_fallen() && is_left() && has_left()
 }
 

@@ -8,7 +8,7 @@ const MEMBER: u8 = 0;
 /// It is about to leave.
 const LEAVING: u8 = 1;
 /// It has left, and has a deputy there when it needs one.
-const AWAY: u8 = 2;
+const DETACHED: u8 = 2;
 /// It has left for good.
 const LEFT: u8 = 3;
 /// The world has fallen to this process's class.
@@ -20,7 +20,7 @@ fn standing() -> u8 {
 
 /// Whether it has left, with a deputy or for good.
 pub(crate) fn is_out() -> bool {
-    matches!(standing(), LEAVING | AWAY | LEFT)
+    matches!(standing(), LEAVING | DETACHED | LEFT)
 }
 
 /// Whether the world is of this process's class, and falls no further.
@@ -51,7 +51,7 @@ pub(crate) fn is_leaving() -> bool {
 /// Whether it has left, and has a deputy there when it needs one.
 #[inline]
 pub(crate) fn has_left() -> bool {
-    standing() == AWAY
+    standing() == DETACHED
 }
 
 /// A member is about to leave from now on; `false`: it is none, or another thread was first.
@@ -61,7 +61,7 @@ pub(crate) fn begin_to_leave() -> bool {
 
 /// It has left.
 pub(crate) fn set_left() {
-    STANDING.store(AWAY, Ordering::Release);
+    STANDING.store(DETACHED, Ordering::Release);
 }
 
 /// It has left for good.

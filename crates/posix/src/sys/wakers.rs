@@ -1,50 +1,50 @@
-//! What a waiting thread is woken by: a number of event descriptors, made before the program forks, so that every process of
-//! it has all of them.
+//! Wakers: event descriptors on which waiting threads sleep. They are made before the program forks, so that each of its processes has all
+//! of them.
 
 use std::os::fd::RawFd;
 
 /// How many threads, and `epoll` instances, can wait to be woken; further ones look every millisecond.
 const COUNT: usize = 64;
 
-pub(crate) struct Bells {
+pub(crate) struct Wakers {
     descriptors: Vec<RawFd>,
     free: Vec<u16>,
 }
 
-/// The number of a bell.
-pub(crate) type Bell = u16;
+/// A waker's index.
+pub(crate) type Waker = u16;
 
-impl Bells {
+impl Wakers {
     /// # Errors
     /// Out of descriptors.
-    pub(crate) fn new() -> Result<Bells, i32> {
+    pub(crate) fn new() -> Result<Wakers, i32> {
         let descriptors: Vec<RawFd> = (0..COUNT).map(|_| new_event()).collect::<Result<_, _>>()?;
-        Ok(Bells { descriptors, free: (0..COUNT as u16).rev().collect() })
+        Ok(Wakers { descriptors, free: (0..COUNT as u16).rev().collect() })
     }
 
-    /// Takes one that nobody has.
-    pub(crate) fn take(&mut self) -> Option<Bell> {
+    /// Takes one that is free.
+    pub(crate) fn take(&mut self) -> Option<Waker> {
         self.free.pop()
     }
 
     /// Its descriptor.
-    pub(crate) fn descriptor(&self, bell: Bell) -> RawFd {
-        self.descriptors.get(usize::from(bell)).copied().unwrap_or(-1)
+    pub(crate) fn descriptor(&self, waker: Waker) -> RawFd {
+        self.descriptors.get(usize::from(waker)).copied().unwrap_or(-1)
     }
 
-    /// Silences it and gives it back.
-    pub(crate) fn give_back(&mut self, bell: Bell) {
-        silence(self.descriptor(bell));
-        self.free.push(bell);
+    /// Clears it and gives it back.
+    pub(crate) fn give_back(&mut self, waker: Waker) {
+        clear(self.descriptor(waker));
+        self.free.push(waker);
     }
 
     /// Wakes whoever sleeps.
-    pub(crate) fn ring_all(&self) {
-        self.descriptors.iter().copied().for_each(ring);
+    pub(crate) fn wake_all(&self) {
+        self.descriptors.iter().copied().for_each(wake);
     }
 
-    pub(crate) fn ring(&self, bell: Bell) {
-        ring(self.descriptor(bell));
+    pub(crate) fn wake(&self, waker: Waker) {
+        wake(self.descriptor(waker));
     }
 }
 
@@ -66,14 +66,14 @@ pub(crate) fn out_of_the_way(fd: RawFd) -> RawFd {
     high
 }
 
-pub(crate) fn ring(fd: RawFd) {
+pub(crate) fn wake(fd: RawFd) {
     let one = 1u64.to_ne_bytes();
     // A counter that is full is readable, which is all that is wanted.
     // SAFETY: eight readable bytes.
     unsafe { crate::sys::libc_next::write(fd, one.as_ptr().cast(), one.len()) };
 }
 
-pub(crate) fn silence(fd: RawFd) {
+pub(crate) fn clear(fd: RawFd) {
     let mut count = [0u8; 8];
     // SAFETY: eight writable bytes.
     unsafe { crate::sys::libc_next::read(fd, count.as_mut_ptr().cast(), count.len()) };

@@ -1,10 +1,10 @@
-//! Who has the card: the numbers of its processes, in plain words that can be read in whatever state the rest of the world is.
-//! A number alone may be another process's by now, so each is noted with the time: a process that began later is not the one.
+//! The process numbers of a world, as plain words that can be read in whatever state the rest of the world is. A number may be
+//! another process's by now, so each is noted with the time. A process that began after that time has only inherited the number.
 
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Processes on it; further ones are told by their calls alone.
+/// Processes in it. Further ones learn of the world's end only by their calls.
 const ROOM: usize = 1_024;
 /// Bits of a process's number: the kernel has no higher ones (`PID_MAX_LIMIT`). The rest is the time.
 const NUMBER_BITS: u32 = 22;
@@ -12,11 +12,11 @@ const NUMBER_BITS: u32 = 22;
 const TICK_NS: u64 = 10_000_000;
 
 /// By a process's place among the world's records: number and time, or 0.
-pub(crate) struct Roll([AtomicU64; ROOM]);
+pub(crate) struct PidTable([AtomicU64; ROOM]);
 
-impl Roll {
-    pub(crate) const fn new() -> Roll {
-        Roll([const { AtomicU64::new(0) }; ROOM])
+impl PidTable {
+    pub(crate) const fn new() -> PidTable {
+        PidTable([const { AtomicU64::new(0) }; ROOM])
     }
 
     /// The process with record `place` is the kernel's `process`, which runs now.
@@ -27,14 +27,14 @@ impl Roll {
         }
     }
 
-    /// That one has ended.
-    pub(crate) fn strike(&self, place: u32) {
+    /// The process with record `place` has ended.
+    pub(crate) fn remove(&self, place: u32) {
         if let Some(word) = self.0.get(place as usize) {
             word.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Those that are still there, and may be looked at by this process: their places, and descriptors by which they are signalled.
+    /// The processes that still run and that this process may look at: their places, and descriptors by which they are signalled.
     pub(crate) fn members(&self) -> Vec<(usize, OwnedFd)> {
         let words = self.0.iter().map(|word| word.load(Ordering::Relaxed)).enumerate();
         words.filter(|(_, word)| *word != 0).filter_map(|(place, word)| Some((place, open(word)?))).collect()
@@ -68,20 +68,20 @@ mod tests {
     #[test]
     fn a_number_that_is_another_processs_by_now_is_nobodys() {
         let mut child = std::process::Command::new("sleep").arg("100").spawn().expect("a child");
-        let roll = Roll::new();
-        roll.note(3, child.id() as libc::pid_t);
-        roll.note(ROOM as u32, 1);
-        assert_eq!(roll.members().iter().map(|(place, _)| *place).collect::<Vec<_>>(), [3]);
+        let pids = PidTable::new();
+        pids.note(3, child.id() as libc::pid_t);
+        pids.note(ROOM as u32, 1);
+        assert_eq!(pids.members().iter().map(|(place, _)| *place).collect::<Vec<_>>(), [3]);
         // Noted before the process with that number began.
-        let old = roll.0[3].load(Ordering::Relaxed) - (1_000 << NUMBER_BITS);
-        roll.0[3].store(old, Ordering::Relaxed);
-        assert!(roll.members().is_empty());
-        roll.note(3, child.id() as libc::pid_t);
-        roll.strike(3);
-        assert!(roll.members().is_empty());
-        roll.note(3, child.id() as libc::pid_t);
+        let old = pids.0[3].load(Ordering::Relaxed) - (1_000 << NUMBER_BITS);
+        pids.0[3].store(old, Ordering::Relaxed);
+        assert!(pids.members().is_empty());
+        pids.note(3, child.id() as libc::pid_t);
+        pids.remove(3);
+        assert!(pids.members().is_empty());
+        pids.note(3, child.id() as libc::pid_t);
         child.kill().expect("a signal");
         child.wait().expect("its end");
-        assert!(roll.members().is_empty(), "it has ended");
+        assert!(pids.members().is_empty(), "it has ended");
     }
 }

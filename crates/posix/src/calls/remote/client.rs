@@ -1,7 +1,7 @@
-//! Calls on sockets of a world that this process has [left](crate::lifecycle::away): it asks its deputy, and takes from it numbers and addresses.
+//! Calls on sockets of a world that this process has [left](crate::lifecycle::detached): it asks its deputy, and takes from it numbers and addresses.
 
 use crate::calls::give_int;
-use crate::lifecycle::away::line::{self, Operation};
+use crate::lifecycle::detached::channel::{self, Operation};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 pub(in crate::calls) unsafe fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: as the caller says.
     let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length as usize) };
-    give_int(line::bind(fd, bytes, || {
+    give_int(channel::bind(fd, bytes, || {
         // SAFETY: as the caller says.
         let status = unsafe { libc_next::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
@@ -23,8 +23,8 @@ pub(in crate::calls) unsafe fn bind(fd: c_int, address: *const sockaddr, length:
 }
 
 pub(in crate::calls) fn listen(fd: c_int, backlog: c_int) -> c_int {
-    let outcome = line::listen(fd, backlog);
-    if outcome.is_ok() && descriptor::get(fd) == Entry::Away {
+    let outcome = channel::listen(fd, backlog);
+    if outcome.is_ok() && descriptor::get(fd) == Entry::Remote {
         explain(format_args!("fd {fd}: listen: ours, at a card of fewer rights"));
     }
     give_int(outcome)
@@ -54,9 +54,9 @@ pub(in crate::calls) unsafe fn accept4(
     length: *mut socklen_t,
     flags: c_int,
 ) -> c_int {
-    let waits = line::flags(fd, libc::F_GETFL, 0).is_ok_and(|set| set & libc::O_NONBLOCK == 0);
+    let waits = channel::flags(fd, libc::F_GETFL, 0).is_ok_and(|set| set & libc::O_NONBLOCK == 0);
     loop {
-        match line::accept(fd, size_of::<libc::sockaddr_in6>()) {
+        match channel::accept(fd, size_of::<libc::sockaddr_in6>()) {
             Ok((end, peer)) => {
                 // SAFETY: as the caller says.
                 unsafe { write_out(&peer, address.cast(), length) };
@@ -101,7 +101,7 @@ pub(in crate::calls) unsafe fn name(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    let asked = line::name(operation, fd, size_of::<libc::sockaddr_in6>());
+    let asked = channel::name(operation, fd, size_of::<libc::sockaddr_in6>());
     give_int(asked.map(|name| {
         // SAFETY: as the caller says.
         unsafe { write_out(&name, address.cast(), length) };
@@ -120,7 +120,7 @@ pub(in crate::calls) unsafe fn getsockopt(
 ) -> c_int {
     // SAFETY: as the caller says.
     let Some(room) = (unsafe { length.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
-    give_int(line::option(fd, level, name, *room as usize).map(|bytes| {
+    give_int(channel::option(fd, level, name, *room as usize).map(|bytes| {
         // SAFETY: as the caller says.
         unsafe { write_out(&bytes, value, length) };
         0
@@ -141,7 +141,7 @@ pub(in crate::calls) unsafe fn setsockopt(
     }
     // SAFETY: as the caller says.
     let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
-    match line::set_option(fd, level, name, bytes) {
+    match channel::set_option(fd, level, name, bytes) {
         // What takes rights this process has and the deputy hasn't is the kernel's alone anyway.
         // SAFETY: as the caller says.
         Err(libc::EPERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
@@ -150,23 +150,23 @@ pub(in crate::calls) unsafe fn setsockopt(
 }
 
 pub(in crate::calls) fn shutdown(fd: c_int, how: c_int) -> c_int {
-    give_int(line::shutdown(fd, how))
+    give_int(channel::shutdown(fd, how))
 }
 
 pub(in crate::calls) fn close(fd: c_int) -> c_int {
-    line::close(fd);
+    channel::close(fd);
     // SAFETY: takes no pointers.
     unsafe { libc_next::close(fd) }
 }
 
 pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
     match command {
-        libc::F_GETFL | libc::F_SETFL => give_int(line::flags(fd, command, argument)),
+        libc::F_GETFL | libc::F_SETFL => give_int(channel::flags(fd, command, argument)),
         _ => {
             // SAFETY: the program's own argument.
             let result = unsafe { libc_next::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && result >= 0 {
-                line::duplicate(fd, result);
+                channel::duplicate(fd, result);
             }
             result
         }
@@ -180,7 +180,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
     let Some(value) = (unsafe { std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize).as_mut() }) else {
         return give_int(Err(libc::EFAULT));
     };
-    match line::control(fd, request, *value) {
+    match channel::control(fd, request, *value) {
         Ok(answer) => {
             if request != libc::FIONBIO {
                 *value = answer;
@@ -195,7 +195,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
 
 /// Whether `epoll_ctl` has to do with such a socket.
 pub(in crate::calls) fn refuses_epoll(fd: c_int) -> bool {
-    if !descriptor::is_away(fd) {
+    if !descriptor::is_remote(fd) {
         return false;
     }
     warn(format_args!(
@@ -218,20 +218,20 @@ pub(in crate::calls) fn wait(
     let theirs: Vec<(usize, (c_int, i16))> = set
         .iter()
         .enumerate()
-        .filter(|(_, one)| descriptor::is_away(one.fd))
+        .filter(|(_, one)| descriptor::is_remote(one.fd))
         .map(|(at, one)| (at, (one.fd, one.events)))
         .collect();
     let asked: Vec<(c_int, i16)> = theirs.iter().map(|(_, one)| *one).collect();
     // The kernel is asked of these, too: a listener may have a half there.
     let mut fds: Vec<pollfd> = set.to_vec();
     loop {
-        let ready = line::poll(&asked)?;
+        let ready = channel::poll(&asked)?;
         // SAFETY: so many of them.
         if unsafe { libc_next::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) } < 0 {
             return Err(libc_next::errno());
         }
         for (one, seen) in set.iter_mut().zip(&fds) {
-            one.revents = if descriptor::is_away(one.fd) { seen.revents & libc::POLLIN } else { seen.revents };
+            one.revents = if descriptor::is_remote(one.fd) { seen.revents & libc::POLLIN } else { seen.revents };
         }
         for ((at, (_, events)), ready) in theirs.iter().zip(&ready) {
             let told = events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL;
@@ -244,10 +244,10 @@ pub(in crate::calls) fn wait(
         if count > 0 || rest == Some(Duration::ZERO) {
             return Ok(count as c_int);
         }
-        let teller = line::watch(&asked)?;
+        let teller = channel::watch(&asked)?;
         let mut all = fds.clone();
         // Only a listener's kernel half can be ready; that of others says what nobody asked for.
-        for one in all.iter_mut().filter(|one| descriptor::is_away(one.fd)) {
+        for one in all.iter_mut().filter(|one| descriptor::is_remote(one.fd)) {
             let listens =
                 crate::sys::kernel_socket::kernel_option(one.fd, libc::SOL_SOCKET, libc::SO_ACCEPTCONN) == Some(1);
             one.fd = if listens { one.fd } else { -1 };

@@ -2,11 +2,11 @@
 //! can give, bytes that are no more than there is room for, and never a descriptor.
 
 use crate::lifecycle::registry;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::warn;
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::unix_pair::{pair, without_rights};
+use crate::sys::wakers::out_of_the_way;
 use crate::world::processes;
 use libc::c_int;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How long a deputy may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes beside a call at most, each way: the longest are lists of descriptors.
-pub(crate) const BESIDE_MAX: usize = 32 * 1_024;
+pub(crate) const PAYLOAD_MAX: usize = 32 * 1_024;
 
 /// What is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ pub(crate) struct Request<'a> {
     operation: Operation,
     fd: c_int,
     arguments: [i64; 2],
-    beside: &'a [u8],
+    payload: &'a [u8],
     room: usize,
     end: Option<BorrowedFd<'a>>,
 }
@@ -97,7 +97,7 @@ pub(crate) fn hang_up() {
 
 impl Request<'_> {
     pub(crate) fn new(operation: Operation, fd: c_int) -> Request<'static> {
-        Request { operation, fd, arguments: [0; 2], beside: &[], room: 0, end: None }
+        Request { operation, fd, arguments: [0; 2], payload: &[], room: 0, end: None }
     }
 
     fn with(self, arguments: [i64; 2]) -> Self {
@@ -105,7 +105,7 @@ impl Request<'_> {
     }
 
     fn room(self, room: usize) -> Self {
-        Request { room: room.min(BESIDE_MAX), ..self }
+        Request { room: room.min(PAYLOAD_MAX), ..self }
     }
 
     fn send(&self, line: BorrowedFd<'_>) -> Option<()> {
@@ -120,7 +120,7 @@ impl Request<'_> {
         if let Some(ends) = &ends {
             rights.push(SendAncillaryMessage::ScmRights(ends));
         }
-        let parts = [IoSlice::new(&head), IoSlice::new(self.beside)];
+        let parts = [IoSlice::new(&head), IoSlice::new(self.payload)];
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         rustix::net::sendmsg(line, &parts, &mut rights, flags).ok().map(|_| ())
     }
@@ -149,15 +149,15 @@ impl Request<'_> {
         own_turn: &mut dyn FnMut() -> Result<c_int, i32>,
     ) -> Option<Result<(c_int, Vec<u8>), i32>> {
         self.send(line)?;
-        let (mut status, mut beside) = hear(line, self.room)?;
+        let (mut status, mut payload) = hear(line, self.room)?;
         if status == YOUR_TURN && self.operation == Operation::Bind {
             let outcome: i64 = own_turn().map_or_else(|errno| -i64::from(errno), i64::from);
             rustix::net::send(line, &outcome.to_ne_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok()?;
-            (status, beside) = hear(line, self.room)?;
+            (status, payload) = hear(line, self.room)?;
         }
         match status {
             -4_095..0 => Some(Err(-status as i32)),
-            _ => Some(Ok((c_int::try_from(status).ok()?, beside))),
+            _ => Some(Ok((c_int::try_from(status).ok()?, payload))),
         }
     }
 
@@ -193,8 +193,8 @@ fn hear(line: BorrowedFd<'_>, room: usize) -> Option<(i64, Vec<u8>)> {
     let mut bytes = vec![0; ANSWER + room];
     let (_, count) = rustix::net::recv(line, &mut *bytes, RecvFlags::DONTWAIT | RecvFlags::TRUNC).ok()?;
     // Longer than there is room for: it is not what was asked for.
-    let (status, beside) = bytes.get(..count)?.split_at_checked(ANSWER)?;
-    Some((i64::from_ne_bytes(status.try_into().ok()?), beside.to_vec()))
+    let (status, payload) = bytes.get(..count)?.split_at_checked(ANSWER)?;
+    Some((i64::from_ne_bytes(status.try_into().ok()?), payload.to_vec()))
 }
 
 /// Has a deputy made, and gives it this process's descriptors.
@@ -214,8 +214,8 @@ fn start() -> Option<OwnedFd> {
         // One that is not open in the kernel, or not taken, is closed by the next.
         let _ = place.ask_on(line.as_fd(), &mut || Err(libc::EINVAL))?;
     }
-    let list: Vec<u8> = ours.iter().take(BESIDE_MAX / size_of::<c_int>()).flat_map(|fd| fd.to_ne_bytes()).collect();
-    let only = Request { beside: &list, ..Request::new(Operation::Only, 0) };
+    let list: Vec<u8> = ours.iter().take(PAYLOAD_MAX / size_of::<c_int>()).flat_map(|fd| fd.to_ne_bytes()).collect();
+    let only = Request { payload: &list, ..Request::new(Operation::Only, 0) };
     only.ask_on(line.as_fd(), &mut || Err(libc::EINVAL))?.ok()?;
     Some(line)
 }
@@ -228,7 +228,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<
     // SAFETY: the program's.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request =
-        Request { beside: address, end: Some(end), ..Request::new(Operation::Bind, fd).room(size_of::<u32>()) };
+        Request { payload: address, end: Some(end), ..Request::new(Operation::Bind, fd).room(size_of::<u32>()) };
     let (status, word) = request.ask(real_bind)?;
     become_ours(fd, &word);
     Ok(status)
@@ -248,7 +248,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<c_int, i32> {
 /// The deputy says which socket of the world's `fd` is, if it is one; here only that it is one counts.
 fn become_ours(fd: c_int, word: &[u8]) {
     if let Ok(word) = word.try_into() {
-        descriptor::put_away(fd, u32::from_ne_bytes(word));
+        descriptor::put_remote(fd, u32::from_ne_bytes(word));
     }
 }
 
@@ -281,10 +281,10 @@ pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Resul
 /// # Errors
 /// As `setsockopt`.
 pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<c_int, i32> {
-    if value.len() > BESIDE_MAX {
+    if value.len() > PAYLOAD_MAX {
         return Err(libc::EINVAL);
     }
-    Request { beside: value, ..Request::new(Operation::SetOption, fd).with([level.into(), name.into()]) }.plainly()
+    Request { payload: value, ..Request::new(Operation::SetOption, fd).with([level.into(), name.into()]) }.plainly()
 }
 
 /// # Errors
@@ -335,7 +335,7 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
 /// There is no deputy.
 pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, i32> {
     let list = listed(set);
-    let request = Request { beside: &list, ..Request::new(Operation::Poll, 0).room(set.len() * size_of::<i16>()) };
+    let request = Request { payload: &list, ..Request::new(Operation::Poll, 0).room(set.len() * size_of::<i16>()) };
     let (_, ready) = request.ask(|| Err(libc::EINVAL))?;
     let ready: Vec<i16> = ready.chunks_exact(2).map(|word| i16::from_ne_bytes([word[0], word[1]])).collect();
     if ready.len() == set.len() { Ok(ready) } else { Err(libc::ENETDOWN) }
@@ -348,13 +348,13 @@ pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, i32> {
 pub(crate) fn watch(set: &[(c_int, i16)]) -> Result<OwnedFd, i32> {
     let (own, theirs) = pair(SocketType::SEQPACKET).ok_or(libc::EMFILE)?;
     let list = listed(set);
-    let request = Request { beside: &list, end: Some(theirs.as_fd()), ..Request::new(Operation::Watch, 0) };
+    let request = Request { payload: &list, end: Some(theirs.as_fd()), ..Request::new(Operation::Watch, 0) };
     request.plainly()?;
     Ok(own)
 }
 
 fn listed(set: &[(c_int, i16)]) -> Vec<u8> {
-    let most = BESIDE_MAX / 8;
+    let most = PAYLOAD_MAX / 8;
     set.iter()
         .take(most)
         .flat_map(|(fd, events)| [fd.to_ne_bytes(), i32::from(*events).to_ne_bytes()].concat())
@@ -374,7 +374,7 @@ pub(crate) fn arrived(fd: c_int) -> bool {
     let request = Request { end: Some(end), ..Request::new(Operation::Arrived, fd).room(size_of::<u32>()) };
     let Ok((_, word)) = request.ask(|| Err(libc::EINVAL)) else { return false };
     become_ours(fd, &word);
-    descriptor::get(fd) == Entry::Away
+    descriptor::get(fd) == Entry::Remote
 }
 
 /// `fd` is about to be sent to a process of the world's.

@@ -1,5 +1,5 @@
-//! Where programs of one user find each other's keepers: sockets in a directory that is this user's alone. A name that anybody may take,
-//! as an abstract one is, would let another user stand in for the keeper, or keep everybody out.
+//! Where programs of one user find each other's keepers: listening sockets in a directory that only this user may use. If anybody could
+//! take the name, as with an abstract name, another user could stand in for the keeper or keep everybody out.
 
 use crate::sys::sleep::{readable, sleep};
 use rustix::fs::{CWD, FileType, FlockOperation, Mode, OFlags};
@@ -10,16 +10,16 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a keeper that others knock at may take to hear of who comes.
-const PATIENCE_AT_DOOR: Duration = Duration::from_secs(2);
+/// How long a keeper to which others connect at the same time may take to accept a connection.
+const PATIENCE_TO_CONNECT: Duration = Duration::from_secs(2);
 
-/// Directories looked at in `/tmp`, where others may have taken the first ones.
+/// How many directories in `/tmp` are tried, as others may have taken the first ones.
 const TRIED: u32 = 1_024;
 
-/// What is to come before a directory's name in `/tmp`; `qanat status` looks there.
+/// How a directory's name in `/tmp` begins; `qanat status` looks there.
 const TEMPORARY: &str = "/tmp/qanat-run";
 
-/// This user's directory; `None`: there is none, and can be none here.
+/// This user's directory. `None`: it cannot be made.
 fn directory() -> Option<PathBuf> {
     let user = rustix::process::geteuid();
     if user.is_root() {
@@ -29,7 +29,7 @@ fn directory() -> Option<PathBuf> {
     if is_own(&session, user) {
         return own(session.join("qanat-run"), user);
     }
-    // Nobody takes away what is another's there.
+    // Files of other users there cannot be removed.
     (0..TRIED).find_map(|number| own(PathBuf::from(format!("{TEMPORARY}-{}-{number}", user.as_raw())), user))
 }
 
@@ -61,7 +61,7 @@ fn unix_socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK, None)
 }
 
-/// A connection to who listens for `address`; `NOENT` or `CONNREFUSED`: nobody does.
+/// A connection to the keeper that listens for `address`. `NOENT` or `CONNREFUSED`: none does.
 ///
 /// # Errors
 /// What `connect` says.
@@ -72,7 +72,7 @@ fn connect(address: IpAddr) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-/// A socket at which to be found for `address`. `None`: there is no place for it, or another keeper is there.
+/// A socket under the name of `address`. `None`: there is no directory for it, or another keeper has the name.
 pub(crate) fn bind(address: IpAddr) -> Option<OwnedFd> {
     let path = place(address, "")?;
     let socket = unix_socket().ok()?;
@@ -88,8 +88,9 @@ pub(crate) fn bind(address: IpAddr) -> Option<OwnedFd> {
     Some(socket)
 }
 
-/// The right to look, alone, whether an address is there to be had or shared: as long as it is open. `None`: somebody else has it.
-pub(crate) fn turn(address: IpAddr) -> Option<OwnedFd> {
+/// Takes the lock of `address`: only its holder may find out whether the address is free or can be shared. It is held while the file is
+/// open. `None`: another process holds it.
+pub(crate) fn lock_address(address: IpAddr) -> Option<OwnedFd> {
     let path = place(address, ".turn")?;
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::openat(CWD, &path, flags, Mode::RUSR | Mode::WUSR).ok()?;
@@ -100,16 +101,16 @@ pub(crate) fn turn(address: IpAddr) -> Option<OwnedFd> {
 /// A connection to the keeper of the program that has `address`, of the same user.
 ///
 /// # Errors
-/// It does not answer, or is another user's: what is shared with it, it can change.
-pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
+/// It does not answer, or it is another user's, who could change what is shared.
+pub(crate) fn connect_to_keeper(address: IpAddr) -> Result<Option<OwnedFd>, String> {
     let start = std::time::Instant::now();
     let say = |error: Errno| error.to_string();
     let socket = loop {
         match connect(address) {
             Ok(socket) => break socket,
             Err(Errno::CONNREFUSED | Errno::NOENT) => return Ok(None),
-            // Others are at the door.
-            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_AT_DOOR => {
+            // Others connect at the same time.
+            Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_TO_CONNECT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             Err(error) => return Err(say(error)),
@@ -119,10 +120,10 @@ pub(crate) fn line_to(address: IpAddr) -> Result<Option<OwnedFd>, String> {
     if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
 }
 
-/// The keeper of a program that has ended, and had `address`, is asked to give it up; whether there was one, and it is gone.
-pub(crate) fn succeed(address: IpAddr, patience: Duration) -> bool {
+/// Asks the keeper of a program that has ended to give up `address`. Returns whether there was such a keeper and it has gone.
+pub(crate) fn ask_to_give_up(address: IpAddr, patience: Duration) -> bool {
     let Ok(socket) = connect(address) else { return false };
-    // It says nothing: it ends. That of a program that has not ended refuses this.
+    // Such a keeper ends without an answer. The keeper of a program that still runs answers with a refusal.
     let _ = rustix::net::send(&socket, b"knock", SendFlags::NOSIGNAL);
     let mut fds = [readable(socket.as_raw_fd())];
     let hears = sleep(&mut fds, Some(patience), std::ptr::null()).is_ok_and(|count| count > 0);

@@ -1,5 +1,5 @@
-//! Who may come in by the keeper's door, and whom who comes believes. Both look at the other as the kernel shows it, and each must be
-//! one whom the other could control anyway ([`Class::covers`]): what comes in writes what is inside, and the other way round.
+//! Which program the keeper admits to its world, and which keeper a program believes. Each side looks at the other as the kernel shows
+//! it, and each must be one that the other could control anyway ([`Class::covers`]), since both write the memory that they share.
 
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::this_process::class::Class;
@@ -10,10 +10,10 @@ use std::time::Duration;
 
 /// Linux' number that the `libc` crate lacks.
 const SO_PEERPIDFD: libc::c_int = 77;
-/// Processes looked at; a program has fewer, or nobody comes in.
+/// Processes that are checked. If a program has more, nobody is admitted.
 const MEMBERS_MAX: usize = 256;
 
-/// A descriptor of the process at the other end, whatever becomes of its number.
+/// A descriptor of the process at the other end, which stays right when its number is used again.
 fn process_at(socket: &OwnedFd, id: libc::pid_t) -> Option<OwnedFd> {
     let mut fd: RawFd = -1;
     let mut length = size_of::<RawFd>() as libc::socklen_t;
@@ -31,19 +31,20 @@ fn process_at(socket: &OwnedFd, id: libc::pid_t) -> Option<OwnedFd> {
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What the process at the other end of `socket` is: of a connection who made it, of a listener's who listens.
-pub(crate) fn class_at(socket: &OwnedFd) -> Option<Class> {
+/// The class of the process at the other end of `socket`: of an accepted connection the process that connected, otherwise the one that
+/// listens.
+pub(crate) fn peer_class(socket: &OwnedFd) -> Option<Class> {
     let peer = rustix::net::sockopt::socket_peercred(socket.as_fd()).ok()?;
     let id = peer.pid.as_raw_nonzero().get();
     let process = process_at(socket, id)?;
     let class = Class::of(id);
-    // It was that one that was looked at, if it is there still.
+    // If that process still runs, its number was not used again before the look at its class.
     let has_ended = sleep(&mut [readable(process.as_raw_fd())], Some(Duration::ZERO), std::ptr::null());
     class.filter(|_| has_ended == Ok(0))
 }
 
-/// Why the two may not share memory; `None`: they may.
-pub(crate) fn differ(one: &Class, other: Option<&Class>) -> Option<String> {
+/// Why two processes of these classes may not share memory. `None`: they may.
+pub(crate) fn mismatch(one: &Class, other: Option<&Class>) -> Option<String> {
     let Some(other) = other else {
         return Some("the kernel does not let one look into the other (ptrace)".to_owned());
     };
@@ -51,13 +52,13 @@ pub(crate) fn differ(one: &Class, other: Option<&Class>) -> Option<String> {
     (!is_well).then(|| format!("one is of {one}, the other of {other}, or their namespaces, root or filters differ"))
 }
 
-/// Why who is at the other end of `socket` may not come in.
-pub(crate) fn keeps_out(socket: &OwnedFd) -> Option<String> {
+/// Why the process at the other end of `socket` is not admitted. `None`: it is.
+pub(crate) fn refusal(socket: &OwnedFd) -> Option<String> {
     if crate::sys::this_process::standing::is_settled() {
         return Some("its processes have given up rights".to_owned());
     }
     let own = Class::own();
-    let reason = differ(&own, class_at(socket).as_ref());
+    let reason = mismatch(&own, peer_class(socket).as_ref());
     if reason.is_some() {
         return reason;
     }
@@ -72,7 +73,7 @@ pub(crate) fn keeps_out(socket: &OwnedFd) -> Option<String> {
     }
     drop(guard);
     let Some(members) = members.get(..count) else { return Some("it has too many processes".to_owned()) };
-    // One that keeps debuggers out keeps out who could read its memory here.
+    // If a member keeps debuggers out, nobody may come in who could read its memory here.
     let is_closed = |id: &&libc::pid_t| {
         **id > 0 && std::path::Path::new(&format!("/proc/{id}")).exists() && Class::of(**id).is_none()
     };

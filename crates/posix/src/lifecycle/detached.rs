@@ -1,15 +1,15 @@
-//! A process that has [left](crate::sys::this_process::departure) its world: what it still does with its sockets there it asks of a
-//! *deputy*, a process of the world's class, by messages. Whoever becomes of the world's class returns to it.
+//! A *detached* process has [left](crate::sys::this_process::departure) its world. It asks a *deputy*, a process of the world's class,
+//! by messages to do what it still does with its sockets there. A process that becomes of the world's class returns to it.
 
 use crate::sys::arena;
-use crate::sys::bells::out_of_the_way;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::page::{self, Instead};
 use crate::sys::this_process::class::Class;
-use crate::sys::this_process::departure::{is_away, known};
+use crate::sys::this_process::departure::{is_detached, known};
 use crate::sys::this_process::standing;
+use crate::sys::wakers::out_of_the_way;
 use crate::world::lock;
 use crate::world::membership;
 use crate::world::processes;
@@ -18,7 +18,7 @@ use std::os::fd::RawFd;
 
 /// This process has become what it is now: if that is the world's class, it returns.
 pub(crate) fn return_if_like() {
-    if !is_away() {
+    if !is_detached() {
         return;
     }
     let known = known();
@@ -36,7 +36,7 @@ pub(crate) fn return_if_like() {
     page::let_go(Instead::Belongs);
     crate::sys::shared_place::adopt(known.shared);
     drop(known);
-    crate::lifecycle::away::line::hang_up();
+    crate::lifecycle::detached::channel::hang_up();
     standing::settle();
     let is_back = lock::lock().is_ok_and(|guard| {
         let record = guard.processes.records.get(processes::number() as usize).and_then(Option::as_ref);
@@ -96,7 +96,7 @@ pub(crate) fn descriptors_in(text: &str) -> Vec<RawFd> {
     text.split(';').nth(8).unwrap_or_default().split(',').filter_map(|fd| fd.parse().ok()).collect()
 }
 
-/// Begins as a process that is away, as `text` of its predecessor says; `fallen_to`: whose the world is, if that one didn't know.
+/// Begins as a detached process, as `text` of its predecessor says; `fallen_to`: whose the world is, if that one didn't know.
 pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     let mut parts = text.split(';');
     let mut number = || parts.next()?.parse::<i64>().ok();
@@ -110,7 +110,7 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     processes::set_first(parts.next() == Some("1"));
     standing::set_left();
     let lifeline = RawFd::try_from(lifeline).ok()?;
-    processes::begin_away(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
+    processes::begin_detached(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
     for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
         descriptor::set(fd, Entry::Own);
         // SAFETY: takes no pointers.
@@ -118,7 +118,7 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     }
     for text in &sockets {
         let (fd, word) = text.split_once('=')?;
-        descriptor::put_away(fd.parse().ok()?, word.parse().ok()?);
+        descriptor::put_remote(fd.parse().ok()?, word.parse().ok()?);
     }
     page::let_go(Instead::IsOut);
     // Where the arena was: nothing else is to come there.
@@ -130,11 +130,11 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     Some(())
 }
 
-pub(crate) mod line;
+pub(crate) mod channel;
 
 /// A call that moves data, or anything else that has no way of its own, is about to be made on `fd`.
 pub(crate) fn used(fd: RawFd) {
-    let end = line::pumped(fd);
+    let end = channel::pumped(fd);
     if end.is_some() {
         explain(format_args!(
             "fd {fd}: a connection of a world that this process has left, which a process pumps to the kernel's"
@@ -148,7 +148,7 @@ pub(crate) fn used(fd: RawFd) {
     // SAFETY: takes no pointers. What is connected to nothing says so to every call.
     let end =
         end.unwrap_or_else(|| unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
-    line::close(fd);
+    channel::close(fd);
     descriptor::set(fd, Entry::Kernel);
     // SAFETY: takes no pointers.
     unsafe {
@@ -158,24 +158,24 @@ pub(crate) fn used(fd: RawFd) {
     }
 }
 
-/// Forks a process that is away; the child is, too.
+/// Forks a detached process. The child is detached, too.
 ///
 /// # Safety
 /// As `fork`.
 pub(crate) unsafe fn fork() -> libc::pid_t {
     let pipe = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).ok();
     let (read, write) = pipe.map_or((None, None), |(read, write)| (Some(read), Some(write)));
-    let number = read.as_ref().and_then(line::fork);
+    let number = read.as_ref().and_then(channel::fork);
     drop(read);
     let lifeline = write.map_or(-1, |fd| out_of_the_way(std::os::fd::IntoRawFd::into_raw_fd(fd)));
-    let held = line::hold();
+    let held = channel::hold();
     // SAFETY: as the caller says.
     let process = unsafe { libc_next::fork() };
     if process == 0 {
         crate::sys::local::forked();
         drop(held);
-        line::hang_up();
-        processes::child_of_away(number.unwrap_or(u32::MAX), lifeline);
+        channel::hang_up();
+        processes::child_of_detached(number.unwrap_or(u32::MAX), lifeline);
         return process;
     }
     drop(held);
@@ -189,7 +189,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
 pub(crate) fn socket_of(fd: RawFd) -> Option<u32> {
     match descriptor::get(fd) {
         Entry::Socket(socket) => Some(socket),
-        Entry::Away => {
+        Entry::Remote => {
             used(fd);
             None
         }
