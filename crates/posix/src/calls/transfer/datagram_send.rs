@@ -1,13 +1,12 @@
 //! Sending datagrams.
 
 use crate::calls::ports::rebind;
-use crate::calls::transfer::vectors::{gather, one};
+use crate::calls::transfer::vectors::{Source, one};
 use crate::sockets::messages::Wanted;
 use crate::sockets::socket::{Begun, Kind, Socket, errno_of_command};
 use crate::sys::wishes::is_on_link;
 use crate::world::lock::Guard;
 use crate::world::state::World;
-use libc::iovec;
 use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, Time, UdpSocketId};
 use std::net::SocketAddr;
@@ -59,33 +58,21 @@ fn route(guard: &mut Guard, number: u32, to: Option<SocketAddr>, wanted: Wanted)
 }
 
 /// Sends a datagram of ours.
-///
-/// # Safety
-/// The vectors are readable.
-pub(super) unsafe fn send_datagram(
+pub(super) fn send_datagram(
     mut guard: Guard,
     number: u32,
-    vectors: &[iovec],
+    source: Source<'_>,
     to: Option<SocketAddr>,
     wanted: Wanted,
 ) -> Result<Way, i32> {
     match route(&mut guard, number, to, wanted)? {
-        // SAFETY: as the caller says.
-        Some(peer) => unsafe { emit(&mut guard, number, vectors, (peer, wanted)) },
+        Some(peer) => emit(&mut guard, number, source, (peer, wanted)),
         None => Ok(Way::Kernel),
     }
 }
 
 /// Sends a datagram to `peer`, which [`route`] has found.
-///
-/// # Safety
-/// The vectors are readable.
-unsafe fn emit(
-    guard: &mut Guard,
-    number: u32,
-    vectors: &[iovec],
-    (peer, wanted): (SocketAddr, Wanted),
-) -> Result<Way, i32> {
+fn emit(guard: &mut Guard, number: u32, source: Source<'_>, (peer, wanted): (SocketAddr, Wanted)) -> Result<Way, i32> {
     let now = guard.clock_now();
     let world = &mut **guard;
     let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = world.sockets.get(number) else {
@@ -99,7 +86,7 @@ unsafe fn emit(
         ([one, ..], _) => *one,
         ([], _) => return Err(libc::EBADF),
     };
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let all = source.length();
     if all > longest_datagram(peer) {
         return Err(libc::EMSGSIZE);
     }
@@ -109,27 +96,20 @@ unsafe fn emit(
         return Err(libc::EMSGSIZE);
     }
     if segment.is_none_or(|segment| segment >= all) && all + headers > mtu {
-        // SAFETY: as the caller says.
-        let bytes = unsafe { gather(vectors, 0, all) };
+        let bytes = source.gather(0, all);
         send_in_fragments(guard, now, (id, peer), &bytes)?;
         return Ok(Way::Ours(all as isize));
     }
     let stack_out = breakdown::span(Phase::StackOut);
-    let sent = match vectors {
+    let sent = match source.single() {
         _ if segment.is_some_and(|segment| segment < all) => {
-            // SAFETY: as the caller says.
-            let bytes = unsafe { gather(vectors, 0, all) };
+            let bytes = source.gather(0, all);
             let mut pieces = bytes.chunks(segment.unwrap_or(all).max(1));
             pieces.try_for_each(|piece| world.stack.send_to(now, world.vnic.get(), id, peer, piece))
         }
-        // SAFETY: as the caller says.
-        [one] if one.iov_len > 0 => unsafe {
-            let bytes = std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len);
-            world.stack.send_to(now, world.vnic.get(), id, peer, bytes)
-        },
-        vectors => {
-            // SAFETY: as the caller says.
-            let bytes = unsafe { gather(vectors, 0, all) };
+        Some(bytes) => world.stack.send_to(now, world.vnic.get(), id, peer, bytes),
+        None => {
+            let bytes = source.gather(0, all);
             world.stack.send_to(now, world.vnic.get(), id, peer, &bytes)
         }
     };
@@ -140,30 +120,23 @@ unsafe fn emit(
 }
 
 /// Begins a datagram that others go on with (`MSG_MORE`, `UDP_CORK`).
-///
-/// # Safety
-/// The vectors are readable.
-pub(super) unsafe fn begin(
+pub(super) fn begin(
     mut guard: Guard,
     number: u32,
-    vectors: &[iovec],
+    source: Source<'_>,
     (to, wanted): (Option<SocketAddr>, Wanted),
 ) -> Result<Way, i32> {
     let Some(peer) = route(&mut guard, number, to, wanted)? else { return Ok(Way::Kernel) };
     if let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) {
         datagram.begun = Some(Box::new(Begun { bytes: Vec::new(), peer, wanted }));
     }
-    // SAFETY: as the caller says.
-    unsafe { join(guard, number, vectors, true) }
+    join(guard, number, source, true)
 }
 
 /// Goes on with the datagram that socket `number` has begun; `more`: others do, else it leaves. What can't leave whole is
 /// dropped whole, as on Linux.
-///
-/// # Safety
-/// The vectors are readable.
-pub(super) unsafe fn join(mut guard: Guard, number: u32, vectors: &[iovec], more: bool) -> Result<Way, i32> {
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+pub(super) fn join(mut guard: Guard, number: u32, source: Source<'_>, more: bool) -> Result<Way, i32> {
+    let all = source.length();
     let mtu = usize::from(guard.vnic.mtu());
     let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = guard.sockets.get_mut(number) else {
         return Err(libc::EBADF);
@@ -176,8 +149,7 @@ pub(super) unsafe fn join(mut guard: Guard, number: u32, vectors: &[iovec], more
         datagram.begun = None;
         return Err(libc::EMSGSIZE);
     }
-    // SAFETY: as the caller says.
-    let bytes = unsafe { gather(vectors, 0, all) };
+    let bytes = source.gather(0, all);
     begun.bytes.extend_from_slice(&bytes);
     if !more {
         end(&mut guard, number)?;
@@ -190,8 +162,9 @@ pub(in crate::calls) fn end(guard: &mut Guard, number: u32) -> Result<(), i32> {
     let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) else { return Ok(()) };
     let Some(begun) = datagram.begun.take() else { return Ok(()) };
     let whole = one(begun.bytes.as_ptr().cast(), begun.bytes.len());
-    // SAFETY: so many readable bytes.
-    unsafe { emit(guard, number, &whole, (begun.peer, begun.wanted)) }.map(|_| ())
+    // SAFETY: the part is `begun.bytes`, which outlives the call.
+    let source = unsafe { Source::new(&whole) };
+    emit(guard, number, source, (begun.peer, begun.wanted)).map(|_| ())
 }
 
 /// Sends a datagram that is longer than the link's MTU. One that the device has no room for, even when it has taken all that

@@ -4,7 +4,7 @@ use crate::calls::give;
 use crate::calls::interfaces::netlink;
 use crate::calls::transfer::control_messages::{Metadata, tell};
 use crate::calls::transfer::stream_send::told_later;
-use crate::calls::transfer::vectors::{check, slice};
+use crate::calls::transfer::vectors::{Target, one};
 use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::{Kind, Socket, Urgent};
 use crate::sys::address;
@@ -13,7 +13,7 @@ use crate::world::lock::{Guard, lock};
 use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
-use qanat::nic::breakdown::{self, Phase};
+use qanat::nic::breakdown;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -33,38 +33,10 @@ pub(in crate::calls) struct Received {
     is_at_mark: bool,
 }
 
-/// Copies `bytes` into the vectors from `at` on; how many fitted.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn scatter(vectors: &[iovec], at: usize, mut bytes: &[u8]) -> usize {
-    let _copying = breakdown::span(Phase::CopyOut);
-    let (mut skip, mut copied) = (at, 0);
-    for vector in vectors {
-        if skip >= vector.iov_len {
-            skip -= vector.iov_len;
-            continue;
-        }
-        let count = (vector.iov_len - skip).min(bytes.len());
-        // SAFETY: as the caller says.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), vector.iov_base.cast::<u8>().add(skip), count) };
-        bytes = &bytes[count..];
-        copied += count;
-        skip = 0;
-        if bytes.is_empty() {
-            break;
-        }
-    }
-    copied
-}
-
 /// Takes what there is, without waiting. `None`: nothing.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) -> Option<Result<Received, i32>> {
+fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Option<Result<Received, i32>> {
     let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
-    let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let room = target.length();
     match &mut socket.kind {
         Kind::Bound if socket.deferred.is_some() => None,
         Kind::Bound if socket.has_failed => Some(match socket.take_error() {
@@ -72,8 +44,7 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
             error => Err(error),
         }),
         Kind::Bound | Kind::Listener(_) => Some(Err(libc::ENOTCONN)),
-        // SAFETY: as the caller says.
-        Kind::Stream(_) => unsafe { take_stream(world, number, vectors, room, flags) },
+        Kind::Stream(_) => take_stream(world, number, target, room, flags),
         Kind::Datagram(datagram) => {
             let peek = flags & libc::MSG_PEEK != 0;
             let family = socket.family;
@@ -86,8 +57,7 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
                     error => Some(Err(error)),
                 };
             };
-            // SAFETY: as the caller says.
-            let length = unsafe { scatter(vectors, 0, chunk.bytes()) };
+            let length = target.scatter(0, chunk.bytes());
             let whole = chunk.len();
             let from = Some((*peer, family));
             let mut received = Received { length, from, is_cut: whole > room, whole, ..Received::default() };
@@ -110,12 +80,10 @@ unsafe fn take(world: &mut World, number: u32, vectors: &[iovec], flags: c_int) 
     }
 }
 
-/// # Safety
-/// The vectors are writable.
-unsafe fn take_stream(
+fn take_stream(
     world: &mut World,
     number: u32,
-    vectors: &[iovec],
+    target: Target<'_>,
     room: usize,
     flags: c_int,
 ) -> Option<Result<Received, i32>> {
@@ -175,8 +143,7 @@ unsafe fn take_stream(
             };
             front = 0;
             let bytes = bytes.get(..room - length).unwrap_or(bytes);
-            // SAFETY: as the caller says.
-            let copied = unsafe { scatter(vectors, length, bytes) };
+            let copied = target.scatter(length, bytes);
             length += copied;
             if copied < bytes.len() {
                 break;
@@ -191,8 +158,7 @@ unsafe fn take_stream(
         let bytes = bytes.get(..room - length).unwrap_or(bytes);
         let copied = match discards {
             true => bytes.len(),
-            // SAFETY: as the caller says.
-            false => unsafe { scatter(vectors, length, bytes) },
+            false => target.scatter(length, bytes),
         };
         length += copied;
         let Some(chunk) = stream.passed(copied) else { break };
@@ -206,10 +172,7 @@ unsafe fn take_stream(
 }
 
 /// Takes an urgent byte apart from the rest.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn take_urgent(number: u32, vectors: &[iovec], flags: c_int) -> Result<Received, i32> {
+fn take_urgent(number: u32, target: Target<'_>, flags: c_int) -> Result<Received, i32> {
     let mut guard = lock()?;
     guard.drive_now();
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
@@ -222,43 +185,29 @@ unsafe fn take_urgent(number: u32, vectors: &[iovec], flags: c_int) -> Result<Re
     if flags & libc::MSG_PEEK == 0 {
         stream.urgent = Some(Urgent { is_read: true, ..urgent });
     }
-    // SAFETY: as the caller says.
-    let length = unsafe { scatter(vectors, 0, &[byte]) };
+    let length = target.scatter(0, &[byte]);
     Ok(Received { length, is_cut: length == 0, is_at_mark: true, ..Received::default() })
 }
 
 /// Receives, waiting if that is wanted.
-///
-/// # Safety
-/// The vectors are writable.
-pub(in crate::calls) unsafe fn receive(
-    fd: c_int,
-    number: u32,
-    vectors: &[iovec],
-    flags: c_int,
-) -> Result<Received, i32> {
+pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flags: c_int) -> Result<Received, i32> {
     let _call = breakdown::call();
     if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
-        check(vectors)?;
-        // SAFETY: as the caller says.
-        return unsafe { take_urgent(number, vectors, flags) };
+        target.check()?;
+        return take_urgent(number, target, flags);
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
-        // SAFETY: as the caller says.
-        return unsafe { receive_error(number, vectors) };
+        return receive_error(number, target);
     }
     if flags & libc::MSG_TRUNC == 0 {
-        check(vectors)?;
+        target.check()?;
     }
     let mut guard = lock()?;
-    // SAFETY: as the caller says.
-    let first = unsafe { take(&mut guard, number, vectors, flags) };
-    let first = match first {
+    let first = match take(&mut guard, number, target, flags) {
         None if !guard.has_more() => {
             let now = guard.look_now();
             guard.leave_together(now);
-            // SAFETY: as the caller says.
-            unsafe { take(&mut guard, number, vectors, flags) }
+            take(&mut guard, number, target, flags)
         }
         first => first,
     };
@@ -270,23 +219,16 @@ pub(in crate::calls) unsafe fn receive(
     let mut received = match first {
         Some(received) => received?,
         None if is_dual && !is_stream => {
-            // SAFETY: as the caller says.
-            return unsafe { receive_dual((fd, family), number, vectors, flags, waits.then_some(timeout)) };
+            return receive_dual((fd, family), number, target, flags, waits.then_some(timeout));
         }
         None if !waits => return Err(libc::EAGAIN),
-        None => block(number, timeout, None, |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, vectors, flags) }
-        })?,
+        None => block(number, timeout, None, |guard: &mut Guard| take(guard, number, target, flags))?,
     };
-    let all: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+    let all = target.length();
     let wants_all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0 && is_stream && waits;
     while wants_all && received.length < all && received.length > 0 && !received.is_at_mark {
-        let rest = remaining(vectors, received.length);
-        let more = block_for_rest(number, timeout, |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, &rest, flags) }
-        });
+        let rest = target.rest(received.length);
+        let more = block_for_rest(number, timeout, |guard: &mut Guard| take(guard, number, rest.target(), flags));
         match more {
             Ok(more) if more.length > 0 => {
                 received.length += more.length;
@@ -302,23 +244,8 @@ pub(in crate::calls) unsafe fn receive(
     Ok(received)
 }
 
-/// The vectors from byte `skip` on.
-fn remaining(vectors: &[iovec], mut skip: usize) -> Vec<iovec> {
-    let mut rest = Vec::new();
-    for vector in vectors {
-        let gone = skip.min(vector.iov_len);
-        skip -= gone;
-        let base = vector.iov_base.wrapping_byte_add(gone);
-        rest.push(iovec { iov_base: base, iov_len: vector.iov_len - gone });
-    }
-    rest
-}
-
 /// What ICMP said of a datagram that was sent.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32> {
+fn receive_error(number: u32, target: Target<'_>) -> Result<Received, i32> {
     let mut guard = lock()?;
     guard.drive_now();
     let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
@@ -327,21 +254,17 @@ unsafe fn receive_error(number: u32, vectors: &[iovec]) -> Result<Received, i32>
     // The next one's, as Linux has it.
     socket.error = datagram.errors.front().map_or(0, |next| crate::sockets::socket::errno_of(next.why));
     let whole = error.payload.len();
-    // SAFETY: as the caller says.
-    let length = unsafe { scatter(vectors, 0, &error.payload) };
+    let length = target.scatter(0, &error.payload);
     let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
     let from = Some((error.peer, socket.family));
     Ok(Received { length, from, is_cut: length < whole, whole, metadata, is_at_mark: false })
 }
 
 /// A datagram from either: the kernel's socket of the same number, of `family`, is asked too. `waits`: for so long, if at all.
-///
-/// # Safety
-/// The vectors are writable.
-unsafe fn receive_dual(
+fn receive_dual(
     (fd, family): (c_int, c_int),
     number: u32,
-    vectors: &[iovec],
+    target: Target<'_>,
     flags: c_int,
     waits: Option<Option<Duration>>,
 ) -> Result<Received, i32> {
@@ -351,15 +274,15 @@ unsafe fn receive_dual(
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = storage.as_mut_ptr().cast();
         message.msg_namelen = size_of::<libc::sockaddr_storage>() as socklen_t;
-        message.msg_iov = vectors.as_ptr().cast_mut();
-        message.msg_iovlen = vectors.len();
-        // SAFETY: as the caller says.
+        message.msg_iov = target.parts().as_ptr().cast_mut();
+        message.msg_iovlen = target.parts().len();
+        // SAFETY: the name is this function's own, the parts are writable (as `Target` promises), and there is no control buffer.
         let length = unsafe { libc_next::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
         if length < 0 {
             let error = libc_next::errno();
             return (error != libc::EAGAIN).then_some(Err(error));
         }
-        let room: usize = vectors.iter().map(|vector| vector.iov_len).sum();
+        let room = target.length();
         let whole = length as usize;
         // SAFETY: zeroed at first, so all of it is readable.
         let peer = unsafe { address::read(storage.as_ptr().cast(), message.msg_namelen) };
@@ -370,14 +293,9 @@ unsafe fn receive_dual(
         (Some(received), _) => received,
         (None, None) => Err(libc::EAGAIN),
         (None, Some(timeout)) => block(number, timeout, Some(fd), |guard: &mut Guard| {
-            // SAFETY: as the caller says.
-            unsafe { take(guard, number, vectors, flags) }.or_else(from_kernel)
+            take(guard, number, target, flags).or_else(from_kernel)
         }),
     }
-}
-
-fn one(buffer: *mut c_void, count: size_t) -> [iovec; 1] {
-    [iovec { iov_base: buffer, iov_len: count }]
 }
 
 /// As `recv` and its kin give a length: a datagram's whole one if `MSG_TRUNC` asks for it.
@@ -395,8 +313,12 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssiz
         None => unsafe { netlink::received(fd, buffer.cast(), count, libc_next::read(fd, buffer, count), 0) },
         // As Linux says without looking.
         Some(_) if count == 0 => 0,
-        // SAFETY: as the caller says.
-        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), 0) }.map(|r| length_of(r, 0))),
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
+            let target = unsafe { Target::new(&part) };
+            give(receive(fd, number, target, 0).map(|received| length_of(received, 0)))
+        }
     }
 }
 
@@ -425,13 +347,12 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
         // SAFETY: as the caller says.
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
-    // SAFETY: as the caller says.
-    let Some(vectors) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
-    if vectors.iter().all(|vector| vector.iov_len == 0) {
+    // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
+    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    if target.parts().iter().all(|part| part.iov_len == 0) {
         return 0;
     }
-    // SAFETY: as the caller says.
-    give(unsafe { receive(fd, number, vectors, 0) }.map(|received| length_of(received, 0)))
+    give(receive(fd, number, target, 0).map(|received| length_of(received, 0)))
 }
 
 /// # Safety
@@ -443,8 +364,12 @@ unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: 
         None => unsafe {
             netlink::received(fd, buffer.cast(), count, libc_next::recv(fd, buffer, count, flags), flags)
         },
-        // SAFETY: as the caller says.
-        Some(number) => give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|r| length_of(r, flags))),
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
+            let target = unsafe { Target::new(&part) };
+            give(receive(fd, number, target, flags).map(|received| length_of(received, flags)))
+        }
     }
 }
 
@@ -474,9 +399,11 @@ unsafe extern "C" fn recvfrom(
         // SAFETY: as above.
         return unsafe { netlink::received(fd, buffer.cast(), count, received, flags) };
     };
-    // SAFETY: as the caller says.
-    give(unsafe { receive(fd, number, &one(buffer, count), flags) }.map(|received| {
-        // SAFETY: as the caller says.
+    let part = one(buffer, count);
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by recvfrom(2).
+    let target = unsafe { Target::new(&part) };
+    give(receive(fd, number, target, flags).map(|received| {
+        // SAFETY: `peer` has as many writable bytes as `length` says, or they are null: the program's duty by recvfrom(2).
         unsafe { tell_peer(received, peer, length) };
         length_of(received, flags)
     }))
@@ -539,10 +466,9 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, i32> {
     // SAFETY: as the caller says.
     let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
-    // SAFETY: as the caller says.
-    let vectors = unsafe { slice(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
-    // SAFETY: as the caller says.
-    let received = unsafe { receive(fd, number, vectors, flags) }?;
+    // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
+    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
+    let received = receive(fd, number, target, flags)?;
     // SAFETY: as the caller says.
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     let told = libc::MSG_ERRQUEUE | if received.is_at_mark { libc::MSG_OOB } else { 0 };

@@ -5,7 +5,7 @@ use crate::calls::open::adopt_for_sending;
 use crate::calls::transfer::control_messages::wanted;
 use crate::calls::transfer::datagram_send::{Way, begin, join, send_datagram};
 use crate::calls::transfer::stream_send::send_stream;
-use crate::calls::transfer::vectors::{check, one, slice};
+use crate::calls::transfer::vectors::{Source, one};
 use crate::calls::{give, give_int};
 use crate::lifecycle::detached::socket_of;
 use crate::sockets::messages::Wanted;
@@ -14,7 +14,8 @@ use crate::sys::address;
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
-use qanat::nic::breakdown::{self};
+use qanat::nic::breakdown;
+use std::net::SocketAddr;
 
 fn broken_pipe(error: i32, flags: c_int) -> i32 {
     if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
@@ -25,12 +26,8 @@ fn broken_pipe(error: i32, flags: c_int) -> i32 {
 }
 
 /// Sends bytes of a file: on a stream, or as a datagram to where the socket is connected.
-///
-/// # Safety
-/// The vectors are readable.
-pub(in crate::calls) unsafe fn send_bytes(number: u32, vectors: &[iovec]) -> Result<isize, i32> {
-    // SAFETY: as the caller says.
-    match unsafe { send_by_kind(lock()?, number, vectors, 0, Destination::NONE, Wanted::default()) } {
+pub(in crate::calls) fn send_bytes(number: u32, source: Source<'_>) -> Result<isize, i32> {
+    match send_by_kind(lock()?, number, source, 0, Destination::NONE, Wanted::default()) {
         Ok(Way::Ours(length)) => Ok(length),
         Ok(Way::Kernel) => Err(libc::EINVAL),
         Err(error) => Err(broken_pipe(error, 0)),
@@ -47,35 +44,41 @@ struct Destination {
 impl Destination {
     /// It says nothing.
     const NONE: Destination = Destination { address: std::ptr::null(), length: 0 };
+
+    /// # Safety
+    /// `address` is null or has `length` readable bytes as long as the call runs.
+    unsafe fn new(address: *const sockaddr, length: socklen_t) -> Destination {
+        Destination { address, length }
+    }
+
+    /// As a socket of `family` reads it; see [`address::destination`].
+    fn read(self, family: c_int) -> Result<Option<SocketAddr>, i32> {
+        // SAFETY: `address` is null or has `length` readable bytes: what `new` demands.
+        unsafe { address::destination(self.address, self.length, family) }
+    }
 }
 
 /// Sends on whatever `number` is.
-///
-/// # Safety
-/// The vectors are readable; `to` as for [`address::read`].
-unsafe fn send_ours(
+fn send_ours(
     number: u32,
-    vectors: &[iovec],
+    source: Source<'_>,
     flags: c_int,
     to: Destination,
     wanted: Wanted,
     kernel: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let _call = breakdown::call();
-    // SAFETY: as the caller says.
-    match lock().and_then(|guard| unsafe { send_by_kind(guard, number, vectors, flags, to, wanted) }) {
+    match lock().and_then(|guard| send_by_kind(guard, number, source, flags, to, wanted)) {
         Ok(Way::Kernel) => kernel(),
         Ok(Way::Ours(length)) => length,
         Err(error) => give(Err(broken_pipe(error, flags))),
     }
 }
 
-/// # Safety
-/// As [`send_ours`].
-unsafe fn send_by_kind(
+fn send_by_kind(
     mut guard: Guard,
     number: u32,
-    vectors: &[iovec],
+    source: Source<'_>,
     flags: c_int,
     to: Destination,
     wanted: Wanted,
@@ -88,29 +91,22 @@ unsafe fn send_by_kind(
             let goes_on = datagram.begun.is_some();
             // As Linux: what goes on goes where it began, and over IPv4 nobody looks at what else is said.
             let is_unread = goes_on && socket.family == libc::AF_INET;
-            // SAFETY: as the caller says.
-            let read = || unsafe { address::destination(to.address, to.length, socket.family) };
-            let to = if is_unread { None } else { read()? };
-            check(vectors)?;
-            // SAFETY: as the caller says.
-            unsafe {
-                match (goes_on, joins) {
-                    (true, _) => join(guard, number, vectors, joins),
-                    (false, true) => begin(guard, number, vectors, (to, wanted)),
-                    (false, false) => send_datagram(guard, number, vectors, to, wanted),
-                }
+            let to = if is_unread { None } else { to.read(socket.family)? };
+            source.check()?;
+            match (goes_on, joins) {
+                (true, _) => join(guard, number, source, joins),
+                (false, true) => begin(guard, number, source, (to, wanted)),
+                (false, false) => send_datagram(guard, number, source, to, wanted),
             }
         }
         Kind::Stream(_) => {
-            check(vectors)?;
-            // SAFETY: as the caller says.
-            unsafe { send_stream(guard, number, vectors, flags) }.map(Way::Ours)
+            source.check()?;
+            send_stream(guard, number, source, flags).map(Way::Ours)
         }
         Kind::Bound if socket.deferred.is_some() => {
-            check(vectors)?;
+            source.check()?;
             let peer = socket.deferred.ok_or(libc::EPIPE)?;
-            // SAFETY: as the caller says.
-            unsafe { crate::calls::fast_open::open_with(guard, number, peer, vectors, flags) }.map(Way::Ours)
+            crate::calls::fast_open::open_with(guard, number, peer, source, flags).map(Way::Ours)
         }
         Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
         Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
@@ -127,12 +123,14 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
             netlink::sends_part(fd, buffer, count);
             libc_next::write(fd, buffer, count)
         },
-        // SAFETY: as the caller says.
-        Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), 0, Destination::NONE, Wanted::default(), || {
-                libc_next::write(fd, buffer, count)
-            })
-        },
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` readable bytes: the program's duty by write(2).
+            let source = unsafe { Source::new(&part) };
+            // SAFETY: as above.
+            let kernel = || unsafe { libc_next::write(fd, buffer, count) };
+            send_ours(number, source, 0, Destination::NONE, Wanted::default(), kernel)
+        }
     }
 }
 
@@ -144,12 +142,11 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
         // SAFETY: as the caller says.
         return unsafe { libc_next::writev(fd, vectors, count) };
     };
-    // SAFETY: as the caller says.
-    let Some(parts) = (unsafe { slice(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
-    // SAFETY: as the caller says.
-    unsafe {
-        send_ours(number, parts, 0, Destination::NONE, Wanted::default(), || libc_next::writev(fd, vectors, count))
-    }
+    // SAFETY: `vectors` points to `count` parts that are readable: the program's duty by writev(2).
+    let Some(source) = (unsafe { Source::from_call(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    // SAFETY: as above.
+    let kernel = || unsafe { libc_next::writev(fd, vectors, count) };
+    send_ours(number, source, 0, Destination::NONE, Wanted::default(), kernel)
 }
 
 /// # Safety
@@ -162,12 +159,14 @@ unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags
             netlink::sends_part(fd, buffer, count);
             libc_next::send(fd, buffer, count, flags)
         },
-        // SAFETY: as the caller says.
-        Some(number) => unsafe {
-            send_ours(number, &one(buffer, count), flags, Destination::NONE, Wanted::default(), || {
-                libc_next::send(fd, buffer, count, flags)
-            })
-        },
+        Some(number) => {
+            let part = one(buffer, count);
+            // SAFETY: `buffer` has `count` readable bytes: the program's duty by send(2).
+            let source = unsafe { Source::new(&part) };
+            // SAFETY: as above.
+            let kernel = || unsafe { libc_next::send(fd, buffer, count, flags) };
+            send_ours(number, source, flags, Destination::NONE, Wanted::default(), kernel)
+        }
     }
 }
 
@@ -187,11 +186,14 @@ unsafe extern "C" fn sendto(
         // SAFETY: as the caller says.
         return unsafe { libc_next::sendto(fd, buffer, count, flags, peer, length) };
     }
-    // SAFETY: as the caller says.
-    let to = unsafe { address::read(peer, length) };
+    let part = one(buffer, count);
+    // SAFETY: `buffer` has `count` readable bytes: the program's duty by sendto(2).
+    let source = unsafe { Source::new(&part) };
+    // SAFETY: `peer` is null or has `length` readable bytes: the program's duty by sendto(2).
+    let (to, destination) = unsafe { (address::read(peer, length), Destination::new(peer, length)) };
     if flags & libc::MSG_FASTOPEN != 0 {
-        // SAFETY: as the caller says.
-        if let Some(sent) = unsafe { crate::calls::fast_open::send(fd, &one(buffer, count), flags, (peer, length)) } {
+        // SAFETY: as above.
+        if let Some(sent) = unsafe { crate::calls::fast_open::send(fd, source, flags, (peer, length)) } {
             return give(sent.map_err(|error| broken_pipe(error, flags)));
         }
     }
@@ -203,11 +205,7 @@ unsafe extern "C" fn sendto(
     };
     match number {
         None => kernel(),
-        // SAFETY: as the caller says.
-        Some(number) => unsafe {
-            let to = Destination { address: peer, length };
-            send_ours(number, &one(buffer, count), flags, to, Wanted::default(), kernel)
-        },
+        Some(number) => send_ours(number, source, flags, destination, Wanted::default(), kernel),
     }
 }
 
@@ -224,12 +222,14 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
     let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
     // SAFETY: as the caller says.
     let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
-    // SAFETY: as the caller says.
-    if let (true, Some(vectors)) = (flags & libc::MSG_FASTOPEN != 0, unsafe { slice(parts.msg_iov, parts.msg_iovlen) })
+    // SAFETY: the message's parts are readable: the program's duty by sendmsg(2).
+    let source = || unsafe { Source::from_call(parts.msg_iov, parts.msg_iovlen) };
+    if flags & libc::MSG_FASTOPEN != 0
+        && let Some(source) = source()
     {
         let to = (parts.msg_name.cast_const().cast(), parts.msg_namelen);
         // SAFETY: as the caller says.
-        if let Some(sent) = unsafe { crate::calls::fast_open::send(fd, vectors, flags, to) } {
+        if let Some(sent) = unsafe { crate::calls::fast_open::send(fd, source, flags, to) } {
             return give(sent.map_err(|error| broken_pipe(error, flags)));
         }
     }
@@ -239,9 +239,9 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         // SAFETY: as the caller says.
         return unsafe { crate::calls::program::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
     };
-    // SAFETY: as the caller says.
-    let Some(vectors) = (unsafe { slice(parts.msg_iov, parts.msg_iovlen) }) else { return give(Err(libc::EMSGSIZE)) };
-    let to = Destination { address: parts.msg_name.cast(), length: parts.msg_namelen };
+    let Some(source) = source() else { return give(Err(libc::EMSGSIZE)) };
+    // SAFETY: the message's name has as many readable bytes as it says: the program's duty by sendmsg(2).
+    let to = unsafe { Destination::new(parts.msg_name.cast(), parts.msg_namelen) };
     let wanted = if parts.msg_control.is_null() {
         Ok(Wanted::default())
     } else {
@@ -253,8 +253,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         Ok(wanted) => wanted,
         Err(error) => return give(Err(error)),
     };
-    // SAFETY: as the caller says.
-    unsafe { send_ours(number, vectors, flags, to, wanted, kernel) }
+    send_ours(number, source, flags, to, wanted, kernel)
 }
 
 /// # Safety

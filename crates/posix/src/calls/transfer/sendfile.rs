@@ -2,11 +2,12 @@
 
 use crate::calls::give;
 use crate::calls::transfer::send::send_bytes;
+use crate::calls::transfer::vectors::{Source, one};
 use crate::lifecycle::detached::socket_of;
 use crate::sockets::socket::Kind;
 use crate::sys::libc_next;
 use crate::world::lock::lock;
-use libc::{c_int, iovec, off_t, size_t, ssize_t};
+use libc::{c_int, off_t, size_t, ssize_t};
 
 /// Read at a time.
 const PIECE: usize = 128 * 1024;
@@ -83,9 +84,10 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         if length == 0 {
             break;
         }
-        let piece = [iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: length as usize }];
-        // SAFETY: so many readable bytes.
-        let sent = unsafe { send_bytes(number, &piece) };
+        let piece = one(buffer.as_ptr().cast(), length as usize);
+        // SAFETY: the part is the first `length` bytes of `buffer`, which outlives the call.
+        let source = unsafe { Source::new(&piece) };
+        let sent = send_bytes(number, source);
         let sent = match sent {
             Ok(sent) => sent,
             Err(error) if done == 0 => {

@@ -4,6 +4,7 @@ use crate::calls::give;
 use crate::calls::transfer::receive::receive;
 use crate::calls::transfer::send::send_bytes;
 use crate::calls::transfer::sendfile::room;
+use crate::calls::transfer::vectors::{Source, Target};
 use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
@@ -69,8 +70,9 @@ fn vector(buffer: &mut [u8]) -> [iovec; 1] {
 fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i32> {
     let mut buffer = vec![0u8; count.min(PIECE)];
     let flags = libc::MSG_PEEK | if waits { 0 } else { libc::MSG_DONTWAIT };
-    // SAFETY: so many writable bytes.
-    let there = unsafe { receive(fd, socket, &vector(&mut buffer), flags) }?.length;
+    let piece = vector(&mut buffer);
+    // SAFETY: the part is `buffer`, which outlives the call.
+    let there = receive(fd, socket, unsafe { Target::new(&piece) }, flags)?.length;
     if there == 0 {
         return Ok(0);
     }
@@ -80,8 +82,8 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
         let written = unsafe { libc::pwritev2(pipe, piece.as_ptr(), 1, -1, libc::RWF_NOWAIT) };
         if written > 0 {
             let taken = vector(buffer.get_mut(..written as usize).unwrap_or_default());
-            // SAFETY: so many writable bytes.
-            unsafe { receive(fd, socket, &taken, libc::MSG_DONTWAIT) }?;
+            // SAFETY: the part is of `buffer`, which outlives the call.
+            receive(fd, socket, unsafe { Target::new(&taken) }, libc::MSG_DONTWAIT)?;
             return Ok(written);
         }
         let error = libc_next::errno();
@@ -110,6 +112,7 @@ fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i3
     if read <= 0 {
         return if read == 0 { Ok(0) } else { Err(libc_next::errno()) };
     }
-    // SAFETY: so many readable bytes.
-    unsafe { send_bytes(socket, &vector(buffer.get_mut(..read as usize).unwrap_or_default())) }
+    let piece = vector(buffer.get_mut(..read as usize).unwrap_or_default());
+    // SAFETY: the part is of `buffer`, which outlives the call.
+    send_bytes(socket, unsafe { Source::new(&piece) })
 }
