@@ -93,7 +93,7 @@ fn setup(flags: &str) -> Result<Setup, String> {
 /// `flags` is null or a C string; `interface` has room for the table.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, interface: *mut Interface) {
-    // SAFETY: as the caller says.
+    // SAFETY: `flags` is null or a C string; `interface` has room for the table: this function's condition.
     let flags = if flags.is_null() { c"" } else { unsafe { CStr::from_ptr(flags) } };
     match setup(&flags.to_string_lossy()) {
         Ok(setup) => start(&setup),
@@ -104,6 +104,6 @@ pub unsafe extern "C" fn packetdrill_interface_init(flags: *const c_char, interf
         }
     }
     crate::quiet::unlock_memory();
-    // SAFETY: as the caller says.
+    // SAFETY: `flags` is null or a C string; `interface` has room for the table: this function's condition.
     unsafe { interface.write(table()) };
 }

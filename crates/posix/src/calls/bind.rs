@@ -28,16 +28,16 @@ unsafe extern "C" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t
         && !address.is_null()
         && length <= ADDRESS_MAX
     {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
         return unsafe { crate::calls::remote::client::bind(fd, address, length) };
     }
     let real_bind = || {
         super::option_notes::forget(fd);
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
         let status = unsafe { libc_next::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
     give_int(unsafe { bind_by(fd, address, length, real_bind) })
 }
 
@@ -57,12 +57,12 @@ pub(super) unsafe fn bind_by(
     if socket_of(fd).is_some() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by bind(2).
     let wanted = unsafe { address::read(address, length) };
     let Some((wanted, nature)) = wanted.filter(|_| crate::sys::wishes::wishes().is_some()).zip(nature(fd)) else {
         return real_bind();
     };
-    // SAFETY: it was long enough for an address.
+    // SAFETY: the length was found to be enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     bind_inet(fd, wanted, &nature, given_family, real_bind)
 }
@@ -152,7 +152,7 @@ fn bind_inet(
 fn is_the_kernels(ip: IpAddr) -> bool {
     let family = if ip.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let (any, length) = address::encode(SocketAddr::new(ip, 0), family);
-    // SAFETY: so many readable bytes; the descriptor is this function's.
+    // SAFETY: the pointer is to as many readable bytes as the length says; the descriptor is this function's.
     unsafe {
         let probe = libc_next::socket(family, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
         let status = libc_next::bind(probe, (&raw const any).cast(), length as socklen_t);

@@ -84,20 +84,20 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
         }
         entry => {
             let somebody = let_go(fd, entry);
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             let status = unsafe { libc_next::close(fd) };
             tell(somebody);
             return status;
         }
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::close(fd) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if crate::world::lock::shared().is_none() && !is_explaining() || flags != 0 {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::close_range(first, last, flags) };
     }
     if first > last {
@@ -109,7 +109,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     for fd in first..=end {
         if descriptor::get(fd as c_int) != Entry::Kernel || is_said_by(fd as c_int) {
             if run < fd {
-                // SAFETY: takes no pointers.
+                // SAFETY: the call takes no pointers.
                 unsafe { libc_next::close_range(run, fd - 1, 0) };
             }
             close(fd as c_int);
@@ -117,7 +117,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         }
     }
     if run <= last {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::close_range(run, last, 0) };
     }
     0
@@ -134,7 +134,7 @@ pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
         return crate::calls::remote::client::shutdown(fd, how);
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         return unsafe { libc_next::shutdown(fd, how) };
     };
     give_int(shut(fd, number, how))
@@ -159,7 +159,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
                     world.sockets.disown_listener(id, number, &mut world.stack);
                 }
                 if is_dual {
-                    // SAFETY: takes no pointers.
+                    // SAFETY: the call takes no pointers.
                     unsafe { libc_next::shutdown(fd, how) };
                 }
             }
@@ -226,7 +226,7 @@ pub(super) fn copied(old: c_int, new: c_int) {
 
 #[unsafe(no_mangle)]
 extern "C" fn dup(fd: c_int) -> c_int {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup(fd) };
     copied(fd, new);
     new
@@ -234,7 +234,7 @@ extern "C" fn dup(fd: c_int) -> c_int {
 
 /// Makes room for a copy at `onto`.
 fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let is_open = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
         _ if !is_open || fd == onto => Ok(()),
@@ -261,7 +261,7 @@ extern "C" fn dup2(fd: c_int, onto: c_int) -> c_int {
     if let Err(error) = make_room(fd, onto) {
         return give_int(Err(error));
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup2(fd, onto) };
     if new != fd {
         copied(fd, new);
@@ -274,7 +274,7 @@ pub(super) extern "C" fn dup3(fd: c_int, onto: c_int, flags: c_int) -> c_int {
     if let Err(error) = make_room(fd, onto) {
         return give_int(Err(error));
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::dup3(fd, onto, flags) };
     copied(fd, new);
     new

@@ -34,7 +34,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
         return crate::calls::remote::client::fcntl(fd, command, argument);
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: the program's own argument.
+        // SAFETY: `argument` is what `command` demands: the program's duty by fcntl(2).
         let result = unsafe { libc_next::fcntl64(fd, command, argument) };
         match command {
             libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => copied(fd, result),
@@ -48,7 +48,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
     match command {
         libc::F_GETFL => give_int(lock().and_then(|guard| {
             let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             let flags = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
             Ok(flags | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
         })),
@@ -58,10 +58,10 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
             if descriptor::is_stand_in(fd) && argument as c_int & FILES_OWN == 0 {
                 return Ok(0);
             }
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             let kept = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_NONBLOCK;
             let flags = argument & !(libc::O_NONBLOCK as c_ulong) | kept as c_ulong;
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             let status = unsafe { libc_next::fcntl64(fd, libc::F_SETFL, flags) };
             if status < 0 { Err(libc_next::errno()) } else { Ok(status) }
         })),
@@ -70,7 +70,7 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
             if !is_of_number && let Err(error) = stand_in::replace(fd) {
                 return give_int(Err(error));
             }
-            // SAFETY: the program's own argument.
+            // SAFETY: `argument` is what `command` demands: the program's duty by fcntl(2).
             let result = unsafe { libc_next::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
                 copied(fd, result);
@@ -100,12 +100,12 @@ extern "C" fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int {
 /// As `ioctl`.
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
     if let Some(answer) = unsafe { super::interfaces::request::answer(fd, request, argument) } {
         return give_int(answer);
     }
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
         return unsafe { crate::calls::remote::client::ioctl(fd, request, argument) };
     }
     let Some(number) = socket_of(fd) else {
@@ -113,13 +113,13 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
             // What is there to be said of it the kernel says.
             option_notes::forget(fd);
         }
-        // SAFETY: as the caller says.
+        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
         return unsafe { libc_next::ioctl(fd, request, argument) };
     };
     let pointer = std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize);
     let answer = match request {
         libc::FIONBIO => {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let Some(value) = (unsafe { pointer.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
             let is_nonblocking = *value != 0;
             lock().and_then(|mut guard| {
@@ -161,7 +161,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
             if let Err(error) = stand_in::replace(fd) {
                 return give_int(Err(error));
             }
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let result = unsafe { libc_next::ioctl(fd, request, argument) };
             if result == 0 && matches!(request, FIOSETOWN | SIOCSPGRP) {
                 note_owner(fd, number);
@@ -171,7 +171,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     };
     give_int(answer.and_then(|answer| {
         if let Some(answer) = answer {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             *unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)? = answer as c_int;
         }
         Ok(0)

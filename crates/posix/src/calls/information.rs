@@ -184,7 +184,7 @@ pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i
         Kind::Bound | Kind::Datagram(_) => {}
     }
     // What the kernel wrote beyond is of a socket that is not connected: zero.
-    // SAFETY: so many readable and writable bytes.
+    // SAFETY: the pointer is to as many readable and writable bytes as the length says.
     unsafe { std::ptr::copy_nonoverlapping((&raw const info).cast(), target, room.min(size_of::<TcpInfo>())) };
     Ok(0)
 }

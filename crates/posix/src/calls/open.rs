@@ -55,7 +55,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                     return Err(error);
                 }
                 if is_dual {
-                    // SAFETY: takes no pointers.
+                    // SAFETY: the call takes no pointers.
                     unsafe { libc_next::listen(fd, backlog as c_int) };
                 }
                 Ok(0)
@@ -70,7 +70,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
             Kind::Datagram(_) => Err(libc::EOPNOTSUPP),
         };
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc_next::listen(fd, backlog as c_int) } != 0 {
         return Err(libc_next::errno());
     }
@@ -158,7 +158,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
 /// As `accept`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept(2).
     unsafe { accept4(fd, address, length, 0) }
 }
 
@@ -167,18 +167,18 @@ unsafe extern "C" fn accept(fd: c_int, address: *mut sockaddr, length: *mut sock
 #[unsafe(no_mangle)]
 unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         return unsafe { crate::calls::remote::client::accept4(fd, address, length, flags) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return give_int(Err(libc::EINVAL));
     }
     give_int(accept_ours(fd, number, flags, |kernel| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         unsafe {
             match kernel {
                 None => {
@@ -296,17 +296,17 @@ pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), 
 /// As `connect`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     let peer = unsafe { address::read(address, length) };
     let real_connect = || {
         option_notes::forget(fd);
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
         unsafe { libc_next::connect(fd, address, length) }
     };
     if let Some(number) = socket_of(fd) {
         return give_int(connect_again(number, peer));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     match unsafe { reached(fd, address, length) } {
         Some((peer, nature, note, port)) => give_int(connect_ours(fd, peer, (&nature, note), port)),
         None => real_connect(),
@@ -322,7 +322,7 @@ pub(super) unsafe fn reached(
     address: *const sockaddr,
     length: socklen_t,
 ) -> Option<(SocketAddr, Nature, Option<Note>, Option<u16>)> {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: the program's duty by connect(2).
     let peer = unsafe { address::read(address, length) }.filter(|peer| peer.port() != 0)?;
     if !is_on_link(peer.ip()) {
         note(fd, Call::Connect, peer, if peer.ip().is_loopback() { Why::Loopback } else { Why::Elsewhere });
@@ -331,7 +331,7 @@ pub(super) unsafe fn reached(
     let known = option_notes::note(fd);
     let by_note = known.map(|known| Nature { family: known.family(), is_stream: true });
     let nature = by_note.or_else(|| nature(fd))?;
-    // SAFETY: it was long enough for an address.
+    // SAFETY: the length was found to be enough for an address.
     let given_family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     if !nature.reaches(fd, peer, given_family) {
         return None;
@@ -532,11 +532,11 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         return unsafe { crate::calls::remote::client::name(Operation::GetName, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         return unsafe { libc_next::getsockname(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
@@ -552,7 +552,7 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
         Ok((local, socket.family))
     };
     give_int(named().map(|(local, family)| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         unsafe { address::write(local, family, address, length) };
         0
     }))
@@ -563,11 +563,11 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
 #[unsafe(no_mangle)]
 pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         return unsafe { crate::calls::remote::client::name(Operation::GetPeer, fd, address, length) };
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         return unsafe { libc_next::getpeername(fd, address, length) };
     };
     let named = || -> Result<(SocketAddr, c_int), i32> {
@@ -581,7 +581,7 @@ pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, l
         Ok((socket.peer.filter(|_| is_connected).ok_or(libc::ENOTCONN)?, socket.family))
     };
     give_int(named().map(|(peer, family)| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         unsafe { address::write(peer, family, address, length) };
         0
     }))
@@ -604,7 +604,7 @@ pub(super) fn adopt_for_sending(fd: c_int, peer: SocketAddr) -> Option<u32> {
     if bound.port() == 0 {
         // Bound to nothing yet: the kernel finds a port for both.
         let (any, length) = address::encode(SocketAddr::new(bound.ip(), 0), nature.family);
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         if unsafe { libc_next::bind(fd, (&raw const any).cast(), length as socklen_t) } != 0 {
             return None;
         }

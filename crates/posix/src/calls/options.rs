@@ -41,14 +41,14 @@ pub(super) fn read_set(fd: c_int, socket: &mut Socket, note: Option<Note>) {
 fn of_new(family: c_int) -> Option<Options> {
     static OF_NEW: [OnceLock<Option<Options>>; 2] = [const { OnceLock::new() }; 2];
     let make = || {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         let new = unsafe { libc_next::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
         if new < 0 {
             return None;
         }
         let mut socket = Socket::new(family, SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), Kind::Bound);
         read_all(new, &mut socket);
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(new) };
         Some(socket.options)
     };
@@ -194,7 +194,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
         return unsafe { crate::calls::remote::client::setsockopt(fd, level, name, value, length) };
     }
     if level == libc::IPPROTO_TCP
@@ -206,7 +206,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         return give_int(Err(libc::EINVAL));
     }
     if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
         if let Some(status) = unsafe { set_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
         }
@@ -220,7 +220,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         explain(format_args!("fd {fd}: {level} {option}: refused"));
         return give_int(Err(*error));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };
     if status == 0 && is_ours {
         match row {
@@ -268,7 +268,7 @@ unsafe fn set_flag(
     if value.is_null() {
         return Some(Err(libc::EFAULT));
     }
-    // SAFETY: as the caller says, and long enough.
+    // SAFETY: `value` is null or has `length` readable bytes: this function's condition. The length has been checked above.
     let value = unsafe { value.read_unaligned() } != 0;
     let set = || {
         let mut guard = lock()?;
@@ -354,17 +354,17 @@ pub(super) unsafe extern "C" fn getsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     if descriptor::is_remote(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         return unsafe { crate::calls::remote::client::getsockopt(fd, level, name, value, length) };
     }
     if let (libc::IPPROTO_IP, libc::IP_MTU) | (libc::IPPROTO_IPV6, libc::IPV6_MTU) = (level, name)
         && let Some(number) = socket_of(fd)
     {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         return give_int(unsafe { path_mtu(number, value.cast(), length) });
     }
     if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         if let Some(status) = unsafe { get_flag(number, (level, name), value.cast(), length) } {
             return give_int(status);
         }
@@ -372,7 +372,7 @@ pub(super) unsafe extern "C" fn getsockopt(
             return give_int(Err(error));
         }
     }
-    // SAFETY: as the caller says. It checks the pointers, too.
+    // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
     let status = unsafe { libc_next::getsockopt(fd, level, name, value, length) };
     let Some(number) = socket_of(fd).filter(|_| status == 0) else { return status };
     let answer = match (level, name) {
@@ -382,7 +382,7 @@ pub(super) unsafe extern "C" fn getsockopt(
             c_int::from(guard.sockets.get(number).is_some_and(listens))
         }),
         (libc::IPPROTO_TCP, libc::TCP_INFO) => {
-            // SAFETY: the kernel wrote so many bytes there.
+            // SAFETY: the kernel has written as many bytes there.
             return give_int(unsafe { super::information::tell(number, value.cast(), *length as usize) });
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
@@ -414,7 +414,7 @@ unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Resul
     }
     let answer = c_int::from(guard.vnic.mtu());
     drop(guard);
-    // SAFETY: as the caller says.
+    // SAFETY: `value` and `length` are null, or `length` says how many writable bytes `value` has: this function's condition.
     unsafe { write_number(answer, value, length) }
 }
 
@@ -441,7 +441,7 @@ unsafe fn get_flag(
         let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
         Ok(c_int::from(flag(&mut socket.options, option).is_some_and(|flag| *flag)))
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
     Some(look().and_then(|answer| unsafe { write_number(answer, value, length) }))
 }
 
@@ -454,7 +454,7 @@ unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) ->
         return Err(libc::EFAULT);
     }
     let bytes = answer.to_ne_bytes();
-    // SAFETY: as the caller says.
+    // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
     unsafe {
         if *length > c_int::MAX as socklen_t {
             return Err(libc::EINVAL);

@@ -12,7 +12,7 @@ const F_OWNER_PID: c_int = 1;
 /// Whom the kernel's socket has its signals sent to.
 pub(super) fn owner(fd: c_int) -> Owner {
     let mut owner = [F_OWNER_PID, 0];
-    // SAFETY: writes two numbers.
+    // SAFETY: the call writes two numbers, for which the array has room.
     let status = unsafe { libc_next::fcntl64(fd, F_GETOWN_EX, owner.as_mut_ptr().expose_provenance() as c_ulong) };
     match owner {
         _ if status != 0 => Owner::Nobody,

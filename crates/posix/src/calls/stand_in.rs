@@ -21,7 +21,7 @@ fn file(_: &Guard) -> Result<c_int, i32> {
     if file >= 0 {
         return Ok(file);
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let made = unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     // A deputy may make none: nobody asks the kernel anything of what stands in there.
     let file = if made < 0 { crate::sys::wakers::new_event()? } else { out_of_the_way(made) };
@@ -36,13 +36,13 @@ fn file(_: &Guard) -> Result<c_int, i32> {
 /// Out of descriptors.
 pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, i32> {
     let command = if is_closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::fcntl64(file(guard)?, command, 0) };
     if new < 0 {
         return Err(libc_next::errno());
     }
     if !descriptor::set_stand_in(new, number) {
-        // SAFETY: just made.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(new) };
         return Err(libc::EMFILE);
     }
@@ -62,13 +62,13 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
     let guard = lock()?;
     let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) else { return Ok(()) };
     let Some(socket) = guard.sockets.get(number) else { return Ok(()) };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let own = unsafe { libc_next::socket(socket.family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     if own < 0 {
         return Err(libc_next::errno());
     }
     copy_to_kernel(own, socket);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let status = unsafe {
         let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
         let status = libc_next::dup3(own, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
@@ -86,7 +86,7 @@ pub(super) fn replace(fd: c_int) -> Result<(), i32> {
 fn copy_to_kernel(fd: c_int, socket: &Socket) {
     let set = |level: c_int, name: c_int, value: u32| {
         let bytes = value.to_ne_bytes();
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         unsafe { libc_next::setsockopt(fd, level, name, bytes.as_ptr().cast(), bytes.len() as socklen_t) };
     };
     let options = &socket.options;
@@ -120,14 +120,14 @@ fn copy_to_kernel(fd: c_int, socket: &Socket) {
     if let Some(time) = socket.linger {
         let linger = libc::linger { l_onoff: 1, l_linger: time.as_secs() as c_int };
         let length = size_of::<libc::linger>() as socklen_t;
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, libc::SO_LINGER, (&raw const linger).cast(), length) };
     }
     for (time, name) in [(socket.receive_timeout, libc::SO_RCVTIMEO), (socket.send_timeout, libc::SO_SNDTIMEO)] {
         if let Some(time) = time {
             let time = libc::timeval { tv_sec: time.as_secs() as i64, tv_usec: i64::from(time.subsec_micros()) };
             let length = size_of::<libc::timeval>() as socklen_t;
-            // SAFETY: so many readable bytes.
+            // SAFETY: the pointer is to as many readable bytes as the length says.
             unsafe { libc_next::setsockopt(fd, libc::SOL_SOCKET, name, (&raw const time).cast(), length) };
         }
     }

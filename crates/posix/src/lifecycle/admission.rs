@@ -18,16 +18,16 @@ fn process_at(socket: &OwnedFd, id: libc::pid_t) -> Option<OwnedFd> {
     let mut fd: RawFd = -1;
     let mut length = size_of::<RawFd>() as libc::socklen_t;
     let (level, value) = (libc::SOL_SOCKET, (&raw mut fd).cast());
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status =
         unsafe { crate::sys::libc_next::getsockopt(socket.as_raw_fd(), level, SO_PEERPIDFD, value, &raw mut length) };
     if status != 0 {
         // Before 6.5; in the moment between, its number may have become another's of the same user.
         let arguments = [id as usize, 0, 0, 0, 0];
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         fd = unsafe { crate::sys::raw::call(&crate::sys::raw::Call::new(libc::SYS_pidfd_open, arguments)) } as RawFd;
     }
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -115,7 +115,7 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
 fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     let mut fillers = Vec::new();
     loop {
-        // SAFETY: takes no pointers but a constant.
+        // SAFETY: the only pointer is to a constant.
         let fd = unsafe { libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
         if fd < 0 {
             break;
@@ -127,12 +127,12 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     }
     // The last is where the first own one belongs, or there are no more.
     if let Some(last) = fillers.pop() {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(last) };
     }
     let made = make();
     for filler in fillers {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(filler) };
     }
     made
@@ -140,7 +140,7 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
 
 /// Open descriptors among the numbers of own ones. Asked one by one: who has become another user may not look into `/proc`.
 fn open_descriptors() -> Vec<RawFd> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let is_open = |fd: &RawFd| unsafe { crate::sys::libc_next::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
     (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }

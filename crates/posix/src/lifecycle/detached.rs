@@ -49,7 +49,7 @@ pub(crate) fn return_if_like() {
 
 /// Whether a program that is executed has `fd`.
 fn is_inherited(fd: RawFd) -> bool {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let flags = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) };
     flags >= 0 && flags & libc::FD_CLOEXEC == 0
 }
@@ -113,7 +113,7 @@ pub(crate) fn begin(text: &str, fallen_to: Option<Class>) -> Option<()> {
     processes::begin_detached(u32::try_from(record).ok()?, lifeline, RawFd::try_from(registry).ok()?);
     for fd in own.iter().filter_map(|text| text.parse::<RawFd>().ok()).chain([lifeline]) {
         descriptor::set(fd, Entry::Own);
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     for text in &sockets {
@@ -145,12 +145,12 @@ pub(crate) fn used(fd: RawFd) {
              socket by this call (docs/posix.md, «Privileges»)"
         ));
     }
-    // SAFETY: takes no pointers. What is connected to nothing says so to every call.
+    // SAFETY: the call takes no pointers. What is connected to nothing says so to every call.
     let end =
         end.unwrap_or_else(|| unsafe { libc_next::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) });
     channel::close(fd);
     descriptor::set(fd, Entry::Kernel);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe {
         let is_closed_by_exec = libc_next::fcntl64(fd, libc::F_GETFD, 0) & libc::FD_CLOEXEC != 0;
         libc_next::dup3(end, fd, if is_closed_by_exec { libc::O_CLOEXEC } else { 0 });
@@ -169,7 +169,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
     drop(read);
     let lifeline = write.map_or(-1, |fd| out_of_the_way(std::os::fd::IntoRawFd::into_raw_fd(fd)));
     let held = channel::hold();
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
     let process = unsafe { libc_next::fork() };
     if process == 0 {
         crate::sys::local::forked();
@@ -179,7 +179,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
         return process;
     }
     drop(held);
-    // SAFETY: ours.
+    // SAFETY: the descriptor is the library's own, and nothing else uses it.
     unsafe { libc_next::close(lifeline) };
     process
 }

@@ -88,12 +88,12 @@ fn signal(members: &Members, signal: libc::c_int) {
 fn tell(process: &OwnedFd) {
     let Some(shared) = lock::shared() else { return };
     let arguments = [process.as_raw_fd() as usize, 2, 0, 0, 0];
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { raw::call(&Call::new(libc::SYS_pidfd_getfd, arguments)) };
     if fd < 0 {
         return;
     }
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let its = unsafe { OwnedFd::from_raw_fd(fd as i32) };
     if explain::is_for_words(its.as_raw_fd()) && shared.told.is_first_on(its.as_raw_fd()) {
         explain::say_on(its.as_raw_fd(), format_args!("{}", words(shared.end())));

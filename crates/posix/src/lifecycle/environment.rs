@@ -51,12 +51,12 @@ pub(crate) unsafe fn environment(given: *const *const c_char, variables: &[(&str
     let kept = KEPT.get().map(Vec::as_slice).unwrap_or_default();
     let mut missing: Vec<&(Vec<u8>, Vec<u8>)> = kept.iter().collect();
     for at in 0.. {
-        // SAFETY: as the caller says: up to a null pointer.
+        // SAFETY: `given` is null or an environment, which a null pointer ends: this function's condition.
         let entry = unsafe { if given.is_null() { break } else { *given.add(at) } };
         if entry.is_null() {
             break;
         }
-        // SAFETY: a string.
+        // SAFETY: the pointer is to a C string.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         let (name, value) = text
             .iter()

@@ -50,13 +50,13 @@ impl Child {
         }
         descriptor::set(lifeline, Entry::Own);
         descriptor::set(parents, Entry::Kernel);
-        // SAFETY: a copy of the parent's, of no use here.
+        // SAFETY: the descriptor is a copy of the parent's, and nothing here uses it.
         unsafe { crate::sys::libc_next::close(parents) };
     }
 
     /// Called in the parent. By closing the last one the keeper learns that there is no child, if there is none.
     pub(crate) fn leave(self) {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { crate::sys::libc_next::close(self.lifeline) };
     }
 }
@@ -66,7 +66,7 @@ impl Child {
 /// # Safety
 /// As `fork`.
 pub(crate) unsafe fn fork() -> libc::pid_t {
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
     unsafe { fork_by(|| crate::sys::libc_next::fork()) }
 }
 
@@ -76,7 +76,7 @@ pub(crate) unsafe fn fork() -> libc::pid_t {
 /// # Safety
 /// As `vfork`.
 pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
-    // SAFETY: as the caller says.
+    // SAFETY: nobody relies on threads that the child does not have: the program's duty by vfork(2).
     unsafe {
         fork_by(|| {
             let Some(fork) = crate::sys::libc_next::quiet_fork() else { return crate::sys::libc_next::fork() };
@@ -93,7 +93,7 @@ pub(crate) unsafe fn fork_quietly() -> libc::pid_t {
 /// As `fork`.
 unsafe fn fork_by(fork: impl FnOnce() -> libc::pid_t) -> libc::pid_t {
     let Ok(child) = Child::new() else {
-        // SAFETY: as the caller says.
+        // SAFETY: nobody relies on threads that the child does not have: the program's duty by fork(2).
         return unsafe {
             if crate::sys::this_process::departure::is_detached() { crate::lifecycle::detached::fork() } else { fork() }
         };

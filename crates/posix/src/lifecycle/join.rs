@@ -82,7 +82,7 @@ impl Offer {
     pub(crate) fn hand_on(&self, hands_on: bool) {
         let flag = if hands_on { 0 } else { libc::FD_CLOEXEC };
         for fd in &self.own {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, flag as libc::c_ulong) };
         }
     }
@@ -95,10 +95,10 @@ impl Offer {
     /// There is no such program.
     pub(crate) fn withdraw(self) {
         // By this the keeper learns of it.
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { libc_next::close(self.line) };
         if self.page >= 0 {
-            // SAFETY: ours.
+            // SAFETY: the descriptor is the library's own, and nothing else uses it.
             unsafe { libc_next::close(self.page) };
         }
     }
@@ -139,7 +139,7 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
         return None;
     }
     let line = out_of_the_way(theirs.into_raw_fd());
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::fcntl64(line, libc::F_SETFD, 0) };
     let page = if crate::sys::page::file() < 0 { -1 } else { readable_page()? };
     let own = own.into_iter().filter(|fd| *fd >= 0).collect();
@@ -149,10 +149,10 @@ pub(crate) fn offer(inherited: &[(RawFd, Entry)]) -> Option<Offer> {
 /// The page's descriptor for another program, by which it can't be written: it may come into wrong hands.
 fn readable_page() -> Option<RawFd> {
     let path = std::ffi::CString::new(format!("/proc/self/fd/{}", crate::sys::page::file())).ok()?;
-    // SAFETY: a string.
+    // SAFETY: the pointer is to a C string.
     let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY) };
     let high = copy_above(fd, OUT_OF_THE_WAY, libc::F_DUPFD);
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     unsafe { libc_next::close(fd) };
     (high >= 0).then_some(high)
 }
@@ -284,7 +284,7 @@ pub(crate) fn accept(text: &str, in_case: Option<&str>) {
     let trust = if page < 0 { Trust::Settled } else { Trust::Page(page) };
     let joined = with_room(|| join(line, JOIN, trust, &inherited));
     let fallen_to = crate::sys::page::class_in(to_look);
-    // SAFETY: ours, or none.
+    // SAFETY: the descriptor is the library's own, or none.
     unsafe { libc_next::close(to_look) };
     match joined {
         Ok(_) => explain(format_args!("has the sockets of who executed it")),
@@ -330,7 +330,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
     let said = format!("{JOIN} {} {own} {how}", identity());
     let answer = with_room(|| join(line, &said, Trust::Keeper, &[]));
     if !matches!(answer, Ok(Answer::Joined)) {
-        // SAFETY: ours.
+        // SAFETY: the descriptor is the library's own, and nothing else uses it.
         unsafe { libc_next::close(line) };
     }
     answer
@@ -340,7 +340,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
 fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
     crate::sys::this_process::class::look_around();
     let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
-    // SAFETY: open, and this process's, for this.
+    // SAFETY: the descriptor is open, and it was opened for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
     if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
         return Ok(Answer::Nobody);
@@ -396,7 +396,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
     let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::sockets::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::fcntl64(line, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     become_process(number, line, record);
     descriptor::read_table(&record.table);
@@ -441,22 +441,22 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
 /// Gives a descriptor its number.
 fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, String> {
     if inherited.contains(&number) {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
         return Ok(number);
     }
     if descriptor.as_raw_fd() == number {
         return Ok(descriptor.into_raw_fd());
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if number < 0 || unsafe { libc_next::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
         return Err(format!("it has a descriptor {number} already"));
     }
-    // SAFETY: both are ours.
+    // SAFETY: both descriptors are the library's own.
     if unsafe { libc_next::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
         let error = std::io::Error::last_os_error();
         return Err(shortage().unwrap_or_else(|| format!("descriptor {number}: {error}")));
     }
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) }.into_raw_fd())
 }

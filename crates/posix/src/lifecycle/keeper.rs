@@ -87,7 +87,7 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     crate::sys::this_process::own_process::stand_aside();
     crate::world::processes::note_registry(lock().map_or(-1, |guard| guard.processes.registry));
     // From here on this process answers at the address's socket, and those who connect may identify it.
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { crate::sys::libc_next::listen(things.successor, NEWCOMERS_MAX) };
     let mourner = Mourner::start(things.successor, things.signal_sockets);
     // SAFETY: a readable byte, and a descriptor for this alone.
@@ -106,7 +106,7 @@ pub(crate) fn run(things: &Things, serve: Option<Serve>, own: &[RawFd]) -> ! {
     if is_over {
         crate::lifecycle::ending::end_all(things.signal_sockets);
     }
-    // SAFETY: ends the process without the program's handlers.
+    // SAFETY: the call ends the process without the program's handlers.
     unsafe { libc::_exit(0) }
 }
 
@@ -316,17 +316,17 @@ impl Keeper {
     /// Forks a deputy for process `number`, which asks by `line`.
     fn deputize(&self, number: u32, line: &OwnedFd) {
         let Some(serve) = self.serve.filter(|_| crate::sys::this_process::standing::is_settled()) else { return };
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has one thread, so the child misses nobody's locks.
         if unsafe { crate::sys::libc_next::fork() } != 0 {
             return;
         }
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         let Ok(line) = line.try_clone() else { unsafe { libc::_exit(1) } };
         let line = hold(line);
         self.begin_helper(c"qanat-deputy");
-        // SAFETY: kept open, and this process's.
+        // SAFETY: the descriptor is kept open, and it is this process's own.
         serve(&unsafe { OwnedFd::from_raw_fd(line) }, number);
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::_exit(0) }
     }
 
@@ -335,18 +335,18 @@ impl Keeper {
         let Ok((read, write)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
             return self.pump_failed(order);
         };
-        // SAFETY: this process has one thread.
+        // SAFETY: this process has one thread, so the child misses nobody's locks.
         match unsafe { crate::sys::libc_next::fork() } {
             -1 => self.pump_failed(order),
             0 => {
                 drop(read);
-                // SAFETY: ends the process.
+                // SAFETY: the call ends the process.
                 let Ok(unix) = unix.try_clone() else { unsafe { libc::_exit(1) } };
                 let (unix, lifeline) = (hold(unix), hold(write));
                 self.begin_helper(c"qanat-pump");
-                // SAFETY: kept open, and this process's.
+                // SAFETY: the descriptor is kept open, and it is this process's own.
                 pump::run(order, &unsafe { OwnedFd::from_raw_fd(unix) }, lifeline);
-                // SAFETY: ends the process.
+                // SAFETY: the call ends the process.
                 unsafe { libc::_exit(0) }
             }
             _ => self.lives.push(Life { number: order.record, line: read }),
@@ -364,7 +364,7 @@ impl Keeper {
         crate::sys::local::forked();
         crate::sys::this_process::program::rename(name);
         // Without a keeper nobody sees to its world any more, and it may wait there for ever.
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         let Things { registry, successor, signal_sockets: SignalSockets { terminate_end, kill_end }, .. } = self.things;
         let keepers = [registry, successor, terminate_end, kill_end];
@@ -376,7 +376,7 @@ impl Keeper {
         kept.sort_unstable();
         for fd in kept {
             if run < fd {
-                // SAFETY: takes no pointers. Nobody else is in this process.
+                // SAFETY: the call takes no pointers. Nobody else is in this process.
                 unsafe { crate::sys::libc_next::close_range(run as u32, fd as u32 - 1, 0) };
             }
             run = fd + 1;
@@ -449,7 +449,7 @@ fn become_like(class: &Class) -> bool {
     // Version 3 of the structure, this process, and none of any kind.
     let (mut head, sets) = ([0x2008_0522u32, 0], [0u32; 6]);
     let arguments = [head.as_mut_ptr().addr(), sets.as_ptr().addr(), 0, 0, 0];
-    // SAFETY: as long as that.
+    // SAFETY: the header and the sets have the layout that capset(2) demands.
     let has_none = unsafe { crate::sys::raw::call(&Call::new(libc::SYS_capset, arguments)) } == 0;
     has_none && qanat::confine::confine_keeper().is_ok()
 }
@@ -467,7 +467,7 @@ fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
 /// Somebody who wants the address, of the same user or root; whether that one is not to come in. Who wants a program's address that
 /// has ended is given it; who wants to join one that has not may, if that is as free as it.
 fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
-    // SAFETY: open as long as the keeper lives.
+    // SAFETY: the descriptor stays open as long as the keeper lives.
     let successor = unsafe { BorrowedFd::borrow_raw(successor) };
     let who = rustix::net::accept_with(successor, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
     let peer = rustix::net::sockopt::socket_peercred(&who).ok()?;
@@ -477,7 +477,7 @@ fn somebody_at(successor: RawFd) -> Option<(OwnedFd, bool)> {
 
 /// A process registers, or asks for something.
 fn hear(registry: RawFd) -> Option<Heard> {
-    // SAFETY: open as long as the keeper lives.
+    // SAFETY: the descriptor stays open as long as the keeper lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);

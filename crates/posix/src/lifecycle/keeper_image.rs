@@ -36,7 +36,7 @@ pub(crate) struct Things {
 /// Where this library was loaded from.
 fn path() -> Option<CString> {
     let mut found = std::mem::MaybeUninit::<Dl_info>::zeroed();
-    // SAFETY: room for the answer.
+    // SAFETY: the pointer is to a place with room for the answer.
     if unsafe { libc::dladdr((path as *const ()).cast(), found.as_mut_ptr()) } == 0 {
         return None;
     }
@@ -77,7 +77,7 @@ impl Image {
         let own = descriptor::all().filter(|(_, entry)| *entry == Entry::Own).map(|(fd, _)| fd);
         for fd in own.chain([self.ready]) {
             // By their numbers, as what finds the C library's functions may have been in use when this process began.
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { raw::call(&Call::new(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, 0, 0, 0])) };
         }
         let pointers = |texts: &[CString]| -> [*const c_char; 64] {
@@ -87,7 +87,7 @@ impl Image {
         };
         let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
         let places = [LINKER.as_ptr().addr(), arguments.as_ptr().addr(), environment.as_ptr().addr(), 0, 0];
-        // SAFETY: strings, and arrays that end with a null pointer.
+        // SAFETY: the pointers are to C strings, and to arrays that end with a null pointer.
         unsafe { raw::call(&Call::new(libc::SYS_execve, places)) };
     }
 }
@@ -119,7 +119,7 @@ fn begin_with(text: &str) -> Option<(Things, Vec<RawFd>)> {
         signal_sockets: SignalSockets { terminate_end: fd(terminate_end)?, kill_end: fd(kill_end)? },
     };
     for fd in &own {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(*fd, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
     }
     class::look_around();

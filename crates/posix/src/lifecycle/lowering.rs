@@ -95,7 +95,7 @@ fn tried(call: &Call) -> Option<Class> {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let length = size_of::<Answer>();
-    // SAFETY: a new mapping where nothing is.
+    // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let page = unsafe { libc::mmap(std::ptr::null_mut(), length, protection, flags, -1, 0) };
     if page == libc::MAP_FAILED {
         return None;

@@ -19,7 +19,7 @@ impl Mourner {
     pub(crate) fn start(successor: RawFd, signal_sockets: SignalSockets) -> Option<Mourner> {
         let (keepers, line) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).ok()?;
-        // SAFETY: the keeper has one thread.
+        // SAFETY: the keeper has one thread, so the child misses nobody's locks.
         match unsafe { crate::sys::libc_next::fork() } {
             -1 => return None,
             0 => crate::sys::local::forked(),
@@ -40,7 +40,7 @@ impl Mourner {
             crash_reset::publish(successor);
             ending::end_all(signal_sockets);
         }
-        // SAFETY: ends the process without the program's handlers.
+        // SAFETY: the call ends the process without the program's handlers.
         unsafe { libc::_exit(0) }
     }
 

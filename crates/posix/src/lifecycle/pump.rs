@@ -52,15 +52,15 @@ impl Order {
 /// Out of descriptors, or there is no keeper.
 pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
     let mut ends = [-1; 2];
-    // SAFETY: room for two.
+    // SAFETY: the array has room for two descriptors.
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
         return Err(libc_next::errno());
     }
     let [theirs, ours] = ends.map(crate::sys::wakers::out_of_the_way);
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let ours = unsafe { OwnedFd::from_raw_fd(ours) };
     start_with(number, takes, &ours).map(|()| theirs).inspect_err(|_| {
-        // SAFETY: made just now.
+        // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(theirs) };
     })
 }
@@ -85,11 +85,11 @@ pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(),
 
 /// Pumps, in a process that the keeper has forked for it, whose descriptors are the world's and these.
 pub(crate) fn run(order: Order, unix: &OwnedFd, lifeline: RawFd) {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::setsid() };
     // Nobody asks the kernel anything of what stands in for the connection.
     let Ok(stand_in) = crate::sys::wakers::new_event() else { return };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::dup2(stand_in, CONNECTION) };
     let Ok(guard) = lock() else { return };
     let Some(Some(record)) = guard.processes.records.get(order.record as usize) else { return };
@@ -122,7 +122,7 @@ impl Buffer {
 
     /// Fills it from `fd`; `false`: that is broken.
     fn fill(&mut self, fd: RawFd) -> bool {
-        // SAFETY: so many writable bytes.
+        // SAFETY: the pointer is to as many writable bytes as the length says.
         let count = unsafe { libc::recv(fd, self.bytes.as_mut_ptr().cast(), PIECE, libc::MSG_DONTWAIT) };
         match count {
             1.. => (self.done, self.length) = (0, count as usize),
@@ -136,7 +136,7 @@ impl Buffer {
     fn drain(&mut self, fd: RawFd) -> bool {
         let rest = self.bytes.get(self.done..self.length).unwrap_or_default();
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         let count = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
         if count < 0 {
             return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR);
@@ -148,7 +148,7 @@ impl Buffer {
     /// Tells `fd` of the end, once.
     fn tell_end(&mut self, fd: RawFd) {
         if self.is_over && self.is_empty() && !std::mem::replace(&mut self.is_told, true) {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { libc::shutdown(fd, libc::SHUT_WR) };
         }
     }
@@ -190,7 +190,7 @@ impl Pump {
                 },
             ];
             let patience = if may_take { -1 } else { LOOK_MS };
-            // SAFETY: two of them.
+            // SAFETY: the array has two elements.
             unsafe { libc::poll(fds.as_mut_ptr(), 2, patience) };
             // The program has closed its end altogether.
             let is_gone = fds[1].revents & libc::POLLHUP != 0;

@@ -45,7 +45,7 @@ pub(crate) fn put(fds: &[(RawFd, Entry)]) {
         let Ok(mut guard) = lock() else { return };
         guard.forget(*fd, number);
         drop(guard);
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc_next::dup2(end, *fd) };
     }
 }

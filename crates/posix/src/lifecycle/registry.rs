@@ -25,7 +25,7 @@ pub(crate) fn ask_keeper(what: u32, text: &[u8]) -> Option<OwnedFd> {
     if registry < 0 {
         return None;
     }
-    // SAFETY: open as long as this process is one of a world.
+    // SAFETY: the descriptor stays open as long as this process is one of a world.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     sendmsg(registry, &[IoSlice::new(&what.to_ne_bytes()), IoSlice::new(text)], &mut ancillary, flags).ok()?;
@@ -51,7 +51,7 @@ pub(crate) fn say_to_keeper(registry: RawFd, bytes: &[u8], end: &OwnedFd) -> Res
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    // SAFETY: open as long as this process lives.
+    // SAFETY: the descriptor stays open as long as this process lives.
     let registry = unsafe { BorrowedFd::borrow_raw(registry) };
     sendmsg(registry, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
         .map(|_| ())

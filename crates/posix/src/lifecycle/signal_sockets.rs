@@ -30,20 +30,20 @@ impl SignalSockets {
     pub(crate) fn for_this() -> SignalSockets {
         let mut ends = [-1; 2];
         let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: room for two.
+        // SAFETY: the array has room for two descriptors.
         if unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) } != 0 {
             return SignalSockets::NONE;
         }
         let [terminate_end, kill_end] = ends.map(|end| {
             let high = copy_above(end, OUT_OF_THE_WAY, libc::F_DUPFD_CLOEXEC);
-            // SAFETY: made just now.
+            // SAFETY: the descriptor was made just now, and nobody else owns it.
             unsafe { libc_next::close(end) };
             high
         });
         let sockets = SignalSockets { terminate_end, kill_end };
         let owned = [(terminate_end, libc::SIGTERM), (kill_end, libc::SIGKILL)].into_iter().all(|(fd, signal)| {
             let flags = libc::O_NONBLOCK | libc::O_ASYNC;
-            // SAFETY: none takes pointers.
+            // SAFETY: none of the calls takes pointers.
             unsafe {
                 libc_next::fcntl64(fd, libc::F_SETOWN, std::process::id() as libc::c_ulong) == 0
                     && libc_next::fcntl64(fd, SET_SIGNAL, signal as libc::c_ulong) == 0
@@ -61,7 +61,7 @@ impl SignalSockets {
     pub(crate) fn drop_here(self) -> SignalSockets {
         for fd in self.all().into_iter().filter(|fd| *fd >= 0) {
             descriptor::set(fd, descriptor::Entry::Kernel);
-            // SAFETY: this module's.
+            // SAFETY: the descriptor is this module's own.
             unsafe { libc_next::close(fd) };
         }
         SignalSockets::NONE
@@ -79,7 +79,7 @@ impl SignalSockets {
 
     /// Makes the other end readable, which sends its signal.
     fn send_to_peer_of(from: RawFd) {
-        // SAFETY: a readable byte.
+        // SAFETY: the pointer is to one readable byte.
         unsafe { libc::send(from, b"!".as_ptr().cast(), 1, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
     }
 }

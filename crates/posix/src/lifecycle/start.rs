@@ -15,7 +15,7 @@ extern "C" fn at_start(count: c_int, arguments: *const *mut c_char) {
     }
     crate::sys::explain::start();
     crate::world::runs::start();
-    // SAFETY: as the C library hands them on.
+    // SAFETY: the arguments are where the kernel has put them: the C library hands them on.
     unsafe { crate::sys::this_process::program::note_arguments(count, arguments) };
     environment::keep();
     // Programs write over their arguments.

@@ -11,7 +11,7 @@ fn cookie(fd: RawFd) -> Option<u64> {
     let mut cookie = 0u64;
     let mut length = size_of::<u64>() as libc::socklen_t;
     let value = (&raw mut cookie).cast();
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe { libc_next::getsockopt(fd, libc::SOL_SOCKET, libc::SO_COOKIE, value, &raw mut length) };
     (status == 0).then_some(cookie)
 }

@@ -130,9 +130,9 @@ impl Owner {
         // Who is not there any more is not told.
         match self {
             Owner::Nobody => {}
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             Owner::Process(process) => _ = unsafe { libc::kill(process, libc::SIGURG) },
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             Owner::Thread(thread) => _ = unsafe { libc::syscall(libc::SYS_tkill, thread, libc::SIGURG) },
         }
     }

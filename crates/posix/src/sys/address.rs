@@ -13,18 +13,18 @@ pub(crate) unsafe fn read(address: *const sockaddr, length: socklen_t) -> Option
     if address.is_null() || length < size_of::<libc::sa_family_t>() {
         return None;
     }
-    // SAFETY: it has so many bytes.
+    // SAFETY: the address has so many bytes: `length` was compared with them.
     let family = c_int::from(unsafe { address.read_unaligned() }.sa_family);
     match family {
         AF_INET if length >= size_of::<sockaddr_in>() => {
-            // SAFETY: it has so many bytes.
+            // SAFETY: the address has so many bytes: `length` was compared with them.
             let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(four.sin_addr.s_addr));
             Some(SocketAddr::new(ip.into(), u16::from_be(four.sin_port)))
         }
         AF_INET6 if length >= 24 => {
             let mut six: sockaddr_in6 = zeroed();
-            // SAFETY: source and target have so many bytes.
+            // SAFETY: source and target have as many bytes as are copied.
             unsafe {
                 std::ptr::copy_nonoverlapping(
                     address.cast::<u8>(),
@@ -58,13 +58,13 @@ pub(crate) unsafe fn destination(
     if (length as usize) < size_of::<libc::sa_family_t>() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: it has so many bytes.
+    // SAFETY: the address has so many bytes: `length` was compared with them.
     let given = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: this function's condition.
     let found = match unsafe { read(address, length) } {
         // Of old, an address of no family is one of IPv4.
         None if given == libc::AF_UNSPEC && family == AF_INET && length as usize >= size_of::<sockaddr_in>() => {
-            // SAFETY: it has so many bytes.
+            // SAFETY: the address has so many bytes: `length` was compared with them.
             let four = unsafe { address.cast::<sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(four.sin_addr.s_addr));
             SocketAddr::new(ip.into(), u16::from_be(four.sin_port))
@@ -78,7 +78,7 @@ pub(crate) unsafe fn destination(
 }
 
 fn zeroed<T: Plain>() -> T {
-    // SAFETY: plain numbers.
+    // SAFETY: the structure is plain numbers, for which zeros are valid.
     unsafe { std::mem::zeroed() }
 }
 
@@ -136,7 +136,8 @@ pub(crate) unsafe fn write(address: SocketAddr, family: c_int, target: *mut sock
         return;
     }
     let (storage, whole) = encode(address, family);
-    // SAFETY: as the caller says.
+    // SAFETY: `target` and `length` are null, or `length` is valid and says how many writable bytes `target` has: this function's
+    // condition.
     unsafe {
         let room = (*length as usize).min(whole);
         std::ptr::copy_nonoverlapping((&raw const storage).cast::<u8>(), target.cast::<u8>(), room);

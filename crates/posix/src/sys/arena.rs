@@ -52,7 +52,7 @@ unsafe impl dlmalloc::Allocator for Reservation {
         let none = (std::ptr::null_mut(), 0, 0);
         let base = BASE.load(Ordering::Relaxed);
         let Some(head) = head() else { return none };
-        // SAFETY: the lock is held, as by everybody who allocates here.
+        // SAFETY: the world's lock is held, as it is whenever somebody allocates here.
         let taken = unsafe { &mut *head.taken.get() };
         let size = size.next_multiple_of(STEP);
         if *taken + size > LENGTH {
@@ -113,7 +113,7 @@ pub(crate) fn reserve() -> Result<(), i32> {
         return Err(crate::sys::libc_next::errno());
     }
     let head = Head { taken: UnsafeCell::new(STEP), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Reservation)) };
-    // SAFETY: the mapping's first bytes, which are nobody's yet.
+    // SAFETY: these are the mapping's first bytes, which nobody uses yet.
     unsafe { base.cast::<Head>().write(head) };
     BASE.store(base.expose_provenance(), Ordering::Release);
     FILE.store(file, Ordering::Relaxed);
@@ -122,16 +122,16 @@ pub(crate) fn reserve() -> Result<(), i32> {
 
 /// A file as long as the reservation, of which nothing is there yet; -1: there can be none.
 fn memory_file() -> RawFd {
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"qanat-world".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
         return -1;
     }
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     if unsafe { libc::ftruncate(file, LENGTH as libc::off_t) } == 0 {
         return crate::sys::wakers::out_of_the_way(file);
     }
-    // SAFETY: ours.
+    // SAFETY: the descriptor is the library's own, and nothing else uses it.
     unsafe { crate::sys::libc_next::close(file) };
     -1
 }
@@ -159,7 +159,7 @@ pub(crate) fn cover(place: usize, length: usize) {
     // SAFETY: a mapping of this library's, which nobody refers to that has not been told; see `away`.
     if unsafe { libc::mmap(place, length, protection, flags, -1, 0) } == libc::MAP_FAILED {
         // It can't be left, and it must not be stayed in.
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::abort() };
     }
 }
@@ -197,7 +197,7 @@ fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32
         return Err(crate::sys::libc_next::errno());
     }
     if at.expose_provenance() != base {
-        // SAFETY: mapped just now.
+        // SAFETY: the mapping was made just now, and nothing points into it.
         unsafe { libc::munmap(at, LENGTH) };
         return Err(libc::EEXIST);
     }
@@ -273,7 +273,7 @@ unsafe impl dlmalloc::Allocator for PrivateReservation {
 pub(crate) fn use_private_heap() {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping where nothing is.
+    // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), PRIVATE_LENGTH, protection, flags, -1, 0) };
     if place != libc::MAP_FAILED {
         PRIVATE.store(place.expose_provenance(), Ordering::Relaxed);
@@ -296,7 +296,7 @@ unsafe fn alloc_outside(layout: Layout) -> *mut u8 {
     match private_heap() {
         // SAFETY: one thread, so nobody else is in the heap.
         Some(heap) => unsafe { (*heap).malloc(layout.size(), layout.align()) },
-        // SAFETY: as the caller says.
+        // SAFETY: the layout's size is not zero: this function's condition.
         None => unsafe { System.alloc(layout) },
     }
 }
@@ -326,9 +326,9 @@ pub(crate) struct Routed;
 unsafe impl GlobalAlloc for Routed {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match head() {
-            // SAFETY: the lock is held, so nobody else is in the heap.
+            // SAFETY: the world's lock is held, so nobody else is in the heap.
             Some(head) if is_inside() => unsafe { (*head.heap.get()).malloc(layout.size(), layout.align()) },
-            // SAFETY: as the caller says.
+            // SAFETY: the layout's size is not zero: the condition of `GlobalAlloc::alloc`.
             _ => unsafe { alloc_outside(layout) },
         }
     }
@@ -342,7 +342,7 @@ unsafe impl GlobalAlloc for Routed {
         if let Some(head) = head()
             && is_inside()
         {
-            // SAFETY: the lock is held, and it came from this heap.
+            // SAFETY: the world's lock is held, and the pointer came from this heap.
             unsafe { (*head.heap.get()).free(pointer, layout.size(), layout.align()) };
         }
     }
@@ -352,19 +352,20 @@ unsafe impl GlobalAlloc for Routed {
             && is_inside()
             && let Some(head) = head()
         {
-            // SAFETY: the lock is held, and it came from this heap.
+            // SAFETY: the world's lock is held, and the pointer came from this heap.
             return unsafe { (*head.heap.get()).realloc(pointer, layout.size(), layout.align(), size) };
         }
         if !is_ours(pointer) && !is_inside() && private_heap().is_none() {
-            // SAFETY: as the caller says.
+            // SAFETY: the pointer is of this layout (the condition of `GlobalAlloc::realloc`), and no heap but the C library's can have
+            // given it.
             return unsafe { System.realloc(pointer, layout, size) };
         }
-        // SAFETY: the size is not zero, as the caller says, and the alignment was one before.
+        // SAFETY: the size is not zero (the condition of `GlobalAlloc::realloc`), and the alignment was one before.
         let new = unsafe { self.alloc(Layout::from_size_align_unchecked(size, layout.align())) };
         if !new.is_null() {
-            // SAFETY: both have so many bytes, and are different.
+            // SAFETY: both have as many bytes as are copied, and they do not overlap.
             unsafe { std::ptr::copy_nonoverlapping(pointer, new, layout.size().min(size)) };
-            // SAFETY: as the caller says.
+            // SAFETY: the pointer is of this layout: the condition of `GlobalAlloc::realloc`.
             unsafe { self.dealloc(pointer, layout) };
         }
         new

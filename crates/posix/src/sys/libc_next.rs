@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The next definition of `name` after this library's.
 fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
     if found.is_null() {
         // The program could not have been linked without it.
-        // SAFETY: ends the process.
+        // SAFETY: the call ends the process.
         unsafe { libc::abort() };
     }
     found
@@ -36,7 +36,7 @@ macro_rules! real {
             }
             // SAFETY: the C library's function of that name has this signature.
             let function: unsafe extern "C" fn($($type),*) -> $result = unsafe { std::mem::transmute(found) };
-            // SAFETY: as the caller says.
+            // SAFETY: the arguments are what that function demands: this function's condition.
             unsafe { function($($argument),*) }
         }
     )*};
@@ -121,7 +121,7 @@ real! {
 /// The C library's `fork` that calls nothing of the program's; `None`: it is too old to have one (before 2.34).
 pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
     static FOUND: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    // SAFETY: a NUL-terminated name.
+    // SAFETY: the name is a C string.
     let place = *FOUND.get_or_init(|| unsafe { libc::dlsym(libc::RTLD_NEXT, c"_Fork".as_ptr()) }.expose_provenance());
     // SAFETY: the C library's function of that name has this signature.
     (place != 0).then(|| unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(place)) })
@@ -129,12 +129,12 @@ pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
 
 /// What the system call sets when it fails.
 pub(crate) fn errno() -> i32 {
-    // SAFETY: this thread's own.
+    // SAFETY: the pointer is to this thread's own `errno`.
     unsafe { *libc::__errno_location() }
 }
 
 /// Sets it.
 pub(crate) fn set_errno(errno: i32) {
-    // SAFETY: this thread's own.
+    // SAFETY: the pointer is to this thread's own `errno`.
     unsafe { *libc::__errno_location() = errno };
 }

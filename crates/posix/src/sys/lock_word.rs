@@ -57,7 +57,7 @@ fn robust_list(local: &Local) -> *mut RobustList {
     }
     let (mut list, mut length) = (std::ptr::null_mut::<RobustList>(), 0usize);
     let arguments = [0, (&raw mut list).addr(), (&raw mut length).addr(), 0, 0];
-    // SAFETY: room for both answers.
+    // SAFETY: both pointers are to places with room for the answers.
     let status = unsafe { raw::call(&Call::new(libc::SYS_get_robust_list, arguments)) };
     if status != 0 || length != size_of::<RobustList>() {
         return std::ptr::null_mut();
@@ -88,7 +88,7 @@ pub(crate) fn register_robust_list(place: usize) {
 /// The kernel's number of this thread.
 fn thread(local: &Local) -> u32 {
     if local.thread.get() == 0 {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         local.thread.set(unsafe { raw::call(&Call::new(libc::SYS_gettid, [0; 5])) } as u32 & THREAD);
     }
     local.thread.get()
@@ -182,7 +182,7 @@ impl Word {
     #[cold]
     fn hurry(&self, owner: u32) {
         let send = |signal: i32| {
-            // SAFETY: takes no pointers.
+            // SAFETY: the call takes no pointers.
             unsafe { raw::call(&Call::new(libc::SYS_kill, [owner as usize, signal as usize, 0, 0, 0])) }
         };
         if send(libc::SIGCONT) != 0 {
@@ -193,7 +193,7 @@ impl Word {
                 break;
             }
             let step = libc::timespec { tv_sec: 0, tv_nsec: STEP_NS };
-            // SAFETY: a readable time.
+            // SAFETY: the pointer is to a readable time.
             unsafe { raw::call(&Call::new(libc::SYS_nanosleep, [(&raw const step).addr(), 0, 0, 0, 0])) };
         }
         send(libc::SIGSTOP);
@@ -242,6 +242,6 @@ fn is_stopped(thread: u32) -> bool {
 
 /// Whether there is a thread of that number.
 fn is_alive(thread: u32) -> bool {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { raw::call(&Call::new(libc::SYS_kill, [thread as usize, 0, 0, 0, 0])) != -(libc::ESRCH as isize) }
 }

@@ -72,7 +72,7 @@ pub(crate) fn has_for_file(length: usize) -> bool {
 
 /// A copy of `fd` with a number of `least` or more, whatever the limit; negative: there is none.
 pub(crate) fn copy_above(fd: RawFd, least: RawFd, command: libc::c_int) -> RawFd {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let copy = || unsafe { crate::sys::libc_next::fcntl64(fd, command, least as libc::c_ulong) };
     let made = copy();
     if made >= 0 { made } else { with_room(copy) }

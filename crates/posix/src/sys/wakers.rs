@@ -50,7 +50,7 @@ impl Wakers {
 
 /// A new event descriptor, out of the way of those a program numbers itself.
 pub(crate) fn new_event() -> Result<RawFd, i32> {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(out_of_the_way(fd)) }
 }
@@ -69,12 +69,12 @@ pub(crate) fn out_of_the_way(fd: RawFd) -> RawFd {
 pub(crate) fn wake(fd: RawFd) {
     let one = 1u64.to_ne_bytes();
     // A counter that is full is readable, which is all that is wanted.
-    // SAFETY: eight readable bytes.
+    // SAFETY: the array has eight readable bytes.
     unsafe { crate::sys::libc_next::write(fd, one.as_ptr().cast(), one.len()) };
 }
 
 pub(crate) fn clear(fd: RawFd) {
     let mut count = [0u8; 8];
-    // SAFETY: eight writable bytes.
+    // SAFETY: the array has eight writable bytes.
     unsafe { crate::sys::libc_next::read(fd, count.as_mut_ptr().cast(), count.len()) };
 }

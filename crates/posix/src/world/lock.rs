@@ -220,7 +220,7 @@ impl Deref for Guard {
 
     #[inline]
     fn deref(&self) -> &World {
-        // SAFETY: the lock is held.
+        // SAFETY: the world's lock is held.
         unsafe { &*self.shared.world.get() }
     }
 }

@@ -43,7 +43,7 @@ impl PidTable {
 
 fn ticks() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: the pointer is to a place with room for the answer.
     unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut now) };
     now.tv_sec as u64 * (1_000_000_000 / TICK_NS) + now.tv_nsec as u64 / TICK_NS
 }
@@ -51,9 +51,9 @@ fn ticks() -> u64 {
 /// The process noted as `word`, held so that its number can't become another's.
 fn open(word: u64) -> Option<OwnedFd> {
     let (process, noted) = (word & ((1 << NUMBER_BITS) - 1), word >> NUMBER_BITS);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process as libc::pid_t, 0) };
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let held = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd as i32) })?;
     let about = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // Behind the name, which may have anything in it, the beginning is the twentieth word.

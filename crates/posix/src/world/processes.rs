@@ -105,6 +105,6 @@ pub(crate) fn child_of_detached(number: u32, lifeline: RawFd) {
     let parents = be(number, lifeline);
     descriptor::set(lifeline, Entry::Own);
     descriptor::set(parents, Entry::Kernel);
-    // SAFETY: a copy of the parent's, of no use here.
+    // SAFETY: the descriptor is a copy of the parent's, and nothing here uses it.
     unsafe { crate::sys::libc_next::close(parents) };
 }

@@ -68,12 +68,12 @@ pub(crate) unsafe fn environment(given: *const *const libc::c_char) -> Option<En
     let mut pointers = Vec::new();
     let mut is_known = false;
     for at in 0.. {
-        // SAFETY: as the caller says: up to a null pointer.
+        // SAFETY: `given` is null or an environment, which a null pointer ends: this function's condition.
         let entry = unsafe { if given.is_null() { break } else { *given.add(at) } };
         if entry.is_null() {
             break;
         }
-        // SAFETY: a string.
+        // SAFETY: the pointer is to a C string.
         let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
         is_known |= text.starts_with(KNOWN_BY);
         let is_it = text.strip_prefix(VARIABLE.as_bytes()).is_some_and(|rest| rest.starts_with(b"="));

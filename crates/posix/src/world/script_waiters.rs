@@ -24,7 +24,7 @@ pub(crate) struct Script {
 
 /// The kernel's number of the calling thread.
 pub(super) fn thread() -> i32 {
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc::gettid() }
 }
 

@@ -70,10 +70,10 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
     }
     let pointer = std::ptr::with_exposed_provenance_mut::<Request>(argument as usize);
     match request {
-        // SAFETY: as the caller says.
+        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
         LIST => unsafe { list(fd, argument) },
         NAME_OF => {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let asked = unsafe { pointer.read_unaligned() };
             let is_it = asked.value[..4] == INDEX.to_ne_bytes() && is_socket(fd) && card().is_some();
             if !is_it {
@@ -85,7 +85,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
             Some(Ok(0))
         }
         FLAGS_OF | ADDRESS | PEER | BROADCAST | MASK | METRIC | MTU | HARDWARE | INDEX_OF | QUEUE | MAP => {
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             let asked = unsafe { pointer.read_unaligned() };
             let card = if is_own(&asked.name) && is_socket(fd) { card() } else { None }?;
             let value = match answer_of(&card, request) {
@@ -93,7 +93,7 @@ pub(crate) unsafe fn answer(fd: c_int, request: c_ulong, argument: c_ulong) -> O
                 Err(error) => return Some(Err(error)),
             };
             let answered = Request { name: asked.name, value };
-            // SAFETY: as the caller says.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
             unsafe { pointer.write_unaligned(answered) };
             Some(Ok(0))
         }
@@ -132,7 +132,7 @@ fn answer_of(card: &Card, request: c_ulong) -> Result<Value, i32> {
 /// As `ioctl`.
 unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
     let pointer = std::ptr::with_exposed_provenance_mut::<List>(argument as usize);
-    // SAFETY: as the caller says.
+    // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
     let room = unsafe { pointer.read_unaligned() };
     let card = card();
     // SAFETY: as above.
@@ -149,7 +149,8 @@ unsafe fn list(fd: c_int, argument: c_ulong) -> Option<Result<c_int, i32>> {
                 break;
             }
             let own = Request { name: own_name(), value: internet(address) };
-            // SAFETY: as the caller says, there is room for so many bytes.
+            // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2). There is
+            // room for so many bytes.
             unsafe { list.requests.byte_add(list.length as usize).write_unaligned(own) };
         }
         list.length += each;

@@ -47,9 +47,9 @@ fn is_among_us(fd: c_int) -> bool {
 /// # Safety
 /// As `sendmsg`.
 pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c_int) -> Option<libc::ssize_t> {
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let place = unsafe { rights(message) }?;
-    // SAFETY: within the buffer, as has been seen.
+    // SAFETY: the bytes are within the buffer, which has been checked.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     let mut control = control.to_vec();
     for bytes in control.get(place.clone())?.chunks_exact(size_of::<c_int>()) {
@@ -94,7 +94,8 @@ pub(in crate::calls) unsafe fn send_rights(fd: c_int, message: &msghdr, flags: c
     }
     let mut copy = *message;
     copy.msg_control = control.as_mut_ptr().cast();
-    // SAFETY: as the caller says; the copy's buffer is as long.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2). The copy's buffer
+    // is as long.
     let sent = unsafe { libc_next::sendmsg(fd, &raw const copy, flags) };
     let error = libc_next::errno();
     for (_, end) in made {
@@ -116,9 +117,9 @@ pub(in crate::calls) unsafe fn receive_rights(message: &msghdr) {
     if crate::sys::wishes::wishes().is_none() {
         return;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the kernel has filled in the message: this function's condition.
     let Some(place) = (unsafe { rights(message) }) else { return };
-    // SAFETY: within the buffer, as has been seen.
+    // SAFETY: the bytes are within the buffer, which has been checked.
     let control = unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>(), message.msg_controllen) };
     for bytes in control.get(place).unwrap_or_default().chunks_exact(size_of::<c_int>()) {
         let fd = c_int::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);

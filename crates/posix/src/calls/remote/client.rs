@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 /// # Safety
 /// `address` has `length` readable bytes.
 pub(in crate::calls) unsafe fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `address` has `length` readable bytes: this function's condition.
     let bytes = unsafe { std::slice::from_raw_parts(address.cast::<u8>(), length as usize) };
     give_int(channel::bind(fd, bytes, || {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has `length` readable bytes: this function's condition.
         let status = unsafe { libc_next::bind(fd, address, length) };
         if status == 0 { Ok(0) } else { Err(libc_next::errno()) }
     }))
@@ -35,7 +35,7 @@ pub(in crate::calls) fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// # Safety
 /// `length` is null or readable and writable, `into` has so many writable bytes.
 unsafe fn write_out(bytes: &[u8], into: *mut c_void, length: *mut socklen_t) {
-    // SAFETY: as the caller says.
+    // SAFETY: `length` is null or readable and writable, `into` has so many writable bytes: this function's condition.
     unsafe {
         if into.is_null() || length.is_null() {
             return;
@@ -58,7 +58,7 @@ pub(in crate::calls) unsafe fn accept4(
     loop {
         match channel::accept(fd, size_of::<libc::sockaddr_in6>()) {
             Ok((end, peer)) => {
-                // SAFETY: as the caller says.
+                // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
                 unsafe { write_out(&peer, address.cast(), length) };
                 return give_int(given(end, flags));
             }
@@ -66,7 +66,7 @@ pub(in crate::calls) unsafe fn accept4(
             Err(error) => return give_int(Err(error)),
         }
         // The kernel's half, if it has one.
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         let new = unsafe { libc_next::accept4(fd, address, length, flags) };
         let is_over = new >= 0 || !matches!(libc_next::errno(), libc::EAGAIN | libc::EINVAL);
         if is_over {
@@ -103,7 +103,7 @@ pub(in crate::calls) unsafe fn name(
 ) -> c_int {
     let asked = channel::name(operation, fd, size_of::<libc::sockaddr_in6>());
     give_int(asked.map(|name| {
-        // SAFETY: as the caller says.
+        // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         unsafe { write_out(&name, address.cast(), length) };
         0
     }))
@@ -118,10 +118,10 @@ pub(in crate::calls) unsafe fn getsockopt(
     value: *mut c_void,
     length: *mut socklen_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
     let Some(room) = (unsafe { length.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
     give_int(channel::option(fd, level, name, *room as usize).map(|bytes| {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         unsafe { write_out(&bytes, value, length) };
         0
     }))
@@ -139,11 +139,11 @@ pub(in crate::calls) unsafe fn setsockopt(
     if value.is_null() {
         return give_int(Err(libc::EFAULT));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
     match channel::set_option(fd, level, name, bytes) {
         // What takes rights this process has and the deputy hasn't is the kernel's alone anyway.
-        // SAFETY: as the caller says.
+        // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
         Err(libc::EPERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
         outcome => give_int(outcome),
     }
@@ -155,7 +155,7 @@ pub(in crate::calls) fn shutdown(fd: c_int, how: c_int) -> c_int {
 
 pub(in crate::calls) fn close(fd: c_int) -> c_int {
     channel::close(fd);
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     unsafe { libc_next::close(fd) }
 }
 
@@ -163,7 +163,7 @@ pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c
     match command {
         libc::F_GETFL | libc::F_SETFL => give_int(channel::flags(fd, command, argument)),
         _ => {
-            // SAFETY: the program's own argument.
+            // SAFETY: `argument` is what `command` demands: the program's duty by fcntl(2).
             let result = unsafe { libc_next::fcntl64(fd, command, argument) };
             if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && result >= 0 {
                 channel::duplicate(fd, result);
@@ -176,7 +176,8 @@ pub(in crate::calls) fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c
 /// # Safety
 /// As `ioctl`.
 pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int {
-    // SAFETY: as the caller says, of those that the deputy takes.
+    // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2). Of those that the
+    // deputy takes.
     let Some(value) = (unsafe { std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize).as_mut() }) else {
         return give_int(Err(libc::EFAULT));
     };
@@ -187,7 +188,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
             }
             0
         }
-        // SAFETY: as the caller says.
+        // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
         Err(libc::EOPNOTSUPP) => unsafe { libc_next::ioctl(fd, request, argument) },
         Err(error) => give_int(Err(error)),
     }
@@ -226,7 +227,7 @@ pub(in crate::calls) fn wait(
     let mut fds: Vec<pollfd> = set.to_vec();
     loop {
         let ready = channel::poll(&asked)?;
-        // SAFETY: so many of them.
+        // SAFETY: the slice has as many entries as its length says.
         if unsafe { libc_next::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, 0) } < 0 {
             return Err(libc_next::errno());
         }

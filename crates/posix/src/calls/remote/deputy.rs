@@ -109,7 +109,7 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
     });
     // Out of the way of numbers that the program has.
     let end = end.map(|end| crate::sys::wakers::out_of_the_way(end.into_raw_fd()));
-    // SAFETY: this process's alone.
+    // SAFETY: the memory is this process's alone.
     let end = end.map(|end| unsafe { OwnedFd::from_raw_fd(end) });
     let Some((head, payload)) = bytes.get(..received.bytes).and_then(|bytes| bytes.split_at_checked(REQUEST)) else {
         return Heard::End;
@@ -266,7 +266,7 @@ fn place(fd: c_int, kernels: OwnedFd, stands_in: bool) -> Outcome {
     }
     if kernels.as_raw_fd() == fd {
         let _ = kernels.into_raw_fd();
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     } else if unsafe { libc_next::dup3(kernels.as_raw_fd(), fd, libc::O_CLOEXEC) } < 0 {
         return Err(libc_next::errno());
     }
@@ -292,7 +292,7 @@ fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), i32> {
 /// What stayed the kernel's alone is none of this process's.
 fn forget_unless_ours(fd: c_int) {
     if !is_ours(fd) {
-        // SAFETY: put there just now.
+        // SAFETY: the value was put there just now.
         unsafe { libc_next::close(fd) };
     }
 }

@@ -18,7 +18,7 @@ use std::os::fd::OwnedFd;
 /// # Errors
 /// As `poll`.
 pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
-    // SAFETY: so many of them.
+    // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
     match ready {
         0.. => Ok(ready),
@@ -32,7 +32,7 @@ pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
 /// # Errors
 /// As `poll`.
 pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, i32> {
-    // SAFETY: so many of them.
+    // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, 0) };
     if ready < 0 { Err(libc_next::errno()) } else { Ok(ready) }
 }
@@ -75,7 +75,7 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
     if !is_plain {
         return Err(libc::EOPNOTSUPP);
     }
-    // SAFETY: a writable number.
+    // SAFETY: the pointer is to a writable number.
     let status = unsafe { controls::ioctl(fd, request as c_ulong, (&raw mut value).expose_provenance() as c_ulong) };
     if status < 0 { Err(libc_next::errno()) } else { Ok(value) }
 }
@@ -87,7 +87,7 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
 pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c_int, i32>) -> Result<c_int, i32> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let length = bytes.len().min(size_of::<sockaddr_storage>());
-    // SAFETY: within both.
+    // SAFETY: the bytes are within both buffers.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), storage.as_mut_ptr().cast(), length) };
     // SAFETY: so many bytes, the rest zeroed.
     unsafe { bind::bind_by(fd, storage.as_ptr().cast(), length as socklen_t, real_bind) }
@@ -97,7 +97,7 @@ pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c
 fn written(address: SocketAddr, family: c_int, room: usize) -> Vec<u8> {
     let (storage, length) = address::encode(address, family);
     let pointer = (&raw const storage).cast::<u8>();
-    // SAFETY: plain numbers, all of them written.
+    // SAFETY: the structure is plain numbers, and all of them have been written.
     let bytes = unsafe { std::slice::from_raw_parts(pointer, length.min(size_of_val(&storage))) };
     bytes.get(..room.min(bytes.len())).unwrap_or_default().to_vec()
 }
@@ -109,7 +109,7 @@ fn written(address: SocketAddr, family: c_int, room: usize) -> Vec<u8> {
 pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe {
         if of_peer {
             open::getpeername(fd, storage.as_mut_ptr().cast(), &raw mut length)
@@ -121,7 +121,7 @@ pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32
         return Err(libc_next::errno());
     }
     let length = room.min(length as usize).min(size_of::<sockaddr_storage>());
-    // SAFETY: zeroed at first.
+    // SAFETY: the structure was zeroed at first, which is a valid value.
     Ok(unsafe { std::slice::from_raw_parts(storage.as_ptr().cast::<u8>(), length) }.to_vec())
 }
 
@@ -130,7 +130,7 @@ pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32
 pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, i32> {
     let mut value = vec![0u8; room];
     let mut length = room as socklen_t;
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let status = unsafe { options::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) };
     if status < 0 {
         return Err(libc_next::errno());
@@ -140,7 +140,7 @@ pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Resul
 }
 
 pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> c_int {
-    // SAFETY: so many readable bytes.
+    // SAFETY: the pointer is to as many readable bytes as the length says.
     unsafe { options::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as socklen_t) }
 }
 

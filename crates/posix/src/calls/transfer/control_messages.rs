@@ -217,7 +217,7 @@ impl ControlWriter {
 
     fn put<T: Copy>(&mut self, level: c_int, kind: c_int, value: T) {
         let head = size_of::<cmsghdr>();
-        // SAFETY: computes a length.
+        // SAFETY: the macro computes a length, without memory.
         let (length, space) = unsafe {
             (libc::CMSG_LEN(size_of::<T>() as c_uint) as usize, libc::CMSG_SPACE(size_of::<T>() as c_uint) as usize)
         };
@@ -258,7 +258,7 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
         if length < HEAD || at + length > room {
             return Err(libc::EINVAL);
         }
-        // SAFETY: within the buffer.
+        // SAFETY: the bytes are within the buffer.
         let body =
             unsafe { std::slice::from_raw_parts(message.msg_control.cast::<u8>().add(at + HEAD), length - HEAD) };
         read(&mut wanted, (header.cmsg_level, header.cmsg_type), body, is_datagram)?;

@@ -270,7 +270,7 @@ fn receive_dual(
 ) -> Result<Received, i32> {
     let from_kernel = || -> Option<Result<Received, i32>> {
         let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
-        // SAFETY: zeroed is a valid message.
+        // SAFETY: a zeroed message is valid.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
         message.msg_name = storage.as_mut_ptr().cast();
         message.msg_namelen = size_of::<libc::sockaddr_storage>() as socklen_t;
@@ -309,7 +309,7 @@ fn length_of(received: Received, flags: c_int) -> isize {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
         None => unsafe { netlink::received(fd, buffer.cast(), count, libc_next::read(fd, buffer, count), 0) },
         // As Linux says without looking.
         Some(_) if count == 0 => 0,
@@ -327,14 +327,14 @@ unsafe extern "C" fn read(fd: c_int, buffer: *mut c_void, count: size_t) -> ssiz
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __read_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by read(2).
     unsafe { read(fd, buffer, count) }
 }
 
 /// What the fortified forms are for.
 pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
     if count > room {
-        // SAFETY: ends the process, as the C library's do.
+        // SAFETY: the call ends the process, as the C library's functions do.
         unsafe { libc::abort() };
     }
 }
@@ -344,7 +344,7 @@ pub(in crate::calls) fn overflows(count: size_t, room: size_t) {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
@@ -360,7 +360,7 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: c_int) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
         None => unsafe {
             netlink::received(fd, buffer.cast(), count, libc_next::recv(fd, buffer, count, flags), flags)
         },
@@ -378,7 +378,7 @@ unsafe extern "C" fn recv(fd: c_int, buffer: *mut c_void, count: size_t, flags: 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __recv_chk(fd: c_int, buffer: *mut c_void, count: size_t, room: size_t, flags: c_int) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes: the program's duty by recv(2).
     unsafe { recv(fd, buffer, count, flags) }
 }
 
@@ -394,7 +394,8 @@ unsafe extern "C" fn recvfrom(
     length: *mut socklen_t,
 ) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` writable bytes, and `peer` as many as `length` says, or both are null: the program's duty by
+        // recvfrom(2).
         let received = unsafe { libc_next::recvfrom(fd, buffer, count, flags, peer, length) };
         // SAFETY: as above.
         return unsafe { netlink::received(fd, buffer.cast(), count, received, flags) };
@@ -422,7 +423,8 @@ unsafe extern "C" fn __recvfrom_chk(
     length: *mut socklen_t,
 ) -> ssize_t {
     overflows(count, room);
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` writable bytes, and `peer` as many as `length` says, or both are null: the program's duty by
+    // recvfrom(2).
     unsafe { recvfrom(fd, buffer, count, flags, peer, length) }
 }
 
@@ -435,9 +437,9 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
         return;
     }
     match received.from {
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is valid and says how many writable bytes `peer` has: this function's condition.
         Some((from, family)) => unsafe { address::write(from, family, peer, length) },
-        // SAFETY: as the caller says.
+        // SAFETY: `length` is valid: this function's condition.
         None => unsafe { *length = 0 },
     }
 }
@@ -447,9 +449,10 @@ unsafe fn tell_peer(received: Received, peer: *mut sockaddr, length: *mut sockle
 #[unsafe(no_mangle)]
 unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
         let count = unsafe { libc_next::recvmsg(fd, message, flags) };
-        // SAFETY: as the caller says; the kernel has filled it in.
+        // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2). The kernel has
+        // filled it in.
         if let Some(message) = unsafe { message.as_ref() }.filter(|message| count >= 0 && message.msg_controllen > 0) {
             // SAFETY: as above.
             unsafe { crate::calls::program::hand_over::receive_rights(message) };
@@ -457,23 +460,23 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
         // SAFETY: as above.
         return unsafe { netlink::received_message(fd, message, count, flags) };
     };
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     give(unsafe { receive_message(fd, number, message, flags) })
 }
 
 /// # Safety
 /// As `recvmsg`.
 unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, i32> {
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
     // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
     let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
     let received = receive(fd, number, target, flags)?;
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
     let told = libc::MSG_ERRQUEUE | if received.is_at_mark { libc::MSG_OOB } else { 0 };
     message.msg_flags = if received.is_cut { libc::MSG_TRUNC } else { 0 } | flags & told;
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell(number, received.metadata, message) };
     Ok(length_of(received, flags))
 }
@@ -489,10 +492,12 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     timeout: *mut timespec,
 ) -> c_int {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         return unsafe { libc_next::recvmmsg(fd, messages, count, flags, timeout) };
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid: the
+    // program's duty by recvmmsg(2).
     let limit = unsafe { timeout.as_ref() }.copied();
     if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
         return crate::calls::give_int(Err(libc::EINVAL));
@@ -502,9 +507,11 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     let mut done = 0;
     let mut flags_now = flags & !libc::MSG_WAITFORONE;
     while done < count.min(1_024) {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         let message = unsafe { &mut *messages.add(done as usize) };
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are writable with all that they point to, and `timeout` is null or valid:
+        // the program's duty by recvmmsg(2).
         match unsafe { receive_message(fd, number, &raw mut message.msg_hdr, flags_now) } {
             Ok(length) => message.msg_len = length as c_uint,
             Err(error) if done > 0 => {

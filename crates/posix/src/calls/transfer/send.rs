@@ -19,7 +19,7 @@ use std::net::SocketAddr;
 
 fn broken_pipe(error: i32, flags: c_int) -> i32 {
     if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
-        // SAFETY: to this thread, as the kernel does.
+        // SAFETY: the call takes no pointers; it signals this thread, as the kernel does.
         unsafe { libc::raise(libc::SIGPIPE) };
     }
     error
@@ -118,7 +118,7 @@ fn send_by_kind(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` readable bytes: the program's duty by write(2).
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
             libc_next::write(fd, buffer, count)
@@ -139,7 +139,7 @@ unsafe extern "C" fn write(fd: c_int, buffer: *const c_void, count: size_t) -> s
 #[unsafe(no_mangle)]
 unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> ssize_t {
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `vectors` points to `count` parts that are readable: the program's duty by writev(2).
         return unsafe { libc_next::writev(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are readable: the program's duty by writev(2).
@@ -154,7 +154,7 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
 #[unsafe(no_mangle)]
 unsafe extern "C" fn send(fd: c_int, buffer: *const c_void, count: size_t, flags: c_int) -> ssize_t {
     match socket_of(fd) {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` readable bytes: the program's duty by send(2).
         None => unsafe {
             netlink::sends_part(fd, buffer, count);
             libc_next::send(fd, buffer, count, flags)
@@ -183,7 +183,7 @@ unsafe extern "C" fn sendto(
 ) -> ssize_t {
     // The library's own.
     if crate::sys::arena::is_inside() || crate::sys::wishes::wishes().is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: `buffer` has `count` readable bytes, and `peer` is null or has `length`: the program's duty by sendto(2).
         return unsafe { libc_next::sendto(fd, buffer, count, flags, peer, length) };
     }
     let part = one(buffer, count);
@@ -198,7 +198,7 @@ unsafe extern "C" fn sendto(
         }
     }
     let number = socket_of(fd).or_else(|| adopt_for_sending(fd, to?));
-    // SAFETY: as the caller says.
+    // SAFETY: `buffer` has `count` readable bytes, and `peer` is null or has `length`: the program's duty by sendto(2).
     let kernel = || unsafe {
         netlink::sends_part(fd, buffer, count);
         libc_next::sendto(fd, buffer, count, flags, peer, length)
@@ -213,14 +213,14 @@ unsafe extern "C" fn sendto(
 /// As `sendmsg`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let kernel = || unsafe { libc_next::sendmsg(fd, message, flags) };
     if crate::sys::arena::is_inside() || crate::sys::wishes::wishes().is_none() {
         return kernel();
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let Some(parts) = (unsafe { message.as_ref() }) else { return kernel() };
-    // SAFETY: as the caller says.
+    // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
     let to = unsafe { address::read(parts.msg_name.cast(), parts.msg_namelen) };
     // SAFETY: the message's parts are readable: the program's duty by sendmsg(2).
     let source = || unsafe { Source::from_call(parts.msg_iov, parts.msg_iovlen) };
@@ -228,15 +228,15 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         && let Some(source) = source()
     {
         let to = (parts.msg_name.cast_const().cast(), parts.msg_namelen);
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         if let Some(sent) = unsafe { crate::calls::fast_open::send(fd, source, flags, to) } {
             return give(sent.map_err(|error| broken_pipe(error, flags)));
         }
     }
     let Some(number) = socket_of(fd).or_else(|| adopt_for_sending(fd, to?)) else {
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         unsafe { netlink::sends_message(fd, parts) };
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         return unsafe { crate::calls::program::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
     };
     let Some(source) = source() else { return give(Err(libc::EMSGSIZE)) };
@@ -246,7 +246,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         Ok(Wanted::default())
     } else {
         let is_datagram = !lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection));
-        // SAFETY: as the caller says.
+        // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         unsafe { wanted(parts, is_datagram) }
     };
     let wanted = match wanted {
@@ -266,14 +266,14 @@ pub(in crate::calls) unsafe extern "C" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     if socket_of(fd).is_none() && (count == 0 || crate::sys::wishes::wishes().is_none()) {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are readable with all that they point to: the program's duty by sendmmsg(2).
         return unsafe { libc_next::sendmmsg(fd, messages, count, flags) };
     }
     let mut done = 0;
     while done < count.min(1_024) {
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are readable with all that they point to: the program's duty by sendmmsg(2).
         let message = unsafe { &mut *messages.add(done as usize) };
-        // SAFETY: as the caller says.
+        // SAFETY: `messages` points to `count` messages that are readable with all that they point to: the program's duty by sendmmsg(2).
         match unsafe { sendmsg(fd, &raw const message.msg_hdr, flags) } {
             -1 if done > 0 => break,
             -1 => return give_int(Err(libc_next::errno())),

@@ -19,13 +19,13 @@ const DATAGRAM_MAX: usize = 65_507;
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
     let Some(number) = socket_of(out) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `offset` is null or valid: the program's duty by sendfile(2).
         return unsafe { libc_next::sendfile64(out, from, offset, count) };
     };
     if socket_of(from).is_some() {
         return give(Err(libc::EINVAL));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `offset` is null or valid: the program's duty by sendfile64(2).
     give(unsafe { send_file(number, from, offset, count) })
 }
 
@@ -33,7 +33,7 @@ unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, cou
 /// As `sendfile`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t {
-    // SAFETY: as the caller says.
+    // SAFETY: `offset` is null or valid: the program's duty by sendfile(2).
     unsafe { sendfile64(out, from, offset, count) }
 }
 
@@ -71,7 +71,7 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         if buffer.len() < wanted {
             buffer.resize(wanted, 0);
         }
-        // SAFETY: so many writable bytes.
+        // SAFETY: the pointer is to as many writable bytes as the length says.
         let length = unsafe {
             match offset.as_ref() {
                 Some(offset) => libc::pread64(from, buffer.as_mut_ptr().cast(), wanted, *offset),
@@ -91,13 +91,13 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
         let sent = match sent {
             Ok(sent) => sent,
             Err(error) if done == 0 => {
-                // SAFETY: as the caller says; takes back what was read.
+                // SAFETY: `offset` is null or valid: this function's condition. Takes back what was read.
                 unsafe { unread(from, offset, length as usize) };
                 return Err(error);
             }
             Err(_) => 0,
         };
-        // SAFETY: as the caller says.
+        // SAFETY: `offset` is null or valid: this function's condition.
         unsafe {
             match offset.as_mut() {
                 Some(offset) => *offset += sent as off_t,
@@ -118,7 +118,7 @@ unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t)
 /// `offset` is null or valid.
 unsafe fn unread(from: c_int, offset: *mut off_t, bytes: usize) {
     if offset.is_null() && bytes > 0 {
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::lseek64(from, -(bytes as off_t), libc::SEEK_CUR) };
     }
 }

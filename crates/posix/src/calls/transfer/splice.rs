@@ -27,7 +27,7 @@ unsafe extern "C" fn splice(
 ) -> ssize_t {
     let (source, target) = (socket_of(from), socket_of(to));
     if source.is_none() && target.is_none() {
-        // SAFETY: as the caller says.
+        // SAFETY: the offsets are null or valid: the program's duty by splice(2).
         return unsafe { libc_next::splice(from, from_offset, to, to_offset, count, flags) };
     }
     if count == 0 {
@@ -46,14 +46,14 @@ unsafe extern "C" fn splice(
 /// Whether `fd` is a pipe, and not its `wrong` end.
 fn is_pipe(fd: c_int, wrong: c_int) -> Result<(), i32> {
     let mut status = MaybeUninit::<libc::stat64>::zeroed();
-    // SAFETY: room for what is written; zeroed at first.
+    // SAFETY: the structure has room for what is written, and it was zeroed at first.
     let mode = unsafe {
         if libc::fstat64(fd, status.as_mut_ptr()) != 0 {
             return Err(libc_next::errno());
         }
         status.assume_init().st_mode
     };
-    // SAFETY: takes no pointers.
+    // SAFETY: the call takes no pointers.
     let access = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_ACCMODE;
     match mode & libc::S_IFMT {
         _ if access == wrong => Err(libc::EBADF),
@@ -78,7 +78,7 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
     }
     loop {
         let piece = vector(buffer.get_mut(..there).unwrap_or_default());
-        // SAFETY: so many readable bytes.
+        // SAFETY: the pointer is to as many readable bytes as the length says.
         let written = unsafe { libc::pwritev2(pipe, piece.as_ptr(), 1, -1, libc::RWF_NOWAIT) };
         if written > 0 {
             let taken = vector(buffer.get_mut(..written as usize).unwrap_or_default());
@@ -87,7 +87,7 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
             return Ok(written);
         }
         let error = libc_next::errno();
-        // SAFETY: takes no pointers.
+        // SAFETY: the call takes no pointers.
         let is_nonblocking = unsafe { libc_next::fcntl64(pipe, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
         if error != libc::EAGAIN || !waits || is_nonblocking {
             return Err(error);
@@ -107,7 +107,7 @@ fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i3
     let mut buffer = vec![0u8; count.min(most)];
     let piece = vector(&mut buffer);
     let flags = if waits { 0 } else { libc::RWF_NOWAIT };
-    // SAFETY: so many writable bytes.
+    // SAFETY: the pointer is to as many writable bytes as the length says.
     let read = unsafe { libc::preadv2(pipe, piece.as_ptr(), 1, -1, flags) };
     if read <= 0 {
         return if read == 0 { Ok(0) } else { Err(libc_next::errno()) };

@@ -94,7 +94,7 @@ pub(in crate::calls) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
     let is_dual = guard.sockets.get(number).is_some_and(|socket| socket.is_dual);
     for (epoll, mut event) in places {
         if !is_dual {
-            // SAFETY: a valid event.
+            // SAFETY: the pointer is to a valid event.
             unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_DEL, fd, &raw mut event) };
         }
         // It was one, and has room.
@@ -113,7 +113,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     }
     let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), i32> {
         let mut event = epoll_event { events: flags as u32, u64: mark };
-        // SAFETY: a valid event.
+        // SAFETY: the pointer is to a valid event.
         let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
         if status == 0 { Ok(()) } else { Err(libc_next::errno()) }
     };
@@ -156,19 +156,19 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
         return give_int(Err(libc::EOPNOTSUPP));
     }
     let Some(number) = socket_of(fd) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
         let status = unsafe { libc_next::epoll_ctl(epoll, operation, fd, event) };
         if status == 0 && operation == libc::EPOLL_CTL_ADD {
             nest(fd);
         }
         if status == 0 {
-            // SAFETY: as the caller says; the kernel has read it.
+            // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2). The kernel has read it.
             let event = unsafe { event.as_ref() }.copied().unwrap_or(epoll_event { events: 0, u64: 0 });
             remember(epoll, operation, fd, event);
         }
         return status;
     };
-    // SAFETY: as the caller says.
+    // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
     let event = unsafe { event.as_ref() }.copied();
     give_int(control(epoll, operation, fd, number, event))
 }
@@ -186,7 +186,7 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
     }
     if is_dual {
         let mut event = event.unwrap_or(epoll_event { events: 0, u64: 0 });
-        // SAFETY: a valid event.
+        // SAFETY: the pointer is to a valid event.
         unsafe { libc_next::epoll_ctl(epoll, operation, fd, &raw mut event) };
     }
     Ok(0)
@@ -196,7 +196,7 @@ fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option
 /// As `epoll_wait`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout_ms: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events: the program's duty by epoll_wait(2).
     unsafe { epoll_pwait(epoll, events, most, timeout_ms, std::ptr::null()) }
 }
 
@@ -211,14 +211,14 @@ unsafe extern "C" fn epoll_pwait(
     mask: *const sigset_t,
 ) -> c_int {
     let Entry::Epoll(number) = descriptor::get(epoll) else {
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
     if most <= 0 || events.is_null() {
         return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
     give_int(wait(epoll, number, out, timeout, mask))
 }
@@ -239,14 +239,14 @@ unsafe fn wait_kernel(
     loop {
         set_nested_wakers();
         IN_KERNEL.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         count = unsafe { libc_next::epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) };
         IN_KERNEL.fetch_sub(1, Ordering::Relaxed);
         if count <= 0 || !set_nested_wakers() {
             break;
         }
         // A packet that was for nobody there may have been what woke it.
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
         count = unsafe { libc_next::epoll_pwait(epoll, events, most, 0, std::ptr::null()) };
         if count != 0 || left(timeout_ms, start) == 0 {
             break;
@@ -255,7 +255,7 @@ unsafe fn wait_kernel(
     if count <= 0 || crate::world::lock::shared().is_none() {
         return count;
     }
-    // SAFETY: the kernel wrote so many.
+    // SAFETY: the kernel has written as many entries.
     let out = unsafe { std::slice::from_raw_parts_mut(events, count as usize) };
     let (kept, own) = without_own(out);
     // It has got a socket of ours while this thread slept.
@@ -267,7 +267,7 @@ unsafe fn wait_kernel(
     if kept > 0 || !own.any() {
         return kept as c_int;
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
     unsafe { epoll_pwait(epoll, events, most, left(timeout_ms, start), mask) }
 }
 
@@ -354,18 +354,18 @@ unsafe extern "C" fn epoll_pwait2(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
     let time = unsafe { timeout.as_ref() };
     let time = time.map(|time| Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32));
     let Entry::Epoll(number) = descriptor::get(epoll) else {
         let time_ms = time.map_or(-1, |time| time.as_nanos().div_ceil(1_000_000).min(i32::MAX as u128) as c_int);
-        // SAFETY: as the caller says.
+        // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
         return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
     if most <= 0 || events.is_null() {
         return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
     give_int(wait(epoll, number, out, time, mask))
 }
@@ -390,12 +390,12 @@ fn ask_kernel(
 ) -> Result<(usize, Own), i32> {
     let most = out.len() as c_int;
     let count = match time {
-        // SAFETY: so many writable events.
+        // SAFETY: the pointer is to as many writable events as the length says.
         Some(Duration::ZERO) => unsafe { libc_next::epoll_pwait(epoll, out.as_mut_ptr(), most, 0, mask) },
         time => {
             let timeout = time.map(timespec_of);
             let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-            // SAFETY: so many writable events; timeout and mask are valid or null.
+            // SAFETY: the pointer is to as many writable events as the length says; timeout and mask are valid or null.
             unsafe {
                 libc::syscall(libc::SYS_epoll_pwait2, epoll, out.as_mut_ptr(), most, timeout, mask, 8usize) as c_int
             }
@@ -564,7 +564,7 @@ fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
 
 fn change_device(epoll: c_int, doorbell: c_int, events: c_int) {
     let mut event = epoll_event { events: events as u32, u64: device_mark() };
-    // SAFETY: a valid event.
+    // SAFETY: the pointer is to a valid event.
     unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_MOD, doorbell, &raw mut event) };
 }
 

@@ -21,10 +21,10 @@ fn is_ours(fd: c_int) -> bool {
 /// As `poll`.
 #[unsafe(no_mangle)]
 pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
         return unsafe { libc_next::poll(fds, count, timeout_ms) };
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
@@ -36,17 +36,17 @@ pub(in crate::calls) unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout_ms: c_int, room: size_t) -> c_int {
     crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries: the program's duty by poll(2).
     unsafe { poll(fds, count, timeout_ms) }
 }
 
 /// # Safety
-/// `fds` are so many, or null.
+/// `fds` points to `count` writable entries, or is null.
 unsafe fn slice<'a>(fds: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
     if fds.is_null() || count == 0 {
         return &mut [];
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` entries: this function's condition.
     unsafe { std::slice::from_raw_parts_mut(fds, count as usize) }
 }
 
@@ -63,13 +63,13 @@ fn time_of(time: &timespec) -> Duration {
 /// As `ppoll`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     let set = unsafe { slice(fds, count) };
     if !set.iter().any(|fd| is_ours(fd.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
         return unsafe { libc_next::ppoll(fds, count, timeout, mask) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     let timeout = unsafe { timeout.as_ref() };
     if timeout.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
         return give_int(Err(libc::EINVAL));
@@ -88,7 +88,7 @@ unsafe extern "C" fn __ppoll_chk(
     room: size_t,
 ) -> c_int {
     crate::calls::transfer::receive::overflows((count as usize).saturating_mul(size_of::<pollfd>()), room);
-    // SAFETY: as the caller says.
+    // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
@@ -241,7 +241,7 @@ impl Sets {
     /// # Safety
     /// The set is null or valid.
     unsafe fn has(set: *mut fd_set, fd: c_int) -> bool {
-        // SAFETY: as the caller says.
+        // SAFETY: the set is null or valid: this function's condition.
         !set.is_null() && unsafe { libc::FD_ISSET(fd, set) }
     }
 
@@ -251,7 +251,7 @@ impl Sets {
         let mut fds = Vec::new();
         for fd in 0..count.min(libc::FD_SETSIZE as c_int) {
             let mut events = 0;
-            // SAFETY: as the caller says.
+            // SAFETY: the sets are null or valid: this function's condition.
             unsafe {
                 if Sets::has(self.read, fd) {
                     events |= libc::POLLIN;
@@ -286,7 +286,7 @@ impl Sets {
                 continue;
             }
             for entry in fds.iter().filter(|entry| entry.events & asked != 0) {
-                // SAFETY: as the caller says.
+                // SAFETY: the sets are null or valid: this function's condition.
                 unsafe {
                     if entry.revents & told == 0 {
                         libc::FD_CLR(entry.fd, set);
@@ -311,13 +311,13 @@ unsafe extern "C" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     let sets = Sets { read, write, except };
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
         return unsafe { libc_next::select(count, read, write, except, timeout) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
         return give_int(Err(libc::EINVAL));
@@ -325,13 +325,13 @@ unsafe extern "C" fn select(
     let time = time.map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_usec.clamp(0, 999_999) as u32 * 1_000));
     let start = std::time::Instant::now();
     let outcome = wait(&mut fds, time, std::ptr::null());
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     if let (Some(left), Some(time)) = (unsafe { timeout.as_mut() }, time) {
         // Linux says what is left of the time.
         let rest = time.saturating_sub(start.elapsed());
         *left = timeval { tv_sec: rest.as_secs() as i64, tv_usec: i64::from(rest.subsec_micros()) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     give_int(outcome.and_then(|_| unsafe { sets.tell(&fds) }))
 }
 
@@ -347,18 +347,18 @@ unsafe extern "C" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     let sets = Sets { read, write, except };
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     let mut fds = unsafe { sets.asked(count) };
     if !fds.iter().any(|entry| is_ours(entry.fd)) {
-        // SAFETY: as the caller says.
+        // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
         return unsafe { libc_next::pselect(count, read, write, except, timeout, mask) };
     }
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
         return give_int(Err(libc::EINVAL));
     }
     let time = time.map(time_of);
-    // SAFETY: as the caller says.
+    // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     give_int(wait(&mut fds, time, mask).and_then(|_| unsafe { sets.tell(&fds) }))
 }

@@ -201,7 +201,7 @@ fn hear(line: BorrowedFd<'_>, room: usize) -> Option<(i64, Vec<u8>)> {
 fn start() -> Option<OwnedFd> {
     let line = registry::ask_keeper(crate::lifecycle::registry::DEPUTY, &processes::number().to_ne_bytes())?;
     let line = out_of_the_way(line.into_raw_fd());
-    // SAFETY: made just now.
+    // SAFETY: the descriptor was made just now, and nobody else owns it.
     let line = unsafe { OwnedFd::from_raw_fd(line) };
     descriptor::set(line.as_raw_fd(), Entry::Own);
     without_rights(line.as_fd());
@@ -225,7 +225,7 @@ fn start() -> Option<OwnedFd> {
 /// # Errors
 /// As `bind`.
 pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<c_int, i32>) -> Result<c_int, i32> {
-    // SAFETY: the program's.
+    // SAFETY: the program has the descriptor open as long as this call runs.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request =
         Request { payload: address, end: Some(end), ..Request::new(Operation::Bind, fd).room(size_of::<u32>()) };
@@ -237,7 +237,7 @@ pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<
 /// # Errors
 /// As `listen`.
 pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<c_int, i32> {
-    // SAFETY: the program's.
+    // SAFETY: the program has the descriptor open as long as this call runs.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request = Request::new(Operation::Listen, fd).with([backlog.into(), 0]).room(size_of::<u32>());
     let (status, word) = Request { end: Some(end), ..request }.ask(|| Err(libc::EINVAL))?;
@@ -369,7 +369,7 @@ pub(crate) fn fork(pipe: &OwnedFd) -> Option<u32> {
 
 /// `fd`, which was received, may be a socket of the world's; whether it is.
 pub(crate) fn arrived(fd: c_int) -> bool {
-    // SAFETY: received just now.
+    // SAFETY: the descriptor was received just now, and nobody else owns it.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request = Request { end: Some(end), ..Request::new(Operation::Arrived, fd).room(size_of::<u32>()) };
     let Ok((_, word)) = request.ask(|| Err(libc::EINVAL)) else { return false };

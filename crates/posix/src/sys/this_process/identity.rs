@@ -22,7 +22,7 @@ pub(crate) fn identity() -> &'static str {
 /// # Safety
 /// `found` is a `String`; the rest is the loader's.
 unsafe extern "C" fn look(information: *mut dl_phdr_info, _: size_t, found: *mut c_void) -> c_int {
-    // SAFETY: as the caller says.
+    // SAFETY: `found` is a `String`; the rest is the loader's: this function's condition.
     let (information, found) = unsafe { (&*information, &mut *found.cast::<String>()) };
     let base = information.dlpi_addr as usize;
     // SAFETY: the loader has so many.
@@ -37,7 +37,7 @@ unsafe extern "C" fn look(information: *mut dl_phdr_info, _: size_t, found: *mut
     }
     for header in headers.iter().filter(|header| header.p_type == libc::PT_NOTE) {
         let at = std::ptr::with_exposed_provenance::<u8>(base.wrapping_add(header.p_vaddr as usize));
-        // SAFETY: loaded, in this length.
+        // SAFETY: the library is loaded there, in this length.
         let notes = unsafe { std::slice::from_raw_parts(at, header.p_memsz as usize) };
         if let Some(id) = build_id(notes) {
             id.iter().for_each(|byte| _ = write!(found, "{byte:02x}"));
