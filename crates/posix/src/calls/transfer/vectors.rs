@@ -51,8 +51,8 @@ impl<'a> Source<'a> {
     #[inline]
     pub(super) fn single(self) -> Option<&'a [u8]> {
         match self.0 {
-            // SAFETY: the part is readable: what `new` and `from_call` demand.
             [one] if one.iov_len > 0 => {
+                // SAFETY: the part is readable: what `new` and `from_call` demand.
                 Some(unsafe { std::slice::from_raw_parts(one.iov_base.cast::<u8>(), one.iov_len) })
             }
             _ => None,
