@@ -8,6 +8,7 @@ use crate::sys::local::LOCAL;
 use dlmalloc::Dlmalloc;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
+use std::marker::PhantomData;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
@@ -41,26 +42,23 @@ pub(crate) fn set_inside(inside: bool) {
 struct Head {
     /// Bytes taken.
     taken: UnsafeCell<usize>,
-    heap: UnsafeCell<Dlmalloc<Reservation>>,
+    heap: UnsafeCell<Dlmalloc<Growing<Shared>>>,
 }
 
-struct Reservation;
+/// Memory that a heap takes piece by piece and never gives back.
+trait Region: Send {
+    /// Takes `size` bytes that nobody has had, zeroed. Returns their address and how many there are. `None`: it is used up.
+    fn take(size: usize) -> Option<(usize, usize)>;
+}
 
-// SAFETY: gives memory of the reservation, once, and never takes it back.
-unsafe impl dlmalloc::Allocator for Reservation {
+/// A heap's source of memory: a [`Region`].
+struct Growing<R>(PhantomData<R>);
+
+// SAFETY: a region gives each piece once and never takes it back.
+unsafe impl<R: Region> dlmalloc::Allocator for Growing<R> {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
-        let none = (std::ptr::null_mut(), 0, 0);
-        let base = BASE.load(Ordering::Relaxed);
-        let Some(head) = head() else { return none };
-        // SAFETY: the world's lock is held, as it is whenever somebody allocates here.
-        let taken = unsafe { &mut *head.taken.get() };
-        let size = size.next_multiple_of(STEP);
-        if *taken + size > LENGTH {
-            return none;
-        }
-        let at = base + *taken;
-        *taken += size;
-        (std::ptr::with_exposed_provenance_mut(at), size, 0)
+        R::take(size)
+            .map_or((std::ptr::null_mut(), 0, 0), |(at, size)| (std::ptr::with_exposed_provenance_mut(at), size, 0))
     }
 
     fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
@@ -88,6 +86,24 @@ unsafe impl dlmalloc::Allocator for Reservation {
     }
 }
 
+/// The arena's reservation.
+struct Shared;
+
+impl Region for Shared {
+    fn take(size: usize) -> Option<(usize, usize)> {
+        let base = BASE.load(Ordering::Relaxed);
+        // SAFETY: the world's lock is held, as it is whenever somebody allocates here.
+        let taken = unsafe { &mut *head()?.taken.get() };
+        let size = size.next_multiple_of(STEP);
+        if *taken + size > LENGTH {
+            return None;
+        }
+        let at = base + *taken;
+        *taken += size;
+        Some((at, size))
+    }
+}
+
 fn head() -> Option<&'static Head> {
     let base = BASE.load(Ordering::Relaxed);
     // SAFETY: `reserve` put one there, and it is never unmapped.
@@ -112,7 +128,10 @@ pub(crate) fn reserve() -> Result<(), i32> {
     if base == libc::MAP_FAILED {
         return Err(crate::sys::libc_next::errno());
     }
-    let head = Head { taken: UnsafeCell::new(STEP), heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Reservation)) };
+    let head = Head {
+        taken: UnsafeCell::new(STEP),
+        heap: UnsafeCell::new(Dlmalloc::new_with_allocator(Growing(PhantomData))),
+    };
     // SAFETY: these are the mapping's first bytes, which nobody uses yet.
     unsafe { base.cast::<Head>().write(head) };
     BASE.store(base.expose_provenance(), Ordering::Release);
@@ -224,47 +243,20 @@ const PRIVATE_LENGTH: usize = 64 << 20;
 /// Of such a process: its own memory, from here on.
 static PRIVATE: AtomicUsize = AtomicUsize::new(0);
 static PRIVATE_TAKEN: AtomicUsize = AtomicUsize::new(0);
-static PRIVATE_HEAP: Private = Private(UnsafeCell::new(Dlmalloc::new_with_allocator(PrivateReservation)));
+static PRIVATE_HEAP: Private = Private(UnsafeCell::new(Dlmalloc::new_with_allocator(Growing(PhantomData))));
 
-struct Private(UnsafeCell<Dlmalloc<PrivateReservation>>);
+struct Private(UnsafeCell<Dlmalloc<Growing<OfOneProcess>>>);
 
 // SAFETY: used only by a process of one thread, once it has said so.
 unsafe impl Sync for Private {}
 
-struct PrivateReservation;
+/// The memory of a process that began past the C library.
+struct OfOneProcess;
 
-// SAFETY: gives memory of the mapping, once, and never takes it back.
-unsafe impl dlmalloc::Allocator for PrivateReservation {
-    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+impl Region for OfOneProcess {
+    fn take(size: usize) -> Option<(usize, usize)> {
         let at = PRIVATE_TAKEN.fetch_add(size, Ordering::Relaxed);
-        if at.saturating_add(size) > PRIVATE_LENGTH {
-            return (std::ptr::null_mut(), 0, 0);
-        }
-        (std::ptr::with_exposed_provenance_mut(PRIVATE.load(Ordering::Relaxed) + at), size, 0)
-    }
-
-    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
-        std::ptr::null_mut()
-    }
-
-    fn free_part(&self, _: *mut u8, _: usize, _: usize) -> bool {
-        false
-    }
-
-    fn free(&self, _: *mut u8, _: usize) -> bool {
-        false
-    }
-
-    fn can_release_part(&self, _: u32) -> bool {
-        false
-    }
-
-    fn allocates_zeros(&self) -> bool {
-        true
-    }
-
-    fn page_size(&self) -> usize {
-        4_096
+        (at.saturating_add(size) <= PRIVATE_LENGTH).then(|| (PRIVATE.load(Ordering::Relaxed) + at, size))
     }
 }
 
@@ -282,7 +274,7 @@ pub(crate) fn use_private_heap() {
 
 /// The heap of a process that began past the C library.
 #[inline]
-fn private_heap() -> Option<*mut Dlmalloc<PrivateReservation>> {
+fn private_heap() -> Option<*mut Dlmalloc<Growing<OfOneProcess>>> {
     (PRIVATE.load(Ordering::Relaxed) != 0).then(|| PRIVATE_HEAP.0.get())
 }
 
