@@ -12,6 +12,7 @@ use crate::world::lock::lock;
 use crate::world::wait::block;
 use libc::{c_int, c_uint};
 use qanat::stack::tcp::State;
+use rustix::io::Errno;
 
 /// What `fd` stood for is let go of, as its number is about to be; whether somebody is to be told when it is.
 fn let_go(fd: c_int, entry: Entry) -> bool {
@@ -69,7 +70,7 @@ fn linger(number: u32) {
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn close(fd: c_int) -> c_int {
     match descriptor::get(fd) {
-        Entry::Kernel if is_said_by(fd) => return give_int(Err(libc::EBADF)),
+        Entry::Kernel if is_said_by(fd) => return give_int(Err(Errno::BADF)),
         Entry::Kernel => {
             crate::calls::waiting::epoll::closed(fd);
             super::bound_to_all::closed(fd);
@@ -78,7 +79,7 @@ pub(super) extern "C" fn close(fd: c_int) -> c_int {
         }
         Entry::Remote => return crate::calls::remote::client::close(fd),
         // Programs that close what they don't know of don't mean these.
-        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(libc::EBADF)),
+        Entry::Own if !crate::sys::arena::is_inside() => return give_int(Err(Errno::BADF)),
         Entry::Own => {
             descriptor::set(fd, Entry::Kernel);
         }
@@ -101,7 +102,7 @@ extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
         return unsafe { libc_next::close_range(first, last, flags) };
     }
     if first > last {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     // In runs between those of ours.
     let end = last.min(descriptor::DESCRIPTORS_MAX as c_uint - 1);
@@ -140,18 +141,18 @@ pub(super) extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
     give_int(shut(fd, number, how))
 }
 
-fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
+fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, Errno> {
     if !(libc::SHUT_RD..=libc::SHUT_RDWR).contains(&how) {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
     let (reads, writes) = (how != libc::SHUT_WR, how != libc::SHUT_RD);
     let mut guard = lock()?;
     let now = guard.clock_now();
     let world = &mut *guard;
-    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = world.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let is_dual = socket.is_dual;
     match &mut socket.kind {
-        Kind::Bound => return Err(libc::ENOTCONN),
+        Kind::Bound => return Err(Errno::NOTCONN),
         Kind::Listener(listener) => {
             if reads {
                 let ids = std::mem::take(&mut listener.listeners);
@@ -165,14 +166,14 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
             }
         }
         Kind::Stream(stream) => {
-            let connection = stream.connection.ok_or(libc::ENOTCONN)?;
+            let connection = stream.connection.ok_or(Errno::NOTCONN)?;
             let state = world.stack.connection_info(connection).map(|(_, _, info)| info.state);
             if stream.is_connecting && state.is_none_or(|state| state == State::SynSent) {
                 // As on Linux: the attempt is over. (When the peer's SYN has crossed ours it is not: a FIN follows.)
                 world.sockets.disown_connection(connection);
                 let _ = world.stack.abort(now, connection);
                 if let Some(socket) = world.sockets.get_mut(number) {
-                    (socket.kind, socket.error) = (Kind::Bound, libc::ECONNRESET);
+                    (socket.kind, socket.error) = (Kind::Bound, Some(Errno::CONNRESET));
                 }
                 guard.sockets.notify(number, Change::ANY);
                 guard.ring();
@@ -187,7 +188,7 @@ fn shut(fd: c_int, number: u32, how: c_int) -> Result<i32, i32> {
         }
         Kind::Datagram(datagram) => {
             if socket.peer.is_none() {
-                return Err(libc::ENOTCONN);
+                return Err(Errno::NOTCONN);
             }
             datagram.read_shut |= reads;
             datagram.write_shut |= writes;
@@ -233,7 +234,7 @@ extern "C" fn dup(fd: c_int) -> c_int {
 }
 
 /// Makes room for a copy at `onto`.
-fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
+fn make_room(fd: c_int, onto: c_int) -> Result<(), Errno> {
     // SAFETY: the call takes no pointers.
     let is_open = unsafe { libc_next::fcntl64(fd, libc::F_GETFD, 0) } >= 0;
     match descriptor::get(onto) {
@@ -244,7 +245,7 @@ fn make_room(fd: c_int, onto: c_int) -> Result<(), i32> {
             super::copies::closed(onto);
             Ok(())
         }
-        Entry::Own => Err(libc::EBUSY),
+        Entry::Own => Err(Errno::BUSY),
         Entry::Remote => {
             crate::lifecycle::detached::channel::close(onto);
             Ok(())

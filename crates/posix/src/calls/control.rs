@@ -9,6 +9,7 @@ use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_ulong};
+use rustix::io::Errno;
 
 /// Flags of a file, other than `O_NONBLOCK`, that may be changed.
 const FILES_OWN: c_int = libc::O_APPEND | libc::O_ASYNC | libc::O_DIRECT | libc::O_NOATIME;
@@ -20,7 +21,7 @@ const SIOCSPGRP: c_ulong = 0x8902;
 pub(super) const SIOCATMARK: c_ulong = 0x8905;
 
 /// The lock; first, if `wanted`, the file at `fd` becomes its own.
-fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, i32> {
+fn replaced_for(fd: c_int, wanted: bool) -> Result<Guard, Errno> {
     if wanted {
         stand_in::replace(fd)?;
     }
@@ -47,13 +48,13 @@ pub(super) extern "C" fn fcntl64(fd: c_int, command: c_int, argument: c_ulong) -
     };
     match command {
         libc::F_GETFL => give_int(lock().and_then(|guard| {
-            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
             // SAFETY: the call takes no pointers.
             let flags = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & !libc::O_NONBLOCK;
             Ok(flags | if socket.is_nonblocking { libc::O_NONBLOCK } else { 0 })
         })),
         libc::F_SETFL => give_int(replaced_for(fd, argument as c_int & FILES_OWN != 0).and_then(|mut guard| {
-            let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+            let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
             socket.is_nonblocking = argument as c_int & libc::O_NONBLOCK != 0;
             if descriptor::is_stand_in(fd) && argument as c_int & FILES_OWN == 0 {
                 return Ok(0);
@@ -120,24 +121,24 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     let answer = match request {
         libc::FIONBIO => {
             // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-            let Some(value) = (unsafe { pointer.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
+            let Some(value) = (unsafe { pointer.as_ref() }) else { return give_int(Err(Errno::FAULT)) };
             let is_nonblocking = *value != 0;
             lock().and_then(|mut guard| {
-                guard.sockets.get_mut(number).ok_or(libc::EBADF)?.is_nonblocking = is_nonblocking;
+                guard.sockets.get_mut(number).ok_or(Errno::BADF)?.is_nonblocking = is_nonblocking;
                 Ok(None)
             })
         }
         SIOCATMARK => lock().and_then(|mut guard| {
             guard.drive_now();
-            match &guard.sockets.get(number).ok_or(libc::EBADF)?.kind {
+            match &guard.sockets.get(number).ok_or(Errno::BADF)?.kind {
                 Kind::Stream(stream) => Ok(Some(usize::from(stream.is_at_mark()))),
                 Kind::Bound | Kind::Listener(_) => Ok(Some(0)),
-                Kind::Datagram(_) => Err(libc::ENOTTY),
+                Kind::Datagram(_) => Err(Errno::NOTTY),
             }
         }),
         libc::FIONREAD => lock().and_then(|mut guard| {
             guard.drive_now();
-            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
             let is_inline = socket.options.urgent_inline;
             match &socket.kind {
                 // Up to an urgent byte that has come.
@@ -146,15 +147,15 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
                     _ => stream.unread,
                 })),
                 Kind::Datagram(datagram) => Ok(Some(datagram.queue.front().map_or(0, |(_, chunk)| chunk.len()))),
-                Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
+                Kind::Bound | Kind::Listener(_) => Err(Errno::INVAL),
             }
         }),
         libc::TIOCOUTQ => lock().and_then(|mut guard| {
             guard.drive_now();
-            match &guard.sockets.get(number).ok_or(libc::EBADF)?.kind {
+            match &guard.sockets.get(number).ok_or(Errno::BADF)?.kind {
                 Kind::Stream(stream) => Ok(Some(stream.unacknowledged)),
                 Kind::Datagram(_) => Ok(Some(0)),
-                Kind::Bound | Kind::Listener(_) => Err(libc::EINVAL),
+                Kind::Bound | Kind::Listener(_) => Err(Errno::INVAL),
             }
         }),
         _ => {
@@ -172,7 +173,7 @@ pub(super) unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: c_u
     give_int(answer.and_then(|answer| {
         if let Some(answer) = answer {
             // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-            *unsafe { pointer.as_mut() }.ok_or(libc::EFAULT)? = answer as c_int;
+            *unsafe { pointer.as_mut() }.ok_or(Errno::FAULT)? = answer as c_int;
         }
         Ok(0)
     }))

@@ -8,12 +8,13 @@ use crate::calls::program::credentials::{NUMBERS, by_number};
 use crate::calls::transfer::receive::recvmmsg;
 use crate::calls::transfer::send::sendmmsg;
 use crate::sys::explain::explain;
+use rustix::io::Errno;
 use std::arch::naked_asm;
 
 /// Its operations would be the kernel's, whoever's the sockets are: who asks for it without need (libuv, for `epoll`) does without.
 extern "C" fn refuse_io_uring() -> i32 {
     explain(format_args!("io_uring_setup: refused (ENOSYS), as it would not know of our sockets"));
-    give_int(Err(libc::ENOSYS))
+    give_int(Err(Errno::NOSYS))
 }
 
 /// # Safety

@@ -9,6 +9,7 @@ use crate::sockets::socket::Kind;
 use crate::sys::address;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, sockaddr, socklen_t};
+use rustix::io::Errno;
 use std::net::SocketAddr;
 
 /// Connects `number` to `peer` with the beginning of the data on the SYN, if that can be; and sends the rest as far as it is
@@ -22,22 +23,22 @@ pub(super) fn open_with(
     peer: SocketAddr,
     source: Source<'_>,
     flags: c_int,
-) -> Result<isize, i32> {
+) -> Result<isize, Errno> {
     let request = request(&guard, number);
     let connection = start(&mut guard, number, peer, request)?;
     let room = guard.stack.syn_room(connection);
     let done = give_to(&mut guard, number, connection, source, room.min(source.length()));
     guard.drive_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
     drop(guard);
     if !waits {
-        return if done > 0 { Ok(done as isize) } else { Err(libc::EINPROGRESS) };
+        return if done > 0 { Ok(done as isize) } else { Err(Errno::INPROGRESS) };
     }
     match wait_for_connection(number, timeout) {
         Ok(_) => {}
-        Err(libc::EINPROGRESS) if done > 0 => return Ok(done as isize),
+        Err(Errno::INPROGRESS) if done > 0 => return Ok(done as isize),
         Err(error) => return Err(error),
     }
     go_on(lock()?, number, source, flags & !libc::MSG_FASTOPEN, done)
@@ -52,7 +53,7 @@ pub(super) unsafe fn send(
     source: Source<'_>,
     flags: c_int,
     (to, length): (*const sockaddr, socklen_t),
-) -> Option<Result<isize, i32>> {
+) -> Option<Result<isize, Errno>> {
     // SAFETY: `to` is null or has `length` readable bytes: this function's condition.
     let peer = unsafe { address::read(to, length) };
     // SAFETY: called only if `to` has the bytes of a family.
@@ -68,7 +69,7 @@ pub(super) unsafe fn send(
         if !nature.is_stream {
             return None;
         }
-        let adopt = || -> Result<isize, i32> {
+        let adopt = || -> Result<isize, Errno> {
             source.check()?;
             let mut guard = lock()?;
             let number = adopt_to_connect(&mut guard, fd, peer, (&nature, note), port)?;
@@ -84,20 +85,20 @@ pub(super) unsafe fn send(
     let is_on_link = peer.is_some_and(|peer| crate::sys::wishes::is_on_link(peer.ip()));
     Some(match &mut socket.kind {
         Kind::Datagram(_) => return None,
-        _ if is_off => Err(libc::EOPNOTSUPP),
+        _ if is_off => Err(Errno::OPNOTSUPP),
         Kind::Bound if socket.deferred.is_some() || socket.has_failed => return None,
         Kind::Bound => match peer {
-            None => Err(libc::EINVAL),
-            Some(_) if !is_on_link => Err(libc::ENETUNREACH),
+            None => Err(Errno::INVAL),
+            Some(_) if !is_on_link => Err(Errno::NETUNREACH),
             Some(peer) => source.check().and_then(|()| open_with(guard, number, peer, source, flags)),
         },
-        Kind::Stream(stream) if stream.is_connecting && stream.connection.is_some() => Err(libc::EALREADY),
-        Kind::Stream(stream) if stream.connection.is_some() && stream.is_reported => Err(libc::EISCONN),
+        Kind::Stream(stream) if stream.is_connecting && stream.connection.is_some() => Err(Errno::ALREADY),
+        Kind::Stream(stream) if stream.connection.is_some() && stream.is_reported => Err(Errno::ISCONN),
         // As of `connect`, who did not wait is told once that it is there: what is sent goes.
         Kind::Stream(stream) => {
             stream.is_reported = true;
             return None;
         }
-        Kind::Listener(_) => Err(libc::EINVAL),
+        Kind::Listener(_) => Err(Errno::INVAL),
     })
 }

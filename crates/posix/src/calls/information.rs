@@ -3,6 +3,7 @@
 use crate::sockets::socket::Kind;
 use crate::world::lock::lock;
 use qanat::stack::tcp::{ConnectionInfo, Phase, State};
+use rustix::io::Errno;
 
 /// Linux' numbers of states.
 const LISTEN: u8 = 10;
@@ -165,10 +166,10 @@ fn state_number(state: State) -> u8 {
 ///
 /// # Safety
 /// `target` has `room` writable bytes.
-pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i32, i32> {
+pub(super) unsafe fn tell(number: u32, target: *mut u8, room: usize) -> Result<i32, Errno> {
     let guard = lock()?;
     let now = guard.clock_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let mut info = TcpInfo { state: CLOSED, ..TcpInfo::default() };
     match &socket.kind {
         Kind::Listener(listener) => {

@@ -23,6 +23,7 @@ use crate::world::wait::block;
 use libc::{c_int, sockaddr, socklen_t};
 use qanat::stack::FastOpenRequest;
 use qanat::{ConnectOptions, ConnectionId, ListenOptions};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 /// Connections that wait to be accepted, whatever a program asks for; as Linux' `somaxconn`.
@@ -38,11 +39,11 @@ pub(super) extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     give_int(listen_on(fd, backlog))
 }
 
-fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
+fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, Errno> {
     let backlog = (backlog.max(0) as usize).clamp(1, BACKLOG_MAX);
     if let Some(number) = socket_of(fd) {
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         return match &mut socket.kind {
             Kind::Bound => listen_ours(&mut guard, number, backlog).map(|()| 0),
             Kind::Listener(listener) if listener.listeners.is_empty() => {
@@ -66,8 +67,8 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
                 world.sockets.hold_if_full(number, &mut world.stack);
                 Ok(0)
             }
-            Kind::Stream(_) => Err(libc::EINVAL),
-            Kind::Datagram(_) => Err(libc::EOPNOTSUPP),
+            Kind::Stream(_) => Err(Errno::INVAL),
+            Kind::Datagram(_) => Err(Errno::OPNOTSUPP),
         };
     }
     // SAFETY: the call takes no pointers.
@@ -84,7 +85,7 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
     };
     if !attach(None) {
         note(fd, Call::Listen, local, Why::NoCard);
-        return if lacks_named_address() { Err(libc::EADDRNOTAVAIL) } else { Ok(0) };
+        return if lacks_named_address() { Err(Errno::ADDRNOTAVAIL) } else { Ok(0) };
     }
     let mut guard = lock()?;
     let mut socket = Socket::new(nature.family, local, Kind::Bound);
@@ -100,13 +101,13 @@ fn listen_on(fd: c_int, backlog: c_int) -> Result<i32, i32> {
         guard.forget(fd, number);
         drop(guard);
         set_nonblocking(fd, was_nonblocking);
-        note(fd, Call::Listen, local, if error == libc::EADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
+        note(fd, Call::Listen, local, if error == Errno::ADDRNOTAVAIL { Why::NoAddress } else { Why::Refused });
     }
     Ok(0)
 }
 
-fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32> {
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), Errno> {
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (local, v6_only, is_dual) = (socket.local, socket.options.v6_only, socket.is_dual);
     // `[::]` is both families', which the stack knows too; IPv6 alone is every own address of that family.
     let mut locals = vec![local];
@@ -139,7 +140,7 @@ fn listen_ours(guard: &mut Guard, number: u32, backlog: usize) -> Result<(), i32
         }
     }
     if listeners.is_empty() {
-        return Err(libc::EADDRNOTAVAIL);
+        return Err(Errno::ADDRNOTAVAIL);
     }
     let world = &mut **guard;
     for id in &listeners {
@@ -175,7 +176,7 @@ unsafe extern "C" fn accept4(fd: c_int, address: *mut sockaddr, length: *mut soc
         return unsafe { libc_next::accept4(fd, address, length, flags) };
     };
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     give_int(accept_ours(fd, number, flags, |kernel| {
         // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
@@ -199,22 +200,22 @@ fn accept_ours(
     fd: c_int,
     number: u32,
     flags: c_int,
-    mut tell: impl FnMut(Option<(SocketAddr, c_int)>) -> Result<c_int, i32>,
-) -> Result<c_int, i32> {
+    mut tell: impl FnMut(Option<(SocketAddr, c_int)>) -> Result<c_int, Errno>,
+) -> Result<c_int, Errno> {
     enum Accepted {
         Ours(u32, SocketAddr, c_int),
         Kernels(c_int),
     }
-    let mut attempt = |guard: &mut Guard| -> Option<Result<Accepted, i32>> {
-        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+    let mut attempt = |guard: &mut Guard| -> Option<Result<Accepted, Errno>> {
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
         let (family, is_dual) = (socket.family, socket.is_dual);
         let Kind::Listener(listener) = &mut socket.kind else {
             let is_datagram = matches!(socket.kind, Kind::Datagram(_));
-            return Some(Err(if is_datagram { libc::EOPNOTSUPP } else { libc::EINVAL }));
+            return Some(Err(if is_datagram { Errno::OPNOTSUPP } else { Errno::INVAL }));
         };
         if listener.listeners.is_empty() {
             // Shut down.
-            return Some(Err(libc::EINVAL));
+            return Some(Err(Errno::INVAL));
         }
         if let Some(child) = listener.pending.pop_front() {
             if listener.pending.len() == listener.backlog {
@@ -231,7 +232,7 @@ fn accept_ours(
         }
     };
     let mut guard = lock()?;
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (is_nonblocking, timeout, is_dual) = (socket.is_nonblocking, socket.receive_timeout, socket.is_dual);
     let first = attempt(&mut guard).or_else(|| {
         guard.drive_now();
@@ -240,7 +241,7 @@ fn accept_ours(
     drop(guard);
     let accepted = match first {
         Some(accepted) => accepted?,
-        None if is_nonblocking => return Err(libc::EAGAIN),
+        None if is_nonblocking => return Err(Errno::AGAIN),
         None => block(number, timeout, is_dual.then_some(fd), attempt)?,
     };
     let (child, peer, family) = match accepted {
@@ -270,21 +271,21 @@ fn accept_ours(
 ///
 /// # Errors
 /// `EAGAIN`: none waits; else as `accept`.
-pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), i32> {
+pub(super) fn accept_at_once(number: u32) -> Result<(c_int, SocketAddr, c_int), Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let family = socket.family;
-    let Kind::Listener(listener) = &mut socket.kind else { return Err(libc::EINVAL) };
+    let Kind::Listener(listener) = &mut socket.kind else { return Err(Errno::INVAL) };
     if listener.listeners.is_empty() {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
-    let child = listener.pending.pop_front().ok_or(libc::EAGAIN)?;
+    let child = listener.pending.pop_front().ok_or(Errno::AGAIN)?;
     if listener.pending.len() == listener.backlog {
         let world = &mut *guard;
         world.sockets.hold_if_full(number, &mut world.stack);
     }
-    let peer = guard.sockets.get(child).and_then(|socket| socket.peer).ok_or(libc::ECONNABORTED)?;
+    let peer = guard.sockets.get(child).and_then(|socket| socket.peer).ok_or(Errno::CONNABORTED)?;
     let new = super::stand_in::describe(&guard, child, true)?;
     if let Some(socket) = guard.sockets.get_mut(child) {
         socket.references = 1;
@@ -358,7 +359,7 @@ fn connect_ours(
     peer: SocketAddr,
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     let unspecified = address::unspecified_like(peer);
     if !nature.is_stream {
         let mut guard = lock()?;
@@ -384,7 +385,7 @@ pub(super) fn adopt_to_connect(
     peer: SocketAddr,
     (nature, note): (&Nature, Option<Note>),
     port: Option<u16>,
-) -> Result<u32, i32> {
+) -> Result<u32, Errno> {
     let unspecified = address::unspecified_like(peer);
     let local = SocketAddr::new(unspecified, port.unwrap_or(0));
     let number = adopt(guard, fd, Socket::new(nature.family, local, Kind::Bound), note)?;
@@ -396,19 +397,19 @@ pub(super) fn adopt_to_connect(
 }
 
 /// Starts a connection of a socket that is ours, and waits for it if that is wanted.
-fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, i32> {
+fn begin(mut guard: Guard, number: u32, peer: SocketAddr) -> Result<i32, Errno> {
     if super::fast_open_settings::defers(&mut guard, number, peer) {
         return Ok(0);
     }
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let request = if socket.options.fast_open.connects { FastOpenRequest::WithCookie } else { FastOpenRequest::No };
     start(&mut guard, number, peer, request)?;
     guard.drive_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (is_nonblocking, timeout) = (socket.is_nonblocking, socket.send_timeout);
     drop(guard);
     if is_nonblocking {
-        return Err(libc::EINPROGRESS);
+        return Err(Errno::INPROGRESS);
     }
     wait_for_connection(number, timeout)
 }
@@ -419,16 +420,16 @@ pub(super) fn start(
     number: u32,
     peer: SocketAddr,
     fast_open: FastOpenRequest,
-) -> Result<ConnectionId, i32> {
+) -> Result<ConnectionId, Errno> {
     let now = guard.clock_now();
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let (maximum_segment, receive_window) = (socket.options.maximum_segment, socket.options.receive_window());
     let has_name = socket.options.has_bound || socket.deferred.is_some();
     let local = Some(socket.local).filter(|local| local.port() != 0 && has_name);
     let options = ConnectOptions { local, maximum_segment, receive_window, fast_open };
     let connection = guard.stack.connect(now, peer, options).map_err(errno_of_command)?;
     let local = guard.stack.connection_info(connection).map(|(local, _, _)| local);
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let (send_room, unsent_mark) = (socket.options.send_room, socket.options.unsent_mark);
     socket.kind = Kind::Stream(Stream { send_room, unsent_mark, ..Stream::new(connection, true) });
     (socket.peer, socket.has_failed, socket.deferred) = (Some(peer), false, None);
@@ -440,9 +441,9 @@ pub(super) fn start(
     Ok(connection)
 }
 
-pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, i32> {
+pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Duration>) -> Result<i32, Errno> {
     let outcome = block(number, timeout, None, |guard| {
-        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+        let Some(socket) = guard.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
         match &mut socket.kind {
             Kind::Stream(stream) if stream.is_connecting => None,
             Kind::Stream(stream) => {
@@ -453,23 +454,23 @@ pub(super) fn wait_for_connection(number: u32, timeout: Option<std::time::Durati
         }
     });
     // A time-out leaves the attempt under way.
-    if outcome == Err(libc::EAGAIN) { Err(libc::EINPROGRESS) } else { outcome }
+    if outcome == Err(Errno::AGAIN) { Err(Errno::INPROGRESS) } else { outcome }
 }
 
 /// `connect` on what is ours already.
-fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
+fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, Errno> {
     let mut guard = lock()?;
     let now = guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     match &mut socket.kind {
         Kind::Datagram(_) => {
             // Nobody, or somebody else: `AF_UNSPEC` has no address.
             let is_lost = peer.is_some_and(|peer| !is_on_link(peer.ip()));
             if is_lost {
-                return Err(libc::ENETUNREACH);
+                return Err(Errno::NETUNREACH);
             }
             if peer.is_some_and(|peer| !socket.may_send_to(peer)) {
-                return Err(libc::EACCES);
+                return Err(Errno::ACCESS);
             }
             socket.peer = peer;
             if peer.is_none() && !socket.options.names_port && !socket.is_dual {
@@ -479,7 +480,7 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             }
             Ok(0)
         }
-        Kind::Listener(_) => Err(libc::EISCONN),
+        Kind::Listener(_) => Err(Errno::ISCONN),
         Kind::Bound => {
             if socket.has_failed {
                 return Err(socket.tell_failure());
@@ -491,17 +492,17 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
                 return Ok(0);
             };
             if deferred.is_some() {
-                return Err(libc::EISCONN);
+                return Err(Errno::ISCONN);
             }
             if !is_on_link(peer.ip()) {
-                return Err(libc::ENETUNREACH);
+                return Err(Errno::NETUNREACH);
             }
             begin(guard, number, peer)
         }
         // `AF_UNSPEC`: it is nobody's again.
         Kind::Stream(stream) if peer.is_none() => {
             let connection = stream.connection;
-            (socket.kind, socket.peer, socket.error) = (Kind::Bound, None, 0);
+            (socket.kind, socket.peer, socket.error) = (Kind::Bound, None, None);
             if let Some(connection) = connection {
                 guard.sockets.disown_connection(connection);
                 let _ = guard.stack.abort(now, connection);
@@ -510,19 +511,16 @@ fn connect_again(number: u32, peer: Option<SocketAddr>) -> Result<i32, i32> {
             Ok(0)
         }
         Kind::Stream(stream) => match (stream.connection, stream.is_connecting) {
-            (Some(_), true) if socket.is_nonblocking => Err(libc::EALREADY),
+            (Some(_), true) if socket.is_nonblocking => Err(Errno::ALREADY),
             (Some(_), true) => {
                 let timeout = socket.send_timeout;
                 drop(guard);
                 let outcome = wait_for_connection(number, timeout);
-                if outcome == Err(libc::EINPROGRESS) { Err(libc::EALREADY) } else { outcome }
+                if outcome == Err(Errno::INPROGRESS) { Err(Errno::ALREADY) } else { outcome }
             }
             (Some(_), false) if !std::mem::replace(&mut stream.is_reported, true) => Ok(0),
-            (Some(_), false) => Err(libc::EISCONN),
-            (None, _) => match socket.take_error() {
-                0 => Err(libc::ECONNABORTED),
-                error => Err(error),
-            },
+            (Some(_), false) => Err(Errno::ISCONN),
+            (None, _) => Err(socket.take_error().unwrap_or(Errno::CONNABORTED)),
         },
     }
 }
@@ -539,9 +537,9 @@ pub(super) unsafe extern "C" fn getsockname(fd: c_int, address: *mut sockaddr, l
         // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getsockname(2).
         return unsafe { libc_next::getsockname(fd, address, length) };
     };
-    let named = || -> Result<(SocketAddr, c_int), i32> {
+    let named = || -> Result<(SocketAddr, c_int), Errno> {
         let guard = lock()?;
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
         let mut local = socket.local;
         // A connected socket knows which of its addresses it speaks from.
         if let (true, Some(peer)) = (local.ip().is_unspecified(), socket.peer)
@@ -570,15 +568,15 @@ pub(super) unsafe extern "C" fn getpeername(fd: c_int, address: *mut sockaddr, l
         // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).
         return unsafe { libc_next::getpeername(fd, address, length) };
     };
-    let named = || -> Result<(SocketAddr, c_int), i32> {
+    let named = || -> Result<(SocketAddr, c_int), Errno> {
         let guard = lock()?;
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
         let is_connected = match &socket.kind {
             Kind::Stream(stream) => stream.connection.is_some() && !stream.is_connecting,
             Kind::Datagram(_) => true,
             Kind::Bound | Kind::Listener(_) => false,
         };
-        Ok((socket.peer.filter(|_| is_connected).ok_or(libc::ENOTCONN)?, socket.family))
+        Ok((socket.peer.filter(|_| is_connected).ok_or(Errno::NOTCONN)?, socket.family))
     };
     give_int(named().map(|(peer, family)| {
         // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by getpeername(2).

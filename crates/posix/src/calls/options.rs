@@ -15,6 +15,7 @@ use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_void, socklen_t};
 use qanat::Setting;
 use qanat_launch::support::{OPTIONS, Row, Support, TCP_NOTSENT_LOWAT, UDP_CORK, UDP_SEGMENT};
+use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -203,7 +204,7 @@ pub(super) unsafe extern "C" fn setsockopt(
         && lock().is_ok_and(|guard| guard.sockets.get(number).is_some_and(Socket::is_connection))
     {
         // The kernel's socket does not know that it is too late.
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     if let Some(number) = socket_of(fd).filter(|_| descriptor::is_stand_in(fd)) {
         // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
@@ -218,7 +219,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     let is_ours = socket_of(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
         explain(format_args!("fd {fd}: {level} {option}: refused"));
-        return give_int(Err(*error));
+        return give_int(Err(Errno::from_raw_os_error(*error)));
     }
     // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };
@@ -260,19 +261,19 @@ unsafe fn set_flag(
     option: (c_int, c_int),
     value: *const c_int,
     length: socklen_t,
-) -> Option<Result<i32, i32>> {
+) -> Option<Result<i32, Errno>> {
     flag(&mut Options::default(), option)?;
     if (length as usize) < size_of::<c_int>() || length > c_int::MAX as socklen_t {
-        return Some(Err(libc::EINVAL));
+        return Some(Err(Errno::INVAL));
     }
     if value.is_null() {
-        return Some(Err(libc::EFAULT));
+        return Some(Err(Errno::FAULT));
     }
     // SAFETY: `value` is null or has `length` readable bytes: this function's condition. The length has been checked above.
     let value = unsafe { value.read_unaligned() } != 0;
     let set = || {
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         if let Some(flag) = flag(&mut socket.options, option) {
             *flag = value;
         }
@@ -282,9 +283,9 @@ unsafe fn set_flag(
 }
 
 /// The kernel's socket has taken it.
-fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
+fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, Errno> {
     let mut guard = lock()?;
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     if !read(fd, socket, level, name) {
         return Ok(0);
     }
@@ -292,10 +293,10 @@ fn set(fd: c_int, number: u32, level: c_int, name: c_int) -> Result<i32, i32> {
 }
 
 /// Tells the stack of what has been set.
-fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<i32, i32> {
+fn tell_stack(guard: &mut Guard, number: u32, option: (c_int, c_int)) -> Result<i32, Errno> {
     let now = guard.clock_now();
     let world = &mut **guard;
-    let socket = world.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = world.sockets.get(number).ok_or(Errno::BADF)?;
     let options = socket.options;
     if let (Kind::Listener(listener), (libc::IPPROTO_TCP, libc::TCP_MAXSEG)) = (&socket.kind, option) {
         for id in &listener.listeners {
@@ -386,7 +387,7 @@ pub(super) unsafe extern "C" fn getsockopt(
             return give_int(unsafe { super::information::tell(number, value.cast(), *length as usize) });
         }
         (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => lock().and_then(|guard| {
-            let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+            let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
             let connection = if let Kind::Stream(stream) = &socket.kind { stream.connection } else { None };
             let info = connection.and_then(|connection| guard.stack.connection_info(connection));
             let unconnected = socket.options.maximum_segment.map_or(MSS_UNSET, c_int::from);
@@ -406,11 +407,11 @@ pub(super) unsafe extern "C" fn getsockopt(
 ///
 /// # Safety
 /// `value` and `length` are null, or `length` says how many writable bytes `value` has.
-unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
+unsafe fn path_mtu(number: u32, value: *mut u8, length: *mut socklen_t) -> Result<i32, Errno> {
     let guard = lock()?;
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     if socket.peer.is_none() {
-        return Err(libc::ENOTCONN);
+        return Err(Errno::NOTCONN);
     }
     let answer = c_int::from(guard.vnic.mtu());
     drop(guard);
@@ -428,7 +429,7 @@ unsafe fn get_flag(
     option: (c_int, c_int),
     value: *mut u8,
     length: *mut socklen_t,
-) -> Option<Result<i32, i32>> {
+) -> Option<Result<i32, Errno>> {
     let is_error = option == (libc::SOL_SOCKET, libc::SO_ERROR);
     if !is_error {
         flag(&mut Options::default(), option)?;
@@ -438,7 +439,7 @@ unsafe fn get_flag(
             return take_error(number);
         }
         let mut guard = lock()?;
-        let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
         Ok(c_int::from(flag(&mut socket.options, option).is_some_and(|flag| *flag)))
     };
     // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
@@ -449,15 +450,15 @@ unsafe fn get_flag(
 ///
 /// # Safety
 /// As of [`path_mtu`].
-unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, i32> {
+unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) -> Result<i32, Errno> {
     if value.is_null() || length.is_null() {
-        return Err(libc::EFAULT);
+        return Err(Errno::FAULT);
     }
     let bytes = answer.to_ne_bytes();
     // SAFETY: `length` says how many writable bytes `value` has, or both are null: this function's condition.
     unsafe {
         if *length > c_int::MAX as socklen_t {
-            return Err(libc::EINVAL);
+            return Err(Errno::INVAL);
         }
         let count = (*length as usize).min(bytes.len());
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), value, count);
@@ -466,8 +467,9 @@ unsafe fn write_number(answer: c_int, value: *mut u8, length: *mut socklen_t) ->
     Ok(0)
 }
 
-fn take_error(number: u32) -> Result<c_int, i32> {
+fn take_error(number: u32) -> Result<c_int, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    Ok(guard.sockets.get_mut(number).ok_or(libc::EBADF)?.take_error())
+    let error = guard.sockets.get_mut(number).ok_or(Errno::BADF)?.take_error();
+    Ok(error.map_or(0, Errno::raw_os_error))
 }

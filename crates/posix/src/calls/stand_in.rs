@@ -10,13 +10,14 @@ use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, socklen_t};
 use qanat_launch::support::TCP_NOTSENT_LOWAT;
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 /// This process's, and that of its children; never connected to anything.
 static FILE: AtomicI32 = AtomicI32::new(-1);
 
 /// The file, made when it is needed first. The lock is held, so nobody else makes it.
-fn file(_: &Guard) -> Result<c_int, i32> {
+fn file(_: &Guard) -> Result<c_int, Errno> {
     let file = FILE.load(Ordering::Relaxed);
     if file >= 0 {
         return Ok(file);
@@ -34,7 +35,7 @@ fn file(_: &Guard) -> Result<c_int, i32> {
 ///
 /// # Errors
 /// Out of descriptors.
-pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, i32> {
+pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> Result<c_int, Errno> {
     let command = if is_closed_by_exec { libc::F_DUPFD_CLOEXEC } else { libc::F_DUPFD };
     // SAFETY: the call takes no pointers.
     let new = unsafe { libc_next::fcntl64(file(guard)?, command, 0) };
@@ -44,7 +45,7 @@ pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> R
     if !descriptor::set_stand_in(new, number) {
         // SAFETY: the descriptor was made just now, and nobody else owns it.
         unsafe { libc_next::close(new) };
-        return Err(libc::EMFILE);
+        return Err(Errno::MFILE);
     }
     Ok(new)
 }
@@ -54,7 +55,7 @@ pub(super) fn describe(guard: &Guard, number: u32, is_closed_by_exec: bool) -> R
 ///
 /// # Errors
 /// Out of descriptors.
-pub(super) fn replace(fd: c_int) -> Result<(), i32> {
+pub(super) fn replace(fd: c_int) -> Result<(), Errno> {
     if !descriptor::is_stand_in(fd) {
         return Ok(());
     }

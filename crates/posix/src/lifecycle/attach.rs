@@ -267,9 +267,8 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let before = open_descriptors();
     crate::sys::this_process::class::look_around();
     if crate::sys::arena::place().is_none() {
-        crate::sys::page::make().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
-        crate::sys::arena::reserve()
-            .map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+        crate::sys::page::make().map_err(|errno| format!("memory: {}", errno))?;
+        crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", errno))?;
     }
     // Open until all own descriptors are where they belong: a low number that became free would be the next one's.
     let (registry, successor) = with_high_descriptors(|| make_here(plot))?;
@@ -290,7 +289,7 @@ fn make_with_room(plot: Plot<'_>) -> Result<(), Lack> {
     let addresses: Vec<String> = guard.addresses.iter().map(|(address, _)| address.to_string()).collect();
     let text = addresses.join(", ");
     drop(guard);
-    let say = |errno| format!("the keeper: {}", std::io::Error::from_raw_os_error(errno));
+    let say = |errno| format!("the keeper: {}", errno);
     crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
     crate::world::processes::note_registry(registry_of_processes);
     let (is_ready, ready) =

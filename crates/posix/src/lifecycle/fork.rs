@@ -6,13 +6,14 @@ use crate::sys::wakers::out_of_the_way;
 use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes::{be, registry, set_first};
+use rustix::io::Errno;
 use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
 
 /// A record for a child of this process's, of whose end the keeper learns by `pipe`.
 ///
 /// # Errors
 /// There is no keeper.
-pub(crate) fn record_for_child(pipe: &OwnedFd) -> Result<u32, i32> {
+pub(crate) fn record_for_child(pipe: &OwnedFd) -> Result<u32, Errno> {
     let number = lock()?.clone_process();
     hand_line(registry(), number, pipe).map(|()| number)
 }
@@ -28,7 +29,7 @@ impl Child {
     ///
     /// # Errors
     /// There is no world, or this process is out of it.
-    pub(crate) fn new() -> Result<Child, i32> {
+    pub(crate) fn new() -> Result<Child, Errno> {
         let mut guard = lock()?;
         let number = guard.clone_process();
         let registry = guard.processes.registry;

@@ -25,6 +25,7 @@ use crate::world::lock::lock;
 use crate::world::membership::become_process;
 use crate::world::processes;
 use qanat_launch::numbers::{BEYOND_OWN, OUT_OF_THE_WAY};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -339,7 +340,7 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
 /// `inherited`: own descriptors that this program has already.
 fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
     crate::sys::this_process::class::look_around();
-    let system = |errno: i32| std::io::Error::from_raw_os_error(errno).to_string();
+    let system = |errno: Errno| errno.to_string();
     // SAFETY: the descriptor is open, and it was opened for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
     if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
@@ -435,7 +436,7 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
     }
     let page = page.and_then(|page| page.try_clone().ok()).ok_or("no page came")?;
     let page = out_of_the_way(page.into_raw_fd());
-    crate::sys::page::adopt(page).map_err(|errno| std::io::Error::from_raw_os_error(errno).to_string())
+    crate::sys::page::adopt(page).map_err(|errno| errno.to_string())
 }
 
 /// Gives a descriptor its number.

@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What `clone` says; `ECHILD`: it ended at once.
-pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), i32> {
+pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Result<(), Errno> {
     let image = Image::new(things);
     let begun = offspring::start(|| {
         // Out of reach of the terminal's Ctrl-C, and in the program's session: it is scheduled as part of it.
@@ -71,7 +71,7 @@ pub(crate) fn start(things: &Things, is_ready: &OwnedFd, first_own: RawFd) -> Re
             said => break said,
         }
     };
-    if said == Ok(1) { Ok(()) } else { Err(libc::ECHILD) }
+    if said == Ok(1) { Ok(()) } else { Err(Errno::CHILD) }
 }
 
 /// What a deputy does that is asked by this line by this process.
@@ -419,7 +419,7 @@ fn sleep_while(
     fds: &mut [libc::pollfd],
     mut time: Option<Duration>,
     again: impl Fn() -> Option<Duration>,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     loop {
         let slept = sleep(fds, time, std::ptr::null());
         match again().filter(|_| slept == Ok(0)) {

@@ -8,6 +8,7 @@ use crate::sys::libc_next;
 use crate::world::lock::lock;
 use crate::world::membership;
 use libc::{c_int, pollfd};
+use rustix::io::Errno;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Moved at a time.
@@ -50,7 +51,7 @@ impl Order {
 ///
 /// # Errors
 /// Out of descriptors, or there is no keeper.
-pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
+pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, Errno> {
     let mut ends = [-1; 2];
     // SAFETY: the array has room for two descriptors.
     if unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0, ends.as_mut_ptr()) } != 0 {
@@ -69,7 +70,7 @@ pub(crate) fn start(number: u32, takes: bool) -> Result<RawFd, i32> {
 ///
 /// # Errors
 /// There is no keeper.
-pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(), i32> {
+pub(crate) fn start_with(number: u32, takes: bool, ours: &OwnedFd) -> Result<(), Errno> {
     let mut guard = lock()?;
     let registry = guard.processes.registry;
     let record = guard.record_with(CONNECTION, Entry::Socket(number));
@@ -127,7 +128,7 @@ impl Buffer {
         match count {
             1.. => (self.done, self.length) = (0, count as usize),
             0 => self.is_over = true,
-            _ => return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR),
+            _ => return matches!(libc_next::errno(), Errno::AGAIN | Errno::INTR),
         }
         true
     }
@@ -139,7 +140,7 @@ impl Buffer {
         // SAFETY: the pointer is to as many readable bytes as the length says.
         let count = unsafe { libc::send(fd, rest.as_ptr().cast(), rest.len(), flags) };
         if count < 0 {
-            return matches!(libc_next::errno(), libc::EAGAIN | libc::EINTR);
+            return matches!(libc_next::errno(), Errno::AGAIN | Errno::INTR);
         }
         self.done += count as usize;
         true

@@ -7,6 +7,7 @@ use crate::sys::wakers::Waker;
 use qanat::nic::Vnic;
 use qanat::stack::{Handler, Stack, UdpError};
 use qanat::{Chunk, CloseReason, ConnectionId, Event, ListenerId, Time, UdpSocketId};
+use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -252,7 +253,7 @@ impl Sockets {
                         } else {
                             // RFC 9293 section 3.10.7.4; as Linux names it after a FIN.
                             if stream.peer_closed && why == CloseReason::ResetByPeer {
-                                socket.error = libc::EPIPE;
+                                socket.error = Some(Errno::PIPE);
                             }
                             stream.connection = None;
                         }

@@ -5,6 +5,7 @@ use crate::sockets::socket::{Place, Socket};
 use crate::sockets::table::Sockets;
 use crate::sys::wakers::Waker;
 use libc::{c_int, epoll_event};
+use rustix::io::Errno;
 
 impl Sockets {
     pub(crate) fn epoll_mut(&mut self, number: u32) -> Option<&mut Epoll> {
@@ -21,20 +22,20 @@ impl Sockets {
         operation: c_int,
         (socket, fd): (u32, c_int),
         event: Option<epoll_event>,
-    ) -> Result<Option<Waker>, i32> {
-        let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.place(socket, fd);
+    ) -> Result<Option<Waker>, Errno> {
+        let place = self.epoll_mut(instance).ok_or(Errno::BADF)?.place(socket, fd);
         if operation == libc::EPOLL_CTL_DEL {
-            self.unwatch(instance, socket, place.ok_or(libc::ENOENT)?);
+            self.unwatch(instance, socket, place.ok_or(Errno::NOENT)?);
             return Ok(None);
         }
-        let event = event.ok_or(libc::EFAULT)?;
+        let event = event.ok_or(Errno::FAULT)?;
         let is_exclusive = event.events & EXCLUSIVE != 0;
         match (operation, place) {
-            (libc::EPOLL_CTL_ADD, _) if is_exclusive && event.events & !BESIDE_EXCLUSIVE != 0 => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_MOD, _) if is_exclusive => Err(libc::EINVAL),
-            (libc::EPOLL_CTL_ADD, Some(_)) => Err(libc::EEXIST),
+            (libc::EPOLL_CTL_ADD, _) if is_exclusive && event.events & !BESIDE_EXCLUSIVE != 0 => Err(Errno::INVAL),
+            (libc::EPOLL_CTL_MOD, _) if is_exclusive => Err(Errno::INVAL),
+            (libc::EPOLL_CTL_ADD, Some(_)) => Err(Errno::EXIST),
             (libc::EPOLL_CTL_ADD, None) => {
-                let place = self.epoll_mut(instance).ok_or(libc::EBADF)?.add(socket, fd, event);
+                let place = self.epoll_mut(instance).ok_or(Errno::BADF)?.add(socket, fd, event);
                 if let Some(socket) = self.get_mut(socket) {
                     // The last is told first, and who is exclusive after all others.
                     let at = if is_exclusive { 0 } else { socket.watchers.len() };
@@ -42,16 +43,16 @@ impl Sockets {
                 }
                 Ok(self.look_again(instance, socket, place))
             }
-            (libc::EPOLL_CTL_MOD, None) => Err(libc::ENOENT),
+            (libc::EPOLL_CTL_MOD, None) => Err(Errno::NOENT),
             (libc::EPOLL_CTL_MOD, Some(place)) => {
-                let interest = self.epoll_mut(instance).and_then(|epoll| epoll.get_mut(place)).ok_or(libc::ENOENT)?;
+                let interest = self.epoll_mut(instance).and_then(|epoll| epoll.get_mut(place)).ok_or(Errno::NOENT)?;
                 if interest.events & EXCLUSIVE != 0 {
-                    return Err(libc::EINVAL);
+                    return Err(Errno::INVAL);
                 }
                 (interest.events, interest.data, interest.is_spent) = (event.events, event.u64, false);
                 Ok(self.look_again(instance, socket, place))
             }
-            _ => Err(libc::EINVAL),
+            _ => Err(Errno::INVAL),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Socket addresses as programs write them.
 
 use libc::{AF_INET, AF_INET6, c_int, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage, socklen_t};
+use rustix::io::Errno;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Reads one; an IPv4 address in an IPv6 one's clothes (RFC 4291 section 2.5.5.2) as itself. `None`: of another family, or
@@ -51,12 +52,12 @@ pub(crate) unsafe fn destination(
     address: *const sockaddr,
     length: socklen_t,
     family: c_int,
-) -> Result<Option<SocketAddr>, i32> {
+) -> Result<Option<SocketAddr>, Errno> {
     if address.is_null() || length == 0 {
         return Ok(None);
     }
     if (length as usize) < size_of::<libc::sa_family_t>() {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
     // SAFETY: the address has so many bytes: `length` was compared with them.
     let given = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
@@ -70,11 +71,11 @@ pub(crate) unsafe fn destination(
             SocketAddr::new(ip.into(), u16::from_be(four.sin_port))
         }
         None if given == libc::AF_UNSPEC && family == AF_INET6 => return Ok(None),
-        None if given == AF_INET || given == AF_INET6 || family == AF_INET6 => return Err(libc::EINVAL),
+        None if given == AF_INET || given == AF_INET6 || family == AF_INET6 => return Err(Errno::INVAL),
         Some(found) if family == AF_INET6 || found.is_ipv4() && given == AF_INET => found,
-        _ => return Err(libc::EAFNOSUPPORT),
+        _ => return Err(Errno::AFNOSUPPORT),
     };
-    if found.port() == 0 { Err(libc::EINVAL) } else { Ok(Some(found)) }
+    if found.port() == 0 { Err(Errno::INVAL) } else { Ok(Some(found)) }
 }
 
 fn zeroed<T: Plain>() -> T {

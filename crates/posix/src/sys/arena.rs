@@ -6,6 +6,7 @@
 
 use crate::sys::local::LOCAL;
 use dlmalloc::Dlmalloc;
+use rustix::io::Errno;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::marker::PhantomData;
@@ -114,9 +115,9 @@ fn head() -> Option<&'static Head> {
 ///
 /// # Errors
 /// What `mmap` says; `EFBIG`: the program may have no such file.
-pub(crate) fn reserve() -> Result<(), i32> {
+pub(crate) fn reserve() -> Result<(), Errno> {
     if !crate::sys::raised_limits::has_for_file(LENGTH) {
-        return Err(libc::EFBIG);
+        return Err(Errno::FBIG);
     }
     let file = memory_file();
     let kind = if file < 0 { libc::MAP_ANONYMOUS } else { 0 };
@@ -187,7 +188,7 @@ pub(crate) fn cover(place: usize, length: usize) {
 ///
 /// # Errors
 /// `EEXIST`: something else is there; else what `mmap` says.
-pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), i32> {
+pub(crate) fn adopt(file: RawFd, number: RawFd, base: usize) -> Result<(), Errno> {
     adopt_at(file, number, base, libc::MAP_FIXED_NOREPLACE)
 }
 
@@ -203,11 +204,11 @@ pub(crate) fn hold_place(base: usize) {
 ///
 /// # Errors
 /// What `mmap` says.
-pub(crate) fn return_to(file: RawFd, base: usize) -> Result<(), i32> {
+pub(crate) fn return_to(file: RawFd, base: usize) -> Result<(), Errno> {
     adopt_at(file, file, base, libc::MAP_FIXED)
 }
 
-fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32> {
+fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), Errno> {
     let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | how;
     let wished = std::ptr::without_provenance_mut(base);
     // SAFETY: a new mapping, at that address only if nothing is there.
@@ -218,7 +219,7 @@ fn adopt_at(file: RawFd, number: RawFd, base: usize, how: i32) -> Result<(), i32
     if at.expose_provenance() != base {
         // SAFETY: the mapping was made just now, and nothing points into it.
         unsafe { libc::munmap(at, LENGTH) };
-        return Err(libc::EEXIST);
+        return Err(Errno::EXIST);
     }
     BASE.store(base, Ordering::Release);
     FILE.store(number, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use libc::{
     FILE, c_char, c_int, c_uint, c_ulong, c_void, epoll_event, fd_set, iovec, mmsghdr, msghdr, nfds_t, off_t, pid_t,
     pollfd, sigset_t, size_t, sockaddr, socklen_t, ssize_t, timespec, timeval,
 };
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -128,13 +129,13 @@ pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
 }
 
 /// What the system call sets when it fails.
-pub(crate) fn errno() -> i32 {
+pub(crate) fn errno() -> Errno {
     // SAFETY: the pointer is to this thread's own `errno`.
-    unsafe { *libc::__errno_location() }
+    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
 }
 
 /// Sets it.
-pub(crate) fn set_errno(errno: i32) {
+pub(crate) fn set_errno(errno: Errno) {
     // SAFETY: the pointer is to this thread's own `errno`.
-    unsafe { *libc::__errno_location() = errno };
+    unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }

@@ -5,6 +5,7 @@
 use crate::sys::descriptor::notes;
 use crate::sys::libc_next;
 use crate::sys::this_process::class::Class;
+use rustix::io::Errno;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
@@ -42,7 +43,7 @@ pub(crate) fn has_fallen() -> bool {
 ///
 /// # Errors
 /// Out of descriptors or memory.
-pub(crate) fn make() -> Result<(), i32> {
+pub(crate) fn make() -> Result<(), Errno> {
     // SAFETY: the name is a C string.
     let file = unsafe { libc::memfd_create(c"qanat-class".as_ptr(), libc::MFD_CLOEXEC) };
     if file < 0 {
@@ -60,7 +61,7 @@ pub(crate) fn make() -> Result<(), i32> {
 ///
 /// # Errors
 /// What `mmap` says.
-pub(crate) fn adopt(file: RawFd) -> Result<(), i32> {
+pub(crate) fn adopt(file: RawFd) -> Result<(), Errno> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping where nothing is, which changes no memory in use.
     let place = unsafe { libc::mmap(std::ptr::null_mut(), LENGTH, protection, libc::MAP_SHARED, file, 0) };

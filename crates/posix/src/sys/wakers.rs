@@ -1,6 +1,7 @@
 //! Wakers: event descriptors on which waiting threads sleep. They are made before the program forks, so that each of its processes has all
 //! of them.
 
+use rustix::io::Errno;
 use std::os::fd::RawFd;
 
 /// How many threads, and `epoll` instances, can wait to be woken; further ones look every millisecond.
@@ -17,7 +18,7 @@ pub(crate) type Waker = u16;
 impl Wakers {
     /// # Errors
     /// Out of descriptors.
-    pub(crate) fn new() -> Result<Wakers, i32> {
+    pub(crate) fn new() -> Result<Wakers, Errno> {
         let descriptors: Vec<RawFd> = (0..COUNT).map(|_| new_event()).collect::<Result<_, _>>()?;
         Ok(Wakers { descriptors, free: (0..COUNT as u16).rev().collect() })
     }
@@ -49,7 +50,7 @@ impl Wakers {
 }
 
 /// A new event descriptor, out of the way of those a program numbers itself.
-pub(crate) fn new_event() -> Result<RawFd, i32> {
+pub(crate) fn new_event() -> Result<RawFd, Errno> {
     // SAFETY: the call takes no pointers.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
     if fd < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(out_of_the_way(fd)) }

@@ -7,6 +7,7 @@ use crate::world::state::{Device, Parts, World, WorldClock};
 use qanat::Config;
 use qanat::nic::Clock;
 use qanat::stack::Stack;
+use rustix::io::Errno;
 use std::net::IpAddr;
 use std::os::fd::RawFd;
 
@@ -25,7 +26,7 @@ pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
     let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
     let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
     let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
-    let say = |errno: i32| format!("descriptors: {}", std::io::Error::from_raw_os_error(errno));
+    let say = |errno: Errno| format!("descriptors: {}", errno);
     let wakers = Wakers::new().map_err(say)?;
     let mut processes = Processes { registry, ..Processes::default() };
     let table = descriptor::new_table();

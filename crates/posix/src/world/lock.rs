@@ -11,6 +11,7 @@ use crate::sys::signals::lock_given_back;
 use crate::world::end::{End, words};
 use crate::world::pid_table::PidTable;
 use crate::world::state::World;
+use rustix::io::Errno;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 use std::os::fd::RawFd;
@@ -152,11 +153,11 @@ pub(crate) struct Guard {
 /// # Errors
 /// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
 #[inline]
-pub(crate) fn lock() -> Result<Guard, i32> {
+pub(crate) fn lock() -> Result<Guard, Errno> {
     let shared = shared().ok_or_else(crate::sys::this_process::standing::error)?;
     LOCAL.with(|local| {
         if local.is_inside.get() || local.is_held.get() {
-            return Err(libc::EAGAIN);
+            return Err(Errno::AGAIN);
         }
         // From here on: a signal that comes while it is being taken waits, too.
         local.is_held.set(true);
@@ -177,10 +178,10 @@ pub(crate) fn lock() -> Result<Guard, i32> {
 }
 
 /// What a call says that has begun in a world that fell to another class meanwhile: begun again, it goes another way.
-const OUT: i32 = libc::EINTR;
+const OUT: Errno = Errno::INTR;
 
 #[inline]
-fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
+fn take(shared: &'static Shared, local: &Local) -> Result<Guard, Errno> {
     // Before anything is looked at, and when it is there.
     if has_fallen() {
         return Err(OUT);
@@ -192,7 +193,7 @@ fn take(shared: &'static Shared, local: &Local) -> Result<Guard, i32> {
     }
     if shared.is_over() {
         shared.word.give_back(local);
-        return Err(libc::ENETDOWN);
+        return Err(Errno::NETDOWN);
     }
     local.is_inside.set(true);
     Ok(Guard { shared })

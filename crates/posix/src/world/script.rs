@@ -191,7 +191,7 @@ impl Guard {
 
 /// Makes the memory and the stack of a scripted world.
 pub(crate) fn make(wishes: &Wishes) -> Result<(), String> {
-    crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", std::io::Error::from_raw_os_error(errno)))?;
+    crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", errno))?;
     crate::world::lock::install(|| {
         let wire = Wire::new(wishes.mtu as u16).map_err(|error| format!("memory of packets: {error}"))?;
         assemble(Ground {

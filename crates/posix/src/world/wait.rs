@@ -8,6 +8,7 @@ use crate::sys::wakers::Waker;
 use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
 use qanat::Time;
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::os::fd::RawFd;
 use std::time::Duration;
@@ -105,8 +106,8 @@ pub(crate) fn block<T>(
     socket: u32,
     timeout: Option<Duration>,
     further: Option<RawFd>,
-    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     // A wait for a limited time never goes on after a handler.
     hold_and_block(socket, timeout, (further, timeout.is_none()), &mut attempt)
 }
@@ -118,8 +119,8 @@ pub(crate) fn block<T>(
 pub(crate) fn block_for_rest<T>(
     socket: u32,
     timeout: Option<Duration>,
-    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    mut attempt: impl FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     hold_and_block(socket, timeout, (None, false), &mut attempt)
 }
 
@@ -127,11 +128,11 @@ fn hold_and_block<T>(
     socket: u32,
     timeout: Option<Duration>,
     how: (Option<RawFd>, bool),
-    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     // As long as a call is under way it has the socket, whoever closes its descriptor.
     let mut guard = lock()?;
-    guard.sockets.get_mut(socket).ok_or(libc::EBADF)?.references += 1;
+    guard.sockets.get_mut(socket).ok_or(Errno::BADF)?.references += 1;
     if let Some(own) = guard.processes.own() {
         own.held.push(socket);
     }
@@ -151,8 +152,8 @@ fn block_on<T>(
     socket: u32,
     timeout: Option<Duration>,
     (further, may_go_on): (Option<RawFd>, bool),
-    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, i32>>,
-) -> Result<T, i32> {
+    attempt: &mut dyn FnMut(&mut Guard) -> Option<Result<T, Errno>>,
+) -> Result<T, Errno> {
     begin_wait();
     let mut guard = lock()?;
     let thread = Thread::this();
@@ -170,11 +171,11 @@ fn block_on<T>(
         let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
         if deadline.is_some_and(|deadline| deadline <= now) {
             guard.leaves(thread, now);
-            return Err(libc::EAGAIN);
+            return Err(Errno::AGAIN);
         }
         if handlers_called() != handlers && !(may_go_on && wait_goes_on()) {
             guard.leaves(thread, now);
-            return Err(libc::EINTR);
+            return Err(Errno::INTR);
         }
         let leads = guard.leads(thread, now);
         if spin.goes_on(now) && leads {
@@ -204,7 +205,7 @@ fn block_on<T>(
         }
         return_waker(&mut guard, waker);
         if let Err(error) = slept {
-            if error == libc::EINTR && may_go_on && wait_goes_on() {
+            if error == Errno::INTR && may_go_on && wait_goes_on() {
                 continue;
             }
             // What came meanwhile comes first.

@@ -5,6 +5,7 @@ use crate::lifecycle::lowering::{Effect, change};
 use crate::sys::libc_next;
 use crate::sys::raw::{self, Call};
 use libc::{c_char, c_int, c_long, c_uint, c_ulong, c_void, gid_t, size_t, uid_t};
+use rustix::io::Errno;
 
 const KEPT: usize = u32::MAX as usize;
 /// Linux' numbers that the `libc` crate may lack.
@@ -58,7 +59,7 @@ unsafe extern "C" fn initgroups(user: *const c_char, group: gid_t) -> c_int {
             break;
         }
         if groups.len() >= GROUPS_MAX {
-            return give_int(Err(libc::EINVAL));
+            return give_int(Err(Errno::INVAL));
         }
         groups.resize((groups.len() * 2).max(count.max(0) as usize).min(GROUPS_MAX), 0);
     }
@@ -163,7 +164,7 @@ pub(in crate::calls) unsafe extern "C" fn by_number(
         Some(effect) => change(&call, effect, real, |answer| *answer >= 0),
         None => real(),
     };
-    crate::calls::give(if answer < 0 { Err(-answer as i32) } else { Ok(answer) }) as c_long
+    crate::calls::give(if answer < 0 { Err(Errno::from_raw_os_error(-answer as i32)) } else { Ok(answer) }) as c_long
 }
 
 /// Below this a child of `clone` borrows its parent's memory, and executes soon, or is a thread.

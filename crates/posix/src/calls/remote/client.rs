@@ -7,6 +7,7 @@ use crate::sys::explain::{explain, warn};
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_ulong, c_void, pollfd, sigset_t, sockaddr, socklen_t};
+use rustix::io::Errno;
 use std::os::fd::{AsRawFd, IntoRawFd};
 use std::time::{Duration, Instant};
 
@@ -62,18 +63,18 @@ pub(in crate::calls) unsafe fn accept4(
                 unsafe { write_out(&peer, address.cast(), length) };
                 return give_int(given(end, flags));
             }
-            Err(libc::EAGAIN) => {}
+            Err(Errno::AGAIN) => {}
             Err(error) => return give_int(Err(error)),
         }
         // The kernel's half, if it has one.
         // SAFETY: `address` has as many writable bytes as `length` says, or both are null: the program's duty by accept4(2).
         let new = unsafe { libc_next::accept4(fd, address, length, flags) };
-        let is_over = new >= 0 || !matches!(libc_next::errno(), libc::EAGAIN | libc::EINVAL);
+        let is_over = new >= 0 || !matches!(libc_next::errno(), Errno::AGAIN | Errno::INVAL);
         if is_over {
             return new;
         }
         if !waits {
-            return give_int(Err(libc::EAGAIN));
+            return give_int(Err(Errno::AGAIN));
         }
         let mut set = [pollfd { fd, events: libc::POLLIN, revents: 0 }];
         if let Err(error) = wait(&mut set, None, std::ptr::null()) {
@@ -83,12 +84,12 @@ pub(in crate::calls) unsafe fn accept4(
 }
 
 /// The end of a pumped connection as `accept4` gives one: at the lowest number.
-fn given(end: std::os::fd::OwnedFd, flags: c_int) -> Result<c_int, i32> {
+fn given(end: std::os::fd::OwnedFd, flags: c_int) -> Result<c_int, Errno> {
     if flags & libc::SOCK_NONBLOCK != 0 {
-        rustix::io::ioctl_fionbio(&end, true).map_err(rustix::io::Errno::raw_os_error)?;
+        rustix::io::ioctl_fionbio(&end, true)?;
     }
     if flags & libc::SOCK_CLOEXEC == 0 {
-        rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty()).map_err(rustix::io::Errno::raw_os_error)?;
+        rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty())?;
     }
     Ok(end.into_raw_fd())
 }
@@ -119,7 +120,7 @@ pub(in crate::calls) unsafe fn getsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
-    let Some(room) = (unsafe { length.as_ref() }) else { return give_int(Err(libc::EFAULT)) };
+    let Some(room) = (unsafe { length.as_ref() }) else { return give_int(Err(Errno::FAULT)) };
     give_int(channel::option(fd, level, name, *room as usize).map(|bytes| {
         // SAFETY: `length` is writable and says how many writable bytes `value` has: the program's duty by getsockopt(2).
         unsafe { write_out(&bytes, value, length) };
@@ -137,14 +138,14 @@ pub(in crate::calls) unsafe fn setsockopt(
     length: socklen_t,
 ) -> c_int {
     if value.is_null() {
-        return give_int(Err(libc::EFAULT));
+        return give_int(Err(Errno::FAULT));
     }
     // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), length as usize) };
     match channel::set_option(fd, level, name, bytes) {
         // What takes rights this process has and the deputy hasn't is the kernel's alone anyway.
         // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
-        Err(libc::EPERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
+        Err(Errno::PERM) => unsafe { libc_next::setsockopt(fd, level, name, value, length) },
         outcome => give_int(outcome),
     }
 }
@@ -179,7 +180,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
     // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2). Of those that the
     // deputy takes.
     let Some(value) = (unsafe { std::ptr::with_exposed_provenance_mut::<c_int>(argument as usize).as_mut() }) else {
-        return give_int(Err(libc::EFAULT));
+        return give_int(Err(Errno::FAULT));
     };
     match channel::control(fd, request, *value) {
         Ok(answer) => {
@@ -189,7 +190,7 @@ pub(in crate::calls) unsafe fn ioctl(fd: c_int, request: c_ulong, argument: c_ul
             0
         }
         // SAFETY: `argument` is what `request` demands, a valid pointer where it is one: the program's duty by ioctl(2).
-        Err(libc::EOPNOTSUPP) => unsafe { libc_next::ioctl(fd, request, argument) },
+        Err(Errno::OPNOTSUPP) => unsafe { libc_next::ioctl(fd, request, argument) },
         Err(error) => give_int(Err(error)),
     }
 }
@@ -214,7 +215,7 @@ pub(in crate::calls) fn wait(
     set: &mut [pollfd],
     timeout: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<c_int, i32> {
+) -> Result<c_int, Errno> {
     let start = Instant::now();
     let theirs: Vec<(usize, (c_int, i16))> = set
         .iter()

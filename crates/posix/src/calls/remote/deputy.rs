@@ -12,6 +12,7 @@ use crate::sys::sleep::{readable, sleep};
 use crate::world::lock::lock;
 use crate::world::membership;
 use libc::{c_int, pollfd};
+use rustix::io::Errno;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, recvmsg};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -128,7 +129,7 @@ fn hear(line: BorrowedFd<'_>) -> Heard {
 }
 
 /// An answer: a status or an error, and what comes with it.
-type Outcome = Result<(c_int, Vec<u8>), i32>;
+type Outcome = Result<(c_int, Vec<u8>), Errno>;
 
 /// `None`: nobody hears it.
 fn answer(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Option<()> {
@@ -136,7 +137,7 @@ fn answer(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Optio
     let outcome = carry_out(line, asked, watches);
     let (status, mut payload) = match outcome {
         Ok((status, payload)) => (i64::from(status), payload),
-        Err(errno) => (-i64::from(errno), Vec::new()),
+        Err(errno) => (-i64::from(errno.raw_os_error()), Vec::new()),
     };
     payload.truncate(room);
     let mut bytes = Vec::with_capacity(ANSWER + payload.len());
@@ -179,10 +180,10 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         || is(Operation::Fork)
         || is(Operation::Arrived));
     if is_about_ours && !is_ours(fd) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
     match operation {
-        _ if is(Operation::Place) => place(fd, end.ok_or(libc::EINVAL)?, first != 0),
+        _ if is(Operation::Place) => place(fd, end.ok_or(Errno::INVAL)?, first != 0),
         _ if is(Operation::Only) => {
             let kept: Vec<c_int> =
                 payload.chunks_exact(4).map(|word| word.try_into().map_or(-1, i32::from_ne_bytes)).collect();
@@ -207,7 +208,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
             forget_unless_ours(fd);
             plain(status).map(|(status, _)| (status, word))
         }
-        _ if is(Operation::Accept) => remote::accept(fd, end.ok_or(libc::EINVAL)?, room).map(|name| (0, name)),
+        _ if is(Operation::Accept) => remote::accept(fd, end.ok_or(Errno::INVAL)?, room).map(|name| (0, name)),
         _ if is(Operation::GetName) => remote::name(fd, room, false).map(|name| (0, name)),
         _ if is(Operation::GetPeer) => remote::name(fd, room, true).map(|name| (0, name)),
         _ if is(Operation::GetOption) => {
@@ -232,29 +233,29 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
         }
         _ if is(Operation::Watch) => {
             if watches.len() == WATCHES_MAX {
-                return Err(libc::ENOBUFS);
+                return Err(Errno::NOBUFS);
             }
-            watches.push(Watch { teller: end.ok_or(libc::EINVAL)?, set: pairs(&payload) });
+            watches.push(Watch { teller: end.ok_or(Errno::INVAL)?, set: pairs(&payload) });
             Ok((0, Vec::new()))
         }
         _ if is(Operation::Fork) => {
-            let number = fork::record_for_child(&end.ok_or(libc::EINVAL)?)?;
-            Ok((c_int::try_from(number).map_err(|_| libc::ENOMEM)?, Vec::new()))
+            let number = fork::record_for_child(&end.ok_or(Errno::INVAL)?)?;
+            Ok((c_int::try_from(number).map_err(|_| Errno::NOMEM)?, Vec::new()))
         }
         _ if is(Operation::Arrived) => {
-            place(fd, end.ok_or(libc::EINVAL)?, false)?;
+            place(fd, end.ok_or(Errno::INVAL)?, false)?;
             crate::lifecycle::transit::receive(fd);
             let word = word_of(fd);
             forget_unless_ours(fd);
             Ok((0, word))
         }
         _ if is(Operation::Leaves) => {
-            let number = socket_of(fd).ok_or(libc::EBADF)?;
-            crate::lifecycle::transit::send(fd, number).ok_or(libc::ENOBUFS)?;
+            let number = socket_of(fd).ok_or(Errno::BADF)?;
+            crate::lifecycle::transit::send(fd, number).ok_or(Errno::NOBUFS)?;
             Ok((0, Vec::new()))
         }
-        _ if is(Operation::Pump) => remote::pump(fd, end.ok_or(libc::EINVAL)?).map(|()| (0, Vec::new())),
-        _ => Err(libc::EOPNOTSUPP),
+        _ if is(Operation::Pump) => remote::pump(fd, end.ok_or(Errno::INVAL)?).map(|()| (0, Vec::new())),
+        _ => Err(Errno::OPNOTSUPP),
     }
 }
 
@@ -262,7 +263,7 @@ fn carry_out(line: BorrowedFd<'_>, asked: Asked, watches: &mut Vec<Watch>) -> Ou
 fn place(fd: c_int, kernels: OwnedFd, stands_in: bool) -> Outcome {
     let is_placeable = fd >= 0 && (fd as usize) < descriptor::DESCRIPTORS_MAX && descriptor::get(fd) != Entry::Own;
     if !is_placeable || is_busy(fd) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
     if kernels.as_raw_fd() == fd {
         let _ = kernels.into_raw_fd();
@@ -282,11 +283,11 @@ fn is_busy(fd: c_int) -> bool {
     descriptor::get(fd) == Entry::Own
 }
 
-fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), i32> {
+fn take_unless_ours(fd: c_int, end: &mut Option<OwnedFd>) -> Result<(), Errno> {
     if is_ours(fd) {
         return Ok(());
     }
-    place(fd, end.take().ok_or(libc::EBADF)?, false).map(|_| ())
+    place(fd, end.take().ok_or(Errno::BADF)?, false).map(|_| ())
 }
 
 /// What stayed the kernel's alone is none of this process's.
@@ -298,15 +299,15 @@ fn forget_unless_ours(fd: c_int) {
 }
 
 /// The kernel's call is made by who has the right to.
-fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, i32> {
+fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::send(line, &YOUR_TURN.to_ne_bytes(), flags).map_err(|error| error.raw_os_error())?;
+    rustix::net::send(line, &YOUR_TURN.to_ne_bytes(), flags)?;
     sleep(&mut [readable(line.as_raw_fd())], None, std::ptr::null())?;
     let mut bytes = [0; 8];
-    let count = rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT).map_err(|error| error.raw_os_error())?.1;
+    let count = rustix::net::recv(line, &mut bytes, RecvFlags::DONTWAIT)?.1;
     match i64::from_ne_bytes(bytes) {
-        _ if count != bytes.len() => Err(libc::EIO),
+        _ if count != bytes.len() => Err(Errno::IO),
         status @ 0.. => Ok(c_int::try_from(status).unwrap_or(0)),
-        errno => Err(i32::try_from(-errno).unwrap_or(libc::EIO)),
+        errno => Err(i32::try_from(-errno).map_or(Errno::IO, Errno::from_raw_os_error)),
     }
 }

@@ -9,6 +9,7 @@ use crate::sys::descriptor;
 use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, c_ulong, pollfd, sockaddr_storage, socklen_t};
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -17,12 +18,12 @@ use std::os::fd::OwnedFd;
 ///
 /// # Errors
 /// As `poll`.
-pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
+pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, Errno> {
     // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, -1) };
     match ready {
         0.. => Ok(ready),
-        _ if libc_next::errno() == libc::EINTR => Ok(0),
+        _ if libc_next::errno() == Errno::INTR => Ok(0),
         _ => Err(libc_next::errno()),
     }
 }
@@ -31,7 +32,7 @@ pub(crate) fn wait(set: &mut [pollfd]) -> Result<c_int, i32> {
 ///
 /// # Errors
 /// As `poll`.
-pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, i32> {
+pub(crate) fn look(set: &mut [pollfd]) -> Result<c_int, Errno> {
     // SAFETY: the slice has as many entries as its length says.
     let ready = unsafe { poll::poll(set.as_mut_ptr(), set.len() as libc::nfds_t, 0) };
     if ready < 0 { Err(libc_next::errno()) } else { Ok(ready) }
@@ -51,7 +52,7 @@ pub(crate) fn listen(fd: c_int, backlog: c_int) -> c_int {
 
 pub(crate) fn duplicate(old: c_int, new: c_int) -> c_int {
     if new < 0 || descriptor::get(new) != descriptor::Entry::Kernel {
-        return crate::calls::give_int(Err(libc::EBADF));
+        return crate::calls::give_int(Err(Errno::BADF));
     }
     closing::dup3(old, new, libc::O_CLOEXEC)
 }
@@ -60,7 +61,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int) -> c_int {
 pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> c_int {
     match command {
         libc::F_GETFL | libc::F_SETFL => controls::fcntl64(fd, command, argument as c_ulong),
-        _ => crate::calls::give_int(Err(libc::EINVAL)),
+        _ => crate::calls::give_int(Err(Errno::INVAL)),
     }
 }
 
@@ -68,12 +69,12 @@ pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> c_int {
 ///
 /// # Errors
 /// As `ioctl`.
-pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i32> {
+pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, Errno> {
     let mut value = value;
     // Of these the argument is a number.
     let is_plain = matches!(request, libc::FIONBIO | libc::FIONREAD | libc::TIOCOUTQ | controls::SIOCATMARK);
     if !is_plain {
-        return Err(libc::EOPNOTSUPP);
+        return Err(Errno::OPNOTSUPP);
     }
     // SAFETY: the pointer is to a writable number.
     let status = unsafe { controls::ioctl(fd, request as c_ulong, (&raw mut value).expose_provenance() as c_ulong) };
@@ -84,7 +85,7 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
 ///
 /// # Errors
 /// As `bind`.
-pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c_int, i32>) -> Result<c_int, i32> {
+pub(crate) fn bind(fd: c_int, bytes: &[u8], real_bind: impl FnOnce() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let length = bytes.len().min(size_of::<sockaddr_storage>());
     // SAFETY: the bytes are within both buffers.
@@ -106,7 +107,7 @@ fn written(address: SocketAddr, family: c_int, room: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// As these.
-pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32> {
+pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, Errno> {
     let mut storage = MaybeUninit::<sockaddr_storage>::zeroed();
     let mut length = size_of::<sockaddr_storage>() as socklen_t;
     // SAFETY: the pointer is to as many writable bytes as the length says.
@@ -127,7 +128,7 @@ pub(crate) fn name(fd: c_int, room: usize, of_peer: bool) -> Result<Vec<u8>, i32
 
 /// # Errors
 /// As `getsockopt`.
-pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, i32> {
+pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, Errno> {
     let mut value = vec![0u8; room];
     let mut length = room as socklen_t;
     // SAFETY: the pointer is to as many writable bytes as the length says.
@@ -148,10 +149,10 @@ pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> 
 ///
 /// # Errors
 /// As `accept` of one that does not wait.
-pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i32> {
-    let number = socket_of(fd).ok_or(libc::EBADF)?;
+pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, Errno> {
+    let number = socket_of(fd).ok_or(Errno::BADF)?;
     let (new, peer, family) = open::accept_at_once(number)?;
-    let connection = socket_of(new).ok_or(libc::EBADF)?;
+    let connection = socket_of(new).ok_or(Errno::BADF)?;
     let started = pump::start_with(connection, true, &end);
     closing::close(new);
     started.map(|()| written(peer, family, room))
@@ -161,12 +162,12 @@ pub(crate) fn accept(fd: c_int, end: OwnedFd, room: usize) -> Result<Vec<u8>, i3
 ///
 /// # Errors
 /// `EOPNOTSUPP`: it is none.
-pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), i32> {
-    let number = socket_of(fd).ok_or(libc::EBADF)?;
+pub(crate) fn pump(fd: c_int, end: OwnedFd) -> Result<(), Errno> {
+    let number = socket_of(fd).ok_or(Errno::BADF)?;
     let is_connection =
         lock()?.sockets.get(number).is_some_and(|socket| socket.is_connection() && socket.peer.is_some());
     if !is_connection {
-        return Err(libc::EOPNOTSUPP);
+        return Err(Errno::OPNOTSUPP);
     }
     pump::start_with(number, false, &end)
 }

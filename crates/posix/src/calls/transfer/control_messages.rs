@@ -6,6 +6,7 @@ use crate::sockets::socket::{Kind, Socket};
 use crate::world::lock::lock;
 use libc::{c_int, c_uint, cmsghdr, msghdr, timespec};
 use qanat::{Chunk, CloseReason};
+use rustix::io::Errno;
 use std::net::{IpAddr, SocketAddr};
 
 /// What there is to tell.
@@ -152,7 +153,7 @@ impl ControlWriter {
             (_, false) => (1, 3),
         };
         let error = libc::sock_extended_err {
-            ee_errno: crate::sockets::socket::errno_of(why) as u32,
+            ee_errno: crate::sockets::socket::errno_of(why).map_or(0, Errno::raw_os_error) as u32,
             ee_origin: if peer.is_ipv4() { OF_ICMP } else { OF_ICMPV6 },
             ee_type: kind,
             ee_code: code,
@@ -246,7 +247,7 @@ impl ControlWriter {
 ///
 /// # Safety
 /// The message's control buffer is readable, or null.
-pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wanted, i32> {
+pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Result<Wanted, Errno> {
     const HEAD: usize = size_of::<cmsghdr>();
     let mut wanted = Wanted::default();
     let room = if message.msg_control.is_null() { 0 } else { message.msg_controllen };
@@ -256,7 +257,7 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
         let header = unsafe { message.msg_control.byte_add(at).cast::<cmsghdr>().read_unaligned() };
         let length = header.cmsg_len;
         if length < HEAD || at + length > room {
-            return Err(libc::EINVAL);
+            return Err(Errno::INVAL);
         }
         // SAFETY: the bytes are within the buffer.
         let body =
@@ -268,36 +269,36 @@ pub(in crate::calls) unsafe fn wanted(message: &msghdr, is_datagram: bool) -> Re
 }
 
 /// Takes over what one message asks for.
-fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), i32> {
+fn read(wanted: &mut Wanted, kind: (c_int, c_int), body: &[u8], is_datagram: bool) -> Result<(), Errno> {
     match kind {
         // Handed on over Unix sockets alone; elsewhere nothing comes of it.
         (libc::SOL_SOCKET, libc::SCM_RIGHTS | libc::SCM_CREDENTIALS) => {}
         // Priority, mark and departure time have no effect.
         (libc::SOL_SOCKET, libc::SO_MARK | libc::SCM_TXTIME | libc::SO_TIMESTAMPING | libc::SO_PRIORITY) => {}
-        (libc::SOL_SOCKET, _) => return Err(libc::EINVAL),
+        (libc::SOL_SOCKET, _) => return Err(Errno::INVAL),
         _ if !is_datagram => {}
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
-            let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(libc::EINVAL)?;
+            let address: [u8; 4] = body.get(4..8).and_then(|four| four.try_into().ok()).ok_or(Errno::INVAL)?;
             wanted.source = Some(IpAddr::from(address)).filter(|source| !source.is_unspecified());
         }
         (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
-            let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(libc::EINVAL)?;
+            let address: [u8; 16] = body.get(..16).and_then(|six| six.try_into().ok()).ok_or(Errno::INVAL)?;
             let source = std::net::Ipv6Addr::from(address);
             let source = source.to_ipv4_mapped().map_or(IpAddr::V6(source), IpAddr::V4);
             wanted.source = Some(source).filter(|source| !source.is_unspecified());
         }
         (libc::IPPROTO_UDP, qanat_launch::support::UDP_SEGMENT) => {
-            let length: [u8; 2] = body.try_into().map_err(|_| libc::EINVAL)?;
+            let length: [u8; 2] = body.try_into().map_err(|_| Errno::INVAL)?;
             wanted.segment = Some(u16::from_ne_bytes(length).into()).filter(|length| *length > 0);
         }
         // Hop limit and traffic class have no effect.
         (libc::IPPROTO_IP, libc::IP_TTL | libc::IP_TOS | libc::IP_RETOPTS) => {}
         (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT | libc::IPV6_TCLASS) => {}
         (libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG) => {
-            let value: [u8; 4] = body.try_into().map_err(|_| libc::EINVAL)?;
+            let value: [u8; 4] = body.try_into().map_err(|_| Errno::INVAL)?;
             wanted.dont_fragment = Some(c_int::from_ne_bytes(value) != 0);
         }
-        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(libc::EINVAL),
+        (libc::IPPROTO_IP | libc::IPPROTO_IPV6 | libc::IPPROTO_UDP, _) => return Err(Errno::INVAL),
         _ => {}
     }
     Ok(())

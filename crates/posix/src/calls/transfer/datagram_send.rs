@@ -9,6 +9,7 @@ use crate::world::lock::Guard;
 use crate::world::state::World;
 use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, Time, UdpSocketId};
+use rustix::io::Errno;
 use std::net::SocketAddr;
 
 /// Who sends, or has sent, something.
@@ -25,24 +26,24 @@ fn longest_datagram(peer: SocketAddr) -> usize {
 }
 
 /// Whether datagrams of socket `number` can go to `to`, or to its peer; which that is. `None`: the kernel's can.
-fn route(guard: &mut Guard, number: u32, to: Option<SocketAddr>, wanted: Wanted) -> Result<Option<SocketAddr>, i32> {
+fn route(guard: &mut Guard, number: u32, to: Option<SocketAddr>, wanted: Wanted) -> Result<Option<SocketAddr>, Errno> {
     let world = &mut **guard;
-    let socket = world.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    if socket.error != 0 {
-        return Err(socket.take_error());
+    let socket = world.sockets.get_mut(number).ok_or(Errno::BADF)?;
+    if let Some(error) = socket.take_error() {
+        return Err(error);
     }
-    let peer = to.or(socket.peer).ok_or(libc::EDESTADDRREQ)?;
+    let peer = to.or(socket.peer).ok_or(Errno::DESTADDRREQ)?;
     let (is_dual, family) = (socket.is_dual, socket.family);
     let (is_allowed, only_six) = (socket.may_send_to(peer), socket.options.v6_only);
-    let Kind::Datagram(datagram) = &socket.kind else { return Err(libc::EOPNOTSUPP) };
+    let Kind::Datagram(datagram) = &socket.kind else { return Err(Errno::OPNOTSUPP) };
     if datagram.write_shut {
-        return Err(libc::EPIPE);
+        return Err(Errno::PIPE);
     }
     if family == libc::AF_INET && peer.is_ipv6() || family == libc::AF_INET6 && only_six && peer.is_ipv4() {
-        return Err(libc::ENETUNREACH);
+        return Err(Errno::NETUNREACH);
     }
     if !is_allowed {
-        return Err(libc::EACCES);
+        return Err(Errno::ACCESS);
     }
     let is_own = world.addresses.iter().any(|(own, _)| *own == peer.ip());
     if is_dual && (!is_on_link(peer.ip()) || is_own) {
@@ -52,7 +53,7 @@ fn route(guard: &mut Guard, number: u32, to: Option<SocketAddr>, wanted: Wanted)
         rebind(guard, number)?;
     }
     if wanted.source.is_some_and(|source| !guard.is_own(source)) {
-        return Err(if family == libc::AF_INET { libc::ENETUNREACH } else { libc::EINVAL });
+        return Err(if family == libc::AF_INET { Errno::NETUNREACH } else { Errno::INVAL });
     }
     Ok(Some(peer))
 }
@@ -64,7 +65,7 @@ pub(super) fn send_datagram(
     source: Source<'_>,
     to: Option<SocketAddr>,
     wanted: Wanted,
-) -> Result<Way, i32> {
+) -> Result<Way, Errno> {
     match route(&mut guard, number, to, wanted)? {
         Some(peer) => emit(&mut guard, number, source, (peer, wanted)),
         None => Ok(Way::Kernel),
@@ -72,11 +73,16 @@ pub(super) fn send_datagram(
 }
 
 /// Sends a datagram to `peer`, which [`route`] has found.
-fn emit(guard: &mut Guard, number: u32, source: Source<'_>, (peer, wanted): (SocketAddr, Wanted)) -> Result<Way, i32> {
+fn emit(
+    guard: &mut Guard,
+    number: u32,
+    source: Source<'_>,
+    (peer, wanted): (SocketAddr, Wanted),
+) -> Result<Way, Errno> {
     let now = guard.clock_now();
     let world = &mut **guard;
     let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = world.sockets.get(number) else {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     };
     let segment = wanted.segment.or(options.segment);
     let dont_fragment = wanted.dont_fragment.unwrap_or(options.dont_fragment);
@@ -84,16 +90,16 @@ fn emit(guard: &mut Guard, number: u32, source: Source<'_>, (peer, wanted): (Soc
     let id = match (datagram.sockets.as_slice(), peer.is_ipv4()) {
         ([_, four], true) => *four,
         ([one, ..], _) => *one,
-        ([], _) => return Err(libc::EBADF),
+        ([], _) => return Err(Errno::BADF),
     };
     let all = source.length();
     if all > longest_datagram(peer) {
-        return Err(libc::EMSGSIZE);
+        return Err(Errno::MSGSIZE);
     }
     let mtu = usize::from(world.vnic.mtu());
     let headers = if peer.is_ipv4() { 28 } else { 48 };
     if dont_fragment && segment.unwrap_or(all).min(all) + headers > mtu {
-        return Err(libc::EMSGSIZE);
+        return Err(Errno::MSGSIZE);
     }
     if segment.is_none_or(|segment| segment >= all) && all + headers > mtu {
         let bytes = source.gather(0, all);
@@ -125,7 +131,7 @@ pub(super) fn begin(
     number: u32,
     source: Source<'_>,
     (to, wanted): (Option<SocketAddr>, Wanted),
-) -> Result<Way, i32> {
+) -> Result<Way, Errno> {
     let Some(peer) = route(&mut guard, number, to, wanted)? else { return Ok(Way::Kernel) };
     if let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) {
         datagram.begun = Some(Box::new(Begun { bytes: Vec::new(), peer, wanted }));
@@ -135,19 +141,19 @@ pub(super) fn begin(
 
 /// Goes on with the datagram that socket `number` has begun; `more`: others do, else it leaves. What can't leave whole is
 /// dropped whole, as on Linux.
-pub(super) fn join(mut guard: Guard, number: u32, source: Source<'_>, more: bool) -> Result<Way, i32> {
+pub(super) fn join(mut guard: Guard, number: u32, source: Source<'_>, more: bool) -> Result<Way, Errno> {
     let all = source.length();
     let mtu = usize::from(guard.vnic.mtu());
     let Some(Socket { kind: Kind::Datagram(datagram), options, .. }) = guard.sockets.get_mut(number) else {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     };
-    let begun = datagram.begun.as_mut().ok_or(libc::EBADF)?;
+    let begun = datagram.begun.as_mut().ok_or(Errno::BADF)?;
     let headers = if begun.peer.is_ipv4() { 28 } else { 48 };
     let is_whole = begun.wanted.dont_fragment.unwrap_or(options.dont_fragment);
     let most = longest_datagram(begun.peer).min(if is_whole { mtu.saturating_sub(headers) } else { usize::MAX });
     if begun.bytes.len().saturating_add(all) > most {
         datagram.begun = None;
-        return Err(libc::EMSGSIZE);
+        return Err(Errno::MSGSIZE);
     }
     let bytes = source.gather(0, all);
     begun.bytes.extend_from_slice(&bytes);
@@ -158,7 +164,7 @@ pub(super) fn join(mut guard: Guard, number: u32, source: Source<'_>, more: bool
 }
 
 /// Has the datagram leave that socket `number` has begun, if it has.
-pub(in crate::calls) fn end(guard: &mut Guard, number: u32) -> Result<(), i32> {
+pub(in crate::calls) fn end(guard: &mut Guard, number: u32) -> Result<(), Errno> {
     let Some(Socket { kind: Kind::Datagram(datagram), .. }) = guard.sockets.get_mut(number) else { return Ok(()) };
     let Some(begun) = datagram.begun.take() else { return Ok(()) };
     let whole = one(begun.bytes.as_ptr().cast(), begun.bytes.len());
@@ -174,7 +180,7 @@ fn send_in_fragments(
     now: Time,
     (id, peer): (UdpSocketId, SocketAddr),
     bytes: &[u8],
-) -> Result<(), i32> {
+) -> Result<(), Errno> {
     let send = |world: &mut World| world.stack.send_in_fragments(now, world.vnic.get(), id, peer, bytes);
     let mut sent = send(guard);
     if sent == Err(CommandError::Full) {

@@ -14,6 +14,7 @@ use crate::world::state::World;
 use crate::world::wait::{block, block_for_rest};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t, timespec};
 use qanat::nic::breakdown;
+use rustix::io::Errno;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -34,16 +35,16 @@ pub(in crate::calls) struct Received {
 }
 
 /// Takes what there is, without waiting. `None`: nothing.
-fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Option<Result<Received, i32>> {
-    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
+fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Option<Result<Received, Errno>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
     let room = target.length();
     match &mut socket.kind {
         Kind::Bound if socket.deferred.is_some() => None,
         Kind::Bound if socket.has_failed => Some(match socket.take_error() {
-            0 => Ok(Received::default()),
-            error => Err(error),
+            None => Ok(Received::default()),
+            Some(error) => Err(error),
         }),
-        Kind::Bound | Kind::Listener(_) => Some(Err(libc::ENOTCONN)),
+        Kind::Bound | Kind::Listener(_) => Some(Err(Errno::NOTCONN)),
         Kind::Stream(_) => take_stream(world, number, target, room, flags),
         Kind::Datagram(datagram) => {
             let peek = flags & libc::MSG_PEEK != 0;
@@ -52,9 +53,11 @@ fn take(world: &mut World, number: u32, target: Target<'_>, flags: c_int) -> Opt
                 let (is_over, is_nonblocking) = (datagram.read_shut, socket.is_nonblocking);
                 return match socket.take_error() {
                     // Who does not wait is told that there is nothing, as Linux has it.
-                    0 if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => Some(Ok(Received::default())),
-                    0 => None,
-                    error => Some(Err(error)),
+                    None if is_over && !is_nonblocking && flags & libc::MSG_DONTWAIT == 0 => {
+                        Some(Ok(Received::default()))
+                    }
+                    None => None,
+                    Some(error) => Some(Err(error)),
                 };
             };
             let length = target.scatter(0, chunk.bytes());
@@ -86,7 +89,7 @@ fn take_stream(
     target: Target<'_>,
     room: usize,
     flags: c_int,
-) -> Option<Result<Received, i32>> {
+) -> Option<Result<Received, Errno>> {
     let socket: &mut Socket = world.sockets.get_mut(number)?;
     let Kind::Stream(stream) = &mut socket.kind else { return None };
     if stream.is_connecting {
@@ -115,8 +118,8 @@ fn take_stream(
         world.stack.consume(qanat::nic::Clock::now(&world.clock), connection, chunk);
     }
     if unread == 0 {
-        if socket.error != 0 {
-            return Some(Err(socket.take_error()));
+        if let Some(error) = socket.take_error() {
+            return Some(Err(error));
         }
         let Kind::Stream(stream) = &socket.kind else { return None };
         return stream.is_at_end().then(|| Ok(Received::default()));
@@ -172,15 +175,15 @@ fn take_stream(
 }
 
 /// Takes an urgent byte apart from the rest.
-fn take_urgent(number: u32, target: Target<'_>, flags: c_int) -> Result<Received, i32> {
+fn take_urgent(number: u32, target: Target<'_>, flags: c_int) -> Result<Received, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     let is_inline = socket.options.urgent_inline;
-    let Kind::Stream(stream) = &mut socket.kind else { return Err(libc::ENOTCONN) };
-    let urgent = stream.urgent.filter(|urgent| !is_inline && !urgent.is_read).ok_or(libc::EINVAL)?;
+    let Kind::Stream(stream) = &mut socket.kind else { return Err(Errno::NOTCONN) };
+    let urgent = stream.urgent.filter(|urgent| !is_inline && !urgent.is_read).ok_or(Errno::INVAL)?;
     let Some(byte) = stream.byte_at(urgent.ahead) else {
-        return if stream.is_at_end() { Ok(Received::default()) } else { Err(libc::EAGAIN) };
+        return if stream.is_at_end() { Ok(Received::default()) } else { Err(Errno::AGAIN) };
     };
     if flags & libc::MSG_PEEK == 0 {
         stream.urgent = Some(Urgent { is_read: true, ..urgent });
@@ -190,7 +193,7 @@ fn take_urgent(number: u32, target: Target<'_>, flags: c_int) -> Result<Received
 }
 
 /// Receives, waiting if that is wanted.
-pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flags: c_int) -> Result<Received, i32> {
+pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flags: c_int) -> Result<Received, Errno> {
     let _call = breakdown::call();
     if flags & libc::MSG_OOB != 0 && lock()?.sockets.get(number).is_some_and(Socket::is_connection) {
         target.check()?;
@@ -211,7 +214,7 @@ pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flag
         }
         first => first,
     };
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let (timeout, is_dual, family) = (socket.receive_timeout, socket.is_dual, socket.family);
     let is_stream = matches!(socket.kind, Kind::Stream(_));
@@ -221,7 +224,7 @@ pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flag
         None if is_dual && !is_stream => {
             return receive_dual((fd, family), number, target, flags, waits.then_some(timeout));
         }
-        None if !waits => return Err(libc::EAGAIN),
+        None if !waits => return Err(Errno::AGAIN),
         None => block(number, timeout, None, |guard: &mut Guard| take(guard, number, target, flags))?,
     };
     let all = target.length();
@@ -245,14 +248,14 @@ pub(in crate::calls) fn receive(fd: c_int, number: u32, target: Target<'_>, flag
 }
 
 /// What ICMP said of a datagram that was sent.
-fn receive_error(number: u32, target: Target<'_>) -> Result<Received, i32> {
+fn receive_error(number: u32, target: Target<'_>) -> Result<Received, Errno> {
     let mut guard = lock()?;
     guard.drive_now();
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
-    let Kind::Datagram(datagram) = &mut socket.kind else { return Err(libc::EAGAIN) };
-    let error = datagram.errors.pop_front().ok_or(libc::EAGAIN)?;
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
+    let Kind::Datagram(datagram) = &mut socket.kind else { return Err(Errno::AGAIN) };
+    let error = datagram.errors.pop_front().ok_or(Errno::AGAIN)?;
     // The next one's, as Linux has it.
-    socket.error = datagram.errors.front().map_or(0, |next| crate::sockets::socket::errno_of(next.why));
+    socket.error = datagram.errors.front().and_then(|next| crate::sockets::socket::errno_of(next.why));
     let whole = error.payload.len();
     let length = target.scatter(0, &error.payload);
     let metadata = Some(Metadata::Error { peer: error.peer, why: error.why });
@@ -267,8 +270,8 @@ fn receive_dual(
     target: Target<'_>,
     flags: c_int,
     waits: Option<Option<Duration>>,
-) -> Result<Received, i32> {
-    let from_kernel = || -> Option<Result<Received, i32>> {
+) -> Result<Received, Errno> {
+    let from_kernel = || -> Option<Result<Received, Errno>> {
         let mut storage = std::mem::MaybeUninit::<libc::sockaddr_storage>::zeroed();
         // SAFETY: a zeroed message is valid.
         let mut message: msghdr = unsafe { std::mem::zeroed() };
@@ -280,7 +283,7 @@ fn receive_dual(
         let length = unsafe { libc_next::recvmsg(fd, &raw mut message, flags | libc::MSG_DONTWAIT | libc::MSG_TRUNC) };
         if length < 0 {
             let error = libc_next::errno();
-            return (error != libc::EAGAIN).then_some(Err(error));
+            return (error != Errno::AGAIN).then_some(Err(error));
         }
         let room = target.length();
         let whole = length as usize;
@@ -291,7 +294,7 @@ fn receive_dual(
     };
     match (from_kernel(), waits) {
         (Some(received), _) => received,
-        (None, None) => Err(libc::EAGAIN),
+        (None, None) => Err(Errno::AGAIN),
         (None, Some(timeout)) => block(number, timeout, Some(fd), |guard: &mut Guard| {
             take(guard, number, target, flags).or_else(from_kernel)
         }),
@@ -348,7 +351,7 @@ unsafe extern "C" fn readv(fd: c_int, vectors: *const iovec, count: c_int) -> ss
         return unsafe { libc_next::readv(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are writable: the program's duty by readv(2).
-    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    let Some(target) = (unsafe { Target::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
     if target.parts().iter().all(|part| part.iov_len == 0) {
         return 0;
     }
@@ -466,11 +469,11 @@ unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> s
 
 /// # Safety
 /// As `recvmsg`.
-unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, i32> {
+unsafe fn receive_message(fd: c_int, number: u32, message: *mut msghdr, flags: c_int) -> Result<isize, Errno> {
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
-    let message = unsafe { message.as_mut() }.ok_or(libc::EFAULT)?;
+    let message = unsafe { message.as_mut() }.ok_or(Errno::FAULT)?;
     // SAFETY: the message's parts are writable: the program's duty by recvmsg(2).
-    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(libc::EMSGSIZE)?;
+    let target = unsafe { Target::from_call(message.msg_iov, message.msg_iovlen) }.ok_or(Errno::MSGSIZE)?;
     let received = receive(fd, number, target, flags)?;
     // SAFETY: the message, its parts, its name and its control buffer are writable: the program's duty by recvmsg(2).
     unsafe { tell_peer(received, message.msg_name.cast(), &raw mut message.msg_namelen) };
@@ -500,7 +503,7 @@ pub(in crate::calls) unsafe extern "C" fn recvmmsg(
     // program's duty by recvmmsg(2).
     let limit = unsafe { timeout.as_ref() }.copied();
     if limit.is_some_and(|limit| limit.tv_sec < 0 || !(0..1_000_000_000).contains(&limit.tv_nsec)) {
-        return crate::calls::give_int(Err(libc::EINVAL));
+        return crate::calls::give_int(Err(Errno::INVAL));
     }
     let start = std::time::Instant::now();
     let limit = limit.map(|limit| Duration::new(limit.tv_sec as u64, limit.tv_nsec as u32));

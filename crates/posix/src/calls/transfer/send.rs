@@ -15,10 +15,11 @@ use crate::sys::libc_next;
 use crate::world::lock::{Guard, lock};
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t};
 use qanat::nic::breakdown;
+use rustix::io::Errno;
 use std::net::SocketAddr;
 
-fn broken_pipe(error: i32, flags: c_int) -> i32 {
-    if error == libc::EPIPE && flags & libc::MSG_NOSIGNAL == 0 {
+fn broken_pipe(error: Errno, flags: c_int) -> Errno {
+    if error == Errno::PIPE && flags & libc::MSG_NOSIGNAL == 0 {
         // SAFETY: the call takes no pointers; it signals this thread, as the kernel does.
         unsafe { libc::raise(libc::SIGPIPE) };
     }
@@ -26,10 +27,10 @@ fn broken_pipe(error: i32, flags: c_int) -> i32 {
 }
 
 /// Sends bytes of a file: on a stream, or as a datagram to where the socket is connected.
-pub(in crate::calls) fn send_bytes(number: u32, source: Source<'_>) -> Result<isize, i32> {
+pub(in crate::calls) fn send_bytes(number: u32, source: Source<'_>) -> Result<isize, Errno> {
     match send_by_kind(lock()?, number, source, 0, Destination::NONE, Wanted::default()) {
         Ok(Way::Ours(length)) => Ok(length),
-        Ok(Way::Kernel) => Err(libc::EINVAL),
+        Ok(Way::Kernel) => Err(Errno::INVAL),
         Err(error) => Err(broken_pipe(error, 0)),
     }
 }
@@ -52,7 +53,7 @@ impl Destination {
     }
 
     /// As a socket of `family` reads it; see [`address::destination`].
-    fn read(self, family: c_int) -> Result<Option<SocketAddr>, i32> {
+    fn read(self, family: c_int) -> Result<Option<SocketAddr>, Errno> {
         // SAFETY: `address` is null or has `length` readable bytes: what `new` demands.
         unsafe { address::destination(self.address, self.length, family) }
     }
@@ -82,10 +83,10 @@ fn send_by_kind(
     flags: c_int,
     to: Destination,
     wanted: Wanted,
-) -> Result<Way, i32> {
-    let socket = guard.sockets.get_mut(number).ok_or(libc::EBADF)?;
+) -> Result<Way, Errno> {
+    let socket = guard.sockets.get_mut(number).ok_or(Errno::BADF)?;
     match &socket.kind {
-        Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(libc::EOPNOTSUPP),
+        Kind::Datagram(_) if flags & libc::MSG_OOB != 0 && socket.family == libc::AF_INET => Err(Errno::OPNOTSUPP),
         Kind::Datagram(datagram) => {
             let joins = flags & libc::MSG_MORE != 0 || socket.options.joins;
             let goes_on = datagram.begun.is_some();
@@ -105,11 +106,11 @@ fn send_by_kind(
         }
         Kind::Bound if socket.deferred.is_some() => {
             source.check()?;
-            let peer = socket.deferred.ok_or(libc::EPIPE)?;
+            let peer = socket.deferred.ok_or(Errno::PIPE)?;
             crate::calls::fast_open::open_with(guard, number, peer, source, flags).map(Way::Ours)
         }
-        Kind::Bound if socket.has_failed && socket.error != 0 => Err(socket.take_error()),
-        Kind::Bound | Kind::Listener(_) => Err(libc::EPIPE),
+        Kind::Bound if socket.has_failed => Err(socket.take_error().unwrap_or(Errno::PIPE)),
+        Kind::Bound | Kind::Listener(_) => Err(Errno::PIPE),
     }
 }
 
@@ -143,7 +144,7 @@ unsafe extern "C" fn writev(fd: c_int, vectors: *const iovec, count: c_int) -> s
         return unsafe { libc_next::writev(fd, vectors, count) };
     };
     // SAFETY: `vectors` points to `count` parts that are readable: the program's duty by writev(2).
-    let Some(source) = (unsafe { Source::from_call(vectors, count as usize) }) else { return give(Err(libc::EINVAL)) };
+    let Some(source) = (unsafe { Source::from_call(vectors, count as usize) }) else { return give(Err(Errno::INVAL)) };
     // SAFETY: as above.
     let kernel = || unsafe { libc_next::writev(fd, vectors, count) };
     send_ours(number, source, 0, Destination::NONE, Wanted::default(), kernel)
@@ -239,7 +240,7 @@ unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) ->
         // SAFETY: the message, its parts, its name and its control buffer are readable: the program's duty by sendmsg(2).
         return unsafe { crate::calls::program::hand_over::send_rights(fd, parts, flags) }.unwrap_or_else(kernel);
     };
-    let Some(source) = source() else { return give(Err(libc::EMSGSIZE)) };
+    let Some(source) = source() else { return give(Err(Errno::MSGSIZE)) };
     // SAFETY: the message's name has as many readable bytes as it says: the program's duty by sendmsg(2).
     let to = unsafe { Destination::new(parts.msg_name.cast(), parts.msg_namelen) };
     let wanted = if parts.msg_control.is_null() {

@@ -8,6 +8,7 @@ use crate::sockets::socket::Kind;
 use crate::sys::libc_next;
 use crate::world::lock::lock;
 use libc::{c_int, off_t, size_t, ssize_t};
+use rustix::io::Errno;
 
 /// Read at a time.
 const PIECE: usize = 128 * 1024;
@@ -23,7 +24,7 @@ unsafe extern "C" fn sendfile64(out: c_int, from: c_int, offset: *mut off_t, cou
         return unsafe { libc_next::sendfile64(out, from, offset, count) };
     };
     if socket_of(from).is_some() {
-        return give(Err(libc::EINVAL));
+        return give(Err(Errno::INVAL));
     }
     // SAFETY: `offset` is null or valid: the program's duty by sendfile64(2).
     give(unsafe { send_file(number, from, offset, count) })
@@ -38,15 +39,15 @@ unsafe extern "C" fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count
 }
 
 /// Bytes a stream takes now, and whether it is worth waiting for more.
-pub(in crate::calls) fn room(number: u32) -> Result<(usize, bool), i32> {
+pub(in crate::calls) fn room(number: u32) -> Result<(usize, bool), Errno> {
     let mut guard = lock()?;
     let look = |guard: &crate::world::lock::Guard| {
-        let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+        let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
         match &socket.kind {
             Kind::Stream(stream) if stream.connection.is_none() || stream.write_shut => Ok((usize::MAX, true)),
             Kind::Stream(stream) => Ok((stream.room(), !socket.is_nonblocking)),
             Kind::Datagram(_) => Ok((DATAGRAM_MAX, false)),
-            _ => Err(libc::EINVAL),
+            _ => Err(Errno::INVAL),
         }
     };
     let (room, waits) = look(&guard)?;
@@ -59,13 +60,13 @@ pub(in crate::calls) fn room(number: u32) -> Result<(usize, bool), i32> {
 
 /// # Safety
 /// `offset` is null or valid.
-unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t) -> Result<isize, i32> {
+unsafe fn send_file(number: u32, from: c_int, offset: *mut off_t, count: size_t) -> Result<isize, Errno> {
     let mut buffer: Vec<u8> = Vec::new();
     let mut done = 0;
     while done < count {
         let (room, waits) = room(number)?;
         if room == 0 && !waits {
-            return if done > 0 { Ok(done as isize) } else { Err(libc::EAGAIN) };
+            return if done > 0 { Ok(done as isize) } else { Err(Errno::AGAIN) };
         }
         let wanted = (count - done).min(PIECE).min(if waits { usize::MAX } else { room });
         if buffer.len() < wanted {

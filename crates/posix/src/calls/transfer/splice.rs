@@ -9,6 +9,7 @@ use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;
 use crate::sys::sleep::{readable, sleep};
 use libc::{c_int, c_uint, iovec, off_t, size_t, ssize_t};
+use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
 /// Moved by one call, at most: a pipe's usual size.
@@ -36,15 +37,15 @@ unsafe extern "C" fn splice(
     let has_offset = !from_offset.is_null() || !to_offset.is_null();
     let waits = flags & libc::SPLICE_F_NONBLOCK == 0;
     give(match (source, target) {
-        _ if has_offset => Err(libc::ESPIPE),
+        _ if has_offset => Err(Errno::SPIPE),
         (Some(socket), None) => is_pipe(to, libc::O_RDONLY).and_then(|()| out_of(from, socket, to, count, waits)),
         (None, Some(socket)) => is_pipe(from, libc::O_WRONLY).and_then(|()| into(socket, from, count, waits)),
-        _ => Err(libc::EINVAL),
+        _ => Err(Errno::INVAL),
     })
 }
 
 /// Whether `fd` is a pipe, and not its `wrong` end.
-fn is_pipe(fd: c_int, wrong: c_int) -> Result<(), i32> {
+fn is_pipe(fd: c_int, wrong: c_int) -> Result<(), Errno> {
     let mut status = MaybeUninit::<libc::stat64>::zeroed();
     // SAFETY: the structure has room for what is written, and it was zeroed at first.
     let mode = unsafe {
@@ -56,9 +57,9 @@ fn is_pipe(fd: c_int, wrong: c_int) -> Result<(), i32> {
     // SAFETY: the call takes no pointers.
     let access = unsafe { libc_next::fcntl64(fd, libc::F_GETFL, 0) } & libc::O_ACCMODE;
     match mode & libc::S_IFMT {
-        _ if access == wrong => Err(libc::EBADF),
+        _ if access == wrong => Err(Errno::BADF),
         libc::S_IFIFO => Ok(()),
-        _ => Err(libc::EINVAL),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -67,7 +68,7 @@ fn vector(buffer: &mut [u8]) -> [iovec; 1] {
 }
 
 /// From a socket into a pipe: what the pipe takes is taken from the socket.
-fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i32> {
+fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, Errno> {
     let mut buffer = vec![0u8; count.min(PIECE)];
     let flags = libc::MSG_PEEK | if waits { 0 } else { libc::MSG_DONTWAIT };
     let piece = vector(&mut buffer);
@@ -89,7 +90,7 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
         let error = libc_next::errno();
         // SAFETY: the call takes no pointers.
         let is_nonblocking = unsafe { libc_next::fcntl64(pipe, libc::F_GETFL, 0) } & libc::O_NONBLOCK != 0;
-        if error != libc::EAGAIN || !waits || is_nonblocking {
+        if error != Errno::AGAIN || !waits || is_nonblocking {
             return Err(error);
         }
         let mut room = [libc::pollfd { events: libc::POLLOUT, ..readable(pipe) }];
@@ -98,10 +99,10 @@ fn out_of(fd: c_int, socket: u32, pipe: c_int, count: usize, waits: bool) -> Res
 }
 
 /// From a pipe into a socket.
-fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, i32> {
+fn into(socket: u32, pipe: c_int, count: usize, waits: bool) -> Result<isize, Errno> {
     let (room, may_wait) = room(socket)?;
     if room == 0 && !may_wait {
-        return Err(libc::EAGAIN);
+        return Err(Errno::AGAIN);
     }
     let most = if may_wait { PIECE } else { room.min(PIECE) };
     let mut buffer = vec![0u8; count.min(most)];

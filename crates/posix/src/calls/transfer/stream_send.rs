@@ -8,6 +8,7 @@ use crate::world::wait::{block, block_for_rest};
 use libc::c_int;
 use qanat::nic::breakdown::{self, Phase};
 use qanat::{CommandError, ConnectionId, Time};
+use rustix::io::Errno;
 
 /// Gives the stack as much as it takes of the vectors from `at` on. `None`: nothing now.
 fn push(
@@ -16,13 +17,13 @@ fn push(
     number: u32,
     (source, flags): (Source<'_>, c_int),
     (at, all): (usize, usize),
-) -> Option<Result<usize, i32>> {
-    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(libc::EBADF)) };
-    if socket.error != 0 {
-        return Some(Err(socket.take_error()));
+) -> Option<Result<usize, Errno>> {
+    let Some(socket) = world.sockets.get_mut(number) else { return Some(Err(Errno::BADF)) };
+    if let Some(error) = socket.take_error() {
+        return Some(Err(error));
     }
-    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(libc::EPIPE)) };
-    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(libc::EPIPE)) };
+    let Kind::Stream(stream) = &mut socket.kind else { return Some(Err(Errno::PIPE)) };
+    let Some(connection) = stream.connection.filter(|_| !stream.write_shut) else { return Some(Err(Errno::PIPE)) };
     if stream.is_connecting {
         return None;
     }
@@ -94,7 +95,7 @@ impl World {
 }
 
 /// Sends on a stream, waiting if that is wanted.
-pub(super) fn send_stream(guard: Guard, number: u32, source: Source<'_>, flags: c_int) -> Result<isize, i32> {
+pub(super) fn send_stream(guard: Guard, number: u32, source: Source<'_>, flags: c_int) -> Result<isize, Errno> {
     go_on(guard, number, source, flags, 0)
 }
 
@@ -124,7 +125,7 @@ pub(in crate::calls) fn go_on(
     source: Source<'_>,
     flags: c_int,
     before: usize,
-) -> Result<isize, i32> {
+) -> Result<isize, Errno> {
     let all = source.length();
     if before > 0 && before == all {
         return Ok(all as isize);
@@ -137,7 +138,7 @@ pub(in crate::calls) fn go_on(
         first = push(&mut guard, now, number, what, (before, all));
     }
     guard.sent(now);
-    let socket = guard.sockets.get(number).ok_or(libc::EBADF)?;
+    let socket = guard.sockets.get(number).ok_or(Errno::BADF)?;
     let waits = !socket.is_nonblocking && flags & libc::MSG_DONTWAIT == 0;
     let timeout = socket.send_timeout;
     drop(guard);
@@ -145,7 +146,7 @@ pub(in crate::calls) fn go_on(
         Some(Ok(done)) => before + done,
         Some(Err(error)) => return Err(error),
         None if waits || before > 0 => before,
-        None => return Err(libc::EAGAIN),
+        None => return Err(Errno::AGAIN),
     };
     while waits && done < all {
         let attempt = |guard: &mut Guard| {
@@ -174,13 +175,13 @@ pub(in crate::calls) fn go_on(
 }
 
 /// An error came behind what a call could do: the next one is told.
-pub(in crate::calls) fn told_later(number: u32, error: i32) {
-    let is_the_connections = !matches!(error, libc::EAGAIN | libc::EINTR | libc::EPIPE);
+pub(in crate::calls) fn told_later(number: u32, error: Errno) {
+    let is_the_connections = !matches!(error, Errno::AGAIN | Errno::INTR | Errno::PIPE);
     if is_the_connections
         && let Ok(mut guard) = lock()
         && let Some(socket) = guard.sockets.get_mut(number)
-        && socket.error == 0
+        && socket.error.is_none()
     {
-        socket.error = error;
+        socket.error = Some(error);
     }
 }

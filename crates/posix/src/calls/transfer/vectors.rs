@@ -3,6 +3,7 @@
 
 use libc::{c_void, iovec, size_t};
 use qanat::nic::breakdown::{self, Phase};
+use rustix::io::Errno;
 
 /// Bytes of one call that are copied at a time.
 pub(super) const PIECE_MAX: usize = 64 * 1024;
@@ -43,7 +44,7 @@ impl<'a> Source<'a> {
 
     /// Whether the parts are somewhere; see [`check`].
     #[inline]
-    pub(in crate::calls) fn check(self) -> Result<(), i32> {
+    pub(in crate::calls) fn check(self) -> Result<(), Errno> {
         check(self.0)
     }
 
@@ -114,7 +115,7 @@ impl<'a> Target<'a> {
 
     /// Whether the parts are somewhere; see [`check`].
     #[inline]
-    pub(in crate::calls) fn check(self) -> Result<(), i32> {
+    pub(in crate::calls) fn check(self) -> Result<(), Errno> {
         check(self.0)
     }
 
@@ -172,10 +173,10 @@ fn length(parts: &[iovec]) -> usize {
 /// Whether the parts are somewhere: of the lowest addresses, where a program has no memory at all, Linux says so. (Elsewhere the program
 /// ends here.)
 #[inline]
-fn check(parts: &[iovec]) -> Result<(), i32> {
+fn check(parts: &[iovec]) -> Result<(), Errno> {
     const LOWEST: usize = 4_096;
     let is_nowhere = |part: &iovec| part.iov_len > 0 && part.iov_base.addr() < LOWEST;
-    if parts.iter().any(is_nowhere) { Err(libc::EFAULT) } else { Ok(()) }
+    if parts.iter().any(is_nowhere) { Err(Errno::FAULT) } else { Ok(()) }
 }
 
 /// # Safety

@@ -14,6 +14,7 @@ use crate::world::wait::{Spin, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
 use qanat::Time;
 use qanat::nic::breakdown;
+use rustix::io::Errno;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -107,11 +108,11 @@ pub(in crate::calls) fn adopted(guard: &mut Guard, fd: c_int, number: u32) {
 }
 
 /// The number of the instance `epoll`, made if it is not known yet.
-fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
+fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, Errno> {
     if let Entry::Epoll(number) = descriptor::get(epoll) {
         return Ok(number);
     }
-    let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), i32> {
+    let add = |fd: c_int, mark: u64, flags: c_int| -> Result<(), Errno> {
         let mut event = epoll_event { events: flags as u32, u64: mark };
         // SAFETY: the pointer is to a valid event.
         let status = unsafe { libc_next::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) };
@@ -139,7 +140,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
     };
     if !descriptor::set(epoll, Entry::Epoll(number)) {
         guard.release_epoll(number);
-        return Err(libc::ENOMEM);
+        return Err(Errno::NOMEM);
     }
     // Who sleeps there sleeps in the kernel's alone, and is to look here too.
     if let Some(waker) = waker.filter(|_| IN_KERNEL.load(Ordering::Relaxed) > 0) {
@@ -153,7 +154,7 @@ fn instance(guard: &mut Guard, epoll: c_int) -> Result<u32, i32> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     if crate::calls::remote::client::refuses_epoll(fd) {
-        return give_int(Err(libc::EOPNOTSUPP));
+        return give_int(Err(Errno::OPNOTSUPP));
     }
     let Some(number) = socket_of(fd) else {
         // SAFETY: `event` is null or readable: the program's duty by epoll_ctl(2).
@@ -173,13 +174,13 @@ unsafe extern "C" fn epoll_ctl(epoll: c_int, operation: c_int, fd: c_int, event:
     give_int(control(epoll, operation, fd, number, event))
 }
 
-fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, i32> {
+fn control(epoll: c_int, operation: c_int, fd: c_int, number: u32, event: Option<epoll_event>) -> Result<i32, Errno> {
     let mut guard = lock()?;
     // Another thread may have closed it meanwhile, and the socket's number may be another's: that one is not asked for.
     if descriptor::get(fd) != Entry::Socket(number) {
-        return Err(libc::EBADF);
+        return Err(Errno::BADF);
     }
-    let is_dual = guard.sockets.get(number).ok_or(libc::EBADF)?.is_dual;
+    let is_dual = guard.sockets.get(number).ok_or(Errno::BADF)?.is_dual;
     let instance = instance(&mut guard, epoll)?;
     if let Some(waker) = guard.sockets.control(instance, operation, (number, fd), event)? {
         guard.wakers.wake(waker);
@@ -215,7 +216,7 @@ unsafe extern "C" fn epoll_pwait(
         return unsafe { wait_kernel(epoll, events, most, timeout_ms, mask) };
     };
     if most <= 0 || events.is_null() {
-        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+        return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
     // SAFETY: `events` has room for `most` events, and `mask` is null or valid: the program's duty by epoll_pwait(2).
@@ -363,7 +364,7 @@ unsafe extern "C" fn epoll_pwait2(
         return unsafe { wait_kernel(epoll, events, most, time_ms, mask) };
     };
     if most <= 0 || events.is_null() {
-        return give_int(Err(if most <= 0 { libc::EINVAL } else { libc::EFAULT }));
+        return give_int(Err(if most <= 0 { Errno::INVAL } else { Errno::FAULT }));
     }
     // SAFETY: `events` has room for `most` events, and `timeout` and `mask` are null or valid: the program's duty by epoll_pwait2(2).
     let out = unsafe { std::slice::from_raw_parts_mut(events, (most as usize).min(EVENTS_MAX)) };
@@ -387,7 +388,7 @@ fn ask_kernel(
     out: &mut [epoll_event],
     time: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<(usize, Own), i32> {
+) -> Result<(usize, Own), Errno> {
     let most = out.len() as c_int;
     let count = match time {
         // SAFETY: the pointer is to as many writable events as the length says.
@@ -416,8 +417,13 @@ fn kernels_had(guard: &mut Guard, number: u32, events: usize) {
 
 /// Goes back to the program with `count` events of ours, and what the kernel's instance has if that has its turn: it does not each
 /// time, as it is a system call.
-fn go_with(mut guard: Guard, (epoll, number): (c_int, u32), out: &mut [epoll_event], count: usize) -> Result<i32, i32> {
-    let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
+fn go_with(
+    mut guard: Guard,
+    (epoll, number): (c_int, u32),
+    out: &mut [epoll_event],
+    count: usize,
+) -> Result<i32, Errno> {
+    let instance = guard.sockets.epoll_mut(number).ok_or(Errno::BADF)?;
     let is_turn = instance.waits.is_multiple_of(KERNEL_EVERY) || instance.kernels_had_some;
     drop(guard);
     if !is_turn || count == out.len() {
@@ -459,7 +465,7 @@ fn wait(
     out: &mut [epoll_event],
     timeout: Option<Duration>,
     mask: *const sigset_t,
-) -> Result<i32, i32> {
+) -> Result<i32, Errno> {
     let _call = breakdown::call();
     let mut guard = lock()?;
     let thread = Thread::this();
@@ -481,7 +487,7 @@ fn wait(
                 guard.leave(now);
             }
         }
-        let instance = guard.sockets.epoll_mut(number).ok_or(libc::EBADF)?;
+        let instance = guard.sockets.epoll_mut(number).ok_or(Errno::BADF)?;
         if count > 0 {
             spin.succeeded();
             guard.leaves(thread, now);
@@ -494,7 +500,7 @@ fn wait(
         let mut leads = false;
         if !is_over && handlers_called() != handlers {
             guard.leaves(thread, now);
-            return Err(libc::EINTR);
+            return Err(Errno::INTR);
         }
         if !is_over {
             leads = guard.leads(thread, now);
@@ -516,7 +522,7 @@ fn wait(
         get_up(&mut guard, number, thread, leads);
         if descriptor::get(epoll) != Entry::Epoll(number) {
             // Another thread has closed it, and its number may be another instance's.
-            return Err(libc::EBADF);
+            return Err(Errno::BADF);
         }
         spin.slept(guard.clock_now().since(now));
         let (kernels, own) = asked.unwrap_or_default();

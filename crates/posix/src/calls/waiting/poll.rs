@@ -11,6 +11,7 @@ use crate::world::lock::{Guard, lock};
 use crate::world::wait::{Spin, return_waker, sleep_time, take_waker};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
 use qanat::Time;
+use rustix::io::Errno;
 use std::time::Duration;
 
 fn is_ours(fd: c_int) -> bool {
@@ -72,7 +73,7 @@ unsafe extern "C" fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const time
     // SAFETY: `fds` points to `count` writable entries, and `timeout` and `mask` are null or valid: the program's duty by ppoll(2).
     let timeout = unsafe { timeout.as_ref() };
     if timeout.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     give_int(wait(set, timeout.map(time_of), mask))
 }
@@ -138,7 +139,7 @@ fn enlist(guard: &mut Guard, set: &[pollfd], waker: Option<Waker>, begins: bool)
     }
 }
 
-fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, i32> {
+fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) -> Result<c_int, Errno> {
     if crate::sys::this_process::departure::is_detached() {
         return crate::calls::remote::client::wait(set, timeout, mask);
     }
@@ -168,7 +169,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             }
         } else if handlers_called() != handlers {
             guard.leaves(thread, now);
-            return Err(libc::EINTR);
+            return Err(Errno::INTR);
         } else {
             leads = guard.leads(thread, now);
             if spin.goes_on(now) && leads {
@@ -272,9 +273,9 @@ impl Sets {
 
     /// # Safety
     /// The sets are null or valid.
-    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, i32> {
+    unsafe fn tell(&self, fds: &[pollfd]) -> Result<c_int, Errno> {
         if fds.iter().any(|entry| entry.revents & libc::POLLNVAL != 0) {
-            return Err(libc::EBADF);
+            return Err(Errno::BADF);
         }
         let mut bits = 0;
         for (set, asked, told) in [
@@ -320,7 +321,7 @@ unsafe extern "C" fn select(
     // SAFETY: the sets and `timeout` are null or valid: the program's duty by select(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| time.tv_sec < 0 || time.tv_usec < 0) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     let time = time.map(|t| Duration::new(t.tv_sec.max(0) as u64, t.tv_usec.clamp(0, 999_999) as u32 * 1_000));
     let start = std::time::Instant::now();
@@ -356,7 +357,7 @@ unsafe extern "C" fn pselect(
     // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).
     let time = unsafe { timeout.as_ref() };
     if count < 0 || time.is_some_and(|time| !is_time(time.tv_sec, time.tv_nsec, 1_000_000_000)) {
-        return give_int(Err(libc::EINVAL));
+        return give_int(Err(Errno::INVAL));
     }
     let time = time.map(time_of);
     // SAFETY: the sets, `timeout` and `mask` are null or valid: the program's duty by pselect(2).

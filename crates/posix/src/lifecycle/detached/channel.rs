@@ -9,6 +9,7 @@ use crate::sys::unix_pair::{pair, without_rights};
 use crate::sys::wakers::out_of_the_way;
 use crate::world::processes;
 use libc::c_int;
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketType};
 use std::io::IoSlice;
 use std::mem::MaybeUninit;
@@ -126,7 +127,7 @@ impl Request<'_> {
     }
 
     /// Asks, and makes the kernel's call when it is this process's turn.
-    fn ask(&self, mut own_turn: impl FnMut() -> Result<c_int, i32>) -> Result<(c_int, Vec<u8>), i32> {
+    fn ask(&self, mut own_turn: impl FnMut() -> Result<c_int, Errno>) -> Result<(c_int, Vec<u8>), Errno> {
         let mut state = line();
         if matches!(*state, State::None) {
             *state = start().map_or(State::Broken, State::Open);
@@ -134,11 +135,11 @@ impl Request<'_> {
                 tell_broken();
             }
         }
-        let State::Open(line) = &*state else { return Err(libc::ENETDOWN) };
+        let State::Open(line) = &*state else { return Err(Errno::NETDOWN) };
         let answer = self.ask_on(line.as_fd(), &mut own_turn);
         answer.unwrap_or_else(|| {
             broken(&mut state);
-            Err(libc::ENETDOWN)
+            Err(Errno::NETDOWN)
         })
     }
 
@@ -146,23 +147,23 @@ impl Request<'_> {
     fn ask_on(
         &self,
         line: BorrowedFd<'_>,
-        own_turn: &mut dyn FnMut() -> Result<c_int, i32>,
-    ) -> Option<Result<(c_int, Vec<u8>), i32>> {
+        own_turn: &mut dyn FnMut() -> Result<c_int, Errno>,
+    ) -> Option<Result<(c_int, Vec<u8>), Errno>> {
         self.send(line)?;
         let (mut status, mut payload) = hear(line, self.room)?;
         if status == YOUR_TURN && self.operation == Operation::Bind {
-            let outcome: i64 = own_turn().map_or_else(|errno| -i64::from(errno), i64::from);
+            let outcome: i64 = own_turn().map_or_else(|errno| -i64::from(errno.raw_os_error()), i64::from);
             rustix::net::send(line, &outcome.to_ne_bytes(), SendFlags::NOSIGNAL | SendFlags::DONTWAIT).ok()?;
             (status, payload) = hear(line, self.room)?;
         }
         match status {
-            -4_095..0 => Some(Err(-status as i32)),
+            -4_095..0 => Some(Err(Errno::from_raw_os_error(-status as i32))),
             _ => Some(Ok((c_int::try_from(status).ok()?, payload))),
         }
     }
 
-    fn plainly(&self) -> Result<c_int, i32> {
-        self.ask(|| Err(libc::EINVAL)).map(|(status, _)| status)
+    fn plainly(&self) -> Result<c_int, Errno> {
+        self.ask(|| Err(Errno::INVAL)).map(|(status, _)| status)
     }
 }
 
@@ -186,7 +187,7 @@ fn hear(line: BorrowedFd<'_>, room: usize) -> Option<(i64, Vec<u8>)> {
         let rest = PATIENCE.checked_sub(start.elapsed())?;
         match sleep(&mut [readable(line.as_raw_fd())], Some(rest), std::ptr::null()) {
             Ok(1) => break,
-            Err(libc::EINTR) => {}
+            Err(Errno::INTR) => {}
             _ => return None,
         }
     }
@@ -212,11 +213,11 @@ fn start() -> Option<OwnedFd> {
         let stands_in = i64::from(descriptor::is_stand_in(*fd));
         let place = Request { end: Some(borrowed), ..Request::new(Operation::Place, *fd).with([stands_in, 0]) };
         // One that is not open in the kernel, or not taken, is closed by the next.
-        let _ = place.ask_on(line.as_fd(), &mut || Err(libc::EINVAL))?;
+        let _ = place.ask_on(line.as_fd(), &mut || Err(Errno::INVAL))?;
     }
     let list: Vec<u8> = ours.iter().take(PAYLOAD_MAX / size_of::<c_int>()).flat_map(|fd| fd.to_ne_bytes()).collect();
     let only = Request { payload: &list, ..Request::new(Operation::Only, 0) };
-    only.ask_on(line.as_fd(), &mut || Err(libc::EINVAL))?.ok()?;
+    only.ask_on(line.as_fd(), &mut || Err(Errno::INVAL))?.ok()?;
     Some(line)
 }
 
@@ -224,7 +225,7 @@ fn start() -> Option<OwnedFd> {
 ///
 /// # Errors
 /// As `bind`.
-pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<c_int, i32>) -> Result<c_int, i32> {
+pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     // SAFETY: the program has the descriptor open as long as this call runs.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request =
@@ -236,11 +237,11 @@ pub(crate) fn bind(fd: c_int, address: &[u8], real_bind: impl FnMut() -> Result<
 
 /// # Errors
 /// As `listen`.
-pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<c_int, i32> {
+pub(crate) fn listen(fd: c_int, backlog: c_int) -> Result<c_int, Errno> {
     // SAFETY: the program has the descriptor open as long as this call runs.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request = Request::new(Operation::Listen, fd).with([backlog.into(), 0]).room(size_of::<u32>());
-    let (status, word) = Request { end: Some(end), ..request }.ask(|| Err(libc::EINVAL))?;
+    let (status, word) = Request { end: Some(end), ..request }.ask(|| Err(Errno::INVAL))?;
     become_ours(fd, &word);
     Ok(status)
 }
@@ -256,10 +257,10 @@ fn become_ours(fd: c_int, word: &[u8]) {
 ///
 /// # Errors
 /// `EAGAIN`: there is none; else as `accept`.
-pub(crate) fn accept(fd: c_int, room: usize) -> Result<(OwnedFd, Vec<u8>), i32> {
-    let (own, theirs) = pair(SocketType::STREAM).ok_or(libc::EMFILE)?;
+pub(crate) fn accept(fd: c_int, room: usize) -> Result<(OwnedFd, Vec<u8>), Errno> {
+    let (own, theirs) = pair(SocketType::STREAM).ok_or(Errno::MFILE)?;
     let request = Request { end: Some(theirs.as_fd()), ..Request::new(Operation::Accept, fd).room(room) };
-    let (_, address) = request.ask(|| Err(libc::EINVAL))?;
+    let (_, address) = request.ask(|| Err(Errno::INVAL))?;
     Ok((own, address))
 }
 
@@ -267,29 +268,29 @@ pub(crate) fn accept(fd: c_int, room: usize) -> Result<(OwnedFd, Vec<u8>), i32> 
 ///
 /// # Errors
 /// As these.
-pub(crate) fn name(operation: Operation, fd: c_int, room: usize) -> Result<Vec<u8>, i32> {
-    Request::new(operation, fd).room(room).ask(|| Err(libc::EINVAL)).map(|(_, name)| name)
+pub(crate) fn name(operation: Operation, fd: c_int, room: usize) -> Result<Vec<u8>, Errno> {
+    Request::new(operation, fd).room(room).ask(|| Err(Errno::INVAL)).map(|(_, name)| name)
 }
 
 /// # Errors
 /// As `getsockopt`.
-pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, i32> {
+pub(crate) fn option(fd: c_int, level: c_int, name: c_int, room: usize) -> Result<Vec<u8>, Errno> {
     let request = Request::new(Operation::GetOption, fd).with([level.into(), name.into()]).room(room);
-    request.ask(|| Err(libc::EINVAL)).map(|(_, value)| value)
+    request.ask(|| Err(Errno::INVAL)).map(|(_, value)| value)
 }
 
 /// # Errors
 /// As `setsockopt`.
-pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<c_int, i32> {
+pub(crate) fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<c_int, Errno> {
     if value.len() > PAYLOAD_MAX {
-        return Err(libc::EINVAL);
+        return Err(Errno::INVAL);
     }
     Request { payload: value, ..Request::new(Operation::SetOption, fd).with([level.into(), name.into()]) }.plainly()
 }
 
 /// # Errors
 /// As `shutdown`.
-pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<c_int, i32> {
+pub(crate) fn shutdown(fd: c_int, how: c_int) -> Result<c_int, Errno> {
     Request::new(Operation::Shutdown, fd).with([how.into(), 0]).plainly()
 }
 
@@ -315,7 +316,7 @@ pub(crate) fn duplicate(old: c_int, new: c_int) {
 ///
 /// # Errors
 /// As `fcntl`.
-pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> Result<c_int, i32> {
+pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> Result<c_int, Errno> {
     Request::new(Operation::Flags, fd).with([command.into(), argument as i64]).plainly()
 }
 
@@ -323,9 +324,9 @@ pub(crate) fn flags(fd: c_int, command: c_int, argument: u64) -> Result<c_int, i
 ///
 /// # Errors
 /// As `ioctl`.
-pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i32> {
+pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, Errno> {
     let asked = Request::new(Operation::Control, fd).with([request as i64, value.into()]);
-    let (_, answer) = asked.room(size_of::<c_int>()).ask(|| Err(libc::EINVAL))?;
+    let (_, answer) = asked.room(size_of::<c_int>()).ask(|| Err(Errno::INVAL))?;
     Ok(answer.try_into().map_or(0, c_int::from_ne_bytes))
 }
 
@@ -333,20 +334,20 @@ pub(crate) fn control(fd: c_int, request: u64, value: c_int) -> Result<c_int, i3
 ///
 /// # Errors
 /// There is no deputy.
-pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, i32> {
+pub(crate) fn poll(set: &[(c_int, i16)]) -> Result<Vec<i16>, Errno> {
     let list = listed(set);
     let request = Request { payload: &list, ..Request::new(Operation::Poll, 0).room(set.len() * size_of::<i16>()) };
-    let (_, ready) = request.ask(|| Err(libc::EINVAL))?;
+    let (_, ready) = request.ask(|| Err(Errno::INVAL))?;
     let ready: Vec<i16> = ready.chunks_exact(2).map(|word| i16::from_ne_bytes([word[0], word[1]])).collect();
-    if ready.len() == set.len() { Ok(ready) } else { Err(libc::ENETDOWN) }
+    if ready.len() == set.len() { Ok(ready) } else { Err(Errno::NETDOWN) }
 }
 
 /// A descriptor that becomes readable when one of `set` is ready.
 ///
 /// # Errors
 /// There is no deputy.
-pub(crate) fn watch(set: &[(c_int, i16)]) -> Result<OwnedFd, i32> {
-    let (own, theirs) = pair(SocketType::SEQPACKET).ok_or(libc::EMFILE)?;
+pub(crate) fn watch(set: &[(c_int, i16)]) -> Result<OwnedFd, Errno> {
+    let (own, theirs) = pair(SocketType::SEQPACKET).ok_or(Errno::MFILE)?;
     let list = listed(set);
     let request = Request { payload: &list, end: Some(theirs.as_fd()), ..Request::new(Operation::Watch, 0) };
     request.plainly()?;
@@ -372,7 +373,7 @@ pub(crate) fn arrived(fd: c_int) -> bool {
     // SAFETY: the descriptor was received just now, and nobody else owns it.
     let end = unsafe { BorrowedFd::borrow_raw(fd) };
     let request = Request { end: Some(end), ..Request::new(Operation::Arrived, fd).room(size_of::<u32>()) };
-    let Ok((_, word)) = request.ask(|| Err(libc::EINVAL)) else { return false };
+    let Ok((_, word)) = request.ask(|| Err(Errno::INVAL)) else { return false };
     become_ours(fd, &word);
     descriptor::get(fd) == Entry::Remote
 }

@@ -6,6 +6,7 @@ use crate::sockets::socket::{Kind, Socket, Stream};
 use crate::sockets::table::Sockets;
 use libc::{c_int, epoll_event};
 use qanat::ConnectionId;
+use rustix::io::Errno;
 use std::net::{Ipv4Addr, SocketAddr};
 
 const SEEDS: u64 = 4_000;
@@ -53,9 +54,9 @@ struct Pair {
     numbers: [Option<usize>; NUMBERS],
 }
 
-type Answer = Result<Vec<(u32, u64)>, i32>;
+type Answer = Result<Vec<(u32, u64)>, Errno>;
 
-fn linux(status: c_int) -> Result<c_int, i32> {
+fn linux(status: c_int) -> Result<c_int, Errno> {
     if status < 0 { Err(crate::sys::libc_next::errno()) } else { Ok(status) }
 }
 
@@ -116,7 +117,7 @@ impl Pair {
         let (epoll, fd) = (self.instances[instance], number_of(slot));
         // SAFETY: the pointer is to a valid event.
         let wanted = linux(unsafe { libc::epoll_ctl(epoll, operation, fd, &raw mut event) });
-        let file = self.numbers[slot].map(|file| self.files[file].socket).ok_or(libc::EBADF);
+        let file = self.numbers[slot].map(|file| self.files[file].socket).ok_or(Errno::BADF);
         let found = file.and_then(|socket| self.sockets.control(instance as u32, operation, (socket, fd), Some(event)));
         (wanted.map(|_| Vec::new()), found.map(|_| Vec::new()))
     }

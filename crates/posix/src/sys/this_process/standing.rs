@@ -1,5 +1,6 @@
 //! What this process is to its world, as it notes for itself.
 
+use rustix::io::Errno;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 static STANDING: AtomicU8 = AtomicU8::new(MEMBER);
@@ -34,8 +35,8 @@ pub(crate) fn settle() {
 }
 
 /// What a call says that finds no world.
-pub(crate) fn error() -> i32 {
-    if matches!(standing(), MEMBER | SETTLED) { libc::ENETDOWN } else { libc::EINTR }
+pub(crate) fn error() -> Errno {
+    if matches!(standing(), MEMBER | SETTLED) { Errno::NETDOWN } else { Errno::INTR }
 }
 
 /// Whether this process is one of those who share it, or has none.
