@@ -12,6 +12,7 @@
 //! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
 //! each program: no trait objects, no tables or strings that are constants.
 
+use crate::lifecycle::join_error::JoinError;
 use crate::lifecycle::registry::hand_line;
 use crate::sys::arena;
 use crate::sys::descriptor::{self, Entry, encode};
@@ -248,10 +249,10 @@ fn give(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[RawFd]) -> Option<()>
     sendmsg(line, &[IoSlice::new(bytes)], &mut ancillary, flags).ok().map(|_| ())
 }
 
-fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), String> {
+fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), JoinError> {
     let waited = sleep(&mut [readable(line.as_raw_fd())], Some(PATIENCE), std::ptr::null());
     if waited != Ok(1) {
-        return Err("the keeper does not answer".to_owned());
+        return Err(JoinError::NoAnswer);
     }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(AT_ONCE))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -259,7 +260,7 @@ fn take(line: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>),
     let received = match recvmsg(line, &mut [IoSliceMut::new(bytes)], &mut ancillary, flags) {
         // It has ended, and has not heard what was said.
         Err(rustix::io::Errno::CONNRESET) => return Ok((0, Vec::new())),
-        received => received.map_err(|error| error.to_string())?,
+        received => received?,
     };
     let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
@@ -320,12 +321,12 @@ pub(crate) enum Answer {
 ///
 /// # Errors
 /// It let this one in, but that can't have what it needs.
-pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, String> {
+pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answer, JoinError> {
     let Some(line) = crate::lifecycle::rendezvous::connect_to_keeper(address)? else { return Ok(Answer::Nobody) };
     // No own descriptor of another program has so high a number.
     let line = copy_above(line.as_raw_fd(), BEYOND_OWN, libc::F_DUPFD_CLOEXEC);
     if line < 0 {
-        return Err(shortage().unwrap_or_else(|| "no descriptor is left beside the program's own".to_owned()));
+        return Err(shortage().map_or(JoinError::NoDescriptorLeft, JoinError::Shortage));
     }
     let how = if run.is_some() { OF_RUN } else { BY_ADDRESS };
     let said = format!("{JOIN} {} {own} {how}", identity());
@@ -338,9 +339,8 @@ pub(crate) fn ask(address: IpAddr, run: Option<&str>, own: &str) -> Result<Answe
 }
 
 /// `inherited`: own descriptors that this program has already.
-fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, String> {
+fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<Answer, JoinError> {
     crate::sys::this_process::class::look_around();
-    let system = |errno: Errno| errno.to_string();
     // SAFETY: the descriptor is open, and it was opened for this.
     let borrowed = unsafe { BorrowedFd::borrow_raw(line) };
     if rustix::net::send(borrowed, said.as_bytes(), SendFlags::NOSIGNAL).is_err() {
@@ -363,14 +363,14 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         let (file, count) = (i32::from_ne_bytes(word(&head, 20)?), u32::from_ne_bytes(word(&head, 24)?));
         Some((base as usize, shared as usize, number, file, count as usize))
     };
-    let (base, shared, number, file, count) = parse().ok_or("an answer that is none")?;
-    let arena = files.first().ok_or("no memory came")?;
+    let (base, shared, number, file, count) = parse().ok_or(JoinError::Malformed)?;
+    let arena = files.first().ok_or(JoinError::NoMemory)?;
     let mut own: Vec<RawFd> = Vec::with_capacity(count);
     while own.len() < count {
         let mut numbers = [0; AT_ONCE * size_of::<RawFd>()];
         let (length, descriptors) = take(borrowed, &mut numbers)?;
         if length == 0 {
-            return Err("the keeper is gone".to_owned());
+            return Err(JoinError::KeeperGone);
         }
         let numbers = numbers.get(..length).unwrap_or_default().chunks_exact(size_of::<RawFd>());
         for (number, descriptor) in numbers.zip(descriptors) {
@@ -378,12 +378,12 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         }
     }
     believe(borrowed, trust, files.get(1))?;
-    arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| format!("memory: {}", system(errno)))?;
+    arena::adopt(arena.as_raw_fd(), file, base).map_err(|errno| JoinError::Memory(errno.into()))?;
     crate::sys::shared_place::adopt(shared);
     let mut extents = [None; crate::sys::this_process::departure::EXTENTS_MAX];
-    let mapped = lock().map_err(system).and_then(|guard| {
+    let mapped = lock().map_err(JoinError::System).and_then(|guard| {
         extents.iter_mut().zip(&guard.holdings.places).for_each(|(extent, place)| *extent = Some(place.extent()));
-        guard.holdings.places.iter().try_for_each(|place| place.map().map_err(|error| format!("memory: {error}")))
+        guard.holdings.places.iter().try_for_each(|place| place.map().map_err(JoinError::Memory))
     });
     if let Err(reason) = mapped {
         crate::sys::page::let_go(crate::sys::page::Instead::Belongs);
@@ -392,9 +392,9 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
         return Err(reason);
     }
     crate::sys::this_process::departure::remember(shared, extents.into_iter().flatten().collect());
-    let guard = lock().map_err(system)?;
+    let guard = lock()?;
     crate::world::processes::note_registry(guard.processes.registry);
-    let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or("no record")?;
+    let record = guard.processes.records.get(number as usize).and_then(Option::as_ref).ok_or(JoinError::NoRecord)?;
     let nested = guard.sockets.epolls.iter().flatten().filter(|epoll| epoll.is_nested).count();
     crate::sockets::epoll::NESTED.store(nested as u32, Ordering::Relaxed);
     // SAFETY: the call takes no pointers.
@@ -408,7 +408,7 @@ fn join(line: RawFd, said: &str, trust: Trust, inherited: &[RawFd]) -> Result<An
 }
 
 /// Has the page by which this process learns that the world falls, if it can; nothing of the world has been looked at so far.
-fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result<(), String> {
+fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result<(), JoinError> {
     let numbers = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).map(|file| (file.st_dev, file.st_ino)).ok();
     match trust {
         Trust::Settled => {
@@ -420,27 +420,28 @@ fn believe(line: BorrowedFd<'_>, trust: Trust, page: Option<&OwnedFd>) -> Result
             let known = unsafe { OwnedFd::from_raw_fd(known) };
             let is_it = page.is_some_and(|page| numbers(page.as_fd()) == numbers(known.as_fd()));
             if !is_it {
-                return Err("the world has fallen to another class meanwhile".to_owned());
+                return Err(JoinError::Fallen);
             }
         }
         Trust::Keeper => {
-            let line = line.try_clone_to_owned().map_err(|error| error.to_string())?;
+            let line =
+                line.try_clone_to_owned().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE))?;
             // Now that it has said all: it was as free as this when it did, since it does not become freer.
             if let Some(reason) = crate::lifecycle::admission::mismatch(
                 &crate::sys::this_process::class::Class::own(),
                 crate::lifecycle::admission::peer_class(&line).as_ref(),
             ) {
-                return Err(reason);
+                return Err(JoinError::Mismatch(reason));
             }
         }
     }
-    let page = page.and_then(|page| page.try_clone().ok()).ok_or("no page came")?;
+    let page = page.and_then(|page| page.try_clone().ok()).ok_or(JoinError::NoPage)?;
     let page = out_of_the_way(page.into_raw_fd());
-    crate::sys::page::adopt(page).map_err(|errno| errno.to_string())
+    Ok(crate::sys::page::adopt(page)?)
 }
 
 /// Gives a descriptor its number.
-fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, String> {
+fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd, JoinError> {
     if inherited.contains(&number) {
         // SAFETY: the call takes no pointers.
         unsafe { libc_next::fcntl64(number, libc::F_SETFD, libc::FD_CLOEXEC as libc::c_ulong) };
@@ -451,12 +452,12 @@ fn put(descriptor: OwnedFd, number: RawFd, inherited: &[RawFd]) -> Result<RawFd,
     }
     // SAFETY: the call takes no pointers.
     if number < 0 || unsafe { libc_next::fcntl64(number, libc::F_GETFD, 0) } >= 0 {
-        return Err(format!("it has a descriptor {number} already"));
+        return Err(JoinError::NumberTaken(number));
     }
     // SAFETY: both descriptors are the library's own.
     if unsafe { libc_next::dup3(descriptor.as_raw_fd(), number, libc::O_CLOEXEC) } < 0 {
-        let error = std::io::Error::last_os_error();
-        return Err(shortage().unwrap_or_else(|| format!("descriptor {number}: {error}")));
+        let error = libc_next::errno();
+        return Err(shortage().map_or(JoinError::Descriptor(number, error), JoinError::Shortage));
     }
     // SAFETY: the descriptor was made just now, and nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) }.into_raw_fd())

@@ -10,6 +10,7 @@ pub(crate) mod ending;
 pub(crate) mod environment;
 pub(crate) mod fork;
 pub(crate) mod join;
+mod join_error;
 pub(crate) mod keeper;
 pub(crate) mod keeper_image;
 pub(crate) mod lowering;

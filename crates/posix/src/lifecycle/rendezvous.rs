@@ -98,13 +98,21 @@ pub(crate) fn lock_address(address: IpAddr) -> Option<OwnedFd> {
     Some(file)
 }
 
+/// Why a keeper can't be asked.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RendezvousError {
+    #[error(transparent)]
+    System(#[from] Errno),
+    #[error("of another user")]
+    OtherUser,
+}
+
 /// A connection to the keeper of the program that has `address`, of the same user.
 ///
 /// # Errors
 /// It does not answer, or it is another user's, who could change what is shared.
-pub(crate) fn connect_to_keeper(address: IpAddr) -> Result<Option<OwnedFd>, String> {
+pub(crate) fn connect_to_keeper(address: IpAddr) -> Result<Option<OwnedFd>, RendezvousError> {
     let start = std::time::Instant::now();
-    let say = |error: Errno| error.to_string();
     let socket = loop {
         match connect(address) {
             Ok(socket) => break socket,
@@ -113,11 +121,11 @@ pub(crate) fn connect_to_keeper(address: IpAddr) -> Result<Option<OwnedFd>, Stri
             Err(Errno::AGAIN | Errno::INTR) if start.elapsed() < PATIENCE_TO_CONNECT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            Err(error) => return Err(say(error)),
+            Err(error) => return Err(error.into()),
         }
     };
-    let peer = rustix::net::sockopt::socket_peercred(&socket).map_err(say)?;
-    if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err("of another user".to_owned()) }
+    let peer = rustix::net::sockopt::socket_peercred(&socket)?;
+    if peer.uid == rustix::process::geteuid() { Ok(Some(socket)) } else { Err(RendezvousError::OtherUser) }
 }
 
 /// Asks the keeper of a program that has ended to give up `address`. Returns whether there was such a keeper and it has gone.

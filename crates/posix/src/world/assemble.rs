@@ -21,17 +21,28 @@ pub(crate) struct Ground {
     pub(crate) registry: RawFd,
 }
 
+/// Why there can be no world.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AssembleError {
+    #[error("no entropy: {0}")]
+    Entropy(std::io::Error),
+    #[error("descriptors: {0}")]
+    Descriptors(Errno),
+}
+
 /// Makes a world; with the lock held.
-pub(crate) fn assemble(ground: Ground) -> Result<World, String> {
+///
+/// # Errors
+/// The kernel gives no random bytes, or there is no room for descriptors.
+pub(crate) fn assemble(ground: Ground) -> Result<World, AssembleError> {
     let Ground { config, device: mut vnic, clock, addresses, registry } = ground;
-    let entropy = qanat::entropy().map_err(|error| format!("no entropy: {error}"))?;
+    let entropy = qanat::entropy().map_err(AssembleError::Entropy)?;
     let stack = Stack::new(config.clone(), entropy, vnic.get(), clock.now());
-    let say = |errno: Errno| format!("descriptors: {}", errno);
-    let wakers = Wakers::new().map_err(say)?;
+    let wakers = Wakers::new().map_err(AssembleError::Descriptors)?;
     let mut processes = Processes { registry, ..Processes::default() };
     let table = descriptor::new_table();
     descriptor::use_table(&table);
     processes.insert(table);
-    let keeper_waker = new_event().map_err(say)?;
+    let keeper_waker = new_event().map_err(AssembleError::Descriptors)?;
     Ok(World::new(Parts { stack, vnic, clock, wakers, processes, keeper_waker, addresses, config }))
 }

@@ -4,12 +4,13 @@ use crate::sys::script_time::{self, now};
 use crate::sys::sleep::readable;
 use crate::sys::wakers::Waker;
 use crate::sys::wishes::{Wishes, wish};
-use crate::world::assemble::{Ground, assemble};
+use crate::world::assemble::{AssembleError, Ground, assemble};
 use crate::world::lock::{Guard, lock};
 use crate::world::script_waiters::{Waiter, thread};
 use crate::world::state::{Device, WorldClock};
 use crate::world::wire::Wire;
 use qanat::Time;
+use rustix::io::Errno;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::{Duration, Instant};
@@ -189,17 +190,32 @@ impl Guard {
     }
 }
 
+/// Why there can be no scripted world.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ScriptError {
+    #[error("memory: {0}")]
+    Memory(Errno),
+    #[error("memory of packets: {0}")]
+    Packets(std::io::Error),
+    #[error(transparent)]
+    Assemble(#[from] AssembleError),
+}
+
 /// Makes the memory and the stack of a scripted world.
-pub(crate) fn make(wishes: &Wishes) -> Result<(), String> {
-    crate::sys::arena::reserve().map_err(|errno| format!("memory: {}", errno))?;
+///
+/// # Errors
+/// There is no room for it.
+pub(crate) fn make(wishes: &Wishes) -> Result<(), ScriptError> {
+    crate::sys::arena::reserve().map_err(ScriptError::Memory)?;
     crate::world::lock::install(|| {
-        let wire = Wire::new(wishes.mtu as u16).map_err(|error| format!("memory of packets: {error}"))?;
-        assemble(Ground {
+        let wire = Wire::new(wishes.mtu as u16).map_err(ScriptError::Packets)?;
+        let world = assemble(Ground {
             config: crate::world::sysctl::config(&wishes.addresses),
             device: Device::Wire(Box::new(wire)),
             clock: WorldClock::Script,
             addresses: wishes.addresses.clone(),
             registry: -1,
-        })
+        })?;
+        Ok(world)
     })
 }
