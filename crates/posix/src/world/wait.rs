@@ -24,19 +24,19 @@ thread_local! {
 }
 
 /// Polls of one wait.
-pub(crate) struct Spin {
+struct Spin {
     since: Option<Time>,
     /// How long the last sleep was, if there was one and nothing has come of it yet.
     slept: Option<Duration>,
 }
 
 impl Spin {
-    pub(crate) fn new() -> Spin {
+    fn new() -> Spin {
         Spin { since: None, slept: None }
     }
 
     /// Whether to go on polling. Nothing has come for this thread so far.
-    pub(crate) fn goes_on(&mut self, now: Time) -> bool {
+    fn goes_on(&mut self, now: Time) -> bool {
         if crate::sys::script_time::is_on() {
             return false;
         }
@@ -49,18 +49,96 @@ impl Spin {
     }
 
     /// A sleep is over.
-    pub(crate) fn slept(&mut self, slept: Duration) {
+    fn slept(&mut self, slept: Duration) {
         (self.since, self.slept) = (None, Some(slept));
     }
 
     /// There is something for this thread: had it polled a little longer, it need not have slept.
-    pub(crate) fn succeeded(&mut self) {
+    fn succeeded(&mut self) {
         if let Some(slept) = self.slept.take() {
             let budget = BUDGET_NS.get();
             let is_short = (slept.as_nanos() as u64) < BUDGET_MAX_NS;
             BUDGET_NS.set(if is_short { (budget * 2).min(BUDGET_MAX_NS) } else { (budget / 2).max(BUDGET_MIN_NS) });
         }
     }
+}
+
+/// What a thread that waits does next.
+pub(crate) enum Next {
+    /// Its time is over.
+    Over,
+    /// A handler of the program's has run.
+    Interrupted,
+    /// It polls: it looks again at once.
+    Poll,
+    /// It sleeps, as the leader or as one that follows, until this deadline of the call's at most.
+    Sleep { leads: bool, deadline: Option<Time> },
+}
+
+/// One wait of a thread, of whatever call.
+pub(crate) struct Waiting {
+    pub(crate) thread: Thread,
+    spin: Spin,
+    timeout: Option<Duration>,
+    /// From the first look on.
+    deadline: Option<Time>,
+    /// How many of the program's handlers had been called when it began.
+    handlers: u32,
+}
+
+impl Waiting {
+    pub(crate) fn begin(timeout: Option<Duration>) -> Waiting {
+        Waiting { thread: Thread::this(), spin: Spin::new(), timeout, deadline: None, handlers: handlers_called() }
+    }
+
+    /// There is something for this thread: it goes back to the program.
+    pub(crate) fn found(&mut self, guard: &mut Guard, now: Time) {
+        self.spin.succeeded();
+        guard.leaves(self.thread, now);
+    }
+
+    /// There was nothing for this thread, after the stack was driven at `now`. `goes_on`: whether the call goes on after a handler;
+    /// `may_have_more`: whether polling is worth it in any case. If the wait ends, the thread has gone back to the program.
+    #[inline]
+    pub(crate) fn next(
+        &mut self,
+        guard: &mut Guard,
+        now: Time,
+        goes_on: impl FnOnce() -> bool,
+        may_have_more: impl FnOnce(&Guard) -> bool,
+    ) -> Next {
+        let deadline = self.timeout.map(|timeout| *self.deadline.get_or_insert(now + timeout));
+        if deadline.is_some_and(|deadline| deadline <= now) {
+            return Next::Over;
+        }
+        if self.has_been_interrupted() && !goes_on() {
+            guard.leaves(self.thread, now);
+            return Next::Interrupted;
+        }
+        let leads = guard.leads(self.thread, now);
+        let polls = self.spin.goes_on(now) || leads && may_have_more(guard);
+        if polls && leads { Next::Poll } else { Next::Sleep { leads, deadline } }
+    }
+
+    /// Whether a handler has been called since the wait began.
+    pub(crate) fn has_been_interrupted(&self) -> bool {
+        handlers_called() != self.handlers
+    }
+
+    /// A sleep that began at `since` is over.
+    pub(crate) fn slept(&mut self, guard: &Guard, since: Time) {
+        self.spin.slept(guard.clock_now().since(since));
+    }
+}
+
+/// Lets others have the lock for a moment.
+///
+/// # Errors
+/// The world is over.
+pub(crate) fn poll_again(guard: Guard) -> Result<Guard, Errno> {
+    drop(guard);
+    std::hint::spin_loop();
+    lock()
 }
 
 /// Takes a waker for a thread of this process.
@@ -156,34 +234,26 @@ fn block_on<T>(
 ) -> Result<T, Errno> {
     begin_wait();
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     loop {
         let now = guard.drive_now();
         if let Some(done) = attempt(&mut guard) {
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.found(&mut guard, now);
             guard.told = 1 + guard.sockets.get(socket).map_or(0, Socket::datagrams_behind) as u32;
             return done;
         }
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            guard.leaves(thread, now);
-            return Err(Errno::AGAIN);
-        }
-        if handlers_called() != handlers && !(may_go_on && wait_goes_on()) {
-            guard.leaves(thread, now);
-            return Err(Errno::INTR);
-        }
-        let leads = guard.leads(thread, now);
-        if spin.goes_on(now) && leads {
-            drop(guard);
-            std::hint::spin_loop();
-            guard = lock()?;
-            continue;
-        }
+        let (leads, deadline) = match waiting.next(&mut guard, now, || may_go_on && wait_goes_on(), |_| false) {
+            Next::Over => {
+                guard.leaves(waiting.thread, now);
+                return Err(Errno::AGAIN);
+            }
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
+                continue;
+            }
+            Next::Sleep { leads, deadline } => (leads, deadline),
+        };
         let waker = take_waker(&mut guard);
         if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
             socket.waiters.push(waker);
@@ -192,14 +262,14 @@ fn block_on<T>(
         let doorbell = if leads { guard.doorbell } else { -1 };
         let fds = [doorbell, waker.map_or(-1, |waker| guard.wakers.descriptor(waker)), further.unwrap_or(-1)];
         if !leads {
-            guard.follow(thread, waker);
+            guard.follow(waiting.thread, waker);
         }
         let handlers_so_far = handlers_called();
         drop(guard);
         let time = if handlers_called() == handlers_so_far { time } else { Some(Duration::ZERO) };
         let slept = sleep(&mut fds.map(readable), time, std::ptr::null());
         guard = lock()?;
-        guard.follows_no_more(thread);
+        guard.follows_no_more(waiting.thread);
         if let (Some(waker), Some(socket)) = (waker, guard.sockets.get_mut(socket)) {
             socket.waiters.retain(|other| *other != waker);
         }
@@ -210,9 +280,9 @@ fn block_on<T>(
             }
             // What came meanwhile comes first.
             let now = guard.drive_now();
-            guard.leaves(thread, now);
+            guard.leaves(waiting.thread, now);
             return attempt(&mut guard).unwrap_or(Err(error));
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
     }
 }

@@ -6,13 +6,11 @@ use crate::sockets::epoll::{Epoll, NESTED};
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::kernel_socket::{kernel_option, kernel_structure};
 use crate::sys::libc_next;
-use crate::sys::signals::handlers_called;
 use crate::sys::sleep::timespec_of;
 use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, sleep_time};
+use crate::world::wait::{Next, Waiting, poll_again, sleep_time};
 use libc::{c_int, epoll_event, sigset_t, timespec};
-use qanat::Time;
 use qanat::nic::breakdown;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -468,10 +466,7 @@ fn wait(
 ) -> Result<i32, Errno> {
     let _call = breakdown::call();
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     // The device has told of frames, which it does once, whoever was to be woken by it.
     let mut has_arrived = false;
     loop {
@@ -489,42 +484,38 @@ fn wait(
         }
         let instance = guard.sockets.epoll_mut(number).ok_or(Errno::BADF)?;
         if count > 0 {
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.found(&mut guard, now);
             return go_with(guard, (epoll, number), out, count);
         }
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        let is_over = deadline.is_some_and(|deadline| deadline <= now);
         let waker = instance.waker;
-        let mut time = Some(Duration::ZERO);
-        let mut leads = false;
-        if !is_over && handlers_called() != handlers {
-            guard.leaves(thread, now);
-            return Err(Errno::INTR);
-        }
-        if !is_over {
-            leads = guard.leads(thread, now);
-            if leads && (spin.goes_on(now) || guard.may_have_more()) {
-                drop(guard);
-                std::hint::spin_loop();
-                guard = lock()?;
+        let next = waiting.next(&mut guard, now, || false, |guard| guard.may_have_more());
+        let is_over = matches!(next, Next::Over);
+        let (time, leads) = match next {
+            // The kernel's instance is asked without a sleep.
+            Next::Over => (Some(Duration::ZERO), false),
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
                 continue;
             }
-            time = sleep_time(&mut guard, now, deadline, (waker, leads));
-            lie_down(&mut guard, (epoll, number), thread, leads);
-        }
+            Next::Sleep { leads, deadline } => {
+                let time = sleep_time(&mut guard, now, deadline, (waker, leads));
+                lie_down(&mut guard, (epoll, number), waiting.thread, leads);
+                (time, leads)
+            }
+        };
         count_waiter(&mut guard, number, true);
         drop(guard);
         set_nested_wakers();
-        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
+        let time = if waiting.has_been_interrupted() { Some(Duration::ZERO) } else { time };
         let asked = ask_kernel(epoll, out, time, mask);
         guard = lock()?;
-        get_up(&mut guard, number, thread, leads);
+        get_up(&mut guard, number, waiting.thread, leads);
         if descriptor::get(epoll) != Entry::Epoll(number) {
             // Another thread has closed it, and its number may be another instance's.
             return Err(Errno::BADF);
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
         let (kernels, own) = asked.unwrap_or_default();
         if own.waker
             && let Some(waker) = waker
@@ -540,8 +531,7 @@ fn wait(
         let now = guard.drive_now();
         let count = collect(&mut guard, number, &mut out[kernels..]);
         guard.told += kernels as u32;
-        spin.succeeded();
-        guard.leaves(thread, now);
+        waiting.found(&mut guard, now);
         return if kernels + count > 0 { Ok((kernels + count) as i32) } else { asked.map(|_| 0) };
     }
 }

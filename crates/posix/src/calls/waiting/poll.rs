@@ -3,14 +3,11 @@
 use crate::calls::give_int;
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;
-use crate::sys::signals::handlers_called;
 use crate::sys::sleep::{readable, sleep};
 use crate::sys::wakers::Waker;
-use crate::world::leader::Thread;
 use crate::world::lock::{Guard, lock};
-use crate::world::wait::{Spin, return_waker, sleep_time, take_waker};
+use crate::world::wait::{Next, Waiting, poll_again, return_waker, sleep_time, take_waker};
 use libc::{c_int, fd_set, nfds_t, pollfd, sigset_t, size_t, timespec, timeval};
-use qanat::Time;
 use rustix::io::Errno;
 use std::time::Duration;
 
@@ -144,10 +141,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         return crate::calls::remote::client::wait(set, timeout, mask);
     }
     let mut guard = lock()?;
-    let thread = Thread::this();
-    let handlers = handlers_called();
-    let mut spin = Spin::new();
-    let mut deadline: Option<Time> = None;
+    let mut waiting = Waiting::begin(timeout);
     let all = set.len();
     loop {
         // What has come already is told first: the stack has its turn again soon enough.
@@ -158,27 +152,23 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             ready = look(&guard, set);
         }
         guard.told = ready as u32;
-        let deadline = timeout.map(|timeout| *deadline.get_or_insert(now + timeout));
-        let is_over = ready > 0 || deadline.is_some_and(|deadline| deadline <= now);
-        let mut leads = false;
-        if is_over {
-            spin.succeeded();
-            guard.leaves(thread, now);
-            if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
-                return Ok(ready);
+        let next = if ready > 0 { Next::Over } else { waiting.next(&mut guard, now, || false, |_| false) };
+        // How to sleep; `None`: what is there is told at once.
+        let as_what = match next {
+            Next::Over => {
+                waiting.found(&mut guard, now);
+                if !set.iter().any(|entry| entry.fd >= 0 && is_kernels(&guard, entry.fd)) {
+                    return Ok(ready);
+                }
+                None
             }
-        } else if handlers_called() != handlers {
-            guard.leaves(thread, now);
-            return Err(Errno::INTR);
-        } else {
-            leads = guard.leads(thread, now);
-            if spin.goes_on(now) && leads {
-                drop(guard);
-                std::hint::spin_loop();
-                guard = lock()?;
+            Next::Interrupted => return Err(Errno::INTR),
+            Next::Poll => {
+                guard = poll_again(guard)?;
                 continue;
             }
-        }
+            Next::Sleep { leads, deadline } => Some((leads, deadline)),
+        };
         // The kernel's in their places, ours as holes, then what wakes.
         let place = |entry: &pollfd| pollfd {
             fd: if is_kernels(&guard, entry.fd) { entry.fd } else { -1 },
@@ -194,7 +184,7 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         fds.extend(set.iter().map(place));
         let mut waker = None;
         let mut time = Some(Duration::ZERO);
-        if !is_over {
+        if let Some((leads, deadline)) = as_what {
             waker = take_waker(&mut guard);
             enlist(&mut guard, set, waker, true);
             fds.push(readable(if leads { guard.doorbell } else { -1 }));
@@ -203,15 +193,16 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
             fds.extend(set.iter().filter(|e| matches!(descriptor::get(e.fd), Entry::Epoll(_))).map(|e| readable(e.fd)));
             time = sleep_time(&mut guard, now, deadline, (waker, leads));
             if !leads {
-                guard.follow(thread, waker);
+                guard.follow(waiting.thread, waker);
             }
         }
         drop(guard);
-        let time = if handlers_called() == handlers { time } else { Some(Duration::ZERO) };
+        let time = if waiting.has_been_interrupted() { Some(Duration::ZERO) } else { time };
         let slept = sleep(&mut fds, time, mask);
         guard = lock()?;
+        let is_over = as_what.is_none();
         if !is_over {
-            guard.follows_no_more(thread);
+            guard.follows_no_more(waiting.thread);
             enlist(&mut guard, set, waker, false);
             return_waker(&mut guard, waker);
             guard.drive_now();
@@ -222,12 +213,11 @@ fn wait(set: &mut [pollfd], timeout: Option<Duration>, mask: *const sigset_t) ->
         }
         let total = set.iter().filter(|entry| entry.revents != 0).count() as c_int;
         if total > 0 || is_over || slept.is_err() {
-            spin.slept(guard.clock_now().since(now));
-            spin.succeeded();
-            guard.leaves(thread, now);
+            waiting.slept(&guard, now);
+            waiting.found(&mut guard, now);
             return if total > 0 || is_over { Ok(total) } else { slept };
         }
-        spin.slept(guard.clock_now().since(now));
+        waiting.slept(&guard, now);
     }
 }
 
