@@ -1,4 +1,4 @@
-//! `bind`: where it is decided whose an address is.
+//! `bind`: decides whether an address is ours or the kernel's.
 
 use super::give_int;
 use super::{bound_to_all, options};

@@ -1,6 +1,6 @@
-//! `syscall`: system calls that programs make by their number, as libuv does: it closes descriptors so. Those that
-//! take sockets of ours are ours; all others are the kernel's, with the registers and the stack as the C library's function leaves
-//! them (a `clone` returns twice from it).
+//! `syscall`: system calls that programs make by their number, as libuv does to close descriptors. Calls that take sockets of ours are
+//! ours. All others are the kernel's, with the registers and the stack as the C library's function leaves them (a `clone` returns twice
+//! from it).
 
 use super::close::close;
 use super::give_int;

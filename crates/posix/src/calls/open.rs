@@ -1,4 +1,4 @@
-//! `listen`, `accept`, `connect`, and the names of sockets: where it is decided whose a socket is.
+//! `listen`, `accept`, `connect`, and the names of sockets: decides whether a socket is ours or the kernel's.
 
 use super::give_int;
 use super::option_notes::{self, Note};

@@ -1,4 +1,4 @@
-//! Who has a socket's signals, as the kernel keeps it.
+//! Which process or thread gets a socket's signals, as the kernel keeps it.
 
 use crate::sockets::socket::Owner;
 use crate::sys::libc_next;

@@ -1,4 +1,4 @@
-//! Ports of ours, and the stack's sockets for datagrams that have them.
+//! Ports of ours, and the stack's datagram sockets that use them.
 
 use crate::sockets::socket::{Datagram, Kind, Socket, errno_of_command};
 use crate::sys::address;

@@ -1,5 +1,5 @@
-//! What the kernel has at the number of an accepted connection until it is asked for more: one file stands in for all of
-//! them. A socket of the kernel's for each would cost more than all the stack does for a short connection.
+//! The stand-in: what the kernel has at the number of an accepted connection until the program asks it for more. One file stands in for all
+//! of them. A kernel socket for each would cost more than all the stack's work for a short connection.
 
 use crate::lifecycle::detached::socket_of;
 use crate::sockets::settings::{KEEP_COUNT, KEEP_IDLE, KEEP_INTERVAL};

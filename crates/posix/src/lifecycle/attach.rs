@@ -1,4 +1,4 @@
-//! The first socket of ours: the VNIC is asked of the daemon, the stack is made, the keeper is started.
+//! The first socket of ours: the library asks the daemon for the card, makes the stack and starts the keeper.
 
 use crate::lifecycle::join::{self, Answer};
 use crate::lifecycle::keeper;

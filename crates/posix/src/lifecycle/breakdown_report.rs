@@ -1,4 +1,4 @@
-//! Where the time of a program's packets went, in a line at its end: for `qanat bench breakdown`.
+//! A line at the program's end that says where the time of its packets went, for `qanat bench breakdown`.
 
 use qanat::nic::breakdown;
 

@@ -1,4 +1,4 @@
-//! What the environment says of this library, which is kept, since programs make new environments for what they execute.
+//! The environment variables of this library. It keeps them, since programs make new environments for what they execute.
 
 use libc::c_char;
 use std::ffi::{CStr, CString};

@@ -1,4 +1,4 @@
-//! `fork`: a child has what its parent has, and the keeper learns of its end.
+//! `fork`: a child has what its parent has, and the keeper learns of the child's end.
 
 use crate::lifecycle::registry::{hand_line, register};
 use crate::sys::descriptor::{self, Entry};

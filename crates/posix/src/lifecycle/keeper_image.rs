@@ -1,8 +1,8 @@
-//! The library as a program of its own: the keeper is executed, not only forked, so that nothing of the program's memory is in it. It
-//! can thus become as little as the least of those who share the world, and give away nothing by that.
+//! The library as a program of its own. The keeper is executed, not only forked, so that it has nothing of the program's memory. It can thus
+//! drop to the least rights of those who share the world, and gives nothing away by that.
 //!
-//! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world it has as
-//! a program that [joins](crate::lifecycle::join) has it: descriptors under the same numbers, memory at the same addresses.
+//! The dynamic linker is told to run this library, which has an entry point for it. What the keeper needs of the world, it has as a program
+//! has that [joins](crate::lifecycle::join): descriptors under the same numbers, memory at the same addresses.
 
 use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::descriptor::{self, Entry};

@@ -1,6 +1,6 @@
-//! A connection of ours for a program that is not: it gets one end of a pair of the kernel's Unix sockets, and a process that
-//! has the connection moves what comes at either to the other. The keeper forks that process, so it has nothing of the program's but
-//! the connection, and is no child of anybody's there.
+//! A pump: a process that moves bytes between a connection of ours and one end of a pair of Unix sockets, whose other end goes to a program
+//! that cannot use our sockets. The keeper forks the pump, so it has nothing of the program's but the connection, and it is no child of any
+//! of the program's processes.
 
 use crate::lifecycle::registry;
 use crate::sys::descriptor::{self, Entry};

@@ -1,4 +1,4 @@
-//! What a program that can't use our sockets has in their places.
+//! What a program that cannot use our sockets gets in their places.
 
 use crate::lifecycle::pump;
 use crate::sys::descriptor::Entry;

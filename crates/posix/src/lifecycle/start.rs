@@ -1,5 +1,5 @@
-//! Before the program's first function: what its environment says of this library is kept, since programs make new environments for
-//! what they execute, and what it [inherits](crate::lifecycle::join) is taken over.
+//! What happens before the program's first function: the library keeps what the environment says of it, since programs make new
+//! environments for what they execute, and takes over what the program [inherits](crate::lifecycle::join).
 
 use crate::lifecycle::{environment, join};
 use libc::{c_char, c_int};

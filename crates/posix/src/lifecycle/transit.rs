@@ -1,5 +1,5 @@
-//! Sockets on their way between processes of one world, over Unix sockets: the message carries the descriptor's socket in the kernel,
-//! and who receives it finds by that one's cookie which of ours it stands for.
+//! Sockets on their way between processes of one world, over Unix sockets. The message carries the descriptor's kernel socket, and the
+//! receiver finds our socket by the cookie of that kernel socket.
 
 use crate::sys::descriptor::{self, Entry};
 use crate::sys::libc_next;

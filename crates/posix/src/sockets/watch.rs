@@ -1,4 +1,4 @@
-//! Which sockets instances of `epoll` look at, and what they tell of them.
+//! Which sockets the instances of `epoll` watch, and what they tell of them.
 
 use crate::sockets::epoll::{BESIDE_EXCLUSIVE, Change, EXCLUSIVE, Epoll, ready};
 use crate::sockets::socket::{Place, Socket};

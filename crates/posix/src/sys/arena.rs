@@ -1,8 +1,8 @@
-//! Memory of the stack and all it knows of: shared by a program's processes, at the same address in each: they are forked from one
-//! another, or have [joined](crate::lifecycle::join).
+//! The arena: memory of the stack and of all it knows of. A program's processes share it, at the same address in each. They are forked from
+//! one another, or have [joined](crate::lifecycle::join).
 //!
-//! Everything this library allocates while it holds the [lock](crate::world::lock) is there; everything else comes from the C
-//! library. The lock is what guards the heap, too.
+//! Whatever this library allocates while it holds the [lock](crate::world::lock) is in the arena. Everything else comes from the C library.
+//! So the lock guards the heap as well.
 
 use crate::sys::local::LOCAL;
 use dlmalloc::Dlmalloc;

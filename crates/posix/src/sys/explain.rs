@@ -1,4 +1,4 @@
-//! `--explain`: which sockets are ours, which went to the kernel and why, a line each.
+//! `--explain`: a line for each socket that says whether it is ours, or why it went to the kernel.
 
 use qanat::control::log_line;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! Limits that a program has been given are meant for what it does itself. The library's descriptors have numbers beyond them, and its
-//! memory files are longer: while these are made the limits are raised, as far as they may be, and then they are as they were.
+//! Limits of a program are meant for what the program does itself. The library's descriptors have numbers beyond them, and its memory files
+//! are longer. While these are made, the limits are raised as far as they may be, and afterwards they are restored.
 
 use crate::sys::raw::{self, Call};
 use qanat_launch::memory_limits::{self, ADDRESS_SPACE_MIN, FILE_LENGTH};

@@ -1,4 +1,4 @@
-//! System calls past the C library, which has all threads of a process take part in some of them.
+//! System calls without the C library, which has all threads of a process take part in some of them.
 
 use std::arch::asm;
 

@@ -1,4 +1,4 @@
-//! What a program that is about to be executed is: whether the loader will put this library before its own.
+//! What a program that is about to be executed is: whether the loader will load this library before the program's own.
 
 use std::fs::File;
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! The one lock: around the stack, the device, the sockets, and the heap they are in. It is shared by processes and survives
-//! their death. It is also the one gate: whose world it is no more is turned away before it has looked at anything behind it.
+//! The one lock: it guards the stack, the device, the sockets, and the heap they are in. Processes share it, and it survives their death. It
+//! is also the one gate: a process that has lost the world is turned away before it has looked at anything behind the lock.
 
 use crate::sys::arena::set_inside;
 use crate::sys::explain::error;

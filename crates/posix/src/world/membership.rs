@@ -1,4 +1,4 @@
-//! How processes come to be those of a world, and what becomes of what one had that has ended.
+//! How processes become members of a world, and what happens to what a process had when it has ended.
 
 use crate::sys::descriptor::{self, Entry, decode};
 use crate::world::lock::{Guard, shared};

@@ -1,4 +1,4 @@
-//! The processes of a program: who has which sockets open; and which of them this one is.
+//! The processes of a program: which sockets each has open, and which of them this process is.
 
 use crate::sys::descriptor::{self, Entry, Table};
 use crate::sys::wakers::Waker;

@@ -1,4 +1,4 @@
-//! What becomes of a socket, or an instance of `epoll`, when nothing refers to it any more.
+//! What happens to a socket, or an instance of `epoll`, when nothing refers to it any more.
 
 use crate::sockets::epoll::NESTED;
 use crate::sockets::socket::{Kind, Socket};

@@ -1,8 +1,8 @@
-//! Which calls of `qanat run` have programs in a world, and where a program finds the world of its own. A card has the programs of one
-//! `qanat run`, and those of others that have named its address. Whatever such a program starts, or hands a socket to, comes in after it.
+//! Which calls of `qanat run` have programs in a world, and where a program finds its own world. A card has the programs of one `qanat run`,
+//! and those of others that have named its address. What such a program starts, or sends a socket to, joins the same world.
 //!
-//! A program is told by whoever executes it at which address its keeper is to be found ([`VARIABLE`]); one that is not, looks at the
-//! address that its `qanat run` begins with.
+//! The program that executes another tells it at which address its keeper can be found ([`VARIABLE`]). A program that has not been told looks at
+//! the first address of its `qanat run`.
 
 use crate::world::lock::lock;
 use crate::world::state::World;

@@ -1,4 +1,4 @@
-//! Waiting: whoever waits drives the stack. It polls for a bounded, adapting time, then sleeps until the device, a waker or a
+//! Waiting: a thread that waits drives the stack. It polls for a bounded, adapting time, and then sleeps until the device, a waker or a
 //! timer wakes it.
 
 use crate::sockets::socket::Socket;

@@ -1,5 +1,5 @@
-//! The card as one of the program's interfaces: programs that ask which addresses the machine has (`getifaddrs`, `ioctl`, netlink) are
-//! told of it too, beside what the kernel has. It has a name and a number that no interface of the kernel's has.
+//! The card as one of the program's interfaces. Programs that ask which addresses the machine has (`getifaddrs`, `ioctl`, netlink) are told
+//! of the card as well as of the kernel's interfaces. Its name and number are those of no interface of the kernel's.
 
 mod list;
 pub(super) mod netlink;

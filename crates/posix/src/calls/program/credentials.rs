@@ -1,4 +1,4 @@
-//! Calls by which a process gives up rights: who has the world is settled before they are made ([`lowering`](crate::lifecycle::lowering)).
+//! Calls by which a process gives up rights. Before they are made, [`lowering`](crate::lifecycle::lowering) settles who keeps the world.
 
 use crate::calls::give_int;
 use crate::lifecycle::lowering::{Effect, change};

@@ -1,6 +1,6 @@
-//! `exec`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, if it loads this library; else its connections are
-//! [pumped](crate::lifecycle::pump). So is one that is its standard input, output or error, which programs read and write past the C library's
-//! functions for sockets.
+//! `exec`: if the new program loads this library, it [joins](crate::lifecycle::join) with the sockets it inherits. Otherwise its connections
+//! are [pumped](crate::lifecycle::pump). A connection that is standard input, output or error is always pumped, because programs read and
+//! write those without the C library's functions for sockets.
 
 use crate::calls::stand_in;
 use crate::lifecycle::environment::environment;

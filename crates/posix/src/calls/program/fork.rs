@@ -1,4 +1,4 @@
-//! `fork` and its kin: a child has its parent's sockets.
+//! `fork` and its variants: a child has its parent's sockets.
 
 use crate::calls::give_int;
 use crate::calls::option_notes::forget_all;

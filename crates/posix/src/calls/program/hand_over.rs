@@ -1,5 +1,5 @@
-//! Sockets of ours that go to another program by a Unix socket: to one of this world [as they are](crate::lifecycle::transit); a connection to
-//! another one is [pumped](crate::lifecycle::pump).
+//! Sockets of ours that go to another program over a Unix socket. A program of this world gets them
+//! [as they are](crate::lifecycle::transit). For a program outside it, a connection is [pumped](crate::lifecycle::pump).
 
 use crate::calls::give_int;
 use crate::lifecycle::attach::attach_to_run;

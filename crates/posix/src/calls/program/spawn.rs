@@ -1,6 +1,6 @@
-//! `posix_spawn`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, as over `exec`. A connection that an action puts
-//! somewhere is [pumped](crate::lifecycle::pump), as what the program is may not be known yet; what an action closes or puts something else in
-//! the place of is not inherited.
+//! `posix_spawn`: the new program [joins](crate::lifecycle::join) with the sockets it inherits, as over `exec`. If an action puts a
+//! connection somewhere, the connection is [pumped](crate::lifecycle::pump), because it may not be known yet what the program is. If an
+//! action closes or replaces a descriptor, that descriptor is not inherited.
 
 use crate::calls::program::exec::{inherited, offered, path_of};
 use crate::lifecycle::environment::environment;

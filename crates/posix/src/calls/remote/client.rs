@@ -1,4 +1,5 @@
-//! Calls on sockets of a world that this process has [left](crate::lifecycle::detached): it asks its deputy, and takes from it numbers and addresses.
+//! Calls on sockets of a world that this process has [left](crate::lifecycle::detached). It asks its deputy, and takes only numbers and
+//! addresses from it.
 
 use crate::calls::give_int;
 use crate::lifecycle::detached::channel::{self, Operation};

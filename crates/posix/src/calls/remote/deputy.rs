@@ -1,6 +1,6 @@
-//! A deputy: a process that has the sockets of one that has [left](crate::lifecycle::detached) the world, and makes that one's calls for it. The
-//! keeper forks it, so it has none of that process's memory, and no more rights than the least of those who share the world.
-//! Both sides take what the other says for what it may be: anything.
+//! The *deputy* is a process that has the sockets of a process that has [left](crate::lifecycle::detached) the world, and makes its calls.
+//! The keeper forks it, so it has none of that process's memory, and no more rights than the least of those who share the world. Each side
+//! checks what the other says, because it may be anything.
 
 use crate::calls::remote::requests as remote;
 use crate::lifecycle::detached::channel::{ANSWER, Operation, PAYLOAD_MAX, REQUEST, YOUR_TURN};

@@ -1,4 +1,4 @@
-//! Where the library begins as a program of its own: as the keeper, whose deputies make calls.
+//! The library's entry point as a program of its own: it is executed as the keeper, whose deputies make calls.
 
 use crate::calls::remote::deputy;
 use crate::lifecycle::{keeper, keeper_image};

@@ -1,4 +1,4 @@
-//! Calls of a process that has [left](crate::lifecycle::detached) the world: how it asks its deputy, and how that one makes them.
+//! Calls of a process that has [left](crate::lifecycle::detached) the world: how it asks its deputy, and how the deputy makes them.
 
 pub(super) mod client;
 mod deputy;

@@ -1,4 +1,5 @@
-//! Calls made for a process that has [left](crate::lifecycle::detached) the world: by its deputy, with the same functions as its own would be.
+//! The deputy's side: calls for a process that has [left](crate::lifecycle::detached) the world, made by the same functions as the process's
+//! own would be.
 
 use crate::calls::waiting::poll;
 use crate::calls::{bind, close as closing, control as controls, open, options};

@@ -1,4 +1,4 @@
-//! Metadata messages: what is told beside what is received, and what is asked for beside what is sent.
+//! Control messages: what is told with what is received, and what is asked for with what is sent.
 
 use crate::calls::interfaces::INDEX;
 use crate::sockets::messages::{Asked, Wanted};

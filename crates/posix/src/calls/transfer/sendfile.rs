@@ -1,4 +1,4 @@
-//! `sendfile` to sockets of ours: what the kernel would take from a file's pages is read and sent.
+//! `sendfile` to sockets of ours: the kernel would take the bytes from a file's pages, here they are read and sent.
 
 use crate::calls::give;
 use crate::calls::transfer::send::send_bytes;

@@ -1,4 +1,4 @@
-//! `splice` between sockets of ours and pipes: what the kernel would move by its pages is copied.
+//! `splice` between sockets of ours and pipes: the kernel would move pages, here the bytes are copied.
 
 use crate::calls::give;
 use crate::calls::transfer::receive::receive;

@@ -1,5 +1,5 @@
-//! `fdopen` and `dprintf` of a socket of ours: the C library's streams read and write past the names of its functions, so such
-//! a stream gets functions of its own.
+//! `fdopen` and `dprintf` of a socket of ours. The C library's streams do not call `read` and `write` by their names, so such a stream gets
+//! functions of its own.
 
 use crate::lifecycle::detached::socket_of;
 use crate::sys::libc_next;

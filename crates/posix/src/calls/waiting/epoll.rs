@@ -1,4 +1,4 @@
-//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a waker to be woken by; ours has ours.
+//! `epoll`: the kernel's instance has the kernel's descriptors, and the device and a waker to be woken by. Our instance has our sockets.
 
 use crate::calls::give_int;
 use crate::lifecycle::detached::socket_of;

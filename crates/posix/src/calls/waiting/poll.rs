@@ -1,4 +1,4 @@
-//! `poll` and `select`: ours are looked at here, the kernel's by the kernel.
+//! `poll` and `select`: this library looks at our sockets, and the kernel at its own.
 
 use crate::calls::give_int;
 use crate::sys::descriptor::{self, Entry};

@@ -1,5 +1,5 @@
-//! Signals: a call that one interrupts goes on after its handler if that says so (`SA_RESTART`), as the kernel's own calls do.
-//! The kernel says only that there was one, so each handler is called by one of ours that notes what it says.
+//! Signals: a call that a signal interrupts goes on after the handler if the handler was installed with `SA_RESTART`, as the kernel's calls
+//! do. The kernel says only that there was a signal. So each handler is called by one of ours, which notes whether calls continue.
 
 use crate::sys::libc_next;
 use crate::sys::signals::{handler_called, hold_back};

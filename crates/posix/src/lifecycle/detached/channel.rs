@@ -1,5 +1,5 @@
-//! The line to the *deputy*, as who asks has it. What comes back is nobody's word: a number within what the call
-//! can give, bytes that are no more than there is room for, and never a descriptor.
+//! The detached process's connection to its *deputy*. It trusts nothing that comes back: a number must be one that the call can give, there
+//! are no more bytes than there is room for, and descriptors are never taken.
 
 use crate::lifecycle::registry;
 use crate::sys::descriptor::{self, Entry};

@@ -1,4 +1,4 @@
-//! What a descriptor stands for, as a call asks that is about to use it.
+//! What a descriptor stands for, asked by a call that is about to use it.
 
 pub(crate) mod notes;
 

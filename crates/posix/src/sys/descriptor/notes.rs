@@ -1,5 +1,5 @@
-//! Which descriptors of a process are ours. It notes them for itself, and puts a copy into the arena, so that the keeper knows what
-//! a process that died had open. That copy it never reads: others can write it.
+//! Which descriptors of a process are ours. The process notes them in its own memory and puts a copy into the arena, so that the keeper knows
+//! what a process that died had open. The process never reads the copy, because others can write it.
 
 use crate::sys::this_process::standing::is_out;
 use std::os::fd::RawFd;

@@ -1,5 +1,6 @@
-//! What a process may do: by this it is decided who may share a world. Memory that one process writes and another follows makes
-//! the two one: so a process shares it only with those who could control it anyway, as the kernel sees it (`ptrace`).
+//! A process's *class*: what it may do, which decides with whom it may share a world. Memory that one process writes and another follows gives
+//! the first control of the second. So a process shares memory only with those that could control it anyway, as the kernel sees it
+//! (`ptrace`).
 
 use crate::sys::raw::{self, Call};
 use std::fmt::Write;

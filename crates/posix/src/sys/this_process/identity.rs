@@ -1,4 +1,5 @@
-//! Which library this is: what the linker made of its contents, so that two that know the same of the world's structures say the same.
+//! Which library this is: the identifier that the linker made of its contents. Two libraries with the same one know the same of the world's
+//! structures.
 
 use libc::{c_int, c_void, dl_phdr_info, size_t};
 use std::fmt::Write;

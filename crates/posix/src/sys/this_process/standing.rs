@@ -1,4 +1,4 @@
-//! What this process is to its world, as it notes for itself.
+//! This process's standing in its world, as it notes it for itself.
 
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU8, Ordering};
