@@ -44,7 +44,7 @@ fn let_go(fd: c_int, entry: Entry) -> bool {
     !guard.sockets.to_wake.is_empty()
 }
 
-/// Tells who waited for what is gone now.
+/// Tells the threads that waited for what is gone now.
 fn tell(somebody: bool) {
     if somebody && let Ok(mut guard) = lock() {
         guard.ring();

@@ -11,7 +11,7 @@ use crate::sys::explain::explain;
 use rustix::io::Errno;
 use std::arch::naked_asm;
 
-/// Its operations would be the kernel's, whoever's the sockets are: who asks for it without need (libuv, for `epoll`) does without.
+/// The kernel would do its operations, also on our sockets. Programs that ask for it without need (libuv, for `epoll`) do without.
 extern "C" fn refuse_io_uring() -> i32 {
     explain(format_args!("io_uring_setup: refused (ENOSYS), as it would not know of our sockets"));
     give_int(Err(Errno::NOSYS))

@@ -9,7 +9,7 @@ const F_GETOWN_EX: c_int = 16;
 const F_OWNER_TID: c_int = 0;
 const F_OWNER_PID: c_int = 1;
 
-/// Whom the kernel's socket has its signals sent to.
+/// The process or thread that the kernel's socket has its signals sent to.
 pub(super) fn owner(fd: c_int) -> Owner {
     let mut owner = [F_OWNER_PID, 0];
     // SAFETY: the call writes two numbers, for which the array has room.

@@ -43,7 +43,7 @@ pub(crate) fn attach(wanted: Option<IpAddr>) -> bool {
     attach_for(wanted, true)
 }
 
-/// As [`attach`], for one who will not be asked for, at whatever address.
+/// As [`attach`], for a program that only sends: nobody will ask for its address.
 pub(crate) fn attach_to_send() -> bool {
     attach_for(None, false)
 }
@@ -113,7 +113,7 @@ fn attach_for(wanted: Option<IpAddr>, serves: bool) -> bool {
     }
 }
 
-/// Takes the low numbers while `make` runs.
+/// Occupies the low numbers of descriptors while `make` runs.
 fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     let mut fillers = Vec::new();
     loop {
@@ -140,14 +140,15 @@ fn with_high_descriptors<T>(make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Open descriptors among the numbers of own ones. Asked one by one: who has become another user may not look into `/proc`.
+/// Open descriptors among the numbers of own ones. They are asked one by one, because a process that has become another user may not
+/// look into `/proc`.
 fn open_descriptors() -> Vec<RawFd> {
     // SAFETY: the call takes no pointers.
     let is_open = |fd: &RawFd| unsafe { crate::sys::libc_next::fcntl64(*fd, libc::F_GETFD, 0) } >= 0;
     (FIRST_OWN..FIRST_OWN + OWN_MAX).filter(is_open).collect()
 }
 
-/// Has a world: one's own, or that of another program at the address.
+/// Gets a world: a new one, or that of another program at the address.
 fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Lack> {
     if crate::sys::script_time::is_on() {
         return Ok(crate::world::script::make(wishes)?);
@@ -194,7 +195,7 @@ fn have(wishes: &Wishes, wanted: Option<IpAddr>, serves: bool) -> Result<(), Lac
     Err(Lack::AllTaken(taken))
 }
 
-/// A server that is not where it was to be expected says where it is.
+/// Says where a server is that is not where it was to be expected.
 fn tell_address(address: IpAddr, taken: &str, serves: bool) {
     match (taken.is_empty(), serves) {
         (true, _) => {}
@@ -215,11 +216,11 @@ fn others_too(first: IpAddr, wishes: &Wishes) -> impl Iterator<Item = IpAddr> {
     std::iter::successors(Some(first), move |address| Some(next(*address)).filter(is_usable))
 }
 
-/// One at a time looks whether an address is there to be had or shared.
+/// Held by the one process that may find out whether an address is free or can be shared.
 struct AddressLock(#[allow(dead_code, reason = "held")] Option<OwnedFd>);
 
 impl AddressLock {
-    /// As soon as nobody else has it, or after a while without.
+    /// Takes it as soon as nobody else has it. After a while the process goes on without it.
     fn take(address: IpAddr) -> AddressLock {
         let start = Instant::now();
         loop {

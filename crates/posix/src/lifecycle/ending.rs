@@ -1,11 +1,12 @@
-//! The end of programs whose card is gone for good. All their sockets fail from then on, and many a program goes on with that for ever:
-//! it serves nobody, and no manager starts it anew, as it has not ended. So whoever saw to the end of the world ([`crash_reset`](crate::lifecycle::crash_reset)) sees to theirs:
+//! The end of programs whose card is gone for good. All their sockets fail from then on, and many programs go on with that for ever: they
+//! serve nobody, and no service manager restarts them, because they have not ended. So the process that ended the world
+//! ([`crash_reset`](crate::lifecycle::crash_reset)) ends them as well:
 //!
 //! ```text
 //!  calls fail (ENETDOWN) ── HEED ──▶ a line on standard error, if no process has said it; SIGTERM ── PATIENCE ──▶ SIGKILL
 //! ```
-//! Only processes that have the card are signalled. In a world that has fallen the keeper may do no such thing by itself: there the
-//! first process is, by the capability that it [has given](crate::lifecycle::signal_sockets), and its children are its own affair.
+//! Only processes that have the card are signalled. In a world that has fallen, the keeper may not do so by itself. There it signals the
+//! first process, by the capability that this process [has given](crate::lifecycle::signal_sockets), and not its children.
 
 use crate::lifecycle::signal_sockets::SignalSockets;
 use crate::sys::raw::{self, Call};
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 
 type Members = Vec<(usize, OwnedFd)>;
 
-/// Ends those who had the card. Nothing of the world that others could want is held meanwhile.
+/// Ends the processes that had the card. Meanwhile this process holds nothing of the world that others could want.
 pub(crate) fn end_all(signal_sockets: SignalSockets) {
     let Some(shared) = lock::shared() else { return };
     watchdog::disarm();

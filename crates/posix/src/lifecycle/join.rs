@@ -1,5 +1,5 @@
-//! How a program that a process of ours executes comes to have its sockets: it joins. The world is in memory files; with those at
-//! the same addresses, and the same descriptors under the same numbers, the new program's library goes on where the old one's was.
+//! How a program that a process of ours executes comes to have its sockets: it joins. The world is in memory files. With those at the same
+//! addresses, and the same descriptors under the same numbers, the new program's library goes on where the old one's was.
 //!
 //! ```text
 //!  exec ── a record with what is inherited, and one end of a line ──▶ keeper
@@ -7,10 +7,10 @@
 //!    ▼
 //!  new program, before its first function: "join" ──line──▶ keeper ──▶ the arena, its addresses, all descriptors
 //! ```
-//! Another program joins at the keeper's listening socket ([`ask`]), with no sockets yet: one that wants the same address, or was started by the
-//! same `qanat run`. The line is the new process's [lifeline](crate::lifecycle::fork) from then on. A program without the library keeps it open too, and with
-//! it the sockets, as on Linux. In the world nothing may point to code or constants of the library, which are at other addresses in
-//! each program: no trait objects, no tables or strings that are constants.
+//! Another program joins at the keeper's listening socket ([`ask`]), with no sockets yet: one that wants the same address, or that the same
+//! `qanat run` has started. From then on the line is the new process's [lifeline](crate::lifecycle::fork). A program without the library
+//! keeps it open too, and with it the sockets, as on Linux. Nothing in the world may point to code or constants of the library, which are
+//! at other addresses in each program: no trait objects, no tables or strings that are constants.
 
 use crate::lifecycle::join_error::JoinError;
 use crate::lifecycle::registry::hand_line;
@@ -106,12 +106,12 @@ impl Offer {
     }
 }
 
-/// Whom a program that joins believes what it is told of the page.
+/// On what ground a program that joins believes what it is told of the page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Trust {
-    /// Who executed it, and has given it this descriptor, by which it can be known.
+    /// The program that executed it has given it this descriptor, by which the page can be known.
     Page(RawFd),
-    /// The world is of its class for good, as who executed it says.
+    /// The world is of its class for good, as the program that executed it says.
     Settled,
     /// The keeper, as long as that is as free as this process.
     Keeper,

@@ -1,6 +1,6 @@
-//! The keeper: a process that the program [begins](crate::lifecycle::offspring) when it has its first socket. It closes what a process leaves open when it
-//! ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something
-//! else. It sleeps as long as somebody of the program waits, and so drives the stack.
+//! The keeper: a process that the program [begins](crate::lifecycle::offspring) when it has its first socket. It closes what a process leaves
+//! open when it ends or is killed, sees connections through to their end, and drives the stack while the program is busy with something else.
+//! It sleeps as long as a thread of the program waits and drives the stack.
 
 use crate::lifecycle::join;
 use crate::lifecycle::keeper_image::{Image, Things};
@@ -454,7 +454,7 @@ fn become_like(class: &Class) -> bool {
     has_none && qanat::confine::confine_keeper().is_ok()
 }
 
-/// Whether who watches the device does nothing about what is there.
+/// Whether the leader does nothing about what has come to the device.
 fn stands_still(guard: &Guard, now: Time, driven_at: Time) -> bool {
     if !guard.leadership.is_watching() || now.since(driven_at) < STANDSTILL {
         return false;

@@ -15,7 +15,7 @@ use libc::{Dl_info, c_char};
 use std::ffi::{CStr, CString};
 use std::os::fd::RawFd;
 
-/// Who runs this library.
+/// The dynamic linker, which runs this library.
 const LINKER: &CStr = c"/lib64/ld-linux-x86-64.so.2";
 /// Names what the keeper begins with.
 const VARIABLE: &str = "QANAT_KEEPS";

@@ -125,7 +125,7 @@ fn tried(call: &Call) -> Option<Class> {
     }
 }
 
-/// Who has the world when this process is of class `after`?
+/// Decides who has the world when this process is of class `after`.
 fn settle(after: &Class) {
     let Ok(guard) = lock() else { return leave_the_broken() };
     let shares = guard.processes.count() > 1;
@@ -164,7 +164,7 @@ fn leave_the_broken() {
     }
 }
 
-/// Whether the world is about to fall to somebody else who was first.
+/// Whether the world is about to fall to another process that was first.
 fn falls_soon() -> bool {
     let start = std::time::Instant::now();
     while start.elapsed() < TO_FALL {

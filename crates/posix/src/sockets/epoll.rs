@@ -104,7 +104,7 @@ pub(crate) struct Epoll {
     interests: Vec<Option<Interest>>,
     free: Vec<Place>,
     queue: Queue,
-    /// In the kernel's instance, to wake who sleeps there.
+    /// In the kernel's instance, to wake the threads that sleep there.
     pub(crate) waker: Option<Waker>,
     /// Threads that sleep there.
     pub(crate) waiters: u32,
@@ -114,7 +114,7 @@ pub(crate) struct Epoll {
     pub(crate) waits: u32,
     /// The kernel's had something when it was asked last: it is asked again.
     pub(crate) kernels_had_some: bool,
-    /// Packets wake who sleeps there: the device is in the kernel's instance.
+    /// Packets wake the threads that sleep there: the device is in the kernel's instance.
     pub(crate) is_armed: bool,
     /// Threads that sleep there and lead: they are to be woken by packets.
     pub(crate) leaders: u32,

@@ -33,7 +33,7 @@ pub(crate) struct Socket {
     pub(crate) has_failed: bool,
     pub(crate) receive_timeout: Option<Duration>,
     pub(crate) send_timeout: Option<Duration>,
-    /// Whom `SIGURG` is for (`F_SETOWN`).
+    /// The process or thread that gets `SIGURG` (`F_SETOWN`).
     pub(crate) owner: Owner,
     /// `SO_LINGER`.
     pub(crate) linger: Option<Duration>,
@@ -116,7 +116,7 @@ pub(crate) struct FastOpen {
     pub(crate) keys: Option<CookieKeys>,
 }
 
-/// Who has a socket's signals, as the kernel numbers them.
+/// The process or thread that gets a socket's signals, as the kernel numbers them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     Nobody,
@@ -191,7 +191,7 @@ pub(crate) struct Stream {
     pub(crate) unsent_mark: u32,
     /// Bytes given to the stack and, as far as is known here, not sent; counted only with a mark.
     pub(crate) unsent: u64,
-    /// Those were too many when they were counted last: who waits is to be told when they no longer are.
+    /// Those were too many when they were counted last. When they no longer are, the threads that wait are told.
     pub(crate) is_held_back: bool,
 }
 
@@ -230,7 +230,7 @@ impl Stream {
         self.unsent_mark == 0 || self.unsent * 2 < u64::from(self.unsent_mark)
     }
 
-    /// Notes how much is not sent; whether who waits to write is to be told.
+    /// Notes how much is not sent. Returns whether threads that wait to write are to be told.
     pub(crate) fn count_unsent(&mut self, bytes: u64) -> bool {
         self.unsent = bytes;
         let is_held_back = !self.is_well_below_mark();

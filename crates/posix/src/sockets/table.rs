@@ -168,7 +168,7 @@ impl Sockets {
         }
     }
 
-    /// Something changed: who looks at it is told.
+    /// Something changed: those that watch the socket are told.
     pub(crate) fn notify(&mut self, number: u32, change: Change) {
         let Some(socket) = self.slots.get(number as usize).and_then(Option::as_ref) else { return };
         self.to_wake.extend_from_slice(&socket.waiters);
@@ -282,7 +282,7 @@ impl Sockets {
         }
     }
 
-    /// A datagram did not arrive. As on Linux who is connected is told what is lasting, who asked for errors all of them.
+    /// A datagram did not arrive. As on Linux, a connected socket is told of lasting errors, and a socket that asked for errors is told of all.
     fn datagram_refused(&mut self, error: &UdpError) {
         let owners = self.by_datagram.get(error.socket.index()).cloned().unwrap_or_default();
         for number in owners {
@@ -404,7 +404,7 @@ impl Sockets {
         count
     }
 
-    /// Counts what is not sent of stream `number`, which has a mark, until it is nothing; tells who waits for it to be little.
+    /// Counts what is not sent of stream `number`, which has a mark, until it is nothing; tells the threads that wait for it to be little.
     pub(crate) fn watch_unsent(&mut self, number: u32, stack: &Stack) {
         if self.count_unsent(number, stack) && !self.unsent.contains(&number) {
             self.unsent.push(number);

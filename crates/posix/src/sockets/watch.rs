@@ -12,7 +12,7 @@ impl Sockets {
         self.epolls.get_mut(number as usize)?.as_mut()
     }
 
-    /// `epoll_ctl` of `socket` under `fd`: gives the waker of who is to be woken.
+    /// `epoll_ctl` of `socket` under `fd`: returns the waker of the thread that is to be woken.
     ///
     /// # Errors
     /// As the call's.
@@ -57,7 +57,7 @@ impl Sockets {
     }
 
     /// An interest is new, or another: it is queued if there is something to tell already, so that others are told in the
-    /// order in which they become ready. Whoever sleeps there has something now.
+    /// order in which they become ready. A thread that sleeps there has something now.
     fn look_again(&mut self, instance: u32, socket: u32, place: Place) -> Option<Waker> {
         let ready = self.get(socket).map_or(0, ready);
         let epoll = self.epoll_mut(instance)?;

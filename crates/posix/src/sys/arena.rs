@@ -33,7 +33,7 @@ pub(crate) fn is_inside() -> bool {
     LOCAL.with(|local| local.is_inside.get())
 }
 
-/// To be called by who takes the lock, and who gives it back.
+/// To be called when the lock is taken, and when it is given back.
 #[inline]
 pub(crate) fn set_inside(inside: bool) {
     LOCAL.with(|local| local.is_inside.set(inside));
@@ -167,7 +167,7 @@ pub(crate) fn leave() {
     cover(BASE.load(Ordering::Relaxed), LENGTH);
 }
 
-/// Puts zeros of this process's own in the place of something shared. Who is about to look there finds them, and nothing that
+/// Puts zeros of this process's own in the place of something shared. A thread that is about to look there finds them, and nothing that
 /// anybody else writes.
 pub(crate) fn cover(place: usize, length: usize) {
     if place == 0 {

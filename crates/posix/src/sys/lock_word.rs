@@ -9,14 +9,14 @@ use libc::{c_long, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-/// The kernel's: somebody sleeps; who had it has died.
+/// The kernel's bits: somebody sleeps; the holder has died.
 const WAITERS: u32 = 1 << 31;
 const OWNER_DIED: u32 = 1 << 30;
 const THREAD: u32 = OWNER_DIED - 1;
 
 /// Tries before a thread that finds it taken goes to sleep: it is held for some microseconds.
 const TRIES: u32 = 200;
-/// Who sleeps looks so often whether there is still somebody who could wake it.
+/// How often a sleeper looks whether there is still somebody that could wake it.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Looks whether a thread that was stopped has given it back, and how long they are apart.
@@ -29,7 +29,7 @@ pub(crate) struct Word(AtomicU32);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taken {
     Well,
-    /// Who had it was killed.
+    /// The thread that had it was killed.
     FromTheDead,
     /// Not taken: the world has fallen meanwhile.
     NotOurs,
@@ -177,7 +177,7 @@ impl Word {
         }
     }
 
-    /// Whoever has it has been stopped by a signal. It goes on until it has given the lock back, and is stopped again: else all who share
+    /// A signal has stopped the thread that has it. It goes on until it has given the lock back, and is stopped again: else all who share
     /// the card would be stopped with it.
     #[cold]
     fn hurry(&self, owner: u32) {
@@ -208,7 +208,7 @@ impl Word {
         self.note(local, false);
     }
 
-    /// Wakes all who sleep, to look what has become of the world.
+    /// Wakes all sleepers, so that they look what has become of the world.
     pub(crate) fn wake_all(&self) {
         futex(&self.0, libc::FUTEX_WAKE, i32::MAX as usize, std::ptr::null());
     }

@@ -57,7 +57,7 @@ pub(crate) fn make() -> Result<(), Errno> {
     adopt(crate::sys::wakers::out_of_the_way(file))
 }
 
-/// Maps what another process has made, and who hands it on can be trusted.
+/// Maps what another process has made. The process that hands it on can be trusted.
 ///
 /// # Errors
 /// What `mmap` says.
@@ -100,7 +100,7 @@ pub(crate) fn publish(class: &Class) {
     let_go(Instead::Belongs);
 }
 
-/// To whom the world has fallen.
+/// The class to which the world has fallen.
 pub(crate) fn class() -> Option<Class> {
     word(0).filter(|word| word.load(Ordering::Acquire) != 0)?;
     let length = (word(4)?.load(Ordering::Relaxed) as usize).min(TEXT_MAX);

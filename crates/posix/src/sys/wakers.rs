@@ -39,7 +39,7 @@ impl Wakers {
         self.free.push(waker);
     }
 
-    /// Wakes whoever sleeps.
+    /// Wakes all that sleep.
     pub(crate) fn wake_all(&self) {
         self.descriptors.iter().copied().for_each(wake);
     }

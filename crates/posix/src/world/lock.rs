@@ -28,7 +28,7 @@ pub(crate) struct Shared {
     pub(crate) driven_at: AtomicU64,
     /// Why nobody goes on with this world: an [`End`], or 0.
     end: AtomicU64,
-    /// Who has the card.
+    /// The processes that have the card.
     pub(crate) pids: PidTable,
     /// Where it has been said that the card is gone.
     pub(crate) told: Told,
@@ -62,7 +62,7 @@ pub(crate) fn shared() -> Option<&'static Shared> {
     unsafe { shared_place::get().cast::<Shared>().as_ref() }
 }
 
-/// Makes the shared part of what `make` makes, which is called as one who holds the lock.
+/// Makes the shared part of what `make` makes, which is called with the lock held.
 ///
 /// # Errors
 /// What `make` says.
@@ -151,7 +151,7 @@ pub(crate) struct Guard {
 /// Takes the lock.
 ///
 /// # Errors
-/// `EAGAIN` in a signal handler that interrupted who holds it; `ENETDOWN` without a world, or if it is broken.
+/// `EAGAIN` in a signal handler that interrupted the lock's holder; `ENETDOWN` without a world, or if it is broken.
 #[inline]
 pub(crate) fn lock() -> Result<Guard, Errno> {
     let shared = shared().ok_or_else(crate::sys::this_process::standing::error)?;
@@ -205,7 +205,7 @@ impl Guard {
         self.shared
     }
 
-    /// The world belongs to `class` from now on: whoever waits wakes, and learns of it.
+    /// The world belongs to `class` from now on: all that wait wake up and learn of it.
     pub(crate) fn fall(self, class: &crate::sys::this_process::class::Class) {
         crate::sys::page::publish(class);
         crate::sys::this_process::standing::settle();

@@ -10,7 +10,7 @@ use std::ffi::{CStr, CString};
 use std::net::IpAddr;
 use std::sync::OnceLock;
 
-/// Names the address at which the world of who executed this program is to be found.
+/// Names the address at which the world of the program that executed this one can be found.
 pub(crate) const VARIABLE: &str = "QANAT_MEETS";
 /// By this an environment is known that the library has not been taken out of.
 const KNOWN_BY: &[u8] = b"QANAT_ADDRESSES=";
@@ -28,7 +28,7 @@ pub(crate) fn start() {
     }
 }
 
-/// Where the world of who executed this program is.
+/// Where the world of the program that executed this one is.
 pub(crate) fn told() -> Option<IpAddr> {
     TOLD.get().copied()
 }

@@ -121,7 +121,7 @@ fn run(target: Option<Time>, until_packet: bool) {
     }
 }
 
-/// Waits until who was woken has come back from its call, or sleeps again.
+/// Waits until the thread that was woken has come back from its call, or sleeps again.
 fn settle() {
     let start = Instant::now();
     loop {

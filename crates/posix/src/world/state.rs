@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Has everything handled that waits, and who waits for it told.
+    /// Handles everything that has come, and tells the threads that wait for it.
     pub(crate) fn drive(&mut self) -> Time {
         let now = self.look();
         self.leave(now);
@@ -227,7 +227,7 @@ impl World {
         }
     }
 
-    /// Wakes who has something.
+    /// Wakes the threads that have something.
     pub(crate) fn ring(&mut self) {
         // The list is kept: it has its memory.
         for waker in self.sockets.to_wake.drain(..) {

@@ -159,7 +159,7 @@ pub(crate) fn return_waker(guard: &mut Guard, waker: Option<Waker>) {
     guard.wakers.give_back(waker);
 }
 
-/// When a sleep must end: at `deadline`, or, for who leads, when the stack has something to do.
+/// When a sleep must end: at `deadline`, or, for the leader, when the stack has something to do.
 pub(crate) fn sleep_time(
     guard: &mut Guard,
     now: Time,

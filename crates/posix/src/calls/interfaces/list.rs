@@ -22,7 +22,7 @@ struct Entry {
 static LENT: Mutex<BTreeMap<usize, Lent>> = Mutex::new(BTreeMap::new());
 
 struct Lent {
-    /// Kept for those who have it.
+    /// Kept for the programs that have it.
     #[allow(dead_code, reason = "a list points into it")]
     entries: Vec<Entry>,
     /// The list begins with ours.

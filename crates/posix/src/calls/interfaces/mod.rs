@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The interface's name. The kernel's end of a daemon's card is called `qanat0` and the like.
 pub(crate) const NAME: &CStr = c"qanat-card";
-/// Its number: far beyond those that the kernel gives, which count up from 1, and small enough for who takes it for a signed one.
+/// Its number: far beyond those that the kernel gives, which count up from 1, and small enough for programs that take it for a signed one.
 pub(crate) const INDEX: u32 = 0x0100_0000;
 /// As `SIOCGIFFLAGS` and netlink say it: up, with a carrier.
 const FLAGS: u32 = (libc::IFF_UP | libc::IFF_BROADCAST | libc::IFF_RUNNING | libc::IFF_MULTICAST) as u32 | LOWER_UP;

@@ -27,7 +27,7 @@ const TO_ASK: u16 = 2;
 const REQUEST_MAX: usize = 1_024;
 /// Lists under way at once.
 const DUMPS_MAX: usize = 256;
-/// More than our part of any list: as much longer is the message said to be to who looks how long it is.
+/// More than our part of any list. A program that asks for the message's length is told that it is so much longer.
 const OURS_MAX: usize = 4_096;
 
 /// A list that was asked for and has not ended.

@@ -33,7 +33,7 @@ unsafe fn rights(message: &msghdr) -> Option<std::ops::Range<usize>> {
     None
 }
 
-/// Whether who is at the other end of a Unix socket, or made it, has this world.
+/// Whether the process at the other end of a Unix socket, or the one that made it, shares this world.
 fn is_among_us(fd: c_int) -> bool {
     // SAFETY: the program's, open as long as this call.
     let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };

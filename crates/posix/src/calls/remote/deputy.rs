@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 /// Waits looked after at once.
 const WATCHES_MAX: usize = 256;
 
-/// A wait: who is to hear of it, and what for.
+/// A wait: the socket by which its end is told, and what is waited for.
 struct Watch {
     teller: OwnedFd,
     set: Vec<pollfd>,
@@ -74,7 +74,7 @@ pub(in crate::calls) fn serve(line: &OwnedFd, number: u32) {
     }
 }
 
-/// Tells whose wait is over; who has gone is not told.
+/// Tells the waits that are over, but for those that have gone.
 fn tell(watches: &mut Vec<Watch>, mut fds: &[pollfd]) {
     watches.retain(|watch| {
         let Some((own, rest)) = fds.split_at_checked(1 + watch.set.len()) else { return true };
@@ -161,7 +161,7 @@ fn is_ours(fd: c_int) -> bool {
     matches!(descriptor::get(fd), Entry::Socket(_) | Entry::Epoll(_))
 }
 
-/// Which socket `fd` is, for who has it as well.
+/// Which socket `fd` is, for the process that has it as well.
 fn word_of(fd: c_int) -> Vec<u8> {
     if is_ours(fd) { (descriptor::word(fd)).to_ne_bytes().to_vec() } else { Vec::new() }
 }
@@ -298,7 +298,7 @@ fn forget_unless_ours(fd: c_int) {
     }
 }
 
-/// The kernel's call is made by who has the right to.
+/// The process that has the right to makes the kernel's call.
 fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, Errno> {
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
     rustix::net::send(line, &YOUR_TURN.to_ne_bytes(), flags)?;

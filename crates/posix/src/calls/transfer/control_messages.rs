@@ -27,7 +27,7 @@ pub(in crate::calls) enum Metadata {
     },
 }
 
-/// What is told of an error: who said it comes behind it.
+/// What is told of an error. The address of the host that reported it comes behind.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Told<T> {
@@ -135,7 +135,7 @@ impl ControlWriter {
         }
     }
 
-    /// What ICMP said, as it did, and who (RFC 792, RFC 4443).
+    /// What ICMP said, in its own numbers, and which host said it (RFC 792, RFC 4443).
     fn put_error(&mut self, family: c_int, peer: SocketAddr, why: CloseReason) {
         const OF_ICMP: u8 = 2;
         const OF_ICMPV6: u8 = 3;

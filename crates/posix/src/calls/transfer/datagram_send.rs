@@ -12,7 +12,7 @@ use qanat::{CommandError, Time, UdpSocketId};
 use rustix::io::Errno;
 use std::net::SocketAddr;
 
-/// Who sends, or has sent, something.
+/// Whether we or the kernel send something.
 pub(super) enum Way {
     /// So many bytes.
     Ours(isize),

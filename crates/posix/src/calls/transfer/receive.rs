@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Default)]
 pub(in crate::calls) struct Received {
     pub(in crate::calls) length: usize,
-    /// Of a datagram: whom it is from, and its socket's family.
+    /// Of a datagram: its sender, and its socket's family.
     from: Option<(SocketAddr, c_int)>,
     /// Of a datagram: more than fitted.
     is_cut: bool,
@@ -431,7 +431,7 @@ unsafe extern "C" fn __recvfrom_chk(
     unsafe { recvfrom(fd, buffer, count, flags, peer, length) }
 }
 
-/// Writes whom it is from; of a stream nothing, as Linux does.
+/// Writes the sender; of a stream it writes nothing, as Linux does.
 ///
 /// # Safety
 /// As for [`address::write`].

@@ -437,7 +437,7 @@ fn go_with(
     Ok((count + kernels) as i32)
 }
 
-/// A thread goes to sleep in the instance, as who leads or as one that follows.
+/// A thread goes to sleep in the instance, as the leader or as one that follows.
 fn lie_down(guard: &mut Guard, (epoll, number): (c_int, u32), thread: Thread, leads: bool) {
     if leads {
         arm(guard, epoll, number);
@@ -536,7 +536,7 @@ fn wait(
     }
 }
 
-/// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has who leads,
+/// A thread that leads goes to sleep in the instance: packets wake it. They do so from now on, as long as the same instance has the leader,
 /// so that a program with one of them asks the kernel for it once. The device tells of each arrival once: who goes to sleep has found
 /// nothing that has arrived.
 fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
@@ -548,7 +548,7 @@ fn arm(guard: &mut Guard, epoll: c_int, number: u32) {
     }
 }
 
-/// A thread that follows goes to sleep in the instance: packets are to wake who leads, who isn't there.
+/// A thread that follows goes to sleep in the instance: packets are to wake the leader, which isn't there.
 fn disarm(guard: &mut Guard, epoll: c_int, number: u32) {
     let doorbell = guard.doorbell;
     let Some(instance) = guard.sockets.epoll_mut(number) else { return };
@@ -570,7 +570,7 @@ pub(in crate::calls) fn count_waiter(guard: &mut Guard, number: u32, begins: boo
     instance.waiters = if begins { instance.waiters + 1 } else { instance.waiters.saturating_sub(1) };
 }
 
-/// Whether an instance has something to tell, for who polls it.
+/// Whether an instance has something to tell, for a thread that polls it.
 pub(in crate::calls) fn is_ready(guard: &Guard, number: u32) -> bool {
     let epoll = guard.sockets.epolls.get(number as usize).and_then(Option::as_ref);
     epoll.is_some_and(|epoll| epoll.has_ready(|socket| guard.sockets.get(socket)))

@@ -53,7 +53,7 @@ pub(crate) enum Operation {
 /// What a request and an answer begin with, as words: operation, descriptor, two arguments, room; and a status.
 pub(crate) const REQUEST: usize = 5 * size_of::<i64>();
 pub(crate) const ANSWER: usize = size_of::<i64>();
-/// Instead of a status: who asked is to make the kernel's call itself, and to say what came of it.
+/// Instead of a status: the process that asked is to make the kernel's call itself, and to say what came of it.
 pub(crate) const YOUR_TURN: i64 = i64::MIN;
 
 /// A request.

@@ -196,7 +196,7 @@ impl Class {
         })
     }
 
-    /// Whether who has this class may write what a process of class `reader` follows: it could control that one anyway.
+    /// Whether a process of this class may write what a process of class `reader` follows: it could control that one anyway.
     pub(crate) fn covers(&self, reader: &Class) -> bool {
         let is_as_free = self.filters == 0 || self.filters == reader.filters;
         if !is_as_free || self.user_namespace != reader.user_namespace {

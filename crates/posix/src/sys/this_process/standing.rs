@@ -4,7 +4,7 @@ use rustix::io::Errno;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 static STANDING: AtomicU8 = AtomicU8::new(MEMBER);
-/// It has none, or is one of those who share it.
+/// It has no world, or is a member of one.
 const MEMBER: u8 = 0;
 /// It is about to leave.
 const LEAVING: u8 = 1;
@@ -29,7 +29,7 @@ pub(crate) fn is_settled() -> bool {
     standing() == SETTLED
 }
 
-/// It has fallen to this process's class: with the lock held by who took it down, or by one that returns or joins.
+/// It has fallen to this process's class: called with the lock held by the process that took it down, or by one that returns or joins.
 pub(crate) fn settle() {
     STANDING.store(SETTLED, Ordering::Release);
 }
@@ -39,7 +39,7 @@ pub(crate) fn error() -> Errno {
     if matches!(standing(), MEMBER | SETTLED) { Errno::NETDOWN } else { Errno::INTR }
 }
 
-/// Whether this process is one of those who share it, or has none.
+/// Whether this process is a member of its world, or has none.
 pub(crate) fn is_member() -> bool {
     standing() == MEMBER
 }
