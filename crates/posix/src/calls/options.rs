@@ -219,7 +219,7 @@ pub(super) unsafe extern "C" fn setsockopt(
     let is_ours = socket_of(fd).is_some();
     if let Some(Row { support: Support::Refused(error), names: (level, option), .. }) = row.filter(|_| is_ours) {
         explain(format_args!("fd {fd}: {level} {option}: refused"));
-        return give_int(Err(Errno::from_raw_os_error(*error)));
+        return give_int(Err(libc_next::error_of((*error).into())));
     }
     // SAFETY: `value` has `length` readable bytes: the program's duty by setsockopt(2).
     let status = unsafe { libc_next::setsockopt(fd, level, name, value, length) };

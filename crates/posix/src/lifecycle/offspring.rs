@@ -88,7 +88,7 @@ fn start_unheard(begin: impl FnOnce()) -> Result<(), Errno> {
     }
     match child {
         1.. if adopts_anyway => stays(child as i32),
-        _ if child < 0 => return Err(Errno::from_raw_os_error(-child as i32)),
+        _ if child < 0 => return Err(crate::sys::libc_next::error_of(-child as i64)),
         // The child could have none itself.
         _ if libc::WIFEXITED(status) && libc::WEXITSTATUS(status) != 0 => return Err(Errno::AGAIN),
         _ => {}

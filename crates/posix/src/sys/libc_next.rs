@@ -128,14 +128,46 @@ pub(crate) fn quiet_fork() -> Option<unsafe extern "C" fn() -> pid_t> {
     (place != 0).then(|| unsafe { std::mem::transmute(std::ptr::with_exposed_provenance::<c_void>(place)) })
 }
 
-/// What the system call sets when it fails.
+/// The highest number of an error that the kernel gives.
+const ERROR_MAX: i64 = 4_095;
+
+/// The error with this number. What is none (a number that a process of fewer rights sent, or 0) becomes `EIO`.
+pub(crate) fn error_of(number: i64) -> Errno {
+    if (1..=ERROR_MAX).contains(&number) { Errno::from_raw_os_error(number as i32) } else { Errno::IO }
+}
+
+/// What the call that has just failed has set.
 pub(crate) fn errno() -> Errno {
+    error_of(raw_errno().into())
+}
+
+/// The number itself, which is to be there [again](set_raw_errno) after other calls; 0: no call has failed yet.
+pub(crate) fn raw_errno() -> i32 {
     // SAFETY: the pointer is to this thread's own `errno`.
-    Errno::from_raw_os_error(unsafe { *libc::__errno_location() })
+    unsafe { *libc::__errno_location() }
 }
 
 /// Sets it.
-pub(crate) fn set_errno(errno: Errno) {
+pub(crate) fn set_raw_errno(number: i32) {
     // SAFETY: the pointer is to this thread's own `errno`.
-    unsafe { *libc::__errno_location() = errno.raw_os_error() };
+    unsafe { *libc::__errno_location() = number };
+}
+
+/// Sets it, of a call that fails.
+pub(crate) fn set_errno(errno: Errno) {
+    set_raw_errno(errno.raw_os_error());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_are_no_errors_are_one() {
+        for number in [0, -1, 4_096, 70_000, i64::MIN, i64::MAX] {
+            assert_eq!(error_of(number), Errno::IO, "{number}");
+        }
+        assert_eq!(error_of(libc::EAGAIN.into()), Errno::AGAIN);
+        assert_eq!(error_of(ERROR_MAX).raw_os_error(), 4_095);
+    }
 }

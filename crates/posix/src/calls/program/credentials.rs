@@ -164,7 +164,8 @@ pub(in crate::calls) unsafe extern "C" fn by_number(
         Some(effect) => change(&call, effect, real, |answer| *answer >= 0),
         None => real(),
     };
-    crate::calls::give(if answer < 0 { Err(Errno::from_raw_os_error(-answer as i32)) } else { Ok(answer) }) as c_long
+    crate::calls::give(if answer < 0 { Err(crate::sys::libc_next::error_of(-answer as i64)) } else { Ok(answer) })
+        as c_long
 }
 
 /// Below this a child of `clone` borrows its parent's memory, and executes soon, or is a thread.

@@ -97,10 +97,10 @@ unsafe fn execute(
     let environment = unsafe { environment(given, &offer.variables()) };
     offer.hand_on(true);
     let status = call(environment.pointers.as_ptr());
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     offer.hand_on(false);
     offer.withdraw();
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     status
 }
 
@@ -133,9 +133,9 @@ unsafe fn execute_detached(
     let environment = unsafe { environment(given, &[(crate::lifecycle::environment::DETACHED, text)]) };
     set_flag(0);
     let status = call(environment.pointers.as_ptr());
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     set_flag(libc::FD_CLOEXEC);
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     status
 }
 

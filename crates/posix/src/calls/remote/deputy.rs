@@ -308,6 +308,6 @@ fn ask_back(line: BorrowedFd<'_>) -> Result<c_int, Errno> {
     match i64::from_ne_bytes(bytes) {
         _ if count != bytes.len() => Err(Errno::IO),
         status @ 0.. => Ok(c_int::try_from(status).unwrap_or(0)),
-        errno => Err(i32::try_from(-errno).map_or(Errno::IO, Errno::from_raw_os_error)),
+        errno => Err(libc_next::error_of(errno.saturating_neg())),
     }
 }

@@ -86,10 +86,10 @@ unsafe extern "C" fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut 
         }
         done += sent as usize;
     }
-    let error = libc_next::errno();
+    let error = libc_next::raw_errno();
     // SAFETY: given by the C library for this.
     unsafe { libc::free(text.cast()) };
-    libc_next::set_errno(error);
+    libc_next::set_raw_errno(error);
     outcome
 }
 

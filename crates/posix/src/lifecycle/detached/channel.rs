@@ -157,7 +157,7 @@ impl Request<'_> {
             (status, payload) = hear(line, self.room)?;
         }
         match status {
-            -4_095..0 => Some(Err(Errno::from_raw_os_error(-status as i32))),
+            -4_095..0 => Some(Err(crate::sys::libc_next::error_of(-status))),
             _ => Some(Ok((c_int::try_from(status).ok()?, payload))),
         }
     }
