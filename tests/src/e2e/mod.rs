@@ -9,6 +9,7 @@
 //! });
 //! ```
 
+mod guide;
 mod house;
 mod http;
 mod pages;
@@ -19,6 +20,7 @@ mod signed;
 mod unit;
 mod wire;
 
+pub use guide::Reader;
 pub use house::{House, connect, echoes, has_ended, net_core_at, process};
 pub use http::{Answer, Client};
 pub use pages::Pages;
