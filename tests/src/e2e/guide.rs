@@ -15,8 +15,8 @@
 //! A command is a line after a prompt: `$ ` is alice's, `bob$ ` is bob's. Lines after `> ` continue it. `sudo` at its start makes it
 //! root's; all other commands are run without privileges. In output, `…` stands for any text, or alone in a line for any lines.
 
+use super::patience::eventually;
 use super::program::{Outcome, Program, Running, qanat, workspace};
-use super::scenario::eventually;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
