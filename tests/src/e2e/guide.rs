@@ -106,7 +106,13 @@ fn typed(lines: &[&str]) -> Vec<Typed> {
 pub fn steps(chapter: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut block: Option<(Vec<&str>, Vec<&str>)> = None;
+    let mut indent = 0;
     for line in chapter.lines() {
+        // A block within a list is indented.
+        if block.is_none() {
+            indent = line.len() - line.trim_start().len();
+        }
+        let line = line.get(indent..).unwrap_or_default();
         match (line.strip_prefix("```"), block.take()) {
             (Some(words), None) => block = Some((words.split_whitespace().collect(), Vec::new())),
             (None, Some((words, mut lines))) => {
@@ -377,7 +383,7 @@ mod tests {
     #[test]
     fn blocks_are_steps() {
         let chapter = "Text.\n```console start web\n$ sudo qanat web ./site\nServing …\n```\n```console\n$ curl x\nIt flows.\nbob$ cat \\\n> y\n\
-                       ```\n```console stop web\n^C\n…\n```\n```toml file p.toml\na = 1\n```\n```text\nno\n```\n";
+                       ```\n* A list:\n\n  ```console\n  $ ls\n\n    a\n  ```\n```console stop web\n^C\n…\n```\n```toml file p.toml\na = 1\n```\n```text\nno\n```\n";
         let command = |user: &str, text: &str, shown: &[&str]| Typed {
             user: user.to_owned(),
             text: text.to_owned(),
@@ -394,6 +400,7 @@ mod tests {
                     commands: vec![command("alice", "curl x", &["It flows."]), command("bob", "cat \\\ny", &[])],
                     fails: false
                 },
+                Step::Run { commands: vec![command("alice", "ls", &["", "  a"])], fails: false },
                 Step::Stop { name: "web".to_owned(), shown: vec!["…".to_owned()] },
                 Step::Write { path: "p.toml".to_owned(), text: "a = 1\n".to_owned() },
             ]
