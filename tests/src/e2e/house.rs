@@ -1,7 +1,7 @@
 //! A daemon with net cores, and what a test asks of those.
 
+use super::patience::eventually;
 use super::program::{NOBODY, Outcome, Program, Running, qanat, qanat_for_anybody};
-use super::scenario::eventually;
 use super::unit::Unit;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;

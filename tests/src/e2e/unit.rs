@@ -1,7 +1,8 @@
 //! The daemon under the packaged unit's restrictions, without systemd: `tests/hostile/unit.py` reads the unit's file.
 
+use super::patience::eventually;
 use super::program::{Program, Running, qanat, workspace};
-use super::scenario::{eventually, is_root};
+use super::scenario::is_root;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
