@@ -1,6 +1,6 @@
 //! The echoes compared, and one run of each.
 
-use super::{BenchLink, EchoBenchOptions};
+use super::options::{BenchLink, EchoBenchOptions};
 use crate::harness::HarnessError;
 use crate::harness::cpu;
 use crate::harness::process::{Running, Spec, start, wait_until};

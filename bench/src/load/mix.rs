@@ -1,8 +1,8 @@
 //! What is asked for: one request after another, drawn from a weighted set.
 
 use qanat::Bytes;
-use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
+use thiserror::Error;
 
 /// Sizes and weights shaped like the objects requested from the Yahoo! CDN: (bytes, requests in 1,000).
 ///
@@ -44,16 +44,9 @@ pub struct Url {
 }
 
 /// Why a URL or mix can't be used.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0}")]
 pub struct TargetError(String);
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for TargetError {}
 
 impl Url {
     /// Parses an absolute `http:` URL (the scheme may be left out).

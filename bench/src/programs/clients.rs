@@ -1,7 +1,7 @@
 //! Clients on the kernel's sockets, as users have them: wrk, redis-benchmark, and one of our own. It is for memcached, for which
 //! Debian has none that counts, and for Redis, whose own client takes more of a processor than the server does.
 
-use super::Measured;
+use super::measured::Measured;
 use crate::harness::HarnessError;
 use crate::harness::cpu;
 use crate::harness::process::{Spec, start};
@@ -136,12 +136,6 @@ impl KernelClient {
 fn between(before: &MachineSample) -> Vec<CpuTimes> {
     let after = MachineSample::take(None);
     after.cpus.iter().zip(&before.cpus).map(|(after, before)| after.since(before)).collect()
-}
-
-impl Measured {
-    fn with(self, cpus: Vec<CpuTimes>) -> Measured {
-        Measured { cpus, ..self }
-    }
 }
 
 /// `1.25ms`, `310.00us` or `1.02s` in µs.

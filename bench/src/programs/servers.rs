@@ -1,6 +1,6 @@
 //! Programs as Debian has them, on the kernel's sockets or under `qanat run`.
 
-use crate::fence::Control;
+use crate::fence::control::Control;
 use crate::harness::HarnessError;
 use crate::harness::environment::first_line;
 use crate::harness::process::{Running, Spec, start, wait_until};

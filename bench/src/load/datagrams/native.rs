@@ -1,8 +1,10 @@
 //! Datagrams over a virtual card, without a stack: headers from a template, the payload as the traffic has it.
 
 use super::frame::{HEADERS_LENGTH, Headers};
+use super::pace::Pace;
+use super::traffic::{Incoming, Traffic};
+use super::trips::{RoundTrips, TripFigures};
 use super::window::{Phase, Window};
-use super::{Incoming, Pace, RoundTrips, Traffic, TripFigures};
 use crate::load::http::LoadError;
 use qanat::nic::{Clock, Frame, MonotonicClock, TransmitBuffer, TransmitOptions, Vnic};
 use qanat::wire::arp;

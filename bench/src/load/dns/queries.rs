@@ -2,9 +2,9 @@
 
 use domain::base::iana::Rtype;
 use domain::base::name::Name;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use thiserror::Error;
 
 const HEADER_LENGTH: usize = 12;
 /// Type and class.
@@ -37,30 +37,21 @@ impl Default for QueryOptions {
 }
 
 /// Why there are no questions.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum QueryError {
     /// A line; its number from 1, what is wrong.
+    #[error("line {0}: {1}; a line is NAME [TYPE]")]
     Line(usize, String),
     /// The file has none.
+    #[error("no question in it; a line is NAME [TYPE], for example www.example.com A")]
     Empty,
     /// More than 4 GiB of messages.
+    #[error("more questions than 4 GiB of messages hold")]
     TooMany,
     /// It can't be read.
+    #[error("{}: {_1}", _0.display())]
     File(PathBuf, std::io::Error),
 }
-
-impl fmt::Display for QueryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            QueryError::Line(number, wrong) => write!(f, "line {number}: {wrong}; a line is NAME [TYPE]"),
-            QueryError::Empty => f.write_str("no question in it; a line is NAME [TYPE], for example www.example.com A"),
-            QueryError::TooMany => f.write_str("more questions than 4 GiB of messages hold"),
-            QueryError::File(path, error) => write!(f, "{}: {error}", path.display()),
-        }
-    }
-}
-
-impl std::error::Error for QueryError {}
 
 /// Messages, in the order of the file.
 pub struct Queries {
@@ -94,7 +85,7 @@ impl Queries {
             let wrong = |what: String| QueryError::Line(index + 1, what);
             let rtype = match words.next() {
                 None => options.default_type,
-                Some(word) => parse_type(word).map_err(wrong)?,
+                Some(word) => parse_type(word).map_err(|error| wrong(error.to_string()))?,
             };
             if let Some(more) = words.next() {
                 return Err(wrong(format!("{more:?} after the type")));
@@ -187,13 +178,17 @@ impl Queries {
     }
 }
 
+/// A word that names no record type.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("{0:?} is no record type; A, AAAA, TYPE65280 are")]
+pub struct UnknownType(String);
+
 /// A type by its name, or as `TYPE65280` (RFC 3597).
 ///
 /// # Errors
-/// What is not one.
-pub fn parse_type(word: &str) -> Result<Rtype, String> {
-    Rtype::from_str(&word.to_ascii_uppercase())
-        .map_err(|_| format!("{word:?} is no record type; A, AAAA, TYPE65280 are"))
+/// The word names none.
+pub fn parse_type(word: &str) -> Result<Rtype, UnknownType> {
+    Rtype::from_str(&word.to_ascii_uppercase()).map_err(|_| UnknownType(word.to_owned()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
 //! Questions on their way, one after the other and then again. The identifier of a message holds its slot and as much of the slot's use count as there is
 //! room for: a late answer to the slot's last question has another identifier, as with a resolver that draws them.
 
-use super::DnsLoadOptions;
+use super::options::DnsLoadOptions;
 use super::queries::Queries;
+use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use crate::load::datagrams::{Incoming, Traffic};
 use qanat::wire::checksum;
 use std::collections::BTreeMap;
 

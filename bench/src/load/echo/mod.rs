@@ -8,7 +8,9 @@ pub mod link;
 pub mod packet;
 pub mod tcp;
 
-use super::datagrams::{self, Pace, RoundTrips, TripFigures};
+use super::datagrams;
+use super::datagrams::pace::Pace;
+use super::datagrams::trips::{RoundTrips, TripFigures};
 use super::http::LoadError;
 use packet::Marked;
 use qanat::StopHandle;

@@ -1,10 +1,10 @@
 //! memcached over UDP: a frame header of eight bytes (identifier, number, count, zero), then the text protocol
 //! (doc/protocol.txt, "UDP protocol"). The identifier holds the slot and as much of its use count as there is room for.
 
+use super::tally::{Tally, not_filled};
 use super::workload::{Request, Workload};
-use super::{Tally, not_filled};
+use crate::load::datagrams::traffic::{Incoming, Traffic};
 use crate::load::datagrams::window::Mark;
-use crate::load::datagrams::{Incoming, Traffic};
 use crate::load::http::LoadError;
 use qanat::wire::checksum;
 
