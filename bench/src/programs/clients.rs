@@ -8,6 +8,7 @@ use crate::harness::process::{Spec, start};
 use crate::harness::topology::Topology;
 use crate::load::figures::{Latency, LatencyHistogram};
 use crate::machine::{CpuTimes, MachineSample};
+use qanat::nic::Random;
 use rustix::event::epoll;
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -40,6 +41,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const TRIAL_REQUESTS: u32 = 20_000;
 /// Keys of [`KernelClient::Values`].
 const KEYS: u32 = 10_000;
+/// Decides the order of the keys.
+const SEED: u64 = 1;
 /// Of so many requests one writes.
 const WRITES: u64 = 500;
 
@@ -186,8 +189,8 @@ struct Values {
     protocol: Protocol,
     value_bytes: usize,
     pipeline: usize,
-    /// Decides the keys: xorshift.
-    state: u64,
+    /// Decides the keys.
+    random: Random,
     requests: u64,
     answers: u64,
     wrong: u64,
@@ -254,7 +257,7 @@ impl Values {
             epoll::add(&epoll, &stream, epoll::EventData::new_u64(u64::from(number)), epoll::EventFlags::IN)?;
             all.push(Connection { stream, input: Vec::new(), output: Vec::new(), asked: VecDeque::new() });
         }
-        let (state, latency) = (0x9e37_79b9_7f4a_7c15, LatencyHistogram::new());
+        let (random, latency) = (Random::new(SEED), LatencyHistogram::new());
         let connections = all;
         Ok(Values {
             connections,
@@ -262,7 +265,7 @@ impl Values {
             protocol,
             value_bytes,
             pipeline,
-            state,
+            random,
             requests: 0,
             answers: 0,
             wrong: 0,
@@ -270,17 +273,10 @@ impl Values {
         })
     }
 
-    fn random(&mut self) -> u64 {
-        self.state ^= self.state << 13;
-        self.state ^= self.state >> 7;
-        self.state ^= self.state << 17;
-        self.state
-    }
-
     /// Sends until `pipeline` requests are on their way.
     fn ask(&mut self, index: usize) -> std::io::Result<()> {
         while self.connections.get(index).is_some_and(|connection| connection.asked.len() < self.pipeline) {
-            let (number, is_write) = ((self.random() >> 33) as u32 % KEYS, self.requests % WRITES == WRITES - 1);
+            let (number, is_write) = (self.random.below(KEYS.into()) as u32, self.requests % WRITES == WRITES - 1);
             self.requests += 1;
             let Some(connection) = self.connections.get_mut(index) else { break };
             let make = if is_write { Protocol::store } else { Protocol::read };

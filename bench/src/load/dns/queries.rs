@@ -2,6 +2,7 @@
 
 use domain::base::iana::Rtype;
 use domain::base::name::Name;
+use qanat::nic::Random;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use thiserror::Error;
@@ -118,14 +119,10 @@ impl Queries {
     /// other reads memory one after the other, and only the server, whose names they are, has to go far for each.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Queries {
-        // Neighbouring seeds, different orders; never zero, which xorshift would stay at.
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = Random::new(seed);
         let mut order: Vec<u32> = (0..self.ends.len() as u32).collect();
         for last in (1..order.len()).rev() {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            order.swap(last, ((u128::from(random) * (last as u128 + 1)) >> 64) as usize);
+            order.swap(last, random.below(last as u64 + 1) as usize);
         }
         let mut shuffled = Queries {
             bytes: Vec::with_capacity(self.bytes.len()),
