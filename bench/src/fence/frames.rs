@@ -1,6 +1,6 @@
 //! The datagrams that are sent.
 
-/// Of the neighbour's frames, bytes.
+/// Length of the neighbour's frames, bytes.
 pub(super) const ECHO_FRAME: usize = 64;
 /// What the wire adds to a frame, bytes: preamble, checksum, gap.
 pub(super) const FRAME_OVERHEAD: u64 = 24;

@@ -19,17 +19,17 @@ use std::time::{Duration, Instant};
 
 /// What the flood is policed to, bits a second.
 const RATE: u64 = 40_000_000;
-/// Of the flood's frames, bytes.
+/// Length of the flood's frames, bytes.
 const FLOOD_FRAME: usize = 1_000;
-/// Of a burst of the flood's.
+/// Frames in a burst of the flood.
 const BURST_FRAMES: usize = 64;
-/// Unanswered at most, when looking for the most a neighbour can.
+/// Datagrams without an answer, at most, while the neighbour's highest rate is looked for.
 const WINDOW: u64 = 32;
-/// Before a run is measured: past the policer's burst, and what the flood before left in the rings.
+/// Runs before it is measured: until then the policer's burst is used up, and the rings have lost what the last flood left there.
 const LEAD: Duration = Duration::from_millis(100);
-/// Before each run: a host that gives two processors less than two has its debts paid before, not within.
+/// Pause before each run. A host that gives two processors less time than two real ones takes it back in this pause, not in the run.
 const REST: Duration = Duration::from_millis(50);
-/// Waited for answers after a run.
+/// How long answers are waited for after a run.
 const LATE: Duration = Duration::from_millis(50);
 const PLAN: MemoryPlan =
     MemoryPlan { frame_size: 2_048, receive_frames: 1_024, transmit_frames: 1_024, prepared_frames: 0 };
@@ -39,7 +39,7 @@ const PLAN: MemoryPlan =
 pub(super) enum Flood {
     /// Nothing.
     Quiet,
-    /// Nothing is sent, but the processor is as busy as with a flood.
+    /// Nothing is sent, but the processor is as busy as under a flood.
     Busy,
     /// Another card sends to the neighbour's server: as fast as can be, or a gigabit a second in bursts, asleep between.
     Sends { policed: bool, gigabit: bool },
@@ -48,9 +48,9 @@ pub(super) enum Flood {
 /// How much a neighbour has to do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Load {
-    /// Half as many as it can one after the other, so that half of its processor's time is left.
+    /// Half as many datagrams as it can answer one after the other: half of its processor's time is left.
     HalfAlone,
-    /// Half as many as it can if there are always [`WINDOW`] to be taken at once.
+    /// Half as many datagrams as it can answer when [`WINDOW`] of them always wait.
     HalfPeak,
 }
 
@@ -61,9 +61,9 @@ pub(super) struct Found {
     pub(super) answers: f64,
     /// Latencies in µs at the median, 90th and 99th percentile.
     pub(super) latency_us: [f64; 3],
-    /// Of the time, in which the neighbour had something to do, percent.
+    /// Share of the time in which the neighbour had something to do, percent.
     pub(super) busy_percent: f64,
-    /// Never answered, percent.
+    /// Share of the datagrams that were never answered, percent.
     pub(super) lost_percent: f64,
     /// What the flood offers, and what of it passes the gate, Mbit/s with overhead; only of a flood.
     pub(super) flood_mbit: Option<[f64; 2]>,
@@ -149,7 +149,7 @@ impl Flooder {
         }
     }
 
-    /// What was offered and what has passed the gate, in bits, overhead counted, and when that was.
+    /// The bits that were offered and those that have passed the gate, with overhead, and when they were counted.
     fn sent(&self, session: &Session) -> Result<([u64; 2], Instant), FenceError> {
         let status = session.status()?;
         let now = Instant::now();
@@ -169,7 +169,7 @@ impl Drop for Flooder {
     }
 }
 
-/// What is asked for, until told to end.
+/// Does what is asked for until it is told to end.
 fn flood(queue: &mut AfXdp, frame: &[u8], told: &AtomicBool, asked: &AtomicU8, offered_bits: &AtomicU64) {
     let bits = (FLOOD_FRAME as u64 + FRAME_OVERHEAD) * 8;
     let mut due = Instant::now();

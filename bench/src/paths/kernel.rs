@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// How soon a thread sees that it is over.
 const TICK: Duration = Duration::from_millis(100);
-/// Until a connection must be there.
+/// How long a connection may take to be made.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(20);
 
 /// A listener in namespace `side`.

@@ -16,9 +16,9 @@ use std::time::Duration;
 pub(super) struct Measured {
     /// Mbit/s of everything.
     pub goodput: f64,
-    /// Of the first of two flows.
+    /// Share of the first of two flows.
     pub share_percent: Option<f64>,
-    /// Packets lost by the emulator for want of room or time, which it was not asked to lose.
+    /// Packets that the emulator lost for want of room or time, although it was not asked to.
     pub emulator_lost: u64,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Measured {
 pub(super) const SETTLING: f64 = 0.4;
 /// Between the beginnings of two flows side by side.
 const HEAD_START: Duration = Duration::from_secs(1);
-/// Until our side listens: a refusal would end a client.
+/// How long clients wait until our side listens. A refusal would end them.
 const LISTENING: Duration = Duration::from_millis(200);
 
 type Side<'scope> = ScopedJoinHandle<'scope, Result<(), Failure>>;

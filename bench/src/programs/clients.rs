@@ -43,7 +43,7 @@ const TRIAL_REQUESTS: u32 = 20_000;
 const KEYS: u32 = 10_000;
 /// Decides the order of the keys.
 const SEED: u64 = 1;
-/// Of so many requests one writes.
+/// One of so many requests writes.
 const WRITES: u64 = 500;
 
 impl KernelClient {

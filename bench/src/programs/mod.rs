@@ -23,7 +23,7 @@ use std::time::Duration;
 
 const MTU: u32 = 1_500;
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A load is not counted for so long.
+/// How long a load runs before it is counted.
 const WARM_UP: Duration = Duration::from_secs(1);
 /// One way of loading a program.
 #[derive(Clone, Copy, Debug)]
@@ -31,12 +31,12 @@ struct Case {
     name: &'static str,
     program: Program,
     load: Load,
-    /// How much better it is to be; see [`Bar`].
+    /// How much better than the kernel it has to be; see [`Bar`].
     bar: Option<Bar>,
     is_quick: bool,
 }
 
-/// Who loads it.
+/// What loads it.
 #[derive(Clone, Copy, Debug)]
 enum Load {
     /// What `qanat load` is given, `{}` being the server's address.
@@ -60,7 +60,7 @@ const fn case(name: &'static str, program: Program, load: &'static str, bar: Opt
     Case { name, program, load: Load::Ours(load), bar, is_quick }
 }
 
-/// With a client on the kernel's sockets, and default offloads: as users have it.
+/// A case with a client on the kernel's sockets and default offloads, as users have it.
 const fn ordinary(name: &'static str, program: Program, client: KernelClient, bar: f64) -> Case {
     Case { name, program, load: Load::Kernel(client), bar: Some(Bar::Rate(bar)), is_quick: true }
 }

@@ -135,7 +135,7 @@ impl Program {
     }
 }
 
-/// Who has the program's sockets.
+/// Whose sockets the program uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sockets {
     /// The kernel.

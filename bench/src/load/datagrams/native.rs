@@ -23,7 +23,7 @@ const ASK_PATIENCE: Duration = Duration::from_secs(5);
 const SLEEP_MAX: Duration = Duration::from_millis(20);
 const ASK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who sends, and to which Ethernet address.
+/// Addresses of the sender, and the Ethernet address that it sends to.
 #[derive(Clone, Copy, Debug)]
 pub struct Ends {
     /// Own address.

@@ -17,7 +17,7 @@ pub struct Pace {
     pub duration: Duration,
     /// How long to load before counting.
     pub warm_up: Duration,
-    /// What isn't back by then is lost.
+    /// A packet that is not back by then is lost.
     pub timeout: Duration,
     /// A process whose CPU time to report.
     pub watch_process: Option<u32>,

@@ -27,7 +27,7 @@ pub trait Traffic {
 pub enum Incoming {
     /// The answer to what was sent as this mark, if it still waits.
     Answer(Mark),
-    /// Late, or not ours.
+    /// A late answer, or a payload that is not ours.
     Foreign,
     /// Counted by the traffic itself.
     Wrong,

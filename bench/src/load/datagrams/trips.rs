@@ -8,7 +8,7 @@ use std::fmt;
 /// Live figures.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize)]
 pub struct TripFigures {
-    /// Back in the last second.
+    /// Answers in the last second.
     pub per_s: f64,
     /// Lost since the window began.
     pub lost: u64,
@@ -25,13 +25,13 @@ pub struct RoundTrips {
     pub window: usize,
     /// Length of the window, seconds.
     pub duration_s: f64,
-    /// Sent.
+    /// Packets that were sent.
     pub sent: u64,
-    /// Back.
+    /// Packets that came back.
     pub received: u64,
-    /// Not back in time.
+    /// Packets that did not come back in time.
     pub lost: u64,
-    /// Back late, twice, or not ours.
+    /// Packets that came back late or twice, or were not ours.
     pub strange: u64,
     /// From sending (closed loop) or being due (open loop) to being back.
     pub round_trip_us: Latency,
@@ -46,7 +46,7 @@ pub struct RoundTrips {
 }
 
 impl RoundTrips {
-    /// Back per second.
+    /// Packets that came back, per second.
     pub fn per_s(&self) -> f64 {
         if self.duration_s > 0.0 { self.received as f64 / self.duration_s } else { 0.0 }
     }

@@ -30,7 +30,7 @@ pub const PORT: u16 = 53;
 pub struct DnsReport {
     /// How it was sent: `veth`, `memif`, `pair`, `kernel`.
     pub client: String,
-    /// Who answered.
+    /// The server that answered.
     pub target: String,
     /// Different questions.
     pub questions: usize,

@@ -7,9 +7,9 @@ use std::time::Duration;
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct DnsLoadOptions {
-    /// Who answers.
+    /// The server that answers.
     pub target: SocketAddr,
-    /// The target is an echo: a question that comes back counts as its answer. The floor under all servers.
+    /// The target is an echo. A question that comes back counts as its answer, and no server can be faster.
     pub echoed: bool,
     /// Questions on their way at once, how fast, how long.
     pub pace: Pace,

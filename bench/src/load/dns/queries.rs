@@ -115,8 +115,8 @@ impl Queries {
         Ok(())
     }
 
-    /// In another order, which `seed` decides. Messages are moved, not only their numbers: who asks them one after the
-    /// other reads memory one after the other, and only the server, whose names they are, has to go far for each.
+    /// The same questions in another order, which `seed` decides. The messages themselves are moved, not only their numbers. So the
+    /// load generator reads memory in order, and only the server has to look far for each name.
     #[must_use]
     pub fn shuffled(&self, seed: u64) -> Queries {
         let mut random = Random::new(seed);

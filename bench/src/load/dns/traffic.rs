@@ -27,7 +27,7 @@ pub struct Tally {
     pub truncated: u64,
     /// NOERROR with an empty answer section.
     pub without_records: u64,
-    /// Of a question that was not asked under this identifier, or not an answer.
+    /// Answers to a question that was not asked under this identifier, and messages that are no answers.
     pub wrong: u64,
     /// Bytes of all answers.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! Who echoes on a pair; the client put on a link.
+//! What echoes at the far end of a pair, and how the client is put on a link.
 
 use super::packet::Marked;
 use super::{EchoLoadOptions, EchoReport, tcp};

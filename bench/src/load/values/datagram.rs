@@ -9,7 +9,7 @@ use crate::load::http::LoadError;
 use qanat::wire::checksum;
 
 const HEADER_LENGTH: usize = 8;
-/// Of a request: nothing but its text in one datagram.
+/// Longest payload of a request. A request is one datagram.
 const PAYLOAD_MAX: usize = 1_472;
 /// Bits of an identifier.
 const IDENTIFIER_BITS: u32 = 16;

@@ -32,7 +32,7 @@ use workload::Workload;
 pub struct ValueReport {
     /// How it was sent: `veth`, `memif`.
     pub client: String,
-    /// Who answered.
+    /// The server that answered.
     pub target: String,
     /// Different keys.
     pub keys: usize,

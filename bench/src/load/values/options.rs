@@ -11,7 +11,7 @@ pub const PIPELINE_MAX: usize = 1_024;
 /// What to do.
 #[derive(Clone, Debug)]
 pub struct ValueLoadOptions {
-    /// Who has the keys.
+    /// The server that has the keys.
     pub target: SocketAddr,
     /// Requests.
     pub workload: WorkloadOptions,
@@ -19,7 +19,7 @@ pub struct ValueLoadOptions {
     pub udp: bool,
     /// Connections (not with `udp`).
     pub connections: usize,
-    /// Its window: requests on their way at once, on all connections together.
+    /// How fast. Its window is the number of requests on their way at once, on all connections together.
     pub pace: Pace,
 }
 
