@@ -1,7 +1,8 @@
 //! Every table there is: whoever adds one registers it here, and has it in `qanat bench`, in its report and in its JSON.
 
 use crate::dns;
-use crate::echo::{self, BenchLink, EchoBenchOptions, breakdown};
+use crate::echo::options::{BenchLink, EchoBenchOptions};
+use crate::echo::{self, breakdown};
 use crate::fence;
 use crate::gate;
 use crate::harness::HarnessError;
@@ -176,7 +177,7 @@ pub fn run(entries: &[&Entry], options: &BenchOptions, progress: &mut dyn FnMut(
             let chart = (entry.chart)(&table);
             (table, chart)
         });
-        Section { name: entry.name.to_owned(), outcome: drawn.map_err(|error| error.to_string()) }
+        Section { name: entry.name.to_owned(), outcome: drawn }
     };
     entries.iter().map(one).collect()
 }
@@ -210,7 +211,7 @@ mod tests {
         };
         let mut said = Vec::new();
         let sections = run(&[&bad], &BenchOptions::new(PathBuf::new()), &mut |message| said.push(message.to_owned()));
-        assert_eq!(sections[0].outcome.as_ref().err().map(String::as_str), Some("no root"));
+        assert_eq!(sections[0].outcome.as_ref().err().map(ToString::to_string).as_deref(), Some("no root"));
         assert_eq!(said, ["bad: trying"]);
     }
 }

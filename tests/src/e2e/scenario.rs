@@ -5,7 +5,7 @@ use qanat::nic::link::Namespace;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::{Mutex, PoisonError};
 
-/// One at a time: they measure time, and the machine has few cores.
+/// Scenarios run one at a time, because they measure time and the machine has few cores.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// Whether this process may make network namespaces and devices.

@@ -59,10 +59,10 @@ impl Unit {
         Unit { directory, store: None }
     }
 
-    /// As [`bare`](Unit::bare), with the restrictions.
+    /// The same as [`bare`](Unit::bare), with the restrictions.
     ///
     /// # Panics
-    /// As there, or what keeps descriptors does not start.
+    /// The directory can't be made, or the program that keeps descriptors does not start.
     pub fn new() -> Unit {
         let mut unit = Unit::bare();
         if is_possible() {
@@ -87,7 +87,7 @@ impl Unit {
         self.program_at(&qanat())
     }
 
-    /// As [`program`](Unit::program), a copy of the command.
+    /// The same as [`program`](Unit::program) for a copy of the command.
     pub fn program_at(&self, command: &Path) -> Program {
         match self.store {
             Some(_) => {

@@ -1,12 +1,8 @@
-//! Arbitrary bytes: the fuzz target's checks, run by proptest so that `cargo test` covers them too.
+//! Arbitrary bytes: the checks of the targets for frames, run by proptest so that `make test-unit` covers them too.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-#[path = "../../../fuzz/src/wire.rs"]
-mod wire;
-#[path = "../../../fuzz/src/wire_emit.rs"]
-mod wire_emit;
+use qanat_fuzz::{wire, wire_emit};
 
 /// An IP header that passes the first checks, in front of noise.
 fn plausible() -> impl Strategy<Value = Vec<u8>> {

@@ -1,5 +1,17 @@
 //! What the fence around virtual cards costs, and what it is good for: the gate's time for a packet with one filter and
 //! with 1,024, and the latency of a neighbour while another card floods it, policed and not.
+//!
+//! * [`control`]: a daemon on a thread of its own
+//! * [`cost`]: the gate's time for a packet
+//! * [`error`]: why it can't be measured
+//! * [`frames`]: the datagrams
+//! * [`neighbour`]: latency beside a flood
+
+pub(crate) mod control;
+mod cost;
+mod error;
+mod frames;
+mod neighbour;
 
 use crate::harness::HarnessError;
 use crate::harness::alternate::{PlacementTally, Run, alternate};
@@ -10,30 +22,15 @@ use crate::harness::options::BenchOptions;
 use crate::harness::statistics::Summary;
 use crate::harness::svg::Chart;
 use crate::harness::table::{Column, Row, Table};
+use cost::gate_costs;
+use error::FenceError;
 use neighbour::{Flood, Found, Load, Stage};
-use qanat::control::address::Address;
-use qanat::control::client::Session;
-use qanat::control::filter::{Direction, Filter};
 use qanat::nic::link::Namespace;
-use qanat_daemon::fence::rows::VnicRow;
-use qanat_daemon::fence::tables::Tables;
-use qanat_daemon::policy::Policy;
-use qanat_daemon::{Daemon, DaemonError, Ending, Event};
-
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
-use std::thread::JoinHandle;
 use std::time::Duration;
-
-mod neighbour;
 
 const COST: &str = "the gate, for a packet";
 const NEIGHBOUR: &str = "a neighbour at half load";
 const PEAK: &str = "a neighbour at half of its peak";
-/// Of the neighbour's frames, bytes.
-const ECHO_FRAME: usize = 64;
-const FRAME_OVERHEAD: u64 = 24;
-const PORT: u16 = 7;
 /// Rounds through all floods in a repetition: many short ones, so that what the host does meets all alike.
 const ROUNDS: usize = 2;
 const COLUMNS: [(&str, &str, usize); 10] = [
@@ -201,108 +198,14 @@ fn values([found, quiet]: &[Found; 2]) -> Values {
     [None, Some(found.answers), busy, p50, p90, p99, lost, offered, passed, Some(ratio)]
 }
 
-fn within<T: Send>(namespace: &Namespace, work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, HarnessError> {
+fn within<T: Send>(
+    namespace: &Namespace,
+    work: impl FnOnce() -> Result<T, FenceError> + Send,
+) -> Result<T, HarnessError> {
     let outcome = namespace.within(work).map_err(failed("enter a namespace"))?;
     outcome.map_err(unmeasured)
 }
 
-fn unmeasured(error: String) -> HarnessError {
+fn unmeasured(error: FenceError) -> HarnessError {
     HarnessError::system("measure the fence", std::io::Error::other(error))
-}
-
-fn filter(text: &str) -> Result<Filter, String> {
-    Ok(Filter::service(text.parse()?))
-}
-
-/// Nanoseconds for a packet with one filter and with 1,024, in turn, the best of some.
-fn gate_costs() -> Result<[f64; 2], String> {
-    const LOOPBACK: u32 = 1;
-    const REPEAT: u32 = 200_000;
-    let mut tables = Tables::load()?;
-    let (own, host) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 0xff]);
-    let mut row = VnicRow { mac: own, host_mac: host, generation: 1, spread: 1, ..VnicRow::default() };
-    tables.own(0, Address::from([10, 77, 0, 2]))?;
-    tables.connect(0, LOOPBACK, LOOPBACK)?;
-    let mut ranges = Vec::new();
-    for count in [1, 1_024u16] {
-        let other = |number: u16| filter(&format!("udp/{}", 1_000 + number));
-        let mut filters: Vec<Filter> = (1..count).map(other).collect::<Result<_, _>>()?;
-        filters.push(filter("udp/7")?);
-        ranges.push(tables.write_filters(&filters)?);
-    }
-    let frame = datagram(own, host, [2, 1], (PORT, 9), ECHO_FRAME, 0);
-    let mut best = [f64::MAX; 2];
-    for _ in 0..10 {
-        for (range, best) in ranges.iter().zip(&mut best) {
-            row.filters[0] = *range;
-            row.generation += 1;
-            tables.set_vnic(0, &row)?;
-            let verdict = tables.judge(0, Direction::Transmit, &frame, REPEAT)?;
-            if verdict.dropped {
-                return Err(format!("the gate drops what it should pass: {}", verdict.cause));
-            }
-            *best = best.min(verdict.duration.as_nanos() as f64);
-        }
-    }
-    Ok(best)
-}
-
-/// A UDP datagram between 10.77.0.x addresses; `stamp` is the end of it.
-fn datagram(
-    source: [u8; 6],
-    destination: [u8; 6],
-    last: [u8; 2],
-    ports: (u16, u16),
-    length: usize,
-    stamp: u64,
-) -> Vec<u8> {
-    let mut frame = [destination, source].concat();
-    frame.extend([8, 0, 0x45, 0]);
-    frame.extend(((length - 14) as u16).to_be_bytes());
-    frame.extend([0, 0, 0x40, 0, 64, 17, 0, 0, 10, 77, 0, last[0], 10, 77, 0, last[1]]);
-    frame.extend(ports.0.to_be_bytes());
-    frame.extend(ports.1.to_be_bytes());
-    frame.extend(((length - 34) as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.resize(length - 8, 0);
-    frame.extend(stamp.to_be_bytes());
-    frame
-}
-
-fn quiet(_: &Event) {}
-
-/// A daemon on a thread of its own, gone when dropped.
-pub(crate) struct Control {
-    directory: PathBuf,
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<Result<Ending, DaemonError>>>,
-}
-
-impl Control {
-    pub(crate) fn start() -> Result<Control, String> {
-        let directory = std::env::temp_dir().join(format!("qanat-bench-fence-{}", std::process::id()));
-        let policy = "[[rule]]\nusers = [\"root\"]\naddresses = [\"10.77.0.0/24\"]\nservices = [\"any\"]\n";
-        let policy = Policy { socket: directory.join("control.sock"), ..Policy::parse(policy)? };
-        let (stop, stopped) = UnixStream::pair().map_err(|error| error.to_string())?;
-        let mut daemon = Daemon::start(policy, stopped.into(), quiet)?;
-        let thread = Some(std::thread::spawn(move || daemon.run()));
-        Ok(Control { directory, stop: Some(stop), thread })
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.directory.join("control.sock")
-    }
-
-    fn session(&self) -> Result<Session, String> {
-        Session::connect(&self.socket()).map_err(|error| error.to_string())
-    }
-}
-
-impl Drop for Control {
-    fn drop(&mut self) {
-        self.stop = None;
-        // A daemon that failed has been heard of by its clients.
-        let _ = self.thread.take().map(JoinHandle::join);
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
 }
