@@ -1,6 +1,6 @@
 //! From a TCP segment to its owner: check, look up, hand over.
 
-use crate::ip::icmp_error::IcmpError;
+use crate::ip::icmp_message::IcmpError;
 use crate::ip::packet::{IpMeta, Received};
 use crate::stack::Stack;
 use crate::tables::flow::{FlowKey, FlowOwner};
