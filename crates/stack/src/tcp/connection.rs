@@ -5,7 +5,8 @@ use crate::tcp::congestion::algorithm::Congestion;
 use crate::tcp::congestion::control::Window;
 use crate::tcp::congestion::hystart::HyStart;
 use crate::tcp::extras::Extras;
-use crate::tcp::receive::reassembly::{Block, Reassembly};
+use crate::tcp::receive::owed_acks::OwedAcks;
+use crate::tcp::receive::reassembly::Reassembly;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
@@ -91,10 +92,6 @@ pub(super) struct Conditions {
     pub ecn: bool,
     /// Something may be sent: call `output`.
     pub output_wanted: bool,
-    /// An ACK must go out with the next `output`.
-    pub ack_now: bool,
-    /// And it is owed alone: later segments are not to share it.
-    pub ack_apart: bool,
     /// Sent a FIN (it is in `board` or acknowledged).
     pub fin_sent: bool,
     /// A FIN follows the queue.
@@ -155,8 +152,7 @@ pub struct Connection {
     pub(super) receive_next: SequenceNumber,
     /// RCV.NXT + RCV.WND as last advertised: never moves left.
     pub(super) receive_edge: SequenceNumber,
-    /// RCV.NXT of the last ACK sent (RFC 7323's Last.ACK.sent).
-    pub(super) last_ack_sent: SequenceNumber,
+    pub(super) acks: OwedAcks,
     /// TS.Recent.
     pub(super) timestamp_recent: u32,
     pub(super) timestamp_offset: u32,
@@ -178,18 +174,10 @@ pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) local_port: u16,
     pub(super) peer_port: u16,
-    /// Full segments received since the last ACK.
-    pub(super) segments_unacknowledged: u8,
-    /// Full segments of one batch that one ACK may acknowledge.
-    pub(super) segments_per_ack: u8,
-    /// ACKs still sent at once (quick-ACK at the start).
-    pub(super) quick_acks: u8,
     /// Consecutive time-outs without progress.
     pub(super) retransmissions: u8,
     /// Window or keepalive probes without an answer.
     pub(super) probes_unanswered: u8,
-    /// Duplicate ACKs to send for a peer without SACK.
-    pub(super) duplicate_acks_wanted: u8,
     pub(super) congestion: Congestion,
     pub(super) hystart: HyStart,
     pub(super) rack: Rack,
@@ -199,8 +187,6 @@ pub struct Connection {
     pub(super) reassembly: Option<Box<Reassembly>>,
     pub(super) right_sizing: RightSizing,
     pub(super) fin_at: Option<SequenceNumber>,
-    /// The D-SACK block the next ACK reports (RFC 2883).
-    pub(super) duplicate: Option<Block>,
     pub(super) timestamp_recent_at: Time,
     pub(super) receive_segment_max: u16,
     /// Moving average of the bytes in a received frame.
@@ -269,6 +255,13 @@ impl Connection {
     /// Whether what was sent last has not been acknowledged within the retransmission time-out, or several.
     pub fn has_timed_out(&self) -> bool {
         self.rtt.backoff() > 0
+    }
+
+    /// An ACK goes out with the next `output`.
+    #[inline]
+    pub(super) fn acknowledge_now(&mut self) {
+        self.acks.owe();
+        self.is.output_wanted = true;
     }
 
     /// When [`on_timer`](Connection::on_timer) must be called at the latest.

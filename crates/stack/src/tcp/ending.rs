@@ -24,7 +24,7 @@ impl Connection {
             window: (self.receive_edge.distance_from(self.receive_next) >> self.receive_scale).min(65_535) as u16,
             window_bytes: self.receive_edge.distance_from(self.receive_next),
             timestamps: self.is.timestamps,
-            acknowledgment_owed: self.is.ack_now,
+            acknowledgment_owed: self.acks.is_owed(),
             deadline,
             challenges: Challenges::default(),
         }

@@ -19,8 +19,7 @@ impl Connection {
         let now = env.now;
         if self.timers.take_delayed_ack(now) {
             env.counters.delayed_acks_sent += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
         if self.timers.take_pacing(now) {
             self.is.output_wanted = true;

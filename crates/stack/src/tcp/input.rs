@@ -106,7 +106,7 @@ impl Connection {
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         if let Some(timestamps) = segment.options.timestamps
             && self.is.timestamps
-            && segment.sequence.at_or_before(self.last_ack_sent)
+            && segment.sequence.at_or_before(self.acks.last_sent())
             && !timestamp_before(timestamps.value, self.timestamp_recent)
         {
             self.timestamp_recent = timestamps.value;
@@ -120,7 +120,7 @@ impl Connection {
     #[inline]
     fn sequence_acceptable(&self, segment: &SegmentIn<'_>) -> bool {
         let end = segment.sequence + segment.sequence_length();
-        segment.sequence.at_or_before(self.receive_edge) && end.at_or_after(self.last_ack_sent)
+        segment.sequence.at_or_before(self.receive_edge) && end.at_or_after(self.acks.last_sent())
     }
 
     #[cold]
@@ -148,16 +148,14 @@ impl Connection {
             env.counters.challenge_acks_suppressed += 1;
             return;
         }
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
     }
 
     /// A challenge ACK (RFC 5961), within the connection's ration.
     pub(super) fn send_challenge(&mut self, env: &mut Env<'_>) {
         if self.challenges.allow(env.now) {
             env.counters.challenge_acks_sent += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         } else {
             env.counters.challenge_acks_suppressed += 1;
         }
@@ -236,7 +234,7 @@ impl Connection {
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
         let has_retried = self.retransmissions > 0;
         self.establish(segment, env);
-        self.is.ack_now = true;
+        self.acks.owe();
         if self.finish_fast_open(segment, has_retried, env) {
             // Its data would be sent again, but who asked may have them at once (RFC 7413 §4.2.2).
             return self.receive_syn_data(segment, payload, env);
@@ -310,7 +308,7 @@ impl Connection {
     fn establish_crossed(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
         self.establish(segment, env);
-        self.is.ack_now = true;
+        self.acks.owe();
         Disposition::Keep
     }
 
@@ -358,8 +356,7 @@ impl Connection {
             self.statistics.delivered_ecn = self.statistics.delivered_ecn.wrapping_add(1);
             self.is.ecn_echo = true;
             // "the data receiver … as soon as possible": the sender should hear of it now.
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
     }
 }

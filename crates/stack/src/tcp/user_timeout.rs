@@ -26,7 +26,7 @@ impl Connection {
         self.extras().user_timeout.advertised = Some(timeout);
         self.is.user_timeout_owed = true;
         if self.state.is_synchronized() {
-            self.is.ack_now = true;
+            self.acks.owe();
         }
         self.is.output_wanted = true;
         self.adopt_user_timeout(env);

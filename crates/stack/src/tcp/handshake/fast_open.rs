@@ -260,9 +260,7 @@ impl Connection {
             return false;
         }
         self.is.handshake.want_syn(false);
-        self.is.ack_now = false;
-        self.last_ack_sent = self.receive_next;
-        self.segments_unacknowledged = 0;
+        self.acks.on_syn_ack_sent(self.receive_next);
         self.timers.cancel_delayed_ack();
         self.timers.set(RetransmitKind::Timeout, half.deadline);
         if let Some(state) = self.extras().fast_open.as_deref_mut() {

@@ -9,7 +9,7 @@ use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
-use crate::tcp::receive::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
+use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
@@ -41,7 +41,7 @@ impl Connection {
             send_window: SendWindow::default(),
             receive_next: SequenceNumber(0),
             receive_edge: SequenceNumber(0),
-            last_ack_sent: SequenceNumber(0),
+            acks: OwedAcks::new(),
             timestamp_recent: 0,
             timestamp_offset: open.timestamp_offset,
             unconsumed: 0,
@@ -58,12 +58,8 @@ impl Connection {
             id: open.id,
             local_port: open.local_port,
             peer_port: open.peer_port,
-            segments_unacknowledged: 0,
-            segments_per_ack: FULL_SEGMENTS,
-            quick_acks: QUICK_ACKS,
             retransmissions: 0,
             probes_unanswered: 0,
-            duplicate_acks_wanted: 0,
             congestion: Congestion::new(config.congestion),
             hystart: HyStart::new(start),
             rack: Rack::new(start),
@@ -72,7 +68,6 @@ impl Connection {
             reassembly: None,
             right_sizing: RightSizing::new(config, open.receive_window),
             fin_at: None,
-            duplicate: None,
             timestamp_recent_at: now,
             receive_segment_max: MSS_DEFAULT,
             receive_length_mean: MSS_DEFAULT,
@@ -140,7 +135,7 @@ impl Connection {
         self.initial_receive = initial;
         self.receive_next = initial + 1;
         self.receive_edge = self.receive_next;
-        self.last_ack_sent = self.receive_next;
+        self.acks.start(self.receive_next);
     }
 
     /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a

@@ -25,8 +25,7 @@ impl Connection {
         if !self.state.receives() {
             // "This should not occur since a FIN has been received …. Ignore the segment text."
             env.counters.data_after_fin += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return Disposition::Keep;
         }
         if self.is.orphaned && segment.payload_length > 0 {
@@ -47,8 +46,7 @@ impl Connection {
         }
         if segment.flags.contains(Flags::FIN) {
             // Beyond a gap: say what is missing.
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
         Disposition::Keep
     }
@@ -68,8 +66,7 @@ impl Connection {
                 return self.receive_fin(env);
             }
         }
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
         Disposition::Keep
     }
 
@@ -90,8 +87,7 @@ impl Connection {
             }
             if old >= length {
                 env.counters.duplicate_data += 1;
-                self.is.ack_now = true;
-                self.is.ack_apart = true;
+                self.acks.owe_apart();
                 self.is.output_wanted = true;
                 return;
             }
@@ -104,7 +100,7 @@ impl Connection {
         if chunk.len() as u32 > room {
             env.counters.data_beyond_window += 1;
             chunk.truncate(room as usize);
-            self.is.ack_now = true;
+            self.acks.owe();
             if room == 0 {
                 self.is.output_wanted = true;
                 return;
@@ -113,8 +109,7 @@ impl Connection {
         self.sample_round_trip(segment, env.now);
         if start != self.receive_next && self.out_of_order_room(env) == 0 {
             env.counters.receive_frames_full += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return;
         }
         if start != self.receive_next {
@@ -130,8 +125,7 @@ impl Connection {
         let is_full = self.is.starved || self.frames_lent as usize >= env.config.receive_frames_max;
         if is_full || env.memory.room(self.frames_lent) == 0 {
             env.counters.receive_frames_full += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return;
         }
         let full = chunk.len() as u32 >= u32::from(self.receive_segment_max);
@@ -142,8 +136,7 @@ impl Connection {
         if self.reassembly.is_some() {
             // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
             self.drain_reassembly(env);
-            self.is.ack_now = true;
-            self.is.ack_apart = true;
+            self.acks.owe_apart();
         }
         self.acknowledge_soon(full, env);
     }
@@ -197,13 +190,11 @@ impl Connection {
         }
         // RFC 5681 §4.2: "A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives."
         if !self.is.sack {
-            self.duplicate_acks_wanted = self.duplicate_acks_wanted.saturating_add(1).min(16);
+            self.acks.owe_copy();
         }
-        self.is.ack_now = true;
+        let is_shared = self.is.sack && is_more_of_the_same && insertion == Insertion::Held;
+        self.acks.on_out_of_order(is_shared);
         self.is.output_wanted = true;
-        self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
-        let may_share = self.is.sack && is_more_of_the_same && insertion == Insertion::Held && self.duplicate.is_none();
-        self.is.ack_apart |= !may_share || self.segments_unacknowledged >= self.segments_per_ack;
     }
 
     /// The next ACK reports the first of the bytes from `start` to `end` that are held already, beyond the gap (RFC 2883 §4.2).
@@ -216,7 +207,7 @@ impl Connection {
     /// The next ACK reports `[start, end)` as received twice.
     pub(in crate::tcp) fn report_duplicate(&mut self, start: SequenceNumber, end: SequenceNumber) {
         if self.is.sack && start.before(end) {
-            self.duplicate = Some(Block { start, end });
+            self.acks.report(Block { start, end });
         }
     }
 
@@ -226,8 +217,7 @@ impl Connection {
         self.receive_edge = self.receive_edge.later(self.receive_next);
         self.fin_at = None;
         self.drop_reassembly(env);
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
         env.events.push_back(Event::PeerClosed { connection: self.id });
         match self.state {
             State::Established => {
@@ -262,8 +252,7 @@ impl Connection {
         let segment = u32::from(self.receive_segment_max);
         let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit / 2).max(1);
         if nearly_shut || growth >= self.right_sizing.limit / 2 {
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
     }
 

@@ -373,7 +373,7 @@ impl Connection {
     #[inline]
     fn segment_room(&self) -> u32 {
         let segment = u32::from(self.maximum_segment);
-        if self.reassembly.is_none() && self.duplicate.is_none() {
+        if self.reassembly.is_none() && self.acks.duplicate().is_none() {
             return segment;
         }
         // SACK blocks on a data segment take from its payload.
@@ -432,11 +432,7 @@ impl Connection {
     #[inline]
     fn on_sent(&mut self, env: &mut Env<'_>) {
         self.last_sent = env.now;
-        self.last_ack_sent = self.receive_next;
-        self.is.ack_now = false;
-        self.is.ack_apart = false;
-        self.duplicate = None;
-        self.segments_unacknowledged = 0;
+        self.acks.on_sent(self.receive_next);
         self.timers.cancel_delayed_ack();
         self.statistics.segments_sent = self.statistics.segments_sent.wrapping_add(1);
         env.counters.segments_sent += 1;
@@ -465,7 +461,7 @@ impl Connection {
             self.is.user_timeout_owed = false;
             env.counters.user_timeout_options_sent += 1;
         }
-        if self.is.sack && (self.duplicate.is_some() || self.reassembly.is_some()) {
+        if self.is.sack && (self.acks.duplicate().is_some() || self.reassembly.is_some()) {
             options.sack_blocks = self.sack_blocks(env);
         }
         Header {
@@ -491,7 +487,7 @@ impl Connection {
     fn sack_blocks(&mut self, env: &mut Env<'_>) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         let limit = self.sack_blocks_max();
-        if let Some(duplicate) = self.duplicate {
+        if let Some(duplicate) = self.acks.duplicate() {
             env.counters.duplicate_sacks_sent += 1;
             blocks.push(SackBlock { start: duplicate.start, end: duplicate.end });
         }
@@ -516,8 +512,8 @@ impl Connection {
     #[inline]
     pub(in crate::tcp) fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
-        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted))
-            .max(u32::from(self.is.ack_now || self.is.user_timeout_owed));
+        let mut copies =
+            u32::from(self.acks.take_copies()).max(u32::from(self.acks.is_owed() || self.is.user_timeout_owed));
         while copies > 0 && emitter.room() > 0 {
             let header = self.header(self.acknowledgment_sequence(), Flags::ACK, 0, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
@@ -531,8 +527,7 @@ impl Connection {
             self.last_sent = last_sent;
         }
         if copies > 0 {
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
     }
 
@@ -559,7 +554,7 @@ impl Connection {
             if self.is.handshake.wants_syn() {
                 return;
             }
-            self.is.ack_now = false;
+            self.acks.settle();
         }
         if self.is.orphaned && !self.is.fin_sent && self.queue.byte_count() == 0 {
             let sequence = self.send_next;
