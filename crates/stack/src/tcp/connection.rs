@@ -8,6 +8,7 @@ use crate::tcp::extras::Extras;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::reassembly::Reassembly;
 use crate::tcp::receive::sizing::RightSizing;
+use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
@@ -142,16 +143,12 @@ pub struct Connection {
     pub(super) is: Conditions,
     pub(super) phase: Phase,
     pub(super) send_scale: u8,
-    pub(super) receive_scale: u8,
     /// Payload bytes a segment may carry beside the options always present.
     pub(super) maximum_segment: u16,
     /// SND.NXT.
     pub(super) send_next: SequenceNumber,
     pub(super) send_window: SendWindow,
-    /// RCV.NXT.
-    pub(super) receive_next: SequenceNumber,
-    /// RCV.NXT + RCV.WND as last advertised: never moves left.
-    pub(super) receive_edge: SequenceNumber,
+    pub(super) receive_window: ReceiveWindow,
     pub(super) acks: OwedAcks,
     /// TS.Recent.
     pub(super) timestamp_recent: u32,
@@ -186,16 +183,11 @@ pub struct Connection {
     // The receive side's rarer part.
     pub(super) reassembly: Option<Box<Reassembly>>,
     pub(super) right_sizing: RightSizing,
-    pub(super) fin_at: Option<SequenceNumber>,
     pub(super) timestamp_recent_at: Time,
-    pub(super) receive_segment_max: u16,
-    /// Moving average of the bytes in a received frame.
-    pub(super) receive_length_mean: u16,
     /// Where the last segment ended that was sent and not full.
     pub(super) small_end: SequenceNumber,
     // Cold.
     pub(super) initial_send: SequenceNumber,
-    pub(super) initial_receive: SequenceNumber,
     pub(super) progress_at: Time,
     pub(super) challenges: Challenges,
     pub(super) user_timeout: Option<Duration>,
@@ -283,7 +275,7 @@ impl Connection {
 
     /// RCV.NXT.
     pub fn receive_next(&self) -> SequenceNumber {
-        self.receive_next
+        self.receive_window.next()
     }
 
     /// Bytes queued and not yet acknowledged.

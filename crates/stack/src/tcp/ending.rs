@@ -17,12 +17,12 @@ impl Connection {
     pub(super) fn time_wait(&self, deadline: Time) -> TimeWait {
         TimeWait {
             send_next: self.send_next,
-            receive_next: self.receive_next,
+            receive_next: self.receive_window.next(),
             timestamp_recent: self.timestamp_recent,
             timestamp_offset: self.timestamp_offset,
             ports: self.ports(),
-            window: (self.receive_edge.distance_from(self.receive_next) >> self.receive_scale).min(65_535) as u16,
-            window_bytes: self.receive_edge.distance_from(self.receive_next),
+            window: (self.receive_window.offered() >> self.receive_window.scale()).min(65_535) as u16,
+            window_bytes: self.receive_window.offered(),
             timestamps: self.is.timestamps,
             acknowledgment_owed: self.acks.is_owed(),
             deadline,

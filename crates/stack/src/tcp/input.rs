@@ -93,7 +93,7 @@ impl Connection {
         }
         env.counters.paws_rejected += 1;
         // A pure ACK overtaken by a newer one brings nothing and asks for nothing.
-        let overtaken = segment.sequence_length() == 0 && segment.sequence == self.receive_next;
+        let overtaken = segment.sequence_length() == 0 && segment.sequence == self.receive_window.next();
         if !overtaken {
             // "Send an acknowledgment in reply … and drop the segment."
             self.reply_out_of_window(segment, env);
@@ -120,7 +120,7 @@ impl Connection {
     #[inline]
     fn sequence_acceptable(&self, segment: &SegmentIn<'_>) -> bool {
         let end = segment.sequence + segment.sequence_length();
-        segment.sequence.at_or_before(self.receive_edge) && end.at_or_after(self.acks.last_sent())
+        segment.sequence.at_or_before(self.receive_window.edge()) && end.at_or_after(self.acks.last_sent())
     }
 
     #[cold]
@@ -135,7 +135,7 @@ impl Connection {
             return;
         }
         let end = segment.sequence + segment.payload_length;
-        if segment.payload_length > 0 && end.at_or_before(self.receive_next) {
+        if segment.payload_length > 0 && end.at_or_before(self.receive_window.next()) {
             env.counters.duplicate_data += 1;
             self.report_duplicate(segment.sequence, end);
         }
@@ -166,9 +166,8 @@ impl Connection {
     fn input_reset_or_syn(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         if segment.flags.contains(Flags::RST) {
             env.counters.resets_received += 1;
-            if segment.sequence != self.receive_next {
-                let window = self.receive_edge.distance_from(self.receive_next);
-                if !segment.sequence.is_within(self.receive_next, window) {
+            if segment.sequence != self.receive_window.next() {
+                if !segment.sequence.is_within(self.receive_window.next(), self.receive_window.offered()) {
                     // "If the RST bit is set and the sequence number is outside the current receive window, silently drop the
                     // segment." What begins right at its edge is, though an ACK may begin there.
                     env.counters.out_of_window += 1;
@@ -245,8 +244,7 @@ impl Connection {
     /// What the peer's SYN offers.
     fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         let options = segment.options;
-        self.set_receive_start(segment.sequence);
-        self.receive_edge = self.receive_next + env.config.initial_window(self.right_sizing.most);
+        self.set_receive_start(segment.sequence, env.config.initial_window(self.right_sizing.most));
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {
@@ -257,7 +255,7 @@ impl Connection {
         }
         if let (true, Some(scale)) = (env.config.window_scaling, options.window_scale) {
             self.send_scale = scale.min(14);
-            self.receive_scale = env.config.window_scale(self.right_sizing.most);
+            self.receive_window.set_scale(env.config.window_scale(self.right_sizing.most));
         }
         self.set_peer_segment(options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT));
     }
@@ -294,7 +292,7 @@ impl Connection {
     fn is_crossing_syn_ack(&self, segment: &SegmentIn<'_>) -> bool {
         segment.flags.contains(Flags::SYN | Flags::ACK)
             && !segment.flags.contains(Flags::RST)
-            && segment.sequence == self.initial_receive
+            && segment.sequence == self.receive_window.initial()
             && self.acknowledges_syn(segment)
     }
 

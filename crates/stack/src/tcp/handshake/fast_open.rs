@@ -174,7 +174,7 @@ impl Connection {
         connection.statistics.delivered = 0;
         // A SYN's window is not scaled (RFC 7323 §2.2).
         connection.send_window.open(u32::from(segment.window), segment.sequence);
-        connection.receive_edge += segment.payload_length;
+        connection.receive_window.extend(segment.payload_length);
         connection.is.handshake = Handshake::UnprovedWanted;
         connection.is.output_wanted = true;
         let state = FastOpenState { syn_ack: Some((half, grant)), ..FastOpenState::default() };
@@ -213,13 +213,14 @@ impl Connection {
         let flags = segment.flags;
         if flags.contains(Flags::SYN)
             && !flags.intersects(Flags::ACK | Flags::RST)
-            && segment.sequence == self.initial_receive
+            && segment.sequence == self.receive_window.initial()
         {
             self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
             return Some(Disposition::Keep);
         }
-        let is_next = segment.sequence.at_or_before(self.receive_edge) && segment.sequence.after(self.initial_receive);
+        let is_next = segment.sequence.at_or_before(self.receive_window.edge())
+            && segment.sequence.after(self.receive_window.initial());
         if flags.intersects(Flags::SYN | Flags::RST) || !flags.contains(Flags::ACK) || !is_next {
             return None;
         }
@@ -238,7 +239,7 @@ impl Connection {
             self.rtt.sample(env.now.since(half.sent_at), env.now);
         }
         // As of any passive open: the first window beyond the SYN's counts (§3.10.7.4).
-        self.send_window.trust_after(self.initial_receive);
+        self.send_window.trust_after(self.receive_window.initial());
         None
     }
 
@@ -260,7 +261,7 @@ impl Connection {
             return false;
         }
         self.is.handshake.want_syn(false);
-        self.acks.on_syn_ack_sent(self.receive_next);
+        self.acks.on_syn_ack_sent(self.receive_window.next());
         self.timers.cancel_delayed_ack();
         self.timers.set(RetransmitKind::Timeout, half.deadline);
         if let Some(state) = self.extras().fast_open.as_deref_mut() {

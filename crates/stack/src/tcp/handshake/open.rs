@@ -11,6 +11,7 @@ use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
+use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
@@ -35,12 +36,10 @@ impl Connection {
             is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
             phase: Phase::Open,
             send_scale: 0,
-            receive_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,
             send_window: SendWindow::default(),
-            receive_next: SequenceNumber(0),
-            receive_edge: SequenceNumber(0),
+            receive_window: ReceiveWindow::new(),
             acks: OwedAcks::new(),
             timestamp_recent: 0,
             timestamp_offset: open.timestamp_offset,
@@ -67,13 +66,9 @@ impl Connection {
             path_mtu: PathMtu::new(maximum_segment),
             reassembly: None,
             right_sizing: RightSizing::new(config, open.receive_window),
-            fin_at: None,
             timestamp_recent_at: now,
-            receive_segment_max: MSS_DEFAULT,
-            receive_length_mean: MSS_DEFAULT,
             small_end: start,
             initial_send: start,
-            initial_receive: SequenceNumber(0),
             progress_at: now,
             challenges: Challenges::default(),
             user_timeout: config.user_timeout,
@@ -110,10 +105,9 @@ impl Connection {
         connection.is.sack = half.sack;
         connection.is.ecn = half.ecn;
         connection.send_scale = half.send_scale;
-        connection.receive_scale = half.receive_scale;
+        connection.receive_window.set_scale(half.receive_scale);
         connection.timestamp_recent = half.timestamp_recent;
-        connection.set_receive_start(half.peer_initial);
-        connection.receive_edge = connection.receive_next + env.config.initial_window(open.receive_window);
+        connection.set_receive_start(half.peer_initial, env.config.initial_window(open.receive_window));
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
         connection.send_window.open(u32::from(segment.window) << half.send_scale, segment.sequence);
@@ -130,12 +124,10 @@ impl Connection {
         connection
     }
 
-    /// Notes the peer's ISN.
-    pub(in crate::tcp) fn set_receive_start(&mut self, initial: SequenceNumber) {
-        self.initial_receive = initial;
-        self.receive_next = initial + 1;
-        self.receive_edge = self.receive_next;
-        self.acks.start(self.receive_next);
+    /// Notes the peer's ISN, and that it may send `size` bytes.
+    pub(in crate::tcp) fn set_receive_start(&mut self, initial: SequenceNumber, size: u32) {
+        self.receive_window.start(initial, size);
+        self.acks.start(self.receive_window.next());
     }
 
     /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a

@@ -32,16 +32,17 @@ impl Connection {
             return self.receive_orphaned(segment, env);
         }
         let data_end = segment.sequence + segment.payload_length;
-        let fin_in_window = data_end.at_or_before(self.receive_edge) && data_end.at_or_after(self.receive_next);
-        if segment.flags.contains(Flags::FIN) && fin_in_window && self.fin_at.is_none() {
-            self.fin_at = Some(data_end);
+        let fin_in_window =
+            data_end.at_or_before(self.receive_window.edge()) && data_end.at_or_after(self.receive_window.next());
+        if segment.flags.contains(Flags::FIN) && fin_in_window {
+            self.receive_window.note_fin(data_end);
         }
         if let Some(chunk) = payload
             && !chunk.is_empty()
         {
             self.receive_data(segment, chunk, env);
         }
-        if self.fin_at == Some(self.receive_next) {
+        if self.receive_window.is_at_fin() {
             return self.receive_fin(env);
         }
         if segment.flags.contains(Flags::FIN) {
@@ -60,9 +61,9 @@ impl Connection {
             return Disposition::Keep;
         }
         let end = segment.sequence + segment.payload_length;
-        if segment.sequence.at_or_before(self.receive_next) && end.after(self.receive_next) {
-            self.receive_next = end.earlier(self.receive_edge);
-            if segment.flags.contains(Flags::FIN) && self.receive_next == end {
+        if segment.sequence.at_or_before(self.receive_window.next()) && end.after(self.receive_window.next()) {
+            self.receive_window.skip_to(end);
+            if segment.flags.contains(Flags::FIN) && self.receive_window.next() == end {
                 return self.receive_fin(env);
             }
         }
@@ -74,15 +75,13 @@ impl Connection {
     fn receive_data(&mut self, segment: &SegmentIn<'_>, mut chunk: Chunk, env: &mut Env<'_>) {
         let mut start = segment.sequence;
         let length = chunk.len() as u32;
-        let counted = length.min(65_535) as u16;
-        self.receive_segment_max = self.receive_segment_max.max(counted);
-        self.receive_length_mean = self.receive_length_mean - self.receive_length_mean / 8 + counted / 8;
+        self.receive_window.note_length(length);
         // Cut what was received before…
         let mut is_reported = false;
-        if start.before(self.receive_next) {
-            let old = self.receive_next.distance_from(start);
+        if start.before(self.receive_window.next()) {
+            let old = self.receive_window.next().distance_from(start);
             if old > 0 && self.is.sack {
-                self.report_duplicate(start, self.receive_next.earlier(start + length));
+                self.report_duplicate(start, self.receive_window.next().earlier(start + length));
                 is_reported = true;
             }
             if old >= length {
@@ -92,10 +91,10 @@ impl Connection {
                 return;
             }
             chunk.trim_front(old as usize);
-            start = self.receive_next;
+            start = self.receive_window.next();
         }
         // …and what lies beyond the window or the FIN.
-        let edge = self.fin_at.map_or(self.receive_edge, |fin| fin.earlier(self.receive_edge));
+        let edge = self.receive_window.data_end();
         let room = if edge.after(start) { edge.distance_from(start) } else { 0 };
         if chunk.len() as u32 > room {
             env.counters.data_beyond_window += 1;
@@ -107,12 +106,12 @@ impl Connection {
             }
         }
         self.sample_round_trip(segment, env.now);
-        if start != self.receive_next && self.out_of_order_room(env) == 0 {
+        if start != self.receive_window.next() && self.out_of_order_room(env) == 0 {
             env.counters.receive_frames_full += 1;
             self.acknowledge_now();
             return;
         }
-        if start != self.receive_next {
+        if start != self.receive_window.next() {
             self.report_held(start, start + chunk.len() as u32);
             self.receive_out_of_order(start, chunk, env);
             return;
@@ -128,7 +127,7 @@ impl Connection {
             self.acknowledge_now();
             return;
         }
-        let full = chunk.len() as u32 >= u32::from(self.receive_segment_max);
+        let full = chunk.len() as u32 >= u32::from(self.receive_window.segment_max());
         if !is_reported && self.reassembly.is_some() {
             self.report_held(start, start + chunk.len() as u32);
         }
@@ -145,7 +144,7 @@ impl Connection {
     #[inline]
     fn deliver(&mut self, chunk: Chunk, env: &mut Env<'_>) {
         let length = chunk.len() as u32;
-        self.receive_next += length;
+        self.receive_window.advance(length);
         self.unconsumed = self.unconsumed.saturating_add(length);
         self.frames_lent += 1;
         env.memory.hold(1);
@@ -157,7 +156,7 @@ impl Connection {
     fn drain_reassembly(&mut self, env: &mut Env<'_>) {
         let Some(mut queue) = self.reassembly.take() else { return };
         env.memory.release(queue.len() as u32);
-        while let Some(chunk) = queue.pop(self.receive_next) {
+        while let Some(chunk) = queue.pop(self.receive_window.next()) {
             self.deliver(chunk, env);
         }
         env.memory.hold(queue.len() as u32);
@@ -213,9 +212,7 @@ impl Connection {
 
     /// The peer's FIN is next in the stream.
     fn receive_fin(&mut self, env: &mut Env<'_>) -> Disposition {
-        self.receive_next += 1;
-        self.receive_edge = self.receive_edge.later(self.receive_next);
-        self.fin_at = None;
+        self.receive_window.pass_fin();
         self.drop_reassembly(env);
         self.acknowledge_now();
         env.events.push_back(Event::PeerClosed { connection: self.id });
@@ -243,13 +240,13 @@ impl Connection {
             return;
         }
         self.on_taken(bytes, env);
-        let offered = self.receive_edge.distance_from(self.receive_next);
+        let offered = self.receive_window.offered();
         // What the window field can't express can't be offered.
-        let possible = self.window_possible(env).min(65_535u32 << self.receive_scale);
+        let possible = self.window_possible(env).min(self.receive_window.expressible());
         let growth = possible.saturating_sub(offered);
         // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
         // sender may be waiting for it: ACKs of data carry the rest.
-        let segment = u32::from(self.receive_segment_max);
+        let segment = u32::from(self.receive_window.segment_max());
         let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit / 2).max(1);
         if nearly_shut || growth >= self.right_sizing.limit / 2 {
             self.acknowledge_now();
@@ -265,7 +262,7 @@ impl Connection {
         // So that it holds no more than is free after.
         let frames = frames.min(env.memory.room(self.frames_lent) as usize);
         // What the free frames will hold if segments go on as they were.
-        let mean = u64::from(self.receive_length_mean.max(FRAME_BYTES_MIN));
+        let mean = u64::from(self.receive_window.length_mean().max(FRAME_BYTES_MIN));
         let by_frames = (frames as u64 * mean).min(u64::from(u32::MAX)) as u32;
         bytes.min(by_frames)
     }
@@ -274,22 +271,6 @@ impl Connection {
     #[inline]
     pub(in crate::tcp) fn advertise(&mut self, env: &Env<'_>) -> u16 {
         let possible = self.window_possible(env);
-        let offered = self.receive_edge.distance_from(self.receive_next);
-        let limit = 65_535u32 << self.receive_scale;
-        let segment = u32::from(self.receive_segment_max);
-        let mut window = offered;
-        // The edge moves right only by a worthwhile step (§3.8.6.2.2), and never left (§3.8.6: "SHOULD NOT shrink").
-        if possible > offered && (possible - offered >= segment.min(self.right_sizing.limit / 2) || offered >= segment)
-        {
-            window = possible;
-        }
-        let window = window.min(limit);
-        // Rounded up where it must not shrink, down where it grows.
-        let unit = 1u32 << self.receive_scale;
-        let field = if window > offered && window - offered >= unit { window / unit } else { window.div_ceil(unit) };
-        let field = field.min(65_535);
-        let edge = self.receive_next + (field << self.receive_scale);
-        self.receive_edge = self.receive_edge.later(edge);
-        field as u16
+        self.receive_window.advertise(possible, self.right_sizing.limit)
     }
 }

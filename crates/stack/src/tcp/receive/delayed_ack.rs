@@ -31,7 +31,7 @@ impl Connection {
 
     /// The sender has `bytes` in flight: sets how many full segments that come together are acknowledged by one ACK.
     pub(in crate::tcp) fn set_segments_per_ack(&mut self, bytes: u32) {
-        self.acks.set_stretch(bytes, u32::from(self.receive_segment_max));
+        self.acks.set_stretch(bytes, u32::from(self.receive_window.segment_max()));
     }
 
     /// Whether an ACK is owed that the next segment with data must not share: call

@@ -8,3 +8,4 @@ pub mod reassembly;
 mod right_sizing;
 pub mod sizing;
 mod urgent;
+pub mod window;

@@ -48,7 +48,7 @@ impl Connection {
 
     fn start_sample(&mut self, now: Time) {
         self.right_sizing.sampling = true;
-        self.right_sizing.sequence = self.receive_edge;
+        self.right_sizing.sequence = self.receive_window.edge();
         self.right_sizing.since = now;
     }
 
@@ -65,7 +65,7 @@ impl Connection {
         let sample = match segment.options.timestamps {
             Some(timestamps) if self.is.timestamps => {
                 // Only full segments: a small one may have waited for its service.
-                if segment.payload_length < u32::from(self.receive_segment_max) || timestamps.echo == 0 {
+                if segment.payload_length < u32::from(self.receive_window.segment_max()) || timestamps.echo == 0 {
                     return;
                 }
                 let elapsed = self.timestamp_now(now).wrapping_sub(timestamps.echo);
@@ -75,7 +75,7 @@ impl Connection {
                 Duration::from_millis(u64::from(elapsed))
             }
             _ => {
-                if self.receive_next.before(self.right_sizing.sequence) {
+                if self.receive_window.next().before(self.right_sizing.sequence) {
                     return;
                 }
                 now.since(self.right_sizing.since)
@@ -105,7 +105,7 @@ impl Connection {
     #[inline(never)]
     fn size_window(&mut self, env: &mut Env<'_>) {
         let cap = self.right_sizing.most;
-        let segment = u32::from(self.receive_segment_max);
+        let segment = u32::from(self.receive_window.segment_max());
         let sizing = &mut self.right_sizing;
         let (taken, space) = (sizing.taken, sizing.space);
         sizing.taken = 0;
@@ -135,12 +135,12 @@ impl Connection {
     /// Frames that a window of `bytes` needs beyond the first size, as frames were filled so far.
     fn frames_beyond_first(&self, bytes: u32, config: &TcpConfig) -> u32 {
         let first = self.right_sizing.most.min(config.receive_window_initial);
-        bytes.saturating_sub(first).div_ceil(u32::from(self.receive_length_mean.max(1)))
+        bytes.saturating_sub(first).div_ceil(u32::from(self.receive_window.length_mean().max(1)))
     }
 
     fn grow_receive_window(&mut self, wanted: u32, env: &mut Env<'_>) {
         let first = self.right_sizing.most.min(env.config.receive_window_initial);
-        let mean = u32::from(self.receive_length_mean.max(1));
+        let mean = u32::from(self.receive_window.length_mean().max(1));
         let missing = self.frames_beyond_first(wanted, env.config).saturating_sub(self.right_sizing.reserved);
         let granted = env.memory.reserve(missing);
         if granted < missing {
@@ -159,7 +159,7 @@ impl Connection {
     /// further until the rest is used up.
     fn shrink_receive_window(&mut self, wanted: u32, env: &mut Env<'_>) {
         let first = self.right_sizing.most.min(env.config.receive_window_initial);
-        let offered = self.receive_edge.distance_from(self.receive_next);
+        let offered = self.receive_window.offered();
         let limit = wanted.max(first).max(offered);
         if limit < self.right_sizing.limit {
             let needed = self.frames_beyond_first(limit, env.config);

@@ -51,7 +51,7 @@ impl Connection {
             return;
         }
         let at = segment.sequence + u32::from(segment.urgent.saturating_sub(1));
-        let next = self.receive_next;
+        let next = self.receive_window.next();
         let received = &mut self.extras().urgent.received;
         let is_known = received.is_some_and(|last| last.at_or_after(next) && at.at_or_before(last));
         if at.before(next) || is_known {

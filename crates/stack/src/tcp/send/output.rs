@@ -432,7 +432,7 @@ impl Connection {
     #[inline]
     fn on_sent(&mut self, env: &mut Env<'_>) {
         self.last_sent = env.now;
-        self.acks.on_sent(self.receive_next);
+        self.acks.on_sent(self.receive_window.next());
         self.timers.cancel_delayed_ack();
         self.statistics.segments_sent = self.statistics.segments_sent.wrapping_add(1);
         env.counters.segments_sent += 1;
@@ -468,7 +468,7 @@ impl Connection {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence,
-            acknowledgment: self.receive_next,
+            acknowledgment: self.receive_window.next(),
             flags,
             window: self.advertise(env),
             urgent,
@@ -492,7 +492,7 @@ impl Connection {
             blocks.push(SackBlock { start: duplicate.start, end: duplicate.end });
         }
         if let Some(queue) = self.reassembly.as_mut() {
-            for block in queue.blocks(self.receive_next) {
+            for block in queue.blocks(self.receive_window.next()) {
                 if blocks.len() >= limit {
                     break;
                 }
@@ -589,7 +589,8 @@ impl Connection {
         let (fast_open, data) = if is_first { self.first_syn() } else { (None, 0) };
         let options = Options {
             mss: Some(self.path_mtu.local_segment()),
-            window_scale: (env.config.window_scaling && (!received || self.receive_scale > 0 || self.send_scale > 0))
+            window_scale: (env.config.window_scaling
+                && (!received || self.receive_window.scale() > 0 || self.send_scale > 0))
                 .then(|| env.config.window_scale(self.right_sizing.most)),
             sack_permitted: self.is.sack,
             timestamps: self.is.timestamps.then(|| Timestamps {
@@ -604,7 +605,7 @@ impl Connection {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence: self.initial_send,
-            acknowledgment: if received { self.receive_next } else { SequenceNumber(0) },
+            acknowledgment: if received { self.receive_window.next() } else { SequenceNumber(0) },
             flags,
             window: env.config.initial_window(self.right_sizing.most) as u16,
             urgent: 0,
@@ -644,7 +645,7 @@ impl Connection {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence: self.send_next,
-            acknowledgment: self.receive_next,
+            acknowledgment: self.receive_window.next(),
             flags: Flags::RST | Flags::ACK,
             options: Options {
                 // RFC 7323 §3.2: "TSopt … SHOULD be sent in an <RST> segment".
