@@ -2,7 +2,7 @@
 
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::{AckNews, Phase};
+use crate::tcp::recovery::phase::AckNews;
 use crate::tcp::recovery::scoreboard::{EVER_RETRANSMITTED, SACKED};
 use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
@@ -64,7 +64,7 @@ impl Connection {
             self.process_sack(segment, env, &mut news);
         }
         news.congestion_echo = segment.flags.contains(Flags::ECE);
-        let simple = self.phase == Phase::Open
+        let simple = self.recovery.is_open()
             && self.board.sacked() == 0
             && self.board.lost() == 0
             && news.sacked == 0
@@ -73,7 +73,7 @@ impl Connection {
             && !self.rack.probing();
         if simple && news.advanced {
             // The usual case: in order, nothing missing.
-            self.recovery.duplicates = 0;
+            self.recovery.end_duplicates();
             self.grow_window(&news, env);
             self.arm_retransmission(env.now);
             self.is.output_wanted |= !self.board.is_empty() || self.queue.byte_count() > 0 || self.is.fin_queued;
@@ -188,7 +188,7 @@ impl Connection {
                 self.statistics.duplicate_sacks = self.statistics.duplicate_sacks.saturating_add(1);
                 news.duplicate_report = true;
                 self.rack.on_duplicate_report(una, self.send_next);
-                self.recovery.undo.on_duplicate_report(block.start);
+                self.recovery.on_duplicate_report(block.start);
                 continue;
             }
             if block.end.at_or_before(una) {

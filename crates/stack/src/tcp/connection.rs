@@ -9,7 +9,6 @@ use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::reassembly::Reassembly;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::receive::window::ReceiveWindow;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
@@ -141,7 +140,6 @@ pub struct Connection {
     // The send side.
     pub(super) state: State,
     pub(super) is: Conditions,
-    pub(super) phase: Phase,
     pub(super) send_scale: u8,
     /// Payload bytes a segment may carry beside the options always present.
     pub(super) maximum_segment: u16,

@@ -3,7 +3,6 @@
 use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
@@ -147,7 +146,7 @@ impl Connection {
     fn may_probe_tail(&self) -> bool {
         // §7.3: SACK, not in recovery, nothing sacked, no probe outstanding.
         self.is.sack
-            && self.phase == Phase::Open
+            && self.recovery.is_open()
             && self.board.sacked() == 0
             && !self.rack.probing()
             && self.rtt.backoff() == 0

@@ -109,7 +109,7 @@ impl Connection {
         let (syn_data, fast_open_failure) = self.fast_open_outcome();
         ConnectionInfo {
             state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.state },
-            phase: self.phase,
+            phase: self.recovery.phase(),
             congestion: self.congestion.name(),
             smoothed_rtt: self.rtt.smoothed(),
             rtt_variance: self.rtt.variance(),
@@ -138,7 +138,7 @@ impl Connection {
             ecn: self.is.ecn,
             syn_data,
             fast_open_failure,
-            reordering_seen: self.rack.reordering_seen,
+            reordering_seen: self.rack.has_seen_reordering(),
             bytes_acknowledged: self.statistics.bytes_acknowledged,
             bytes_received: self.statistics.bytes_received,
             bytes_retransmitted: self.statistics.bytes_retransmitted,

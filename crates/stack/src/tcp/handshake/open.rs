@@ -12,7 +12,6 @@ use crate::tcp::handshake::parameters::OpenParameters;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::receive::window::ReceiveWindow;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
@@ -34,7 +33,6 @@ impl Connection {
         Connection {
             state,
             is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
-            phase: Phase::Open,
             send_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,

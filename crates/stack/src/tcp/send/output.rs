@@ -6,7 +6,6 @@ use crate::tcp::congestion::control::initial_window;
 use crate::tcp::connection::{Connection, Follow};
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::segment::{Emitter, SegmentPayload};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
@@ -189,10 +188,7 @@ impl Connection {
         }
         self.board.mark_retransmitted(index, env.now);
         self.pace(data, env);
-        self.recovery.undo.on_retransmission(self.timestamp_now(env.now));
-        if self.phase != Phase::Open {
-            self.recovery.rate_reduction.on_sent(length);
-        }
+        self.recovery.on_retransmission(length, self.timestamp_now(env.now));
         self.statistics.segments_retransmitted = self.statistics.segments_retransmitted.wrapping_add(1);
         self.statistics.bytes_retransmitted += u64::from(data);
         env.counters.segments_retransmitted += 1;
@@ -202,7 +198,7 @@ impl Connection {
 
     /// RFC 8985 §7.3: new data if there is any and the window allows it, else the last segment again.
     fn output_tail_probe(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        if self.board.is_empty() || self.phase != Phase::Open {
+        if self.board.is_empty() || !self.recovery.is_open() {
             self.is.tail_probe = false;
             return;
         }
@@ -265,7 +261,7 @@ impl Connection {
     /// RFC 6298 §5.1: a running RTO is not restarted by sending; a tail probe's is (RFC 8985 §7.2), persist's too.
     fn keeps_timer(&self) -> bool {
         match self.timers.running() {
-            Some(RetransmitKind::Timeout) => !(self.is.sack && self.phase == Phase::Open && !self.rack.probing()),
+            Some(RetransmitKind::Timeout) => !(self.is.sack && self.recovery.is_open() && !self.rack.probing()),
             Some(RetransmitKind::Reordering) => true,
             Some(RetransmitKind::TailProbe | RetransmitKind::Persist) | None => false,
         }
@@ -339,9 +335,7 @@ impl Connection {
             self.on_mtu_probe_sent(length, self.send_next, env);
         }
         self.is.fin_sent |= fin;
-        if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
-            self.recovery.rate_reduction.on_sent(octets);
-        }
+        self.recovery.on_sent(octets);
         self.pace(length, env);
         Ok(())
     }

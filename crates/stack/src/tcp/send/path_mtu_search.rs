@@ -12,7 +12,6 @@
 
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::scoreboard::LOST;
 use crate::tcp::sequence::SequenceNumber;
 
@@ -35,7 +34,7 @@ impl Connection {
             self.path_mtu.end_search();
             return None;
         }
-        let quiet = self.phase == Phase::Open && self.board.lost() == 0 && self.board.sacked() == 0;
+        let quiet = self.recovery.is_open() && self.board.lost() == 0 && self.board.sacked() == 0;
         if self.path_mtu.is_probing() || !quiet || !self.is.sack || self.reassembly.is_some() {
             return None;
         }
