@@ -1,9 +1,7 @@
 //! One connection: its variables (the transmission control block of RFC 9293 §3.3.1), and what can be read of it.
 
 use crate::tcp::challenge::Challenges;
-use crate::tcp::congestion::algorithm::Congestion;
-use crate::tcp::congestion::control::Window;
-use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::extras::Extras;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::reassembly::Reassembly;
@@ -102,8 +100,6 @@ pub(super) struct Conditions {
     pub ecn_echo: bool,
     /// Put CWR on the next new data segment.
     pub ecn_reduced: bool,
-    /// The congestion window held back data since it was last checked.
-    pub window_limited: bool,
     /// Send one segment regardless of silly-window rules (the override timer fired).
     pub force: bool,
     /// Send a zero-window or keepalive probe.
@@ -155,10 +151,7 @@ pub struct Connection {
     pub(super) unconsumed: u32,
     /// Frames given to the service and not consumed.
     pub(super) frames_lent: u32,
-    pub(super) window: Window,
-    /// Most octets in flight in the round trip that ends when `flight_end` is acknowledged.
-    pub(super) flight_max: u32,
-    pub(super) flight_end: SequenceNumber,
+    pub(super) congestion: CongestionState,
     /// SND.UNA, and what is between it and SND.NXT.
     pub(super) board: Scoreboard,
     pub(super) queue: SendQueue,
@@ -173,8 +166,6 @@ pub struct Connection {
     pub(super) retransmissions: u8,
     /// Window or keepalive probes without an answer.
     pub(super) probes_unanswered: u8,
-    pub(super) congestion: Congestion,
-    pub(super) hystart: HyStart,
     pub(super) rack: Rack,
     pub(super) recovery: Recovery,
     pub(super) path_mtu: PathMtu,

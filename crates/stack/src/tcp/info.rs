@@ -1,6 +1,5 @@
 //! What an operator sees of a connection, as `ss -i`.
 
-use crate::tcp::congestion::control::CongestionControl;
 use crate::tcp::connection::Connection;
 use crate::tcp::handshake::fast_open_state::FastOpenFailure;
 use crate::tcp::recovery::phase::Phase;
@@ -105,7 +104,7 @@ pub struct ConnectionInfo {
 impl Connection {
     /// A snapshot.
     pub fn info(&self) -> ConnectionInfo {
-        let threshold = self.window.slow_start_threshold;
+        let threshold = self.congestion.slow_start_threshold();
         let (syn_data, fast_open_failure) = self.fast_open_outcome();
         ConnectionInfo {
             state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.state },
@@ -116,7 +115,7 @@ impl Connection {
             minimum_rtt: self.rtt.minimum(),
             retransmission_timeout: self.rtt.timeout(),
             backoff: self.rtt.backoff(),
-            congestion_window: self.window.congestion_window,
+            congestion_window: self.congestion.window(),
             slow_start_threshold: (threshold != u32::MAX).then_some(threshold),
             maximum_segment: self.maximum_segment,
             offered_segment: self.path_mtu.local_segment(),

@@ -273,7 +273,7 @@ impl Connection {
             self.rtt.sample(now.since(sent_at), now);
         }
         self.statistics.delivered = 1;
-        self.start_congestion(self.retransmissions > 0);
+        self.congestion.open(u32::from(self.maximum_segment));
         self.retransmissions = 0;
         self.rtt.reset_backoff();
         self.timers.stop();

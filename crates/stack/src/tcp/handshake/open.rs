@@ -2,9 +2,7 @@
 
 use crate::tcp::challenge::Challenges;
 use crate::tcp::config::TcpConfig;
-use crate::tcp::congestion::algorithm::Congestion;
-use crate::tcp::congestion::control::{Window, initial_window};
-use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
@@ -43,9 +41,7 @@ impl Connection {
             timestamp_offset: open.timestamp_offset,
             unconsumed: 0,
             frames_lent: 0,
-            window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
-            flight_max: 0,
-            flight_end: start,
+            congestion: CongestionState::new(config.congestion, start),
             board: Scoreboard::new(start),
             queue: SendQueue::new(),
             timers: Timers::new(),
@@ -57,8 +53,6 @@ impl Connection {
             peer_port: open.peer_port,
             retransmissions: 0,
             probes_unanswered: 0,
-            congestion: Congestion::new(config.congestion),
-            hystart: HyStart::new(start),
             rack: Rack::new(start),
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
@@ -111,7 +105,7 @@ impl Connection {
         connection.send_window.open(u32::from(segment.window) << half.send_scale, segment.sequence);
         connection.recovery = Recovery::new(connection.send_next);
         connection.set_peer_segment(half.peer_segment);
-        connection.start_congestion(half.transmissions > 1);
+        connection.congestion.open(u32::from(connection.maximum_segment));
         if half.transmissions == 1 {
             connection.rtt.sample(env.now.since(half.sent_at), env.now);
         }
@@ -126,11 +120,5 @@ impl Connection {
     pub(in crate::tcp) fn set_receive_start(&mut self, initial: SequenceNumber, size: u32) {
         self.receive_window.start(initial, size);
         self.acks.start(self.receive_window.next());
-    }
-
-    /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a
-    /// single lost SYN does not shrink it; only the threshold stays.
-    pub(in crate::tcp) fn start_congestion(&mut self, _handshake_lost: bool) {
-        self.window.congestion_window = initial_window(u32::from(self.maximum_segment));
     }
 }

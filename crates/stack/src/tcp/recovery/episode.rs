@@ -8,7 +8,8 @@
 //!     └─ RTO ────────────→ Loss ───────────┘
 //! ```
 
-use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl};
+use crate::tcp::congestion::control::CongestionCause;
+use crate::tcp::congestion::state::Growth;
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
 use crate::tcp::recovery::phase::{AckNews, Phase};
@@ -46,9 +47,9 @@ impl Connection {
                 let pipe = self.in_flight();
                 let safe = news.advanced && lost == 0;
                 let segment = u32::from(self.maximum_segment);
-                let threshold = self.window.slow_start_threshold;
+                let threshold = self.congestion.slow_start_threshold();
                 let window = self.recovery.reduced_window(news.delivered, pipe, threshold, segment, safe);
-                self.window.congestion_window = window.max(segment);
+                self.congestion.set_window(window.max(segment));
             }
             Phase::Open | Phase::Loss => self.grow_window(news, env),
         }
@@ -59,12 +60,9 @@ impl Connection {
     fn process_undo(&mut self, news: &AckNews, env: &mut Env<'_>) {
         let within = !self.recovery.is_open();
         let Some(spurious) = self.recovery.judge(news, self.is.timestamps) else { return };
-        let before = spurious.before;
         env.counters.spurious_recoveries_undone += 1;
         self.rack.note_reordering();
-        self.congestion.on_undo();
-        self.window.congestion_window = self.window.congestion_window.max(before.congestion_window);
-        self.window.slow_start_threshold = self.window.slow_start_threshold.max(before.slow_start_threshold);
+        self.congestion.undo(spurious.before);
         if within {
             if spurious.by_timestamp {
                 // What was retransmitted is not lost; what was marked and not retransmitted was marked too early.
@@ -90,31 +88,16 @@ impl Connection {
         if !news.advanced || news.delivered == 0 {
             return;
         }
-        let in_flight = self.in_flight();
-        // RFC 7661: only a window that is used may grow. In slow start half of it suffices, at any moment of the round trip (as
-        // Linux).
-        let flight = self.flight_max.max(in_flight.saturating_add(news.delivered));
-        let limited = self.is.window_limited
-            || (self.window.in_slow_start() && self.window.congestion_window < flight.saturating_mul(2));
-        let mut acknowledged = news.delivered;
-        if self.window.slow_start_threshold == u32::MAX && self.recovery.is_open() {
-            // The initial slow start.
-            let (una, next) = (self.board.start(), self.send_next);
-            let segment = u32::from(self.maximum_segment);
-            let (growth, finished) = self.hystart.on_ack(acknowledged, news.rtt, una, next, segment);
-            acknowledged = growth;
-            if finished {
-                self.window.slow_start_threshold = self.window.congestion_window;
-            }
-        }
-        let sample = AckSample {
-            acknowledged,
-            now: env.now,
+        let growth = Growth {
+            delivered: news.delivered,
+            in_flight: self.in_flight(),
+            rtt: news.rtt,
             smoothed_rtt: self.rtt.smoothed(),
+            outstanding: (self.board.start(), self.send_next),
             maximum_segment: u32::from(self.maximum_segment),
-            window_limited: limited,
+            is_open: self.recovery.is_open(),
         };
-        self.congestion.on_ack(&mut self.window, &sample);
+        self.congestion.grow(&growth, env.now);
     }
 
     /// Leaves an episode whose recovery point is acknowledged.
@@ -130,8 +113,7 @@ impl Connection {
             return;
         }
         if self.recovery.is_reducing() {
-            // RFC 6937: "at the end of recovery cwnd = ssthresh".
-            self.window.congestion_window = self.window.slow_start_threshold;
+            self.congestion.end_reduction();
         }
         self.recovery.end();
         self.rack.on_recovery_end();
@@ -222,8 +204,8 @@ impl Connection {
     /// Asks the algorithm for the new threshold, remembering the old state for an undo.
     fn reduce(&mut self, cause: CongestionCause, flight: u32) {
         let segment = u32::from(self.maximum_segment);
-        self.recovery.before_reduction(self.window, self.board.start());
-        self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);
+        self.recovery.before_reduction(self.congestion.both(), self.board.start());
+        self.congestion.reduce(flight, segment, cause);
     }
 
     /// RFC 5681 §3.1: after a time-out the window is one segment; RFC 8985 §6.3 says which segments are lost.
@@ -251,7 +233,7 @@ impl Connection {
         }
         self.recovery.begin_loss(self.send_next);
         // In flight stays what was sent recently; one segment more may go.
-        self.window.congestion_window = self.board.pipe() + u32::from(self.maximum_segment);
+        self.congestion.set_window(self.board.pipe() + u32::from(self.maximum_segment));
         self.arm_retransmission(env.now);
         self.is.output_wanted = true;
     }
@@ -267,7 +249,7 @@ impl Connection {
             // RFC 8985 §7.4.2: "invoke congestion control response equivalent to a fast recovery".
             self.reduce(CongestionCause::Loss, self.flight_before(news));
             self.recovery.forget_undo();
-            self.window.congestion_window = self.window.congestion_window.min(self.window.slow_start_threshold);
+            self.congestion.cap();
         }
     }
 }

@@ -2,7 +2,6 @@
 //!
 //! Silly-window avoidance of the sender is RFC 9293 §3.8.6.2.1, Nagle §3.7.4. The congestion window counts bytes.
 
-use crate::tcp::congestion::control::initial_window;
 use crate::tcp::connection::{Connection, Follow};
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
@@ -93,7 +92,7 @@ impl Connection {
     /// Room of the congestion window, octets.
     #[inline]
     fn congestion_room(&self) -> u32 {
-        self.window.congestion_window.saturating_sub(self.in_flight())
+        self.congestion.room(self.in_flight())
     }
 
     /// RFC 5681 §4.1: after an idle RTO the window is restarted (halved per RTO, as Linux, not below the initial one).
@@ -103,29 +102,13 @@ impl Connection {
             return;
         }
         let timeout = self.rtt.base_timeout();
-        let mut idle = env.now.since(self.last_sent);
+        let idle = env.now.since(self.last_sent);
         if idle <= timeout {
             return;
         }
-        let restart = initial_window(u32::from(self.maximum_segment)).min(self.window.congestion_window);
-        let mut window = self.window.congestion_window;
-        // At most 32 turns: the window is halved each.
-        while idle > timeout && window > restart {
-            idle -= timeout;
-            window /= 2;
-        }
-        if window < self.window.congestion_window {
+        if self.congestion.restart(idle, timeout, u32::from(self.maximum_segment)) {
             env.counters.idle_restarts += 1;
-            // RFC 7661: remember three quarters of what worked.
-            let kept = self.window.congestion_window / 4 * 3;
-            self.window.slow_start_threshold = self.window.slow_start_threshold.max(kept);
-            self.window.congestion_window = window.max(restart);
         }
-        crate::tcp::congestion::control::CongestionControl::on_idle(
-            &mut self.congestion,
-            env.now.since(self.last_sent),
-        );
-        self.is.window_limited = false;
     }
 
     /// Retransmits what is lost, as far as the congestion window allows. `false`: the device is full.
@@ -208,11 +191,11 @@ impl Connection {
         }
         self.is.tail_probe = false;
         let before = self.send_next;
-        let window = self.window.congestion_window;
         // One segment beyond the congestion window.
-        self.window.congestion_window = self.in_flight().saturating_add(u32::from(self.maximum_segment));
+        let beyond = self.in_flight().saturating_add(u32::from(self.maximum_segment));
+        let window = self.congestion.set_window(beyond);
         let sent = self.send_new_segment(self.send_next, env, emitter);
-        self.window.congestion_window = window;
+        self.congestion.set_window(window);
         let is_retransmission = sent.is_err() || self.send_next == before;
         if is_retransmission {
             let last = self.board.len() - 1;
@@ -241,16 +224,15 @@ impl Connection {
             }
         };
         let in_flight = self.in_flight();
-        if self.send_next != before && (in_flight > self.flight_max || self.board.start().at_or_after(self.flight_end))
-        {
-            (self.flight_max, self.flight_end) = (in_flight, self.send_next);
+        if self.send_next != before {
+            self.congestion.note_flight(in_flight, self.board.start(), self.send_next);
         }
         if self.send_next != before
             && self.unsent() == 0
-            && in_flight + 2 * u32::from(self.maximum_segment) < self.window.congestion_window
+            && in_flight + 2 * u32::from(self.maximum_segment) < self.congestion.window()
         {
             // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
-            self.is.window_limited = false;
+            self.congestion.set_limiting(false);
         }
         if self.send_next != before && !self.keeps_timer() {
             self.arm_retransmission(env.now);
@@ -304,8 +286,8 @@ impl Connection {
             return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
         }
         let in_flight = self.in_flight();
-        if length > 0 && in_flight > 0 && in_flight.saturating_add(length) > self.window.congestion_window {
-            self.is.window_limited = true;
+        if length > 0 && in_flight > 0 && in_flight.saturating_add(length) > self.congestion.window() {
+            self.congestion.set_limiting(true);
             return Err(Stop::Idle);
         }
         if length < segment && !ready && !fin && last && self.waits_for_more(quiet, env) {
@@ -317,7 +299,7 @@ impl Connection {
         // Whether another one as long will go, too, as far as can be said now.
         let taken = length.saturating_add((available - u64::from(length)).min(u64::from(segment)) as u32);
         let ends_burst = self.send_next != burst
-            && (in_flight.saturating_add(taken) > self.window.congestion_window || taken > peer_room);
+            && (in_flight.saturating_add(taken) > self.congestion.window() || taken > peer_room);
         let cut = Cut { sequence: self.send_next, length, ready, fin, new: true, ends_burst };
         if !self.send_segment(&cut, env, emitter) {
             return Err(Stop::Device);
@@ -326,7 +308,7 @@ impl Connection {
         let octets = length + u32::from(fin);
         if self.board.is_empty() {
             self.progress_at = env.now;
-            self.is.window_limited = false;
+            self.congestion.set_limiting(false);
         }
         self.send_next += octets;
         self.note_small(length);

@@ -41,7 +41,7 @@ impl Connection {
         let size = self.path_mtu.next_probe()?;
         let payload = u32::from(self.maximum_segment) + u32::from(size - self.path_mtu.segment());
         let enough = u64::from(payload) + FOLLOWERS * u64::from(self.maximum_segment);
-        let room = self.window.congestion_window.saturating_sub(self.in_flight());
+        let room = self.congestion.room(self.in_flight());
         let peer = self.send_window.size().saturating_sub(self.board.outstanding());
         (self.unsent() >= enough && u64::from(room) >= enough && u64::from(peer) >= enough).then_some(payload)
     }
