@@ -3,8 +3,8 @@
 use crate::tcp::challenge::Challenges;
 use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::extras::Extras;
+use crate::tcp::receive::held::HeldData;
 use crate::tcp::receive::owed_acks::OwedAcks;
-use crate::tcp::receive::reassembly::Reassembly;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::recovery::rack::Rack;
@@ -147,10 +147,6 @@ pub struct Connection {
     /// TS.Recent.
     pub(super) timestamp_recent: u32,
     pub(super) timestamp_offset: u32,
-    /// Bytes given to the service and not consumed.
-    pub(super) unconsumed: u32,
-    /// Frames given to the service and not consumed.
-    pub(super) frames_lent: u32,
     pub(super) congestion: CongestionState,
     /// SND.UNA, and what is between it and SND.NXT.
     pub(super) board: Scoreboard,
@@ -170,7 +166,7 @@ pub struct Connection {
     pub(super) recovery: Recovery,
     pub(super) path_mtu: PathMtu,
     // The receive side's rarer part.
-    pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) held: HeldData,
     pub(super) right_sizing: RightSizing,
     pub(super) timestamp_recent_at: Time,
     /// Where the last segment ended that was sent and not full.
@@ -294,8 +290,7 @@ impl Connection {
 
     /// Heap memory held beside the structure itself, bytes (frames not counted).
     pub fn heap_bytes(&self) -> usize {
-        let reassembly = self.reassembly.as_ref().map_or(0, |queue| queue.memory());
         let extras = if self.extras.is_some() { size_of::<Extras>() } else { 0 };
-        self.board.memory() + self.queue.memory() + reassembly + extras
+        self.board.memory() + self.queue.memory() + self.held.heap_bytes() + extras
     }
 }

@@ -148,7 +148,7 @@ impl Connection {
             duplicate_sacks: self.statistics.duplicate_sacks.into(),
             segments_delivered: self.statistics.delivered,
             ecn_marks: self.statistics.delivered_ecn,
-            unconsumed: self.unconsumed,
+            unconsumed: self.held.unconsumed(),
             soft_error: self.soft_error,
             memory: size_of::<Connection>() + self.heap_bytes(),
         }

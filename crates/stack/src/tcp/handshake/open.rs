@@ -7,6 +7,7 @@ use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
+use crate::tcp::receive::held::HeldData;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
 use crate::tcp::receive::window::ReceiveWindow;
@@ -39,8 +40,6 @@ impl Connection {
             acks: OwedAcks::new(),
             timestamp_recent: 0,
             timestamp_offset: open.timestamp_offset,
-            unconsumed: 0,
-            frames_lent: 0,
             congestion: CongestionState::new(config.congestion, start),
             board: Scoreboard::new(start),
             queue: SendQueue::new(),
@@ -56,7 +55,7 @@ impl Connection {
             rack: Rack::new(start),
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
-            reassembly: None,
+            held: HeldData::new(),
             right_sizing: RightSizing::new(config, open.receive_window),
             timestamp_recent_at: now,
             small_end: start,

@@ -4,7 +4,7 @@
 use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::receive::reassembly::{Block, Insertion, Reassembly};
+use crate::tcp::receive::reassembly::{Block, Insertion};
 use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
@@ -116,23 +116,23 @@ impl Connection {
             self.receive_out_of_order(start, chunk, env);
             return;
         }
-        if env.memory.room(self.frames_lent) == 0 && self.reassembly.is_some() {
+        if env.memory.room(self.held.frames_lent()) == 0 && self.held.has_gap() {
             // RFC 2018 §8: what is out of order may be dropped again when memory is short; what is next goes before it.
             env.counters.reassembly_pruned += 1;
             self.drop_reassembly(env);
         }
-        let is_full = self.is.starved || self.frames_lent as usize >= env.config.receive_frames_max;
-        if is_full || env.memory.room(self.frames_lent) == 0 {
+        let is_full = self.is.starved || self.held.frames_lent() as usize >= env.config.receive_frames_max;
+        if is_full || env.memory.room(self.held.frames_lent()) == 0 {
             env.counters.receive_frames_full += 1;
             self.acknowledge_now();
             return;
         }
         let full = chunk.len() as u32 >= u32::from(self.receive_window.segment_max());
-        if !is_reported && self.reassembly.is_some() {
+        if !is_reported && self.held.has_gap() {
             self.report_held(start, start + chunk.len() as u32);
         }
         self.deliver(chunk, env);
-        if self.reassembly.is_some() {
+        if self.held.has_gap() {
             // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
             self.drain_reassembly(env);
             self.acks.owe_apart();
@@ -145,43 +145,32 @@ impl Connection {
     fn deliver(&mut self, chunk: Chunk, env: &mut Env<'_>) {
         let length = chunk.len() as u32;
         self.receive_window.advance(length);
-        self.unconsumed = self.unconsumed.saturating_add(length);
-        self.frames_lent += 1;
-        env.memory.hold(1);
+        self.held.lend(length, env.memory);
         self.statistics.bytes_received += u64::from(length);
         env.counters.bytes_received += u64::from(length);
         env.events.push_back(Event::Data { connection: self.id, chunk });
     }
 
     fn drain_reassembly(&mut self, env: &mut Env<'_>) {
-        let Some(mut queue) = self.reassembly.take() else { return };
-        env.memory.release(queue.len() as u32);
+        let Some(mut queue) = self.held.take_out_of_order(env.memory) else { return };
         while let Some(chunk) = queue.pop(self.receive_window.next()) {
             self.deliver(chunk, env);
         }
-        env.memory.hold(queue.len() as u32);
-        if !queue.is_empty() {
-            self.reassembly = Some(queue);
-        }
+        self.held.put_back(queue, env.memory);
     }
 
     /// Further frames that may be held beyond a gap: what the connection has in all stays below its own limit, and below
     /// what is free after.
     fn out_of_order_room(&self, env: &Env<'_>) -> usize {
-        let held = self.frames_lent as usize + self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        let held = self.held.frames();
         env.config.receive_frames_max.saturating_sub(held).min(env.memory.room_out_of_order(held as u32) as usize)
     }
 
     #[cold]
     fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, env: &mut Env<'_>) {
         env.counters.out_of_order_data += 1;
-        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        let frames = held + self.out_of_order_room(env);
-        let queue = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-        let is_more_of_the_same = queue.is_more_of_the_same(start);
-        let insertion = queue.insert(start, chunk, frames);
-        env.memory.release(held as u32);
-        env.memory.hold(queue.len() as u32);
+        let frames = self.held.frames_out_of_order() + self.out_of_order_room(env);
+        let (insertion, is_more_of_the_same) = self.held.insert(start, chunk, frames, env.memory);
         match insertion {
             Insertion::Held => {}
             Insertion::Duplicate => env.counters.duplicate_data += 1,
@@ -198,7 +187,7 @@ impl Connection {
 
     /// The next ACK reports the first of the bytes from `start` to `end` that are held already, beyond the gap (RFC 2883 §4.2).
     fn report_held(&mut self, start: SequenceNumber, end: SequenceNumber) {
-        if let Some(block) = self.reassembly.as_ref().and_then(|queue| queue.first_held(start, end)) {
+        if let Some(block) = self.held.first_held(start, end) {
             self.report_duplicate(block.start, block.end);
         }
     }
@@ -232,10 +221,7 @@ impl Connection {
 
     /// The service gives `bytes` in `frames` frames back; a window update goes out when it is worth a segment.
     pub fn consume(&mut self, bytes: u32, frames: u32, env: &mut Env<'_>) {
-        self.unconsumed = self.unconsumed.saturating_sub(bytes);
-        let frames = frames.min(self.frames_lent);
-        self.frames_lent -= frames;
-        env.memory.release(frames);
+        self.held.take_back(bytes, frames, env.memory);
         if !self.state.receives() {
             return;
         }
@@ -256,11 +242,10 @@ impl Connection {
     /// The window the buffers would bear now, bytes.
     #[inline]
     fn window_possible(&self, env: &Env<'_>) -> u32 {
-        let bytes = self.right_sizing.limit.saturating_sub(self.unconsumed);
-        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        let frames = env.config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
+        let bytes = self.right_sizing.limit.saturating_sub(self.held.unconsumed());
+        let frames = env.config.receive_frames_max.saturating_sub(self.held.frames());
         // So that it holds no more than is free after.
-        let frames = frames.min(env.memory.room(self.frames_lent) as usize);
+        let frames = frames.min(env.memory.room(self.held.frames_lent()) as usize);
         // What the free frames will hold if segments go on as they were.
         let mean = u64::from(self.receive_window.length_mean().max(FRAME_BYTES_MIN));
         let by_frames = (frames as u64 * mean).min(u64::from(u32::MAX)) as u32;

@@ -2,6 +2,7 @@
 
 mod data;
 mod delayed_ack;
+pub mod held;
 pub mod memory;
 pub mod owed_acks;
 pub mod reassembly;

@@ -174,16 +174,13 @@ impl Connection {
     /// Gives everything back to the stack's budget: the connection holds nothing more.
     pub(in crate::tcp) fn release_receive_memory(&mut self, env: &mut Env<'_>) {
         self.drop_reassembly(env);
-        env.memory.release(self.frames_lent);
-        self.frames_lent = 0;
+        self.held.forget_lent(env.memory);
         env.memory.unreserve(self.right_sizing.reserved);
         self.right_sizing.reserved = 0;
     }
 
     /// Forgets what is out of order.
     pub(in crate::tcp) fn drop_reassembly(&mut self, env: &mut Env<'_>) {
-        if let Some(queue) = self.reassembly.take() {
-            env.memory.release(queue.len() as u32);
-        }
+        self.held.drop_out_of_order(env.memory);
     }
 }

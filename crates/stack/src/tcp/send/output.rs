@@ -349,7 +349,7 @@ impl Connection {
     #[inline]
     fn segment_room(&self) -> u32 {
         let segment = u32::from(self.maximum_segment);
-        if self.reassembly.is_none() && self.acks.duplicate().is_none() {
+        if !self.held.has_gap() && self.acks.duplicate().is_none() {
             return segment;
         }
         // SACK blocks on a data segment take from its payload.
@@ -437,7 +437,7 @@ impl Connection {
             self.is.user_timeout_owed = false;
             env.counters.user_timeout_options_sent += 1;
         }
-        if self.is.sack && (self.acks.duplicate().is_some() || self.reassembly.is_some()) {
+        if self.is.sack && (self.acks.duplicate().is_some() || self.held.has_gap()) {
             options.sack_blocks = self.sack_blocks(env);
         }
         Header {
@@ -467,13 +467,11 @@ impl Connection {
             env.counters.duplicate_sacks_sent += 1;
             blocks.push(SackBlock { start: duplicate.start, end: duplicate.end });
         }
-        if let Some(queue) = self.reassembly.as_mut() {
-            for block in queue.blocks(self.receive_window.next()) {
-                if blocks.len() >= limit {
-                    break;
-                }
-                blocks.push(SackBlock { start: block.start, end: block.end });
+        for block in self.held.blocks(self.receive_window.next()) {
+            if blocks.len() >= limit {
+                break;
             }
+            blocks.push(SackBlock { start: block.start, end: block.end });
         }
         blocks
     }

@@ -35,7 +35,7 @@ impl Connection {
             return None;
         }
         let quiet = self.recovery.is_open() && self.board.lost() == 0 && self.board.sacked() == 0;
-        if self.path_mtu.is_probing() || !quiet || !self.is.sack || self.reassembly.is_some() {
+        if self.path_mtu.is_probing() || !quiet || !self.is.sack || self.held.has_gap() {
             return None;
         }
         let size = self.path_mtu.next_probe()?;
