@@ -49,7 +49,7 @@ impl Connection {
             }
             return AckVerdict::Accepted;
         }
-        self.probes_unanswered = 0;
+        self.patience.end_probes();
         let window_before = self.send_window.size();
         let window = u32::from(segment.window) << self.send_scale;
         self.send_window.update(window, segment.sequence, ack.after(self.board.start()));
@@ -116,7 +116,7 @@ impl Connection {
         let mut first_sent: Option<Time> = None;
         let mut resent = false;
         let minimum = self.rtt.minimum();
-        let offset = self.timestamp_offset;
+        let offset = self.timestamps.offset();
         let rack = &mut self.rack;
         let segments = &mut self.statistics.delivered;
         let echo = news.echo;
@@ -133,10 +133,10 @@ impl Connection {
             rack.on_delivered(record, now, minimum, echo, |at| crate::tcp::segment::timestamp(at, offset));
         });
         self.sample_rtt(first_sent, resent, now, news);
-        self.retransmissions = 0;
-        self.soft_error = None;
+        self.patience.end_retransmissions();
+        self.outcome.forget_soft_error();
         self.check_mtu_probe(env);
-        self.progress_at = now;
+        self.patience.restart(now);
         let data = octets - fin;
         if data > 0 {
             self.queue.release(u64::from(data));
@@ -201,7 +201,7 @@ impl Connection {
             }
             let now = env.now;
             let minimum = self.rtt.minimum();
-            let offset = self.timestamp_offset;
+            let offset = self.timestamps.offset();
             let rack = &mut self.rack;
             let segments = &mut self.statistics.delivered;
             let mut sent_once: Option<Time> = None;

@@ -3,6 +3,8 @@
 use crate::tcp::challenge::Challenges;
 use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::extras::Extras;
+use crate::tcp::lifetime::outcome::Outcome;
+use crate::tcp::lifetime::patience::Patience;
 use crate::tcp::receive::held::HeldData;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
@@ -11,16 +13,15 @@ use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::recovery::variables::Recovery;
-use crate::tcp::segment::timestamp;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
 use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
-use qanat_api::{CloseReason, ConnectionId};
+use crate::tcp::timestamps::TimestampClock;
+use qanat_api::ConnectionId;
 use qanat_nic::Time;
-use std::time::Duration;
 
 /// What is to become of bytes that do not fill a segment (Linux' `MSG_MORE`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -116,14 +117,6 @@ pub(super) struct Conditions {
     pub cork: bool,
     /// Segments are paced.
     pub paced: bool,
-    /// The service set the user timeout: the peer's option changes nothing.
-    pub user_timeout_fixed: bool,
-    /// The user timeout option goes on the next segment.
-    pub user_timeout_owed: bool,
-    /// `Closed` was reported.
-    pub closed_reported: bool,
-    /// A reset must go out.
-    pub reset_wanted: bool,
     /// What is still due of the handshake.
     pub handshake: Handshake,
     /// What is sent has records: their ends are looked for from the first one on.
@@ -144,9 +137,7 @@ pub struct Connection {
     pub(super) send_window: SendWindow,
     pub(super) receive_window: ReceiveWindow,
     pub(super) acks: OwedAcks,
-    /// TS.Recent.
-    pub(super) timestamp_recent: u32,
-    pub(super) timestamp_offset: u32,
+    pub(super) timestamps: TimestampClock,
     pub(super) congestion: CongestionState,
     /// SND.UNA, and what is between it and SND.NXT.
     pub(super) board: Scoreboard,
@@ -158,31 +149,23 @@ pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) local_port: u16,
     pub(super) peer_port: u16,
-    /// Consecutive time-outs without progress.
-    pub(super) retransmissions: u8,
-    /// Window or keepalive probes without an answer.
-    pub(super) probes_unanswered: u8,
     pub(super) rack: Rack,
     pub(super) recovery: Recovery,
     pub(super) path_mtu: PathMtu,
     // The receive side's rarer part.
     pub(super) held: HeldData,
     pub(super) right_sizing: RightSizing,
-    pub(super) timestamp_recent_at: Time,
     /// Where the last segment ended that was sent and not full.
     pub(super) small_end: SequenceNumber,
     // Cold.
     pub(super) initial_send: SequenceNumber,
-    pub(super) progress_at: Time,
+    pub(super) patience: Patience,
     pub(super) challenges: Challenges,
-    pub(super) user_timeout: Option<Duration>,
     pub(super) extras: Option<Box<Extras>>,
     /// When pacing lets the next segment go.
     pub(super) pacing_next: Time,
     pub(super) statistics: Statistics,
-    pub(super) close_reason: Option<CloseReason>,
-    /// What the network said of segments not acknowledged since.
-    pub(super) soft_error: Option<CloseReason>,
+    pub(super) outcome: Outcome,
 }
 
 /// Per-connection counts for `info`.
@@ -271,7 +254,7 @@ impl Connection {
     /// Our timestamp now.
     #[inline]
     pub(super) fn timestamp_now(&self, now: Time) -> u32 {
-        timestamp(now, self.timestamp_offset)
+        self.timestamps.at(now)
     }
 
     /// Octets outstanding that are data (SYN and FIN not counted).

@@ -55,7 +55,7 @@ impl Connection {
             self.is.handshake.want_syn(true);
             return Disposition::Keep;
         }
-        self.retransmissions = self.retransmissions.saturating_add(1);
+        self.patience.count_retransmission();
         let handshake = matches!(self.state, State::SynSent | State::SynReceived);
         let limit = if handshake { self.syn_retransmissions_max(env.config) } else { env.config.retransmissions_max };
         if self.is_user_timeout(env.now) {
@@ -63,7 +63,7 @@ impl Connection {
             return self.fail_silently(env);
         }
         // RFC 5482 §3: a user timeout in force replaces the limit, also when it is longer.
-        if self.retransmissions > limit && (handshake || self.user_timeout.is_none()) {
+        if self.patience.retransmissions() > limit && (handshake || self.patience.user_timeout().is_none()) {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
@@ -72,7 +72,7 @@ impl Connection {
         self.rtt.back_off();
         if handshake {
             // RFC 3168 §6.1.1.1: a SYN with ECN lost again may be dropped because of it.
-            if self.retransmissions >= 2 {
+            if self.patience.retransmissions() >= 2 {
                 self.is.ecn = false;
             }
             self.is.handshake.want_syn(true);
@@ -96,7 +96,8 @@ impl Connection {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
         }
-        if self.probes_unanswered > env.config.retransmissions_max && self.user_timeout.is_none() {
+        if self.patience.probes_unanswered() > env.config.retransmissions_max && self.patience.user_timeout().is_none()
+        {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
@@ -105,7 +106,7 @@ impl Connection {
             self.is.force = true;
         } else {
             self.is.probe = true;
-            self.probes_unanswered = self.probes_unanswered.saturating_add(1);
+            self.patience.count_probe();
             self.rtt.back_off();
         }
         Disposition::Keep
@@ -114,8 +115,8 @@ impl Connection {
     /// Starts the persist timer: data waits, nothing is in flight, and the window is shut.
     pub(super) fn arm_persist(&mut self, now: Time) {
         if !self.timers.is_persisting() && !self.is.handshake.is_unproved() {
-            if self.board.is_empty() && self.probes_unanswered == 0 {
-                self.progress_at = now;
+            if self.board.is_empty() && self.patience.probes_unanswered() == 0 {
+                self.patience.restart(now);
             }
             self.timers.set(RetransmitKind::Persist, now + self.rtt.timeout().max(PERSIST_MIN));
         }

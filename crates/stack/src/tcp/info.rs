@@ -120,7 +120,7 @@ impl Connection {
             maximum_segment: self.maximum_segment,
             offered_segment: self.path_mtu.local_segment(),
             receive_segment: self.receive_window.segment_max(),
-            probes_unanswered: self.probes_unanswered,
+            probes_unanswered: self.patience.probes_unanswered(),
             last_sent: self.last_sent,
             last_received: self.last_received,
             in_flight: self.in_flight(),
@@ -149,7 +149,7 @@ impl Connection {
             segments_delivered: self.statistics.delivered,
             ecn_marks: self.statistics.delivered_ecn,
             unconsumed: self.held.unconsumed(),
-            soft_error: self.soft_error,
+            soft_error: self.outcome.soft_error(),
             memory: size_of::<Connection>() + self.heap_bytes(),
         }
     }

@@ -5,15 +5,10 @@ use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
 use crate::tcp::segment::SegmentIn;
-use crate::tcp::sequence::timestamp_before;
 use crate::tcp::state::State;
 use qanat_api::{Chunk, CloseReason, Event};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::Flags;
-use std::time::Duration;
-
-/// A TS.Recent older than this is not compared with (RFC 7323 §5.5).
-const TIMESTAMP_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// Processes a received segment. `payload` holds exactly its data, if it has any.
@@ -86,9 +81,7 @@ impl Connection {
             env.counters.timestamp_missing += 1;
             return segment.flags.contains(Flags::SYN);
         };
-        if !timestamp_before(timestamps.value, self.timestamp_recent)
-            || env.now.since(self.timestamp_recent_at) > TIMESTAMP_VALID
-        {
+        if !self.timestamps.is_old(timestamps.value) || self.timestamps.is_outdated(env.now) {
             return true;
         }
         env.counters.paws_rejected += 1;
@@ -107,10 +100,9 @@ impl Connection {
         if let Some(timestamps) = segment.options.timestamps
             && self.is.timestamps
             && segment.sequence.at_or_before(self.acks.last_sent())
-            && !timestamp_before(timestamps.value, self.timestamp_recent)
+            && !self.timestamps.is_old(timestamps.value)
         {
-            self.timestamp_recent = timestamps.value;
-            self.timestamp_recent_at = env.now;
+            self.timestamps.set_recent(timestamps.value, env.now);
         }
     }
 
@@ -204,8 +196,8 @@ impl Connection {
             // Most likely the peer still has an earlier incarnation, which our reset ends (RFC 9293 §3.5.1, figure 9): the
             // SYN follows it, as Linux's does after TCP_TIMEOUT_MIN, rather than after the time-out. Once: it counts as a
             // retransmission (so its answer gives no round-trip time), and a flood of such segments makes no flood of SYNs.
-            if self.retransmissions == 0 && !self.board.is_empty() {
-                self.retransmissions = 1;
+            if self.patience.retransmissions() == 0 && !self.board.is_empty() {
+                self.patience.count_retransmission();
                 self.is.handshake.want_syn(true);
                 self.is.output_wanted = true;
             }
@@ -231,7 +223,7 @@ impl Connection {
             return Disposition::Keep;
         }
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
-        let has_retried = self.retransmissions > 0;
+        let has_retried = self.patience.retransmissions() > 0;
         self.establish(segment, env);
         self.acks.owe();
         if self.finish_fast_open(segment, has_retried, env) {
@@ -248,8 +240,7 @@ impl Connection {
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {
-                self.timestamp_recent = timestamps.value;
-                self.timestamp_recent_at = env.now;
+                self.timestamps.set_recent(timestamps.value, env.now);
             }
             _ => self.is.timestamps = false,
         }
@@ -267,21 +258,21 @@ impl Connection {
         self.board.acknowledge(segment.acknowledgment.earlier(self.initial_send + 1), |record| {
             sent_once = Some(record.sent_at);
         });
-        if self.retransmissions == 0
+        if self.patience.retransmissions() == 0
             && let Some(sent_at) = sent_once
         {
             self.rtt.sample(now.since(sent_at), now);
         }
         self.statistics.delivered = 1;
         self.congestion.open(u32::from(self.maximum_segment));
-        self.retransmissions = 0;
+        self.patience.end_retransmissions();
         self.rtt.reset_backoff();
         self.timers.stop();
         self.state = if self.is.fin_queued { State::FinWait1 } else { State::Established };
         self.is.handshake.want_syn(false);
         self.is.output_wanted = true;
         self.last_received = now;
-        self.progress_at = now;
+        self.patience.restart(now);
         self.start_right_sizing(now);
         self.arm_keepalive(env.config, now);
         env.counters.active_opens += 1;

@@ -26,7 +26,7 @@ impl Connection {
     /// Keepalive on with these times, or off. Idle time counts from the last segment received.
     pub fn set_keepalive(&mut self, keepalive: Option<Keepalive>, env: &mut Env<'_>) {
         self.extras().keepalive = Some(keepalive);
-        self.probes_unanswered = 0;
+        self.patience.end_probes();
         if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
             self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
         }

@@ -7,6 +7,8 @@ use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
+use crate::tcp::lifetime::outcome::Outcome;
+use crate::tcp::lifetime::patience::Patience;
 use crate::tcp::receive::held::HeldData;
 use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
@@ -22,6 +24,7 @@ use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
+use crate::tcp::timestamps::TimestampClock;
 use qanat_nic::Time;
 
 impl Connection {
@@ -38,8 +41,7 @@ impl Connection {
             send_window: SendWindow::default(),
             receive_window: ReceiveWindow::new(),
             acks: OwedAcks::new(),
-            timestamp_recent: 0,
-            timestamp_offset: open.timestamp_offset,
+            timestamps: TimestampClock::new(open.timestamp_offset, now),
             congestion: CongestionState::new(config.congestion, start),
             board: Scoreboard::new(start),
             queue: SendQueue::new(),
@@ -50,24 +52,19 @@ impl Connection {
             id: open.id,
             local_port: open.local_port,
             peer_port: open.peer_port,
-            retransmissions: 0,
-            probes_unanswered: 0,
             rack: Rack::new(start),
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
             held: HeldData::new(),
             right_sizing: RightSizing::new(config, open.receive_window),
-            timestamp_recent_at: now,
             small_end: start,
             initial_send: start,
-            progress_at: now,
+            patience: Patience::new(config.user_timeout, now),
             challenges: Challenges::default(),
-            user_timeout: config.user_timeout,
             extras: None,
             pacing_next: Time::ZERO,
             statistics: Statistics::default(),
-            close_reason: None,
-            soft_error: None,
+            outcome: Outcome::default(),
         }
     }
 
@@ -97,7 +94,7 @@ impl Connection {
         connection.is.ecn = half.ecn;
         connection.send_scale = half.send_scale;
         connection.receive_window.set_scale(half.receive_scale);
-        connection.timestamp_recent = half.timestamp_recent;
+        connection.timestamps.set_recent(half.timestamp_recent, env.now);
         connection.set_receive_start(half.peer_initial, env.config.initial_window(open.receive_window));
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;

@@ -69,7 +69,7 @@ impl Connection {
                 self.board.unmark_lost();
             }
             self.recovery.end();
-            self.retransmissions = 0;
+            self.patience.end_retransmissions();
             self.rtt.reset_backoff();
         }
     }
@@ -212,7 +212,7 @@ impl Connection {
     pub(in crate::tcp) fn enter_loss(&mut self, env: &mut Env<'_>) {
         self.forget_mtu_probe(env);
         let again = self.recovery.phase() == Phase::Recovery
-            || (self.recovery.phase() == Phase::Loss && self.retransmissions > 1);
+            || (self.recovery.phase() == Phase::Loss && self.patience.retransmissions() > 1);
         if !again {
             // "ssthresh … when a segment is retransmitted for the second time, must not be reduced further".
             self.reduce(CongestionCause::Timeout, self.board.outstanding());

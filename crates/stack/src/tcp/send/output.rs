@@ -9,7 +9,6 @@ use crate::tcp::segment::{Emitter, SegmentPayload};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
-use qanat_api::CloseReason;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
@@ -307,7 +306,7 @@ impl Connection {
         self.is.force = false;
         let octets = length + u32::from(fin);
         if self.board.is_empty() {
-            self.progress_at = env.now;
+            self.patience.restart(env.now);
             self.congestion.set_limiting(false);
         }
         self.send_next += octets;
@@ -429,12 +428,13 @@ impl Connection {
         }
         let mut options = Options::NONE;
         if self.is.timestamps {
-            options.timestamps = Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
+            options.timestamps =
+                Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamps.recent() });
         }
         // Where it certainly fits; a pure ACK follows full segments.
-        if self.is.user_timeout_owed && length <= u32::from(self.maximum_segment / 2) {
+        if self.patience.owes_option() && length <= u32::from(self.maximum_segment / 2) {
             options.user_timeout = self.user_timeout_option();
-            self.is.user_timeout_owed = false;
+            self.patience.option_sent();
             env.counters.user_timeout_options_sent += 1;
         }
         if self.is.sack && (self.acks.duplicate().is_some() || self.held.has_gap()) {
@@ -487,7 +487,7 @@ impl Connection {
     pub(in crate::tcp) fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
         let mut copies =
-            u32::from(self.acks.take_copies()).max(u32::from(self.acks.is_owed() || self.is.user_timeout_owed));
+            u32::from(self.acks.take_copies()).max(u32::from(self.acks.is_owed() || self.patience.owes_option()));
         while copies > 0 && emitter.room() > 0 {
             let header = self.header(self.acknowledgment_sequence(), Flags::ACK, 0, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
@@ -569,7 +569,7 @@ impl Connection {
             sack_permitted: self.is.sack,
             timestamps: self.is.timestamps.then(|| Timestamps {
                 value: self.timestamp_now(env.now),
-                echo: if received { self.timestamp_recent } else { 0 },
+                echo: if received { self.timestamps.recent() } else { 0 },
             }),
             user_timeout: self.user_timeout_option(),
             fast_open,
@@ -601,7 +601,7 @@ impl Connection {
         if self.board.is_empty() {
             self.send_next = self.initial_send + 1;
             self.board.push(self.send_next, env.now);
-            self.progress_at = env.now;
+            self.patience.restart(env.now);
         } else {
             env.counters.segments_retransmitted += 1;
         }
@@ -611,7 +611,7 @@ impl Connection {
     /// The RST of an abort; then the connection is over.
     #[cold]
     fn output_reset(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Disposition {
-        if !self.is.reset_wanted {
+        if !self.outcome.wants_reset() {
             self.is.output_wanted = false;
             return Disposition::Keep;
         }
@@ -626,7 +626,7 @@ impl Connection {
                 timestamps: self
                     .is
                     .timestamps
-                    .then(|| Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent }),
+                    .then(|| Timestamps { value: self.timestamp_now(env.now), echo: self.timestamps.recent() }),
                 ..Options::NONE
             },
             ..Header::default()
@@ -634,10 +634,9 @@ impl Connection {
         if emitter.room() == 0 || !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
             return Disposition::Keep;
         }
-        self.is.reset_wanted = false;
+        let why = self.outcome.reset_sent();
         env.counters.resets_sent += 1;
         env.counters.segments_sent += 1;
-        let why = self.close_reason.unwrap_or(CloseReason::Aborted);
         self.finish(why, env)
     }
 }
