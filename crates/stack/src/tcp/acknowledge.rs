@@ -57,7 +57,7 @@ impl Connection {
         let flight = self.board.outstanding();
         let mut news = AckNews { flight, echo, advanced: ack != una, ..AckNews::default() };
         if news.advanced {
-            self.is.follow.release();
+            self.bunching.release();
             self.advance(ack, env, &mut news);
         }
         if self.is.sack && !segment.options.sack_blocks.is_empty() {

@@ -13,6 +13,7 @@ use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::recovery::variables::Recovery;
+use crate::tcp::send::bunching::Bunching;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
 use crate::tcp::send::window::SendWindow;
@@ -22,27 +23,6 @@ use crate::tcp::timers::Timers;
 use crate::tcp::timestamps::TimestampClock;
 use qanat_api::ConnectionId;
 use qanat_nic::Time;
-
-/// What is to become of bytes that do not fill a segment (Linux' `MSG_MORE`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) enum Follow {
-    /// They go, and are pushed.
-    #[default]
-    Nothing,
-    /// More is said to follow soon: they wait for it, or for an acknowledgement.
-    More,
-    /// That has come: they go, but are not pushed.
-    Unpushed,
-}
-
-impl Follow {
-    /// Whoever was to wait need not any longer.
-    pub(super) fn release(&mut self) {
-        if *self == Follow::More {
-            *self = Follow::Unpushed;
-        }
-    }
-}
 
 /// What is still due of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -101,20 +81,12 @@ pub(super) struct Conditions {
     pub ecn_echo: bool,
     /// Put CWR on the next new data segment.
     pub ecn_reduced: bool,
-    /// Send one segment regardless of silly-window rules (the override timer fired).
-    pub force: bool,
     /// Send a zero-window or keepalive probe.
     pub probe: bool,
     /// Send a tail loss probe.
     pub tail_probe: bool,
-    /// Nagle's algorithm is off.
-    pub no_delay: bool,
     /// Bytes up to an urgent one are not all acknowledged.
     pub urgent: bool,
-    /// Whether more is said to follow what was given last.
-    pub follow: Follow,
-    /// Corked: only full segments.
-    pub cork: bool,
     /// Segments are paced.
     pub paced: bool,
     /// What is still due of the handshake.
@@ -155,8 +127,7 @@ pub struct Connection {
     // The receive side's rarer part.
     pub(super) held: HeldData,
     pub(super) right_sizing: RightSizing,
-    /// Where the last segment ended that was sent and not full.
-    pub(super) small_end: SequenceNumber,
+    pub(super) bunching: Bunching,
     // Cold.
     pub(super) initial_send: SequenceNumber,
     pub(super) patience: Patience,

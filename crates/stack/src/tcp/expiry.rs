@@ -103,7 +103,7 @@ impl Connection {
         }
         if self.send_window.size() > 0 {
             // §3.8.6.2.1: "the override timeout": send what fits.
-            self.is.force = true;
+            self.bunching.force();
         } else {
             self.is.probe = true;
             self.patience.count_probe();

@@ -18,6 +18,7 @@ use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::recovery::variables::Recovery;
 use crate::tcp::segment::{MSS_DEFAULT, SegmentIn};
+use crate::tcp::send::bunching::Bunching;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
 use crate::tcp::send::window::SendWindow;
@@ -34,7 +35,7 @@ impl Connection {
         let maximum_segment = open.maximum_segment.max(1);
         Connection {
             state,
-            is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
+            is: Conditions { paced: config.pacing, ..Conditions::default() },
             send_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,
@@ -57,7 +58,7 @@ impl Connection {
             path_mtu: PathMtu::new(maximum_segment),
             held: HeldData::new(),
             right_sizing: RightSizing::new(config, open.receive_window),
-            small_end: start,
+            bunching: Bunching::new(config.no_delay, start),
             initial_send: start,
             patience: Patience::new(config.user_timeout, now),
             challenges: Challenges::default(),

@@ -2,7 +2,7 @@
 //!
 //! Silly-window avoidance of the sender is RFC 9293 §3.8.6.2.1, Nagle §3.7.4. The congestion window counts bytes.
 
-use crate::tcp::connection::{Connection, Follow};
+use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
 use crate::tcp::segment::{Emitter, SegmentPayload};
@@ -273,7 +273,7 @@ impl Connection {
         let (mut length, mut ready) = (run.length, run.ready);
         if length > peer_room {
             // §3.8.6.2.1: less than was ready only if it is at least half the largest window, or after the override.
-            let worthwhile = peer_room > 0 && (peer_room >= self.send_window.max() / 2 || self.is.force);
+            let worthwhile = peer_room > 0 && (peer_room >= self.send_window.max() / 2 || self.bunching.is_forced());
             if !worthwhile {
                 return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
             }
@@ -289,7 +289,7 @@ impl Connection {
             self.congestion.set_limiting(true);
             return Err(Stop::Idle);
         }
-        if length < segment && !ready && !fin && last && self.waits_for_more(quiet, env) {
+        if length < segment && !ready && !fin && last && self.waits_for_more(quiet) {
             return Err(if quiet { Stop::Held } else { Stop::Idle });
         }
         if self.is_paced(env) {
@@ -303,14 +303,13 @@ impl Connection {
         if !self.send_segment(&cut, env, emitter) {
             return Err(Stop::Device);
         }
-        self.is.force = false;
         let octets = length + u32::from(fin);
         if self.board.is_empty() {
             self.patience.restart(env.now);
             self.congestion.set_limiting(false);
         }
         self.send_next += octets;
-        self.note_small(length);
+        self.bunching.on_sent(length, u32::from(self.maximum_segment), self.send_next);
         self.board.push(self.send_next, env.now);
         if probing {
             self.on_mtu_probe_sent(length, self.send_next, env);
@@ -322,26 +321,11 @@ impl Connection {
     }
 
     /// Nagle (§3.7.4) and cork.
-    fn waits_for_more(&self, quiet: bool, _env: &Env<'_>) -> bool {
-        if self.is.fin_queued || self.is.force || (self.is.urgent && self.owes_urgent()) {
+    fn waits_for_more(&self, quiet: bool) -> bool {
+        if self.is.fin_queued || self.bunching.is_forced() || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
-        self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet && self.has_small_in_flight())
-    }
-
-    /// Whether the last segment that was not full is not acknowledged: as Linux (and Minshall's draft of 1998) reads Nagle, the
-    /// end of what is longer than a segment waits for no acknowledgement of its beginning.
-    fn has_small_in_flight(&self) -> bool {
-        self.small_end.after(self.board.start()) && self.small_end.at_or_before(self.send_next)
-    }
-
-    /// A segment of so many bytes has been sent, the last one so far.
-    #[inline]
-    fn note_small(&mut self, length: u32) {
-        let full = u32::from(self.maximum_segment) - 40.min(u32::from(self.maximum_segment) / 2);
-        if length > 0 && length < full {
-            self.small_end = self.send_next;
-        }
+        self.bunching.holds_back(quiet, self.board.start(), self.send_next)
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
@@ -360,11 +344,7 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        let pushes = match self.is.follow {
-            Follow::Nothing => true,
-            Follow::More => self.is.force,
-            Follow::Unpushed => false,
-        };
+        let pushes = self.bunching.pushes();
         let end = offset + u64::from(cut.length);
         let ends_data = end >= self.queue.end() || (self.is.recorded && self.queue.ends_record_at(end));
         if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
