@@ -236,7 +236,7 @@ impl Connection {
     /// What the peer's SYN offers.
     fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         let options = segment.options;
-        self.set_receive_start(segment.sequence, env.config.initial_window(self.right_sizing.most));
+        self.set_receive_start(segment.sequence, env.config.initial_window(self.right_sizing.most()));
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {
@@ -246,7 +246,7 @@ impl Connection {
         }
         if let (true, Some(scale)) = (env.config.window_scaling, options.window_scale) {
             self.send_scale = scale.min(14);
-            self.receive_window.set_scale(env.config.window_scale(self.right_sizing.most));
+            self.receive_window.set_scale(env.config.window_scale(self.right_sizing.most()));
         }
         self.set_peer_segment(options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT));
     }

@@ -233,8 +233,8 @@ impl Connection {
         // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
         // sender may be waiting for it: ACKs of data carry the rest.
         let segment = u32::from(self.receive_window.segment_max());
-        let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit / 2).max(1);
-        if nearly_shut || growth >= self.right_sizing.limit / 2 {
+        let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit() / 2).max(1);
+        if nearly_shut || growth >= self.right_sizing.limit() / 2 {
             self.acknowledge_now();
         }
     }
@@ -242,7 +242,7 @@ impl Connection {
     /// The window the buffers would bear now, bytes.
     #[inline]
     fn window_possible(&self, env: &Env<'_>) -> u32 {
-        let bytes = self.right_sizing.limit.saturating_sub(self.held.unconsumed());
+        let bytes = self.right_sizing.limit().saturating_sub(self.held.unconsumed());
         let frames = env.config.receive_frames_max.saturating_sub(self.held.frames());
         // So that it holds no more than is free after.
         let frames = frames.min(env.memory.room(self.held.frames_lent()) as usize);
@@ -256,6 +256,6 @@ impl Connection {
     #[inline]
     pub(in crate::tcp) fn advertise(&mut self, env: &Env<'_>) -> u16 {
         let possible = self.window_possible(env);
-        self.receive_window.advertise(possible, self.right_sizing.limit)
+        self.receive_window.advertise(possible, self.right_sizing.limit())
     }
 }

@@ -545,7 +545,7 @@ impl Connection {
             mss: Some(self.path_mtu.local_segment()),
             window_scale: (env.config.window_scaling
                 && (!received || self.receive_window.scale() > 0 || self.send_scale > 0))
-                .then(|| env.config.window_scale(self.right_sizing.most)),
+                .then(|| env.config.window_scale(self.right_sizing.most())),
             sack_permitted: self.is.sack,
             timestamps: self.is.timestamps.then(|| Timestamps {
                 value: self.timestamp_now(env.now),
@@ -561,7 +561,7 @@ impl Connection {
             sequence: self.initial_send,
             acknowledgment: if received { self.receive_window.next() } else { SequenceNumber(0) },
             flags,
-            window: env.config.initial_window(self.right_sizing.most) as u16,
+            window: env.config.initial_window(self.right_sizing.most()) as u16,
             urgent: 0,
             options,
         };
