@@ -14,14 +14,14 @@ use qanat_wire::{arp, checksum, ethernet};
 use std::net::SocketAddr;
 use std::vec::Drain;
 
-/// Who is handed datagrams as they come.
+/// Takes datagrams as they come.
 pub trait Handler {
-    /// Takes what [`Event::Datagram`] would say. May give any command; should be `#[inline(always)]`, or it is put into memory
-    /// after all.
+    /// Takes what [`Event::Datagram`] would say. It may give any command. It should be `#[inline(always)]`: otherwise the datagram is
+    /// put into memory after all.
     fn datagram(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk);
 }
 
-/// Nobody: all events wait.
+/// Takes nothing at once: all events wait.
 struct Waits;
 
 impl Handler for Waits {
@@ -31,8 +31,8 @@ impl Handler for Waits {
     }
 }
 
-/// A frame, and when it came. (Made where a function is called that is not in line, as is [`Incoming`]: then the frame itself
-/// is pointed to by nobody, and stays in registers.)
+/// A frame, and when it came. (This and [`Incoming`] are made where a function is called that is not in line: then nothing points
+/// to the frame itself, and it stays in registers.)
 struct Arrived {
     frame: Frame,
     now: Time,
@@ -215,8 +215,8 @@ impl Stack {
         self.input_layer4(now, vnic, received, frame, tail);
     }
 
-    /// A packet that the device has spread over several frames goes on in one, by `input`. TCP takes it as it came; all others are
-    /// rare at such a length, and have this copy, so that none of them need know.
+    /// Copies a packet that the device has spread over several frames into one, and goes on with that by `input`. TCP takes such a
+    /// packet as it came. For all others it is rare, and the copy means that they need not know of it.
     #[cold]
     #[inline(never)]
     fn input_spread(

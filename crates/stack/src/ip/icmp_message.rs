@@ -18,8 +18,8 @@ const PLATEAUS: [u16; 9] = [8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68, 0];
 pub(crate) enum IcmpError {
     /// The packet was larger than a link on its way: the largest IP packet that fits, bytes.
     PacketTooBig(u32),
-    /// It could not be delivered. `hard`: nor will it be (port or protocol unreachable, administratively prohibited: RFC
-    /// 1122 section 4.2.3.9); otherwise it may be in a while.
+    /// It could not be delivered. If `hard`, it never will be (port or protocol unreachable, administratively prohibited: RFC
+    /// 1122 section 4.2.3.9); otherwise it may be delivered later.
     Unreachable {
         /// The reason for the service.
         why: CloseReason,

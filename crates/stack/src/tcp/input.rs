@@ -227,7 +227,7 @@ impl Connection {
         self.establish(segment, env);
         self.acks.owe();
         if self.finish_fast_open(segment, has_retried, env) {
-            // Its data would be sent again, but who asked may have them at once (RFC 7413 §4.2.2).
+            // The peer would send its data again, but a client that asked for Fast Open may have it at once (RFC 7413 §4.2.2).
             return self.receive_syn_data(segment, payload, env);
         }
         Disposition::Keep

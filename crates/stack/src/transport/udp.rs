@@ -259,7 +259,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The same for a chunk that isn't an answer to what it came from. (Not one function with the next: an address of either
+    /// The same for a chunk that isn't an answer to the datagram it came in. (Not one function with the next: an address of either
     /// family is passed in memory, and would be put there even if this is never called.)
     #[inline(never)]
     fn send_other_chunk_to(
@@ -290,7 +290,7 @@ impl Stack {
         self.send_frame_to(now, vnic, socket, peer, frame, sum)
     }
 
-    /// Sends the datagram whose payload is in `frame`; `sum`: as in [`Chunk`].
+    /// Sends the datagram whose payload is in `frame`. `sum` is as in [`Chunk`].
     #[inline(always)]
     fn send_frame_to(
         &mut self,

@@ -63,7 +63,7 @@ impl Connection {
         (client.option, queued.min(client.room.into()) as u32)
     }
 
-    /// It has left.
+    /// The first SYN has left, with `length` bytes of data.
     pub(in crate::tcp) fn first_syn_sent(&mut self, length: u32) {
         if let Some(client) = self.fast_open_client() {
             (client.sent, client.has_asked) = (length as u16, client.option.is_some() || length > 0);
@@ -80,8 +80,8 @@ impl Connection {
         client.map_or(0, |client| client.sent.into())
     }
 
-    /// The SYN-ACK has come, and the connection is established: takes from it what is said of the data on the SYN, and
-    /// remembers cookie and segment size. Whether it was asked for at all.
+    /// The SYN-ACK has come, and the connection is established. This learns from it what became of the data on the SYN, and
+    /// remembers the cookie and the segment size. Gives whether Fast Open was asked for at all.
     pub(in crate::tcp) fn finish_fast_open(
         &mut self,
         segment: &SegmentIn<'_>,
@@ -207,7 +207,7 @@ impl Connection {
         self.is.handshake.is_unproved()
     }
 
-    /// A segment for an unproved connection; `None`: it is to be looked at as any other.
+    /// Looks at a segment for an unproved connection. Gives `None` if it must be treated as any other segment.
     #[cold]
     pub(in crate::tcp) fn input_unproved(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Option<Disposition> {
         let flags = segment.flags;
@@ -271,7 +271,7 @@ impl Connection {
         true
     }
 
-    /// The SYN-ACK's deadline has passed: whether it may be repeated.
+    /// Whether the SYN-ACK, whose deadline has passed, may be repeated.
     pub(in crate::tcp) fn repeats_fast_syn_ack(&mut self, env: &Env<'_>) -> bool {
         let state = self.extras.as_deref().and_then(|extras| extras.fast_open.as_deref()?.syn_ack);
         // As Linux: once more than that of a half-open connection.

@@ -24,7 +24,7 @@ impl Connection {
         self.extras.as_deref().is_some_and(|extras| extras.urgent.send_end > self.queue.start())
     }
 
-    /// SEG.UP of a segment that begins at `sequence`; `None`: what is urgent lies before it, or too far behind to be told.
+    /// SEG.UP of a segment that begins at `sequence`. Gives `None` if the urgent byte lies before it, or too far behind to be told.
     #[cold]
     pub(in crate::tcp) fn urgent_pointer(&mut self, sequence: SequenceNumber) -> Option<u16> {
         let end = self.extras().urgent.send_end;

@@ -114,14 +114,14 @@ impl Connection {
         (size != 0).then(|| self.board.start_of(index))
     }
 
-    /// A retransmission time-out: whether the probe arrived is not known.
+    /// After a retransmission time-out nobody knows whether the probe arrived: it counts as lost.
     pub(in crate::tcp) fn forget_mtu_probe(&mut self, env: &mut Env<'_>) {
         if self.path_mtu.is_probing() {
             self.on_mtu_probe_lost(env);
         }
     }
 
-    /// ICMP says that the probe, which `sequence` is in, was too large: `maximum_segment` would do. Whether it was.
+    /// ICMP says that a segment with `sequence` was too large, and that `maximum_segment` would do. Gives whether it was the probe.
     pub(in crate::tcp) fn on_mtu_probe_refused(
         &mut self,
         maximum_segment: u16,
