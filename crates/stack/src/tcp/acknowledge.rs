@@ -76,7 +76,8 @@ impl Connection {
             self.recovery.end_duplicates();
             self.grow_window(&news, env);
             self.arm_retransmission(env.now);
-            self.is.output_wanted |= !self.board.is_empty() || self.queue.byte_count() > 0 || self.is.fin_queued;
+            self.is.output_wanted |=
+                !self.board.is_empty() || self.queue.byte_count() > 0 || self.lifecycle.is_fin_queued();
             return AckVerdict::Accepted;
         }
         // RFC 5681 §2: "a duplicate acknowledgment": data outstanding, no data, same ACK number, same window.
@@ -112,7 +113,7 @@ impl Connection {
     fn advance(&mut self, ack: SequenceNumber, env: &mut Env<'_>, news: &mut AckNews) {
         let now = env.now;
         let octets = ack.distance_from(self.board.start());
-        let fin = u32::from(self.is.fin_sent && ack == self.send_next);
+        let fin = u32::from(self.lifecycle.is_fin_sent() && ack == self.send_next);
         let mut first_sent: Option<Time> = None;
         let mut resent = false;
         let minimum = self.rtt.minimum();

@@ -3,6 +3,7 @@
 use crate::tcp::challenge::Challenges;
 use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::extras::Extras;
+use crate::tcp::lifetime::lifecycle::Lifecycle;
 use crate::tcp::lifetime::outcome::Outcome;
 use crate::tcp::lifetime::patience::Patience;
 use crate::tcp::receive::held::HeldData;
@@ -71,12 +72,6 @@ pub(super) struct Conditions {
     pub ecn: bool,
     /// Something may be sent: call `output`.
     pub output_wanted: bool,
-    /// Sent a FIN (it is in `board` or acknowledged).
-    pub fin_sent: bool,
-    /// A FIN follows the queue.
-    pub fin_queued: bool,
-    /// The service closed: it takes no more data.
-    pub orphaned: bool,
     /// Echo congestion until CWR arrives (RFC 3168 §6.1.3).
     pub ecn_echo: bool,
     /// Put CWR on the next new data segment.
@@ -99,7 +94,7 @@ pub(super) struct Conditions {
 #[derive(serde::Serialize, serde::Deserialize)]
 pub struct Connection {
     // The send side.
-    pub(super) state: State,
+    pub(super) lifecycle: Lifecycle,
     pub(super) is: Conditions,
     pub(super) send_scale: u8,
     /// Payload bytes a segment may carry beside the options always present.
@@ -164,7 +159,7 @@ impl Connection {
     /// Its state.
     #[inline]
     pub fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// Own port and the peer's.
@@ -232,7 +227,7 @@ impl Connection {
     #[inline]
     pub(super) fn data_outstanding(&self) -> u64 {
         let outstanding = u64::from(self.send_next.distance_from(self.board.start()));
-        let fin = u64::from(self.is.fin_sent && outstanding > 0);
+        let fin = u64::from(self.lifecycle.is_fin_sent() && outstanding > 0);
         outstanding.saturating_sub(fin)
     }
 

@@ -25,7 +25,7 @@ impl Connection {
         }
         if self.timers.take_idle(now) {
             let disposition = self.on_idle_timer(env);
-            if !matches!(disposition, Disposition::Keep) || self.state == State::Closed {
+            if !matches!(disposition, Disposition::Keep) || self.lifecycle.state() == State::Closed {
                 return disposition;
             }
         }
@@ -56,7 +56,7 @@ impl Connection {
             return Disposition::Keep;
         }
         self.patience.count_retransmission();
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        let handshake = matches!(self.lifecycle.state(), State::SynSent | State::SynReceived);
         let limit = if handshake { self.syn_retransmissions_max(env.config) } else { env.config.retransmissions_max };
         if self.is_user_timeout(env.now) {
             env.counters.user_timeouts += 1;
@@ -151,6 +151,6 @@ impl Connection {
             && self.board.sacked() == 0
             && !self.rack.probing()
             && self.rtt.backoff() == 0
-            && self.state.is_synchronized()
+            && self.lifecycle.state().is_synchronized()
     }
 }

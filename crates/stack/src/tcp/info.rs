@@ -107,7 +107,7 @@ impl Connection {
         let threshold = self.congestion.slow_start_threshold();
         let (syn_data, fast_open_failure) = self.fast_open_outcome();
         ConnectionInfo {
-            state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.state },
+            state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.lifecycle.state() },
             phase: self.recovery.phase(),
             congestion: self.congestion.name(),
             smoothed_rtt: self.rtt.smoothed(),

@@ -15,7 +15,7 @@ impl Connection {
     pub fn input(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, env: &mut Env<'_>) -> Disposition {
         env.counters.segments_received += 1;
         self.statistics.segments_received = self.statistics.segments_received.wrapping_add(1);
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => return Disposition::Keep,
             State::SynSent => return self.input_syn_sent(segment, payload, env),
             _ => {}
@@ -25,7 +25,7 @@ impl Connection {
         {
             return disposition;
         }
-        if self.state == State::SynReceived && self.is_crossing_syn_ack(segment) {
+        if self.lifecycle.state() == State::SynReceived && self.is_crossing_syn_ack(segment) {
             return self.establish_crossed(segment, env);
         }
         // First: sequence number, and before it the timestamp (RFC 7323 §5.3 R1).
@@ -46,13 +46,13 @@ impl Connection {
         self.last_received = env.now;
         self.note_timestamp(segment, env);
         self.note_user_timeout(segment, env);
-        if self.state == State::SynReceived && !self.establish_received(segment, env) {
+        if self.lifecycle.state() == State::SynReceived && !self.establish_received(segment, env) {
             return Disposition::Reset;
         }
         if self.process_ack(segment, env) == AckVerdict::Drop {
             return Disposition::Keep;
         }
-        if self.is.fin_sent && self.board.is_empty() {
+        if self.lifecycle.is_fin_sent() && self.board.is_empty() {
             let disposition = self.on_fin_acknowledged(env);
             if !matches!(disposition, Disposition::Keep) {
                 return disposition;
@@ -169,7 +169,7 @@ impl Connection {
                 self.send_challenge(env);
                 return Disposition::Keep;
             }
-            let why = match self.state {
+            let why = match self.lifecycle.state() {
                 State::SynReceived => CloseReason::Refused,
                 // Both directions were finished: nothing was lost.
                 State::Closing | State::LastAck if self.board.outstanding() <= 1 => CloseReason::Finished,
@@ -217,7 +217,7 @@ impl Connection {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;
             self.is.ecn &= segment.flags.contains(Flags::ECE | Flags::CWR);
-            self.state = State::SynReceived;
+            self.lifecycle.cross();
             self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
             return Disposition::Keep;
@@ -268,7 +268,7 @@ impl Connection {
         self.patience.end_retransmissions();
         self.rtt.reset_backoff();
         self.timers.stop();
-        self.state = if self.is.fin_queued { State::FinWait1 } else { State::Established };
+        self.lifecycle.establish();
         self.is.handshake.want_syn(false);
         self.is.output_wanted = true;
         self.last_received = now;
@@ -313,10 +313,10 @@ impl Connection {
 
     /// Our FIN is acknowledged.
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_>) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::FinWait1 => {
-                self.state = State::FinWait2;
-                if self.is.orphaned {
+                self.lifecycle.enter_fin_wait_2();
+                if self.lifecycle.is_orphaned() {
                     self.timers.set_idle(env.now + env.config.fin_wait_2);
                 }
                 Disposition::Keep

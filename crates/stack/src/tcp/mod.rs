@@ -22,7 +22,7 @@
 //! | `SendWindow`, `Bunching`, `PathMtu` | `send/` | the peer's window; Nagle and cork; segment sizes |
 //! | `CongestionState` | `congestion/state.rs` | the congestion window, the algorithm, HyStart++ |
 //! | `Scoreboard`, `Rack`, `Recovery` | `recovery/` | what is in flight; losses; the episode, its reduction and undo |
-//! | `Patience`, `Outcome` | `lifetime/` | user timeout and unanswered attempts; why and how it ends |
+//! | `Lifecycle`, `Patience`, `Outcome` | `lifetime/` | the state; the wait for the peer; why and how it ends |
 //! | `TimestampClock`, `Timers` | `timestamps.rs`, `timers.rs` | our clock and TS.Recent; deadlines |
 
 mod acknowledge;

@@ -27,7 +27,7 @@ impl Connection {
     pub fn set_keepalive(&mut self, keepalive: Option<Keepalive>, env: &mut Env<'_>) {
         self.extras().keepalive = Some(keepalive);
         self.patience.end_probes();
-        if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
+        if self.lifecycle.state().is_synchronized() && !self.is_waiting_in_fin_wait_2() {
             self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
         }
     }

@@ -7,6 +7,7 @@ use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
+use crate::tcp::lifetime::lifecycle::Lifecycle;
 use crate::tcp::lifetime::outcome::Outcome;
 use crate::tcp::lifetime::patience::Patience;
 use crate::tcp::receive::held::HeldData;
@@ -34,7 +35,7 @@ impl Connection {
         let start = open.initial_sequence;
         let maximum_segment = open.maximum_segment.max(1);
         Connection {
-            state,
+            lifecycle: Lifecycle::new(state),
             is: Conditions { paced: config.pacing, ..Conditions::default() },
             send_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),

@@ -32,11 +32,11 @@ impl Connection {
 
     /// Ends the connection with a RST for the peer.
     pub(in crate::tcp) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => Disposition::Keep,
             State::SynSent => self.finish(why, env),
             _ => {
-                self.state = State::Closed;
+                self.lifecycle.end();
                 self.outcome.reset(why);
                 self.queue.clear();
                 self.drop_reassembly(env);
@@ -54,10 +54,10 @@ impl Connection {
     }
 
     pub(in crate::tcp) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
-        if self.state == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
+        if self.lifecycle.state() == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
             self.fail_fast_open(env);
         }
-        self.state = State::Closed;
+        self.lifecycle.end();
         self.queue.clear();
         self.release_receive_memory(env);
         self.timers = Timers::new();
@@ -82,7 +82,7 @@ impl Connection {
             env.counters.icmp_ignored += 1;
             return Disposition::Keep;
         }
-        if hard && matches!(self.state, State::SynSent | State::SynReceived) {
+        if hard && matches!(self.lifecycle.state(), State::SynSent | State::SynReceived) {
             return self.finish(why, env);
         }
         env.counters.icmp_soft_errors += 1;

@@ -19,7 +19,7 @@ impl Connection {
 
     /// The idle timer counts the wait for a FIN.
     pub(in crate::tcp) fn is_waiting_in_fin_wait_2(&self) -> bool {
-        self.state == State::FinWait2 && self.is.orphaned
+        self.lifecycle.state() == State::FinWait2 && self.lifecycle.is_orphaned()
     }
 
     pub(in crate::tcp) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {

@@ -2,6 +2,7 @@
 
 mod ending;
 mod keepalive;
+pub mod lifecycle;
 pub mod outcome;
 pub mod patience;
 mod user_timeout;

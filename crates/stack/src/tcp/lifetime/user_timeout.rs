@@ -24,7 +24,7 @@ impl Connection {
     pub fn advertise_user_timeout(&mut self, timeout: Duration, env: &mut Env<'_>) {
         self.extras().user_timeout.advertised = Some(timeout);
         self.patience.owe_option();
-        if self.state.is_synchronized() {
+        if self.lifecycle.state().is_synchronized() {
             self.acks.owe();
         }
         self.is.output_wanted = true;

@@ -22,13 +22,13 @@ impl Connection {
         payload: Option<Chunk>,
         env: &mut Env<'_>,
     ) -> Disposition {
-        if !self.state.receives() {
+        if !self.lifecycle.state().receives() {
             // "This should not occur since a FIN has been received …. Ignore the segment text."
             env.counters.data_after_fin += 1;
             self.acknowledge_now();
             return Disposition::Keep;
         }
-        if self.is.orphaned && segment.payload_length > 0 {
+        if self.lifecycle.is_orphaned() && segment.payload_length > 0 {
             return self.receive_orphaned(segment, env);
         }
         let data_end = segment.sequence + segment.payload_length;
@@ -56,7 +56,7 @@ impl Connection {
     /// a reset does not destroy the answer on its way; afterwards RFC 9293 §3.10.4's SHOULD applies: reset.
     fn receive_orphaned(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         env.counters.data_after_close += 1;
-        if self.state == State::FinWait2 {
+        if self.lifecycle.state() == State::FinWait2 {
             let _ = self.fail(CloseReason::Aborted, env);
             return Disposition::Keep;
         }
@@ -205,24 +205,17 @@ impl Connection {
         self.drop_reassembly(env);
         self.acknowledge_now();
         env.events.push_back(Event::PeerClosed { connection: self.id });
-        match self.state {
-            State::Established => {
-                self.state = State::CloseWait;
-                Disposition::Keep
-            }
-            State::FinWait1 => {
-                self.state = State::Closing;
-                Disposition::Keep
-            }
-            State::FinWait2 => self.enter_time_wait(env),
-            _ => Disposition::Keep,
+        if self.lifecycle.state() == State::FinWait2 {
+            return self.enter_time_wait(env);
         }
+        self.lifecycle.on_peer_fin();
+        Disposition::Keep
     }
 
     /// The service gives `bytes` in `frames` frames back; a window update goes out when it is worth a segment.
     pub fn consume(&mut self, bytes: u32, frames: u32, env: &mut Env<'_>) {
         self.held.take_back(bytes, frames, env.memory);
-        if !self.state.receives() {
+        if !self.lifecycle.state().receives() {
             return;
         }
         self.on_taken(bytes, env);

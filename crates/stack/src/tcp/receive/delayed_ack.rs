@@ -44,7 +44,7 @@ impl Connection {
     /// Sends the ACK that is owed, alone. If there is no room for it, it is shared after all.
     pub fn acknowledge_apart(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         self.acks.share();
-        if self.state != State::Closed && self.acks.is_owed() {
+        if self.lifecycle.state() != State::Closed && self.acks.is_owed() {
             self.output_acks(env, emitter);
         }
     }

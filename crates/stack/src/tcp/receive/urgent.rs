@@ -46,7 +46,7 @@ impl Connection {
     /// A segment with URG, acceptable and with its ACK processed, whose data has not been received yet.
     #[cold]
     pub(in crate::tcp) fn note_urgent(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
-        if !env.config.urgent_data || !self.state.receives() || self.is.orphaned {
+        if !env.config.urgent_data || !self.lifecycle.state().receives() || self.lifecycle.is_orphaned() {
             env.counters.urgent_ignored += 1;
             return;
         }

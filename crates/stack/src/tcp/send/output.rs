@@ -45,7 +45,7 @@ impl Connection {
     /// Sends what may be sent. Call once a poll while [`needs_output`](Connection::needs_output); if the emitter's room
     /// runs out it stays so.
     pub fn output(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => return self.output_reset(env, emitter),
             State::SynSent => {
                 self.output_syn(env, emitter);
@@ -148,7 +148,7 @@ impl Connection {
     fn retransmit(&mut self, index: usize, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let length = self.record_length(index);
         let segment = self.segment_room();
-        if length > segment.saturating_add(1) || (length == segment + 1 && !self.is.fin_sent) {
+        if length > segment.saturating_add(1) || (length == segment + 1 && !self.lifecycle.is_fin_sent()) {
             self.board.split(index, segment);
         }
         let length = self.record_length(index);
@@ -214,7 +214,7 @@ impl Connection {
     fn output_new(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Stop {
         let before = self.send_next;
         let stop = loop {
-            if self.unsent() == 0 && (!self.is.fin_queued || self.is.fin_sent) {
+            if self.unsent() == 0 && (!self.lifecycle.is_fin_queued() || self.lifecycle.is_fin_sent()) {
                 break Stop::Idle;
             }
             match self.send_new_segment(before, env, emitter) {
@@ -280,7 +280,8 @@ impl Connection {
             (length, ready) = (peer_room, false);
         }
         let last = u64::from(length) == available;
-        let fin = self.is.fin_queued && !self.is.fin_sent && last && (peer_room > length || quiet);
+        let fin =
+            self.lifecycle.is_fin_queued() && !self.lifecycle.is_fin_sent() && last && (peer_room > length || quiet);
         if length == 0 && !fin {
             return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
         }
@@ -314,7 +315,7 @@ impl Connection {
         if probing {
             self.on_mtu_probe_sent(length, self.send_next, env);
         }
-        self.is.fin_sent |= fin;
+        self.lifecycle.on_sent(fin);
         self.recovery.on_sent(octets);
         self.pace(length, env);
         Ok(())
@@ -322,7 +323,7 @@ impl Connection {
 
     /// Nagle (§3.7.4) and cork.
     fn waits_for_more(&self, quiet: bool) -> bool {
-        if self.is.fin_queued || self.bunching.is_forced() || (self.is.urgent && self.owes_urgent()) {
+        if self.lifecycle.is_fin_queued() || self.bunching.is_forced() || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
         self.bunching.holds_back(quiet, self.board.start(), self.send_next)
@@ -510,7 +511,7 @@ impl Connection {
             }
             self.acks.settle();
         }
-        if self.is.orphaned && !self.is.fin_sent && self.queue.byte_count() == 0 {
+        if self.lifecycle.is_orphaned() && !self.lifecycle.is_fin_sent() && self.queue.byte_count() == 0 {
             let sequence = self.send_next;
             let cut = Cut { sequence, length: 0, ready: false, fin: true, new: true, ends_burst: false };
             if emitter.room() == 0 || !self.send_segment(&cut, env, emitter) {
@@ -519,7 +520,7 @@ impl Connection {
             }
             self.send_next += 1;
             self.board.push(self.send_next, env.now);
-            self.is.fin_sent = true;
+            self.lifecycle.on_sent(true);
         }
         self.is.output_wanted = false;
         self.output_acks(env, emitter);
@@ -532,7 +533,7 @@ impl Connection {
             self.is.output_wanted = false;
             return;
         }
-        let received = self.state == State::SynReceived;
+        let received = self.lifecycle.state() == State::SynReceived;
         let mut flags = if received { Flags::SYN | Flags::ACK } else { Flags::SYN };
         if self.is.ecn {
             // RFC 3168 §6.1.1: an ECN-setup SYN, or the ECN-setup SYN-ACK that answers the peer's.
