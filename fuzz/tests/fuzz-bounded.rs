@@ -4,6 +4,7 @@
 use clap::Parser;
 use qanat_fuzz::bounded::{self, Bound};
 use qanat_fuzz::{TARGETS, Target};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -31,19 +32,32 @@ struct Arguments {
     list: bool,
 }
 
+/// Why the driver could not do what it was asked for.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error("no such target; there are: {}", .0.join(", "))]
+    NoSuchTarget(Vec<&'static str>),
+    #[error("can't read {}: {why}", path.display())]
+    Input { path: PathBuf, why: io::Error },
+    #[error("can't read the corpus {}: {why}", path.display())]
+    Corpus { path: PathBuf, why: io::Error },
+    #[error("can't write the crash to {}: {why}", path.display())]
+    Crash { path: PathBuf, why: io::Error },
+}
+
 fn main() -> ExitCode {
     match run(&Arguments::parse()) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
-        Err(message) => {
-            eprintln!("fuzz-bounded: {message}");
+        Err(failure) => {
+            eprintln!("fuzz-bounded: {failure}");
             ExitCode::from(2)
         }
     }
 }
 
 /// Whether no target crashed.
-fn run(arguments: &Arguments) -> Result<bool, String> {
+fn run(arguments: &Arguments) -> Result<bool, Failure> {
     if arguments.list {
         TARGETS.iter().for_each(|target| println!("{}", target.name));
         return Ok(true);
@@ -53,11 +67,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
         .filter(|target| arguments.target.as_deref().is_none_or(|wanted| wanted == target.name))
         .collect();
     let Some(first) = targets.first() else {
-        let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
-        return Err(format!("no such target; there are: {}", names.join(", ")));
+        return Err(Failure::NoSuchTarget(TARGETS.iter().map(|target| target.name).collect()));
     };
     if let Some(path) = &arguments.replay {
-        let input = std::fs::read(path).map_err(|error| format!("can't read {}: {error}", path.display()))?;
+        let input = std::fs::read(path).map_err(|why| Failure::Input { path: path.clone(), why })?;
         (first.run)(&input);
         println!("{}: takes {} ({} bytes)", first.name, path.display(), input.len());
         return Ok(true);
@@ -70,11 +83,10 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(clean)
 }
 
-fn run_target(target: &Target, seed: u64, arguments: &Arguments) -> Result<bool, String> {
+fn run_target(target: &Target, seed: u64, arguments: &Arguments) -> Result<bool, Failure> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = home.join("corpus").join(target.corpus);
-    let corpus = bounded::load_corpus(&directory)
-        .map_err(|error| format!("can't read the corpus {}: {error}", directory.display()))?;
+    let corpus = bounded::load_corpus(&directory).map_err(|why| Failure::Corpus { path: directory.clone(), why })?;
     let bound = Bound { time: Duration::from_secs(arguments.seconds), iterations: arguments.iterations };
     println!("{}: seed {seed}, corpus of {}, {} s", target.name, corpus.len(), arguments.seconds);
     let started = Instant::now();
@@ -91,7 +103,7 @@ fn run_target(target: &Target, seed: u64, arguments: &Arguments) -> Result<bool,
         Err(crash) => crash,
     };
     let path = bounded::save(&crash, target, seed, &home.join("crashes"))
-        .map_err(|error| format!("can't write the crash to {}: {error}", home.join("crashes").display()))?;
+        .map_err(|why| Failure::Crash { path: home.join("crashes"), why })?;
     println!(
         "{name}: {cause:?} at input {iteration} of seed {seed}: {length} bytes in {path}\nreplay: cargo test --package \
          qanat-fuzz --test fuzz-bounded -- --target {name} --replay {path}",

@@ -1,6 +1,7 @@
 //! The way in: Ethernet, IPv4 and IPv6, one pass per frame, each handed on to what deals with it.
 
-use crate::ip::icmp_error::IcmpNews;
+use crate::ip::headers::{IpVersion, Unreadable, V4, V6};
+use crate::ip::icmp_message::IcmpNews;
 use crate::ip::packet::{IpMeta, Received, checksum_may_be_partial};
 use crate::ip::reassembly::{FragmentPlace, Outcome};
 use crate::ip::vlan;
@@ -9,19 +10,18 @@ use qanat_api::{Chunk, Event, UdpSocketId};
 use qanat_nic::{Frame, Time, Vnic};
 use qanat_wire::ethernet::{EtherType, HEADER_LENGTH, MacAddress};
 use qanat_wire::ip::Protocol;
-use qanat_wire::ipv6_extension::Refusal;
-use qanat_wire::{arp, checksum, ethernet, ipv4, ipv6, ipv6_extension};
+use qanat_wire::{arp, checksum, ethernet};
 use std::net::SocketAddr;
 use std::vec::Drain;
 
-/// Who is handed datagrams as they come.
+/// Takes datagrams as they come.
 pub trait Handler {
-    /// Takes what [`Event::Datagram`] would say. May give any command; should be `#[inline(always)]`, or it is put into memory
-    /// after all.
+    /// Takes what [`Event::Datagram`] would say. It may give any command. It should be `#[inline(always)]`: otherwise the datagram is
+    /// put into memory after all.
     fn datagram(&mut self, stack: &mut Stack, vnic: &mut dyn Vnic, socket: UdpSocketId, peer: SocketAddr, chunk: Chunk);
 }
 
-/// Nobody: all events wait.
+/// Takes nothing at once: all events wait.
 struct Waits;
 
 impl Handler for Waits {
@@ -31,8 +31,8 @@ impl Handler for Waits {
     }
 }
 
-/// A frame, and when it came. (Made where a function is called that is not in line, as is [`Incoming`]: then the frame itself
-/// is pointed to by nobody, and stays in registers.)
+/// A frame, and when it came. (This and [`Incoming`] are made where a function is called that is not in line: then nothing points
+/// to the frame itself, and it stays in registers.)
 struct Arrived {
     frame: Frame,
     now: Time,
@@ -155,8 +155,8 @@ impl Stack {
             }
         }
         match ethertype {
-            EtherType::IPV4 => self.input_ipv4(now, vnic, source_mac, frame, tail),
-            EtherType::IPV6 => self.input_ipv6(now, vnic, source_mac, frame, tail),
+            EtherType::IPV4 => self.input_ip::<V4>(now, vnic, source_mac, frame, tail),
+            EtherType::IPV6 => self.input_ip::<V6>(now, vnic, source_mac, frame, tail),
             EtherType::ARP => match arp::Packet::parse(frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[])) {
                 Ok(packet) => {
                     if let Some(lost) = self.network.input_arp(now, vnic, arp::Header::parse(&packet)) {
@@ -171,7 +171,7 @@ impl Stack {
 
     // In line, though `input_spread` comes back here.
     #[inline(always)]
-    fn input_ipv4(
+    fn input_ip<V: IpVersion>(
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
@@ -181,124 +181,42 @@ impl Stack {
     ) {
         let tail_length: usize = tail.iter().map(Frame::len).sum();
         let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
-        // A packet spread over frames: its first part alone must hold the headers, its length covers all parts.
-        let parsed = if tail.is_empty() { ipv4::Packet::parse(bytes) } else { ipv4::Packet::parse_quoted(bytes) };
-        let packet = match parsed {
-            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
-            _ => {
+        let headers = match V::read(bytes, !tail.is_empty(), tail_length) {
+            Ok(headers) => headers,
+            Err(Unreadable::Malformed) => {
                 self.network.counters.ip_invalid += 1;
                 return;
             }
-        };
-        if !packet.checksum_is_valid() {
-            self.network.counters.ip_checksum += 1;
-            return;
-        }
-        if !tail.is_empty() && (packet.is_fragment() || packet.protocol() != Protocol::TCP) {
-            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv4);
-            return;
-        }
-        if packet.is_fragment() {
-            let meta = IpMeta {
-                source: packet.source().into(),
-                destination: packet.destination().into(),
-                protocol: packet.protocol(),
-                ecn: packet.ecn(),
-                hop_limit: packet.ttl(),
-            };
-            let place = FragmentPlace {
-                identification: u32::from(packet.identification()),
-                offset: packet.fragment_offset(),
-                more: packet.more_fragments(),
-            };
-            self.input_fragment(now, vnic, source_mac, meta, place, packet.payload());
-            return;
-        }
-        let header_length = packet.header_length();
-        let received = Received {
-            meta: IpMeta {
-                source: packet.source().into(),
-                destination: packet.destination().into(),
-                protocol: packet.protocol(),
-                ecn: packet.ecn(),
-                hop_limit: packet.ttl(),
-            },
-            source_mac,
-            ip_offset: HEADER_LENGTH,
-            layer4_offset: HEADER_LENGTH + header_length,
-            layer4_length: packet.payload().len(),
-            total_length: packet.total_length().saturating_sub(header_length),
-        };
-        self.input_layer4(now, vnic, received, frame, tail);
-    }
-
-    // In line, though `input_spread` comes back here.
-    #[inline(always)]
-    fn input_ipv6(
-        &mut self,
-        now: Time,
-        vnic: &mut dyn Vnic,
-        source_mac: MacAddress,
-        frame: Frame,
-        tail: &mut Vec<Frame>,
-    ) {
-        let tail_length: usize = tail.iter().map(Frame::len).sum();
-        let bytes = frame.bytes().get(HEADER_LENGTH..).unwrap_or(&[]);
-        let parsed = if tail.is_empty() { ipv6::Packet::parse(bytes) } else { ipv6::Packet::parse_quoted(bytes) };
-        let packet = match parsed {
-            Ok(packet) if packet.total_length() <= bytes.len() + tail_length => packet,
-            _ => {
-                self.network.counters.ip_invalid += 1;
+            Err(Unreadable::Checksum) => {
+                self.network.counters.ip_checksum += 1;
                 return;
             }
         };
-        let Ok(upper) = ipv6_extension::walk(&packet) else {
-            self.network.counters.ip_invalid += 1;
-            return;
-        };
-        if !tail.is_empty() && (upper.fragment.is_some() || upper.protocol != Protocol::TCP) {
-            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ipv6);
+        if !tail.is_empty() && (headers.fragment.is_some() || headers.meta.protocol != Protocol::TCP) {
+            self.input_spread(now, vnic, source_mac, &frame, tail, Stack::input_ip::<V>);
             return;
         }
-        if let Some(fragment) = upper.fragment {
-            let meta = IpMeta {
-                source: packet.source().into(),
-                destination: packet.destination().into(),
-                protocol: upper.protocol,
-                ecn: packet.ecn(),
-                hop_limit: packet.hop_limit(),
-            };
-            let place = FragmentPlace {
-                identification: fragment.identification,
-                offset: fragment.offset,
-                more: fragment.more_fragments,
-            };
-            self.input_fragment(now, vnic, source_mac, meta, place, upper.payload);
+        if let Some(place) = headers.fragment {
+            self.input_fragment(now, vnic, source_mac, headers.meta, place, headers.payload);
             return;
         }
-        if matches!(upper.refusal, Some(Refusal::Drop | Refusal::Report(..) | Refusal::ReportUnlessMulticast(..))) {
+        if headers.is_refused {
             self.network.counters.ip_invalid += 1;
             return;
         }
         let received = Received {
-            meta: IpMeta {
-                source: packet.source().into(),
-                destination: packet.destination().into(),
-                protocol: upper.protocol,
-                ecn: packet.ecn(),
-                hop_limit: packet.hop_limit(),
-            },
+            meta: headers.meta,
             source_mac,
             ip_offset: HEADER_LENGTH,
-            layer4_offset: HEADER_LENGTH + upper.offset,
-            layer4_length: upper.payload.len(),
-            total_length: packet.total_length().saturating_sub(upper.offset),
+            layer4_offset: HEADER_LENGTH + headers.length,
+            layer4_length: headers.payload.len(),
+            total_length: headers.total_length,
         };
         self.input_layer4(now, vnic, received, frame, tail);
     }
 
-    /// A packet that the device has spread over several frames goes on in one, by `input`. TCP takes it as it came; all others are
-    /// rare at such a length, and have this copy, so that none of them need know.
+    /// Copies a packet that the device has spread over several frames into one, and goes on with that by `input`. TCP takes such a
+    /// packet as it came. For all others it is rare, and the copy means that they need not know of it.
     #[cold]
     #[inline(never)]
     fn input_spread(
@@ -376,14 +294,11 @@ impl Stack {
         {
             self.network.learn(now, vnic, next_hop, received.source_mac, false, true);
         }
+        let icmp = if meta.source.is_ipv4() { Protocol::ICMPV4 } else { Protocol::ICMPV6 };
         match meta.protocol {
             Protocol::UDP => self.input_udp(now, vnic, received, frame),
-            Protocol::ICMPV4 if meta.source.is_ipv4() => {
-                let news = self.network.input_icmpv4(now, vnic, meta, received.layer4(&frame));
-                self.take_icmp_news(now, vnic, news);
-            }
-            Protocol::ICMPV6 if meta.source.is_ipv6() => {
-                let news = self.network.input_icmpv6(now, vnic, meta, received.source_mac, received.layer4(&frame));
+            protocol if protocol == icmp => {
+                let news = self.network.input_icmp(now, vnic, meta, received.source_mac, received.layer4(&frame));
                 self.take_icmp_news(now, vnic, news);
             }
             _ => {

@@ -45,7 +45,7 @@ impl Secret {
         ((hash as u32).wrapping_add((now.as_nanos() / 4_000) as u32), (hash >> 32) as u32)
     }
 
-    /// Whom the order of ephemeral ports belongs to (RFC 6056): `key` has no local port yet.
+    /// The destination that an order of ephemeral ports belongs to (RFC 6056). `key` has no local port yet.
     pub(crate) fn destination_hash(&self, key: &impl KeyedHash) -> u64 {
         let mut hasher = SipHasher24::new_with_keys(self.table.1, self.sequence.0);
         key.hash_into(&mut hasher);

@@ -122,8 +122,8 @@ impl Stack {
         vnic.flush();
     }
 
-    /// Sends everything that may be sent, in as many batches as it takes: for who does not come back. Events are lost. Bounded: a
-    /// device that takes nothing more is left.
+    /// Sends everything that may be sent, in as many batches as it takes. This is for a caller that does not come back: events are
+    /// lost. It ends when the device takes nothing more.
     pub fn transmit_last(&mut self, now: Time, vnic: &mut dyn Vnic) {
         for _ in 0..LAST_BATCHES_MAX {
             self.transmit(now, vnic);
@@ -176,7 +176,7 @@ impl Stack {
         Ok(TimerId::new(slot, generation))
     }
 
-    /// Forgets a timer; whether it was still pending.
+    /// Forgets a timer. Gives whether it was still pending.
     pub fn cancel_timer(&mut self, timer: TimerId) -> bool {
         if self.service_timers.get(timer.index(), timer.generation()).is_none() {
             return false;

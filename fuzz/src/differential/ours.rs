@@ -1,7 +1,6 @@
 //! Our stack as a host.
 
-use super::peer::PORT;
-use super::{End, Host};
+use super::host::{End, HOST, Host, PORT, receive_window};
 use bytes::Bytes;
 use qanat_nic::{Frame, MemoryPlan, Pair, PairConfig, Pool, Time, TransmitBuffer, TransmitOptions, Vnic, pair};
 use qanat_stack::{Chunk, CloseReason, Config, ConnectionId, Event, ListenOptions, Stack};
@@ -27,17 +26,12 @@ pub(super) struct Ours {
     end: Option<End>,
 }
 
-/// Bytes of the hosts' receive windows.
-pub(super) fn receive_window(flags: u8) -> u32 {
-    [16_384, 2_000, 60_000, 5_000][usize::from(flags >> 4 & 3)]
-}
-
 impl Ours {
     pub(super) fn new(flags: u8, now: Time) -> Option<Ours> {
         let (near, far) = pair(PairConfig { slots: 128, ..PairConfig::default() }).ok()?;
         let plan = MemoryPlan { receive_frames: RECEIVE_FRAMES, transmit_frames: 128, ..MemoryPlan::default() };
         let (device, wire) = (near.open(plan).ok()?, far.open(plan).ok()?);
-        let address = IpAddr::from(super::peer::HOST);
+        let address = IpAddr::from(HOST);
         let mut config = Config::new(address, 24);
         config.connections_max = 2;
         config.half_open_max = 2;

@@ -1,15 +1,13 @@
 //! A model of the peer: what it has sent and got, and what it may believe.
 
-use super::{PEER_SALT, STREAM_BYTES_MAX, bytes};
+use super::host::{HOST, PEER, PORT};
+use super::streams::{APPLICATION_SALT, PEER_SALT, STREAM_BYTES_MAX, bytes};
 use crate::repair;
 use qanat_wire::ethernet::{self, EtherType};
 use qanat_wire::ip::Protocol;
 use qanat_wire::tcp_options::Options;
 use qanat_wire::{ipv4, tcp};
 
-pub(super) const HOST: [u8; 4] = [10, 0, 0, 2];
-pub(super) const PEER: [u8; 4] = [10, 0, 0, 1];
-pub(super) const PORT: u16 = 80;
 const PEER_PORT: u16 = 4_000;
 const SEGMENT_BYTES_MAX: u32 = 1_400;
 const FIN: u8 = 1;
@@ -322,7 +320,7 @@ impl Peer {
         }
         let end = offset.wrapping_add(length);
         assert!(offset <= self.received && end <= written, "bytes {offset} to {end} of {written}: {self:?}");
-        let is_right = segment.payload() == bytes(super::APPLICATION_SALT, offset, length);
+        let is_right = segment.payload() == bytes(APPLICATION_SALT, offset, length);
         assert!(is_right, "other bytes than were written at {offset}");
         if self.strict {
             // One byte more may probe a closed window.

@@ -1,8 +1,7 @@
 //! smoltcp as a host.
 
-use super::ours::receive_window;
-use super::peer::{HOST, PORT};
-use super::{End, Host, STREAM_BYTES_MAX};
+use super::host::{End, HOST, Host, PORT, receive_window};
+use super::streams::STREAM_BYTES_MAX;
 use qanat_nic::Time;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};

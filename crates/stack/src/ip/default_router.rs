@@ -38,7 +38,7 @@ impl DefaultRouters {
         self.enabled
     }
 
-    /// Forgets routers whose time is over. Whether to ask for some, at the start: it counts as done.
+    /// Forgets routers whose time is over. Gives whether to ask for some, at the start; that counts as done.
     pub(super) fn poll(&mut self, now: Time) -> bool {
         self.routers.retain(|(_, expires)| *expires > now);
         if self.solicitations_left == 0 || self.next_solicitation > now {
@@ -49,7 +49,7 @@ impl DefaultRouters {
         true
     }
 
-    /// An advertisement, already checked (section 6.1.2); whether the router is one of ours now.
+    /// Takes an advertisement, already checked (section 6.1.2). Gives whether the router is one of ours now.
     pub(super) fn advertised(&mut self, router: Ipv6Addr, lifetime: Duration, now: Time) -> bool {
         let known = self.routers.iter().position(|(address, _)| *address == router);
         match known {

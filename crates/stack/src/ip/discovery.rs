@@ -51,7 +51,7 @@ impl Network {
         None
     }
 
-    /// Answers a neighbour solicitation; `to`: who asked (`None`: duplicate address detection, so tell all).
+    /// Answers a neighbour solicitation of `to`. `None` means that duplicate address detection asked, so all are told.
     fn advertise(&mut self, vnic: &mut dyn Vnic, target: Ipv6Addr, to: Option<(Ipv6Addr, MacAddress)>) {
         const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
         let options = neighbor_discovery::Options {

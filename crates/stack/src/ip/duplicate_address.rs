@@ -99,8 +99,8 @@ impl Network {
         Some(())
     }
 
-    /// A neighbour solicitation for, or advertisement of, one of our addresses: whether it shows a conflict, by which the address
-    /// is lost. `claims`: it shows another to have or to want it, as do all but a solicitation with a source.
+    /// Looks at a neighbour solicitation for, or advertisement of, one of our addresses. Gives the address if a conflict loses it.
+    /// `claims` says that another host has or wants the address; only a solicitation with a source does not show that.
     pub(super) fn input_conflict(
         &mut self,
         now: Time,

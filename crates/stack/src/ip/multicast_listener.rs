@@ -1,5 +1,5 @@
 //! Multicast listener reports (RFC 3810; RFC 2710 towards older routers): switches that snoop them deliver neighbour
-//! solicitations only to who listens to the group they are sent to.
+//! solicitations only to hosts that listen to the group they are sent to.
 //!
 //! The groups are the solicited-node groups of our addresses, so there are never more than addresses. What is to be said
 //! is a list of changes and one answer, each with a time; queries only bring the answer forward, so that their number

@@ -112,7 +112,7 @@ fn read_key<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HashMap<IpAddr
 }
 
 impl Neighbours {
-    /// Of one read from a snapshot: whether it can be. Frames that wait can be written.
+    /// Whether a table that was read from a snapshot is consistent. Frames that wait can be written.
     pub(crate) fn is_sound(&mut self) -> bool {
         if !self.entries.is_sound() || self.shared_left > PENDING_SHARED {
             return false;
@@ -255,8 +255,8 @@ impl Neighbours {
         (neighbour.address == address).then_some(neighbour)
     }
 
-    /// A packet that this neighbour has passed on came from `mac`: whether that is the one that is known, which is confirmed
-    /// then.
+    /// A packet that this neighbour has passed on came from `mac`. Gives whether that is the known address, which is then
+    /// confirmed.
     #[inline]
     pub(crate) fn is_from(&mut self, now: Time, address: IpAddr, hint: NeighbourHint, mac: MacAddress) -> bool {
         let known = self.at_hint(address, hint).filter(|neighbour| neighbour.mac == Some(mac));

@@ -43,7 +43,7 @@ pub(crate) struct Network {
     pub(crate) counters: Counters,
     /// Own addresses are the kernel's too.
     pub(crate) shared_address: bool,
-    /// Neighbours are learnt from what they send, those known are not asked again.
+    /// Neighbours are learnt from what they send. Those that are known are not asked again.
     pub(crate) neighbours_by_traffic: bool,
     /// Neighbours whose confirmation is overdue are asked: the answer comes here.
     asks_again: bool,
@@ -78,7 +78,7 @@ fn multicast_mac(address: IpAddr) -> Option<MacAddress> {
 }
 
 impl Network {
-    /// Of one read from a snapshot: whether it can be.
+    /// Whether the state that was read from a snapshot is consistent.
     pub(crate) fn is_sound(&mut self) -> bool {
         self.retries.is_sound() && self.neighbours.is_sound() && self.paths.is_sound()
     }
@@ -169,7 +169,7 @@ impl Network {
         self.send_with(now, vnic, meta, frame, None);
     }
 
-    /// As [`send`](Network::send); `checksum_offset`: where the device is to put the layer-4 checksum.
+    /// As [`send`](Network::send), but the device puts the layer-4 checksum at `checksum_offset`.
     pub(crate) fn send_with(
         &mut self,
         now: Time,

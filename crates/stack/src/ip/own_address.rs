@@ -86,7 +86,7 @@ impl Claim {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostAddress {
     pub(crate) address: IpAddr,
-    /// Who has it.
+    /// The host that has it.
     pub(crate) holder: MacAddress,
     /// It had been formed here (RFC 7217), and another takes its place.
     pub(crate) is_replaced: bool,

@@ -141,7 +141,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// The IP packet as it came, for an ICMP error to quote; `None` of a reassembled one.
+    /// The IP packet as it came, for an ICMP error to quote. A reassembled one gives `None`.
     pub(crate) fn packet<'a>(&self, frame: &'a Frame) -> Option<&'a [u8]> {
         let whole = self.ip_offset < self.layer4_offset;
         frame.bytes().get(self.ip_offset..self.layer4_offset + self.layer4_length).filter(|_| whole)

@@ -72,7 +72,7 @@ pub(crate) struct Path {
     version: u64,
     /// Until when `ethernet` may be used; [`Time::ZERO`]: never.
     fresh_until: Time,
-    /// Whom `ethernet` was learnt from.
+    /// The neighbour that `ethernet` was learnt from.
     hint: NeighbourHint,
     /// The socket of the datagrams that are taken.
     socket: UdpSocketId,
@@ -138,7 +138,7 @@ impl Path {
         self.takes ^ u32::from(raw_port) == DELIVERS
     }
 
-    /// Whose the datagrams taken are.
+    /// The socket of the datagrams that are taken.
     #[inline(always)]
     pub(crate) fn socket(&self) -> UdpSocketId {
         self.socket
@@ -214,7 +214,7 @@ pub(crate) struct Paths {
     pub(crate) version: u64,
 }
 
-/// A cache begins anew elsewhere: as large as it was.
+/// A cache begins anew in another process, as large as it was here.
 fn write_size<S: Serializer>(entries: &[Path], serializer: S) -> Result<S::Ok, S::Error> {
     entries.len().serialize(serializer)
 }

@@ -153,7 +153,7 @@ impl Reassembly {
         Some(self.datagrams.len() - 1)
     }
 
-    /// Forgets datagrams that were not completed in time; how many.
+    /// Forgets datagrams that were not completed in time. Gives how many.
     pub(crate) fn expire(&mut self, now: Time) -> usize {
         let before = self.datagrams.len();
         self.datagrams.retain(|datagram| datagram.expires > now);
@@ -166,7 +166,7 @@ impl Reassembly {
 }
 
 impl Datagram {
-    /// `false`: the datagram is not to be had any more.
+    /// Adds a fragment. Gives `false` if the datagram can't be completed any more.
     fn add(&mut self, place: FragmentPlace, payload: &[u8]) -> bool {
         let (start, end) = (place.offset, place.offset + payload.len());
         if !place.more {

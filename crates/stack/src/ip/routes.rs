@@ -93,7 +93,7 @@ impl Routes {
         self.sole_v4 = usable.next().filter(|_| usable.next().is_none()).unwrap_or(Ipv4Addr::UNSPECIFIED);
     }
 
-    /// What is known of an own address; `None`: not ours.
+    /// What is known of an own address. Gives `None` if it is not ours.
     pub(crate) fn state(&self, address: IpAddr) -> Option<AddressState> {
         self.interfaces.iter().find(|interface| interface.address == address).map(|interface| interface.state)
     }
@@ -183,7 +183,7 @@ impl Routes {
         bits == LIMITED_BROADCAST || self.interfaces.iter().any(|interface| interface.is_broadcast(bits))
     }
 
-    /// The neighbour a packet to `destination` goes through; `None`: no route, or not a unicast address.
+    /// The neighbour that a packet to `destination` goes through. Gives `None` without a route, or if the address is not unicast.
     pub(crate) fn next_hop(&self, destination: IpAddr) -> Option<IpAddr> {
         let bits = to_bits(destination);
         if destination.is_multicast() || destination.is_unspecified() || bits == LIMITED_BROADCAST {

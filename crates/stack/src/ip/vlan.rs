@@ -16,14 +16,15 @@ pub(crate) fn identifier(configured: Option<u16>) -> u16 {
     configured.filter(|identifier| *identifier <= IDENTIFIER_MAX).unwrap_or(0)
 }
 
-/// Puts the tag of VLAN `identifier` before the frame's data; `None`: no headroom.
+/// Puts the tag of VLAN `identifier` before the frame's data. Gives `None` if there is no headroom.
 pub(crate) fn prepend(frame: &mut Frame, identifier: u16, ethertype: EtherType) -> Option<()> {
     let tag = vlan::Header { identifier, priority: 0, drop_eligible: false, ethertype };
     tag.emit(frame.prepend(vlan::TAG_LENGTH)?).ok()?;
     Some(())
 }
 
-/// Makes an untagged frame of one that belongs to our VLAN, `ours`, and returns its type; `None`, counted: it doesn't.
+/// Makes an untagged frame of one that belongs to our VLAN, `ours`, and returns its type. A frame of another VLAN is counted, and
+/// gives `None`.
 #[cold]
 pub(crate) fn untag(frame: &mut Frame, ethertype: EtherType, ours: u16, counters: &mut Counters) -> Option<EtherType> {
     let inner = if ethertype == EtherType::VLAN {

@@ -5,7 +5,7 @@
 //! whether a port is open or a connection exists (CVE-2016-5696, CVE-2020-25705). So:
 //!
 //! * Each peer has an allowance of its own. A forged packet is charged to the peer whose address it bears.
-//! * Allowances lie in a table of fixed size. Who shares a place is decided by a keyed hash, anew in each period. So an attacker
+//! * Allowances lie in a table of fixed size. A keyed hash decides, anew in each period, which peers share a place. So an attacker
 //!   with one address shares a place with its victim in one period of [`PLACES`], and does not know in which.
 //! * An allowance has a random size, anew in each period. What is missing from it can't be told from what never was in it.
 //!   This also blurs what an attacker sees that has the address of its victim, behind the same address translator.
@@ -46,7 +46,7 @@ impl AnswerLimit {
         self.least = 0;
     }
 
-    /// Takes one answer from the allowance of `peer`; `false`: it is used up.
+    /// Takes one answer from the allowance of `peer`. Gives `false` if that is used up.
     pub(crate) fn allow(&mut self, now: Time, peer: IpAddr) -> bool {
         if self.least == 0 {
             return true;

@@ -1,7 +1,7 @@
 //! Demultiplexing: from a packet's addresses and ports to the object that owns the flow.
 //!
 //! An open-addressing table with linear probing and backward-shift deletion, at most half full. It holds a hash and an
-//! owner per flow, eight flows to a cache line, and no keys: who owns a flow has its key, and that memory is wanted next
+//! owner per flow, eight flows to a cache line, and no keys: the owner of a flow has its key, and that memory is wanted next
 //! anyway. So a stranger's look-up, and closing the gap of a flow that ended, touch one line as a rule. Placement is
 //! keyed ([`Secret::table_hash`](crate::secret::Secret)).
 
@@ -166,7 +166,7 @@ impl FlowTable {
         FlowTable { entries: vec![EMPTY; size], mask: size - 1, count: 0 }
     }
 
-    /// Of one read from a snapshot: whether searches in it end.
+    /// Whether searches in a table that was read from a snapshot end.
     pub(crate) fn is_sound(&self) -> bool {
         let used = self.entries.iter().filter(|entry| entry.hash != 0).count();
         self.entries.len().is_power_of_two()
@@ -218,7 +218,7 @@ impl FlowTable {
         true
     }
 
-    /// Hands a flow over; whether `from` had it.
+    /// Hands a flow over. Gives whether `from` had it.
     pub(crate) fn replace(&mut self, hash: u32, from: FlowOwner, to: FlowOwner) -> bool {
         let found = self.find(hash, |owner| owner == pack(from));
         if let Ok(index) = found {
@@ -227,7 +227,7 @@ impl FlowTable {
         found.is_ok()
     }
 
-    /// Removes a flow; whether `owner` had it.
+    /// Removes a flow. Gives whether `owner` had it.
     pub(crate) fn remove(&mut self, hash: u32, owner: FlowOwner) -> bool {
         let Ok(mut hole) = self.find(hash, |found| found == pack(owner)) else { return false };
         let mut index = hole;

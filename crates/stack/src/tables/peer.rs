@@ -1,4 +1,4 @@
-//! Whom an address counts as where something scarce is shared out, and how much of it each has.
+//! Peers, among whom something scarce is shared out: which peer an address counts as, and how much each has.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use siphasher::sip::SipHasher13;
@@ -103,7 +103,7 @@ impl PeerCounts {
         PeerCounts { counts, total: 0 }
     }
 
-    /// Counts anew: one for each of `peers`, as is to be done with a table out of a snapshot.
+    /// Counts anew, one for each of `peers`. A table out of a snapshot needs this.
     pub(crate) fn recount(&mut self, capacity: usize, peers: impl Iterator<Item = IpAddr>) {
         self.counts.clear();
         self.counts.reserve(capacity);

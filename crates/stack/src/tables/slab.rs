@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         Slab { entries: Vec::with_capacity(limit), free: Vec::with_capacity(limit), limit }
     }
 
-    /// Of one read from a snapshot: whether it can be. It gets back its room.
+    /// Whether a table that was read from a snapshot is consistent. It gets back its room.
     pub(crate) fn is_sound(&mut self) -> bool {
         if self.limit > OBJECTS_MAX || self.entries.len() > self.limit {
             return false;

@@ -67,7 +67,7 @@ fn read_heads<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[[u32; SLOTS
 }
 
 impl<T: Copy> Wheel<T> {
-    /// Of one read from a snapshot: whether its lists are lists, each entry in one, and marked as such.
+    /// Whether a wheel that was read from a snapshot is consistent: its lists end, and each entry is in the one it names.
     pub(crate) fn is_sound(&mut self) -> bool {
         if self.limit > 4 * snapshot::OBJECTS_MAX || self.entries.len() > self.limit || self.tick_shift > 32 {
             return false;
@@ -152,7 +152,7 @@ impl<T: Copy> Wheel<T> {
         Some(WheelHandle { entry: index, generation: self.entries[index as usize].generation })
     }
 
-    /// Removes an entry; whether it was still there.
+    /// Removes an entry. Gives whether it was still there.
     pub fn cancel(&mut self, handle: WheelHandle) -> bool {
         match self.entries.get(handle.entry as usize) {
             Some(entry) if entry.generation == handle.generation => {}

@@ -2,7 +2,7 @@
 
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::{AckNews, Phase};
+use crate::tcp::recovery::phase::AckNews;
 use crate::tcp::recovery::scoreboard::{EVER_RETRANSMITTED, SACKED};
 use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
@@ -49,7 +49,7 @@ impl Connection {
             }
             return AckVerdict::Accepted;
         }
-        self.probes_unanswered = 0;
+        self.patience.end_probes();
         let window_before = self.send_window.size();
         let window = u32::from(segment.window) << self.send_scale;
         self.send_window.update(window, segment.sequence, ack.after(self.board.start()));
@@ -57,14 +57,14 @@ impl Connection {
         let flight = self.board.outstanding();
         let mut news = AckNews { flight, echo, advanced: ack != una, ..AckNews::default() };
         if news.advanced {
-            self.is.follow.release();
+            self.bunching.release();
             self.advance(ack, env, &mut news);
         }
         if self.is.sack && !segment.options.sack_blocks.is_empty() {
             self.process_sack(segment, env, &mut news);
         }
         news.congestion_echo = segment.flags.contains(Flags::ECE);
-        let simple = self.phase == Phase::Open
+        let simple = self.recovery.is_open()
             && self.board.sacked() == 0
             && self.board.lost() == 0
             && news.sacked == 0
@@ -73,10 +73,11 @@ impl Connection {
             && !self.rack.probing();
         if simple && news.advanced {
             // The usual case: in order, nothing missing.
-            self.recovery.duplicates = 0;
+            self.recovery.end_duplicates();
             self.grow_window(&news, env);
             self.arm_retransmission(env.now);
-            self.is.output_wanted |= !self.board.is_empty() || self.queue.byte_count() > 0 || self.is.fin_queued;
+            self.is.output_wanted |=
+                !self.board.is_empty() || self.queue.byte_count() > 0 || self.lifecycle.is_fin_queued();
             return AckVerdict::Accepted;
         }
         // RFC 5681 §2: "a duplicate acknowledgment": data outstanding, no data, same ACK number, same window.
@@ -112,11 +113,11 @@ impl Connection {
     fn advance(&mut self, ack: SequenceNumber, env: &mut Env<'_>, news: &mut AckNews) {
         let now = env.now;
         let octets = ack.distance_from(self.board.start());
-        let fin = u32::from(self.is.fin_sent && ack == self.send_next);
+        let fin = u32::from(self.lifecycle.is_fin_sent() && ack == self.send_next);
         let mut first_sent: Option<Time> = None;
         let mut resent = false;
         let minimum = self.rtt.minimum();
-        let offset = self.timestamp_offset;
+        let offset = self.timestamps.offset();
         let rack = &mut self.rack;
         let segments = &mut self.statistics.delivered;
         let echo = news.echo;
@@ -133,10 +134,10 @@ impl Connection {
             rack.on_delivered(record, now, minimum, echo, |at| crate::tcp::segment::timestamp(at, offset));
         });
         self.sample_rtt(first_sent, resent, now, news);
-        self.retransmissions = 0;
-        self.soft_error = None;
+        self.patience.end_retransmissions();
+        self.outcome.forget_soft_error();
         self.check_mtu_probe(env);
-        self.progress_at = now;
+        self.patience.restart(now);
         let data = octets - fin;
         if data > 0 {
             self.queue.release(u64::from(data));
@@ -188,7 +189,7 @@ impl Connection {
                 self.statistics.duplicate_sacks = self.statistics.duplicate_sacks.saturating_add(1);
                 news.duplicate_report = true;
                 self.rack.on_duplicate_report(una, self.send_next);
-                self.recovery.undo.on_duplicate_report(block.start);
+                self.recovery.on_duplicate_report(block.start);
                 continue;
             }
             if block.end.at_or_before(una) {
@@ -201,7 +202,7 @@ impl Connection {
             }
             let now = env.now;
             let minimum = self.rtt.minimum();
-            let offset = self.timestamp_offset;
+            let offset = self.timestamps.offset();
             let rack = &mut self.rack;
             let segments = &mut self.statistics.delivered;
             let mut sent_once: Option<Time> = None;

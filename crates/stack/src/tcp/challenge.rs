@@ -20,7 +20,7 @@ pub struct Challenges {
 }
 
 impl Challenges {
-    /// Takes a challenge; `false`: there is none left.
+    /// Takes a challenge. Gives `false` if none is left.
     pub fn allow(&mut self, now: Time) -> bool {
         self.take(now, INTERVAL * (BURST - 1))
     }

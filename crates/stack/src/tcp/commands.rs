@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 impl Connection {
     fn may_send(&self, config: &TcpConfig) -> Result<(), CommandError> {
-        if !self.state.sends() || self.is.fin_queued {
+        if !self.lifecycle.state().sends() || self.lifecycle.is_fin_queued() {
             return Err(CommandError::NotSending);
         }
         if self.queue.len() >= config.send_pieces_max {
@@ -65,31 +65,25 @@ impl Connection {
     /// # Errors
     /// [`CommandError::NotSending`] if it was shut down before.
     pub fn shutdown(&mut self) -> Result<(), CommandError> {
-        if self.is.fin_queued || !self.state.sends() {
+        if self.lifecycle.is_fin_queued() || !self.lifecycle.state().sends() {
             return Err(CommandError::NotSending);
         }
-        self.is.fin_queued = true;
+        self.lifecycle.queue_fin();
         self.is.output_wanted = true;
-        self.state = match self.state {
-            State::Established => State::FinWait1,
-            State::CloseWait => State::LastAck,
-            // The FIN waits for the handshake: RFC 9293 §3.10.4 "queue the request".
-            other => other,
-        };
         Ok(())
     }
 
     /// As [`shutdown`](Connection::shutdown), and the service takes no more data. In SYN-SENT the connection is simply
     /// deleted (RFC 9293 §3.10.4).
     pub fn close(&mut self, env: &mut Env<'_>) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => return Disposition::Keep,
             State::SynSent => return self.finish(CloseReason::Aborted, env),
             _ => {}
         }
         let _ = self.shutdown();
-        self.is.orphaned = true;
-        if self.state == State::FinWait2 {
+        self.lifecycle.orphan();
+        if self.lifecycle.state() == State::FinWait2 {
             self.timers.set_idle(env.now + env.config.fin_wait_2);
         }
         Disposition::Keep

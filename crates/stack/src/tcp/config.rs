@@ -105,7 +105,7 @@ impl Default for TcpConfig {
 }
 
 impl TcpConfig {
-    /// The largest receive window of a connection whose service wishes at most `wish`; `None`: it wishes nothing.
+    /// The largest receive window of a connection, if its service wishes at most `wish`.
     pub fn receive_window_max(&self, wish: Option<u32>) -> u32 {
         // Less than the least segment would let nothing through.
         wish.map_or(self.receive_window, |wish| {
@@ -113,8 +113,8 @@ impl TcpConfig {
         })
     }
 
-    /// The window of a SYN or SYN-ACK, never scaled (RFC 7323 §2.2), that buffers and frames bear: of a connection whose window is
-    /// at most `most`.
+    /// The window of a SYN or SYN-ACK, which is never scaled (RFC 7323 §2.2). It is what buffers and frames bear, and at most
+    /// `most`, the connection's own limit.
     pub fn initial_window(&self, most: u32) -> u32 {
         let by_frames = self.receive_frames_max.saturating_mul(usize::from(crate::tcp::segment::MSS_DEFAULT));
         most.min(65_535).min(u32::try_from(by_frames).unwrap_or(u32::MAX))

@@ -1,48 +1,29 @@
 //! One connection: its variables (the transmission control block of RFC 9293 §3.3.1), and what can be read of it.
 
 use crate::tcp::challenge::Challenges;
-use crate::tcp::congestion::algorithm::Congestion;
-use crate::tcp::congestion::control::Window;
-use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::extras::Extras;
-use crate::tcp::receive::reassembly::{Block, Reassembly};
+use crate::tcp::lifetime::lifecycle::Lifecycle;
+use crate::tcp::lifetime::outcome::Outcome;
+use crate::tcp::lifetime::patience::Patience;
+use crate::tcp::receive::held::HeldData;
+use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
-use crate::tcp::recovery::phase::Phase;
+use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::recovery::variables::Recovery;
-use crate::tcp::segment::timestamp;
+use crate::tcp::send::bunching::Bunching;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
 use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
-use qanat_api::{CloseReason, ConnectionId};
+use crate::tcp::timestamps::TimestampClock;
+use qanat_api::ConnectionId;
 use qanat_nic::Time;
-use std::time::Duration;
-
-/// What is to become of bytes that do not fill a segment (Linux' `MSG_MORE`).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) enum Follow {
-    /// They go, and are pushed.
-    #[default]
-    Nothing,
-    /// More is said to follow soon: they wait for it, or for an acknowledgement.
-    More,
-    /// That has come: they go, but are not pushed.
-    Unpushed,
-}
-
-impl Follow {
-    /// Whoever was to wait need not any longer.
-    pub(super) fn release(&mut self) {
-        if *self == Follow::More {
-            *self = Follow::Unpushed;
-        }
-    }
-}
 
 /// What is still due of the handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, serde::Serialize, serde::Deserialize)]
@@ -91,46 +72,18 @@ pub(super) struct Conditions {
     pub ecn: bool,
     /// Something may be sent: call `output`.
     pub output_wanted: bool,
-    /// An ACK must go out with the next `output`.
-    pub ack_now: bool,
-    /// And it is owed alone: later segments are not to share it.
-    pub ack_apart: bool,
-    /// Sent a FIN (it is in `board` or acknowledged).
-    pub fin_sent: bool,
-    /// A FIN follows the queue.
-    pub fin_queued: bool,
-    /// The service closed: it takes no more data.
-    pub orphaned: bool,
     /// Echo congestion until CWR arrives (RFC 3168 §6.1.3).
     pub ecn_echo: bool,
     /// Put CWR on the next new data segment.
     pub ecn_reduced: bool,
-    /// The congestion window held back data since it was last checked.
-    pub window_limited: bool,
-    /// Send one segment regardless of silly-window rules (the override timer fired).
-    pub force: bool,
     /// Send a zero-window or keepalive probe.
     pub probe: bool,
     /// Send a tail loss probe.
     pub tail_probe: bool,
-    /// Nagle's algorithm is off.
-    pub no_delay: bool,
     /// Bytes up to an urgent one are not all acknowledged.
     pub urgent: bool,
-    /// Whether more is said to follow what was given last.
-    pub follow: Follow,
-    /// Corked: only full segments.
-    pub cork: bool,
     /// Segments are paced.
     pub paced: bool,
-    /// The service set the user timeout: the peer's option changes nothing.
-    pub user_timeout_fixed: bool,
-    /// The user timeout option goes on the next segment.
-    pub user_timeout_owed: bool,
-    /// `Closed` was reported.
-    pub closed_reported: bool,
-    /// A reset must go out.
-    pub reset_wanted: bool,
     /// What is still due of the handshake.
     pub handshake: Handshake,
     /// What is sent has records: their ends are looked for from the first one on.
@@ -141,33 +94,18 @@ pub(super) struct Conditions {
 #[derive(serde::Serialize, serde::Deserialize)]
 pub struct Connection {
     // The send side.
-    pub(super) state: State,
+    pub(super) lifecycle: Lifecycle,
     pub(super) is: Conditions,
-    pub(super) phase: Phase,
     pub(super) send_scale: u8,
-    pub(super) receive_scale: u8,
     /// Payload bytes a segment may carry beside the options always present.
     pub(super) maximum_segment: u16,
     /// SND.NXT.
     pub(super) send_next: SequenceNumber,
     pub(super) send_window: SendWindow,
-    /// RCV.NXT.
-    pub(super) receive_next: SequenceNumber,
-    /// RCV.NXT + RCV.WND as last advertised: never moves left.
-    pub(super) receive_edge: SequenceNumber,
-    /// RCV.NXT of the last ACK sent (RFC 7323's Last.ACK.sent).
-    pub(super) last_ack_sent: SequenceNumber,
-    /// TS.Recent.
-    pub(super) timestamp_recent: u32,
-    pub(super) timestamp_offset: u32,
-    /// Bytes given to the service and not consumed.
-    pub(super) unconsumed: u32,
-    /// Frames given to the service and not consumed.
-    pub(super) frames_lent: u32,
-    pub(super) window: Window,
-    /// Most octets in flight in the round trip that ends when `flight_end` is acknowledged.
-    pub(super) flight_max: u32,
-    pub(super) flight_end: SequenceNumber,
+    pub(super) receive_window: ReceiveWindow,
+    pub(super) acks: OwedAcks,
+    pub(super) timestamps: TimestampClock,
+    pub(super) congestion: CongestionState,
     /// SND.UNA, and what is between it and SND.NXT.
     pub(super) board: Scoreboard,
     pub(super) queue: SendQueue,
@@ -178,48 +116,22 @@ pub struct Connection {
     pub(super) id: ConnectionId,
     pub(super) local_port: u16,
     pub(super) peer_port: u16,
-    /// Full segments received since the last ACK.
-    pub(super) segments_unacknowledged: u8,
-    /// Full segments of one batch that one ACK may acknowledge.
-    pub(super) segments_per_ack: u8,
-    /// ACKs still sent at once (quick-ACK at the start).
-    pub(super) quick_acks: u8,
-    /// Consecutive time-outs without progress.
-    pub(super) retransmissions: u8,
-    /// Window or keepalive probes without an answer.
-    pub(super) probes_unanswered: u8,
-    /// Duplicate ACKs to send for a peer without SACK.
-    pub(super) duplicate_acks_wanted: u8,
-    pub(super) congestion: Congestion,
-    pub(super) hystart: HyStart,
     pub(super) rack: Rack,
     pub(super) recovery: Recovery,
     pub(super) path_mtu: PathMtu,
     // The receive side's rarer part.
-    pub(super) reassembly: Option<Box<Reassembly>>,
+    pub(super) held: HeldData,
     pub(super) right_sizing: RightSizing,
-    pub(super) fin_at: Option<SequenceNumber>,
-    /// The D-SACK block the next ACK reports (RFC 2883).
-    pub(super) duplicate: Option<Block>,
-    pub(super) timestamp_recent_at: Time,
-    pub(super) receive_segment_max: u16,
-    /// Moving average of the bytes in a received frame.
-    pub(super) receive_length_mean: u16,
-    /// Where the last segment ended that was sent and not full.
-    pub(super) small_end: SequenceNumber,
+    pub(super) bunching: Bunching,
     // Cold.
     pub(super) initial_send: SequenceNumber,
-    pub(super) initial_receive: SequenceNumber,
-    pub(super) progress_at: Time,
+    pub(super) patience: Patience,
     pub(super) challenges: Challenges,
-    pub(super) user_timeout: Option<Duration>,
     pub(super) extras: Option<Box<Extras>>,
     /// When pacing lets the next segment go.
     pub(super) pacing_next: Time,
     pub(super) statistics: Statistics,
-    pub(super) close_reason: Option<CloseReason>,
-    /// What the network said of segments not acknowledged since.
-    pub(super) soft_error: Option<CloseReason>,
+    pub(super) outcome: Outcome,
 }
 
 /// Per-connection counts for `info`.
@@ -247,7 +159,7 @@ impl Connection {
     /// Its state.
     #[inline]
     pub fn state(&self) -> State {
-        self.state
+        self.lifecycle.state()
     }
 
     /// Own port and the peer's.
@@ -271,6 +183,13 @@ impl Connection {
         self.rtt.backoff() > 0
     }
 
+    /// An ACK goes out with the next `output`.
+    #[inline]
+    pub(super) fn acknowledge_now(&mut self) {
+        self.acks.owe();
+        self.is.output_wanted = true;
+    }
+
     /// When [`on_timer`](Connection::on_timer) must be called at the latest.
     #[inline]
     pub fn next_deadline(&self) -> Option<Time> {
@@ -290,7 +209,7 @@ impl Connection {
 
     /// RCV.NXT.
     pub fn receive_next(&self) -> SequenceNumber {
-        self.receive_next
+        self.receive_window.next()
     }
 
     /// Bytes queued and not yet acknowledged.
@@ -301,14 +220,14 @@ impl Connection {
     /// Our timestamp now.
     #[inline]
     pub(super) fn timestamp_now(&self, now: Time) -> u32 {
-        timestamp(now, self.timestamp_offset)
+        self.timestamps.at(now)
     }
 
     /// Octets outstanding that are data (SYN and FIN not counted).
     #[inline]
     pub(super) fn data_outstanding(&self) -> u64 {
         let outstanding = u64::from(self.send_next.distance_from(self.board.start()));
-        let fin = u64::from(self.is.fin_sent && outstanding > 0);
+        let fin = u64::from(self.lifecycle.is_fin_sent() && outstanding > 0);
         outstanding.saturating_sub(fin)
     }
 
@@ -320,8 +239,7 @@ impl Connection {
 
     /// Heap memory held beside the structure itself, bytes (frames not counted).
     pub fn heap_bytes(&self) -> usize {
-        let reassembly = self.reassembly.as_ref().map_or(0, |queue| queue.memory());
         let extras = if self.extras.is_some() { size_of::<Extras>() } else { 0 };
-        self.board.memory() + self.queue.memory() + reassembly + extras
+        self.board.memory() + self.queue.memory() + self.held.heap_bytes() + extras
     }
 }

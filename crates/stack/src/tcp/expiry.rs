@@ -3,7 +3,6 @@
 use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
@@ -19,15 +18,14 @@ impl Connection {
         let now = env.now;
         if self.timers.take_delayed_ack(now) {
             env.counters.delayed_acks_sent += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
         if self.timers.take_pacing(now) {
             self.is.output_wanted = true;
         }
         if self.timers.take_idle(now) {
             let disposition = self.on_idle_timer(env);
-            if !matches!(disposition, Disposition::Keep) || self.state == State::Closed {
+            if !matches!(disposition, Disposition::Keep) || self.lifecycle.state() == State::Closed {
                 return disposition;
             }
         }
@@ -57,15 +55,15 @@ impl Connection {
             self.is.handshake.want_syn(true);
             return Disposition::Keep;
         }
-        self.retransmissions = self.retransmissions.saturating_add(1);
-        let handshake = matches!(self.state, State::SynSent | State::SynReceived);
+        self.patience.count_retransmission();
+        let handshake = matches!(self.lifecycle.state(), State::SynSent | State::SynReceived);
         let limit = if handshake { self.syn_retransmissions_max(env.config) } else { env.config.retransmissions_max };
         if self.is_user_timeout(env.now) {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
         }
         // RFC 5482 §3: a user timeout in force replaces the limit, also when it is longer.
-        if self.retransmissions > limit && (handshake || self.user_timeout.is_none()) {
+        if self.patience.retransmissions() > limit && (handshake || self.patience.user_timeout().is_none()) {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
@@ -74,7 +72,7 @@ impl Connection {
         self.rtt.back_off();
         if handshake {
             // RFC 3168 §6.1.1.1: a SYN with ECN lost again may be dropped because of it.
-            if self.retransmissions >= 2 {
+            if self.patience.retransmissions() >= 2 {
                 self.is.ecn = false;
             }
             self.is.handshake.want_syn(true);
@@ -98,16 +96,17 @@ impl Connection {
             env.counters.user_timeouts += 1;
             return self.fail_silently(env);
         }
-        if self.probes_unanswered > env.config.retransmissions_max && self.user_timeout.is_none() {
+        if self.patience.probes_unanswered() > env.config.retransmissions_max && self.patience.user_timeout().is_none()
+        {
             env.counters.retransmission_timeouts += 1;
             return self.fail_silently(env);
         }
         if self.send_window.size() > 0 {
             // §3.8.6.2.1: "the override timeout": send what fits.
-            self.is.force = true;
+            self.bunching.force();
         } else {
             self.is.probe = true;
-            self.probes_unanswered = self.probes_unanswered.saturating_add(1);
+            self.patience.count_probe();
             self.rtt.back_off();
         }
         Disposition::Keep
@@ -116,8 +115,8 @@ impl Connection {
     /// Starts the persist timer: data waits, nothing is in flight, and the window is shut.
     pub(super) fn arm_persist(&mut self, now: Time) {
         if !self.timers.is_persisting() && !self.is.handshake.is_unproved() {
-            if self.board.is_empty() && self.probes_unanswered == 0 {
-                self.progress_at = now;
+            if self.board.is_empty() && self.patience.probes_unanswered() == 0 {
+                self.patience.restart(now);
             }
             self.timers.set(RetransmitKind::Persist, now + self.rtt.timeout().max(PERSIST_MIN));
         }
@@ -148,10 +147,10 @@ impl Connection {
     fn may_probe_tail(&self) -> bool {
         // §7.3: SACK, not in recovery, nothing sacked, no probe outstanding.
         self.is.sack
-            && self.phase == Phase::Open
+            && self.recovery.is_open()
             && self.board.sacked() == 0
             && !self.rack.probing()
             && self.rtt.backoff() == 0
-            && self.state.is_synchronized()
+            && self.lifecycle.state().is_synchronized()
     }
 }

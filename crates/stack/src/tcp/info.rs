@@ -1,6 +1,5 @@
 //! What an operator sees of a connection, as `ss -i`.
 
-use crate::tcp::congestion::control::CongestionControl;
 use crate::tcp::connection::Connection;
 use crate::tcp::handshake::fast_open_state::FastOpenFailure;
 use crate::tcp::recovery::phase::Phase;
@@ -105,23 +104,23 @@ pub struct ConnectionInfo {
 impl Connection {
     /// A snapshot.
     pub fn info(&self) -> ConnectionInfo {
-        let threshold = self.window.slow_start_threshold;
+        let threshold = self.congestion.slow_start_threshold();
         let (syn_data, fast_open_failure) = self.fast_open_outcome();
         ConnectionInfo {
-            state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.state },
-            phase: self.phase,
+            state: if self.is.handshake.is_unproved() { State::SynReceived } else { self.lifecycle.state() },
+            phase: self.recovery.phase(),
             congestion: self.congestion.name(),
             smoothed_rtt: self.rtt.smoothed(),
             rtt_variance: self.rtt.variance(),
             minimum_rtt: self.rtt.minimum(),
             retransmission_timeout: self.rtt.timeout(),
             backoff: self.rtt.backoff(),
-            congestion_window: self.window.congestion_window,
+            congestion_window: self.congestion.window(),
             slow_start_threshold: (threshold != u32::MAX).then_some(threshold),
             maximum_segment: self.maximum_segment,
             offered_segment: self.path_mtu.local_segment(),
-            receive_segment: self.receive_segment_max,
-            probes_unanswered: self.probes_unanswered,
+            receive_segment: self.receive_window.segment_max(),
+            probes_unanswered: self.patience.probes_unanswered(),
             last_sent: self.last_sent,
             last_received: self.last_received,
             in_flight: self.in_flight(),
@@ -131,14 +130,14 @@ impl Connection {
             lost: self.board.lost(),
             retransmitted_in_flight: self.board.retransmitted(),
             send_window: self.send_window.size(),
-            receive_window: self.receive_edge.distance_from(self.receive_next),
-            window_scales: (self.receive_scale, self.send_scale),
+            receive_window: self.receive_window.offered(),
+            window_scales: (self.receive_window.scale(), self.send_scale),
             timestamps: self.is.timestamps,
             sack: self.is.sack,
             ecn: self.is.ecn,
             syn_data,
             fast_open_failure,
-            reordering_seen: self.rack.reordering_seen,
+            reordering_seen: self.rack.has_seen_reordering(),
             bytes_acknowledged: self.statistics.bytes_acknowledged,
             bytes_received: self.statistics.bytes_received,
             bytes_retransmitted: self.statistics.bytes_retransmitted,
@@ -149,8 +148,8 @@ impl Connection {
             duplicate_sacks: self.statistics.duplicate_sacks.into(),
             segments_delivered: self.statistics.delivered,
             ecn_marks: self.statistics.delivered_ecn,
-            unconsumed: self.unconsumed,
-            soft_error: self.soft_error,
+            unconsumed: self.held.unconsumed(),
+            soft_error: self.outcome.soft_error(),
             memory: size_of::<Connection>() + self.heap_bytes(),
         }
     }

@@ -5,22 +5,17 @@ use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
 use crate::tcp::segment::SegmentIn;
-use crate::tcp::sequence::timestamp_before;
 use crate::tcp::state::State;
 use qanat_api::{Chunk, CloseReason, Event};
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::Flags;
-use std::time::Duration;
-
-/// A TS.Recent older than this is not compared with (RFC 7323 §5.5).
-const TIMESTAMP_VALID: Duration = Duration::from_secs(24 * 24 * 3600);
 
 impl Connection {
     /// Processes a received segment. `payload` holds exactly its data, if it has any.
     pub fn input(&mut self, segment: &SegmentIn<'_>, payload: Option<Chunk>, env: &mut Env<'_>) -> Disposition {
         env.counters.segments_received += 1;
         self.statistics.segments_received = self.statistics.segments_received.wrapping_add(1);
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => return Disposition::Keep,
             State::SynSent => return self.input_syn_sent(segment, payload, env),
             _ => {}
@@ -30,7 +25,7 @@ impl Connection {
         {
             return disposition;
         }
-        if self.state == State::SynReceived && self.is_crossing_syn_ack(segment) {
+        if self.lifecycle.state() == State::SynReceived && self.is_crossing_syn_ack(segment) {
             return self.establish_crossed(segment, env);
         }
         // First: sequence number, and before it the timestamp (RFC 7323 §5.3 R1).
@@ -51,13 +46,13 @@ impl Connection {
         self.last_received = env.now;
         self.note_timestamp(segment, env);
         self.note_user_timeout(segment, env);
-        if self.state == State::SynReceived && !self.establish_received(segment, env) {
+        if self.lifecycle.state() == State::SynReceived && !self.establish_received(segment, env) {
             return Disposition::Reset;
         }
         if self.process_ack(segment, env) == AckVerdict::Drop {
             return Disposition::Keep;
         }
-        if self.is.fin_sent && self.board.is_empty() {
+        if self.lifecycle.is_fin_sent() && self.board.is_empty() {
             let disposition = self.on_fin_acknowledged(env);
             if !matches!(disposition, Disposition::Keep) {
                 return disposition;
@@ -86,14 +81,12 @@ impl Connection {
             env.counters.timestamp_missing += 1;
             return segment.flags.contains(Flags::SYN);
         };
-        if !timestamp_before(timestamps.value, self.timestamp_recent)
-            || env.now.since(self.timestamp_recent_at) > TIMESTAMP_VALID
-        {
+        if !self.timestamps.is_old(timestamps.value) || self.timestamps.is_outdated(env.now) {
             return true;
         }
         env.counters.paws_rejected += 1;
         // A pure ACK overtaken by a newer one brings nothing and asks for nothing.
-        let overtaken = segment.sequence_length() == 0 && segment.sequence == self.receive_next;
+        let overtaken = segment.sequence_length() == 0 && segment.sequence == self.receive_window.next();
         if !overtaken {
             // "Send an acknowledgment in reply … and drop the segment."
             self.reply_out_of_window(segment, env);
@@ -106,11 +99,10 @@ impl Connection {
     fn note_timestamp(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         if let Some(timestamps) = segment.options.timestamps
             && self.is.timestamps
-            && segment.sequence.at_or_before(self.last_ack_sent)
-            && !timestamp_before(timestamps.value, self.timestamp_recent)
+            && segment.sequence.at_or_before(self.acks.last_sent())
+            && !self.timestamps.is_old(timestamps.value)
         {
-            self.timestamp_recent = timestamps.value;
-            self.timestamp_recent_at = env.now;
+            self.timestamps.set_recent(timestamps.value, env.now);
         }
     }
 
@@ -120,7 +112,7 @@ impl Connection {
     #[inline]
     fn sequence_acceptable(&self, segment: &SegmentIn<'_>) -> bool {
         let end = segment.sequence + segment.sequence_length();
-        segment.sequence.at_or_before(self.receive_edge) && end.at_or_after(self.last_ack_sent)
+        segment.sequence.at_or_before(self.receive_window.edge()) && end.at_or_after(self.acks.last_sent())
     }
 
     #[cold]
@@ -135,7 +127,7 @@ impl Connection {
             return;
         }
         let end = segment.sequence + segment.payload_length;
-        if segment.payload_length > 0 && end.at_or_before(self.receive_next) {
+        if segment.payload_length > 0 && end.at_or_before(self.receive_window.next()) {
             env.counters.duplicate_data += 1;
             self.report_duplicate(segment.sequence, end);
         }
@@ -148,16 +140,14 @@ impl Connection {
             env.counters.challenge_acks_suppressed += 1;
             return;
         }
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
     }
 
     /// A challenge ACK (RFC 5961), within the connection's ration.
     pub(super) fn send_challenge(&mut self, env: &mut Env<'_>) {
         if self.challenges.allow(env.now) {
             env.counters.challenge_acks_sent += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         } else {
             env.counters.challenge_acks_suppressed += 1;
         }
@@ -168,9 +158,8 @@ impl Connection {
     fn input_reset_or_syn(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         if segment.flags.contains(Flags::RST) {
             env.counters.resets_received += 1;
-            if segment.sequence != self.receive_next {
-                let window = self.receive_edge.distance_from(self.receive_next);
-                if !segment.sequence.is_within(self.receive_next, window) {
+            if segment.sequence != self.receive_window.next() {
+                if !segment.sequence.is_within(self.receive_window.next(), self.receive_window.offered()) {
                     // "If the RST bit is set and the sequence number is outside the current receive window, silently drop the
                     // segment." What begins right at its edge is, though an ACK may begin there.
                     env.counters.out_of_window += 1;
@@ -180,7 +169,7 @@ impl Connection {
                 self.send_challenge(env);
                 return Disposition::Keep;
             }
-            let why = match self.state {
+            let why = match self.lifecycle.state() {
                 State::SynReceived => CloseReason::Refused,
                 // Both directions were finished: nothing was lost.
                 State::Closing | State::LastAck if self.board.outstanding() <= 1 => CloseReason::Finished,
@@ -207,8 +196,8 @@ impl Connection {
             // Most likely the peer still has an earlier incarnation, which our reset ends (RFC 9293 §3.5.1, figure 9): the
             // SYN follows it, as Linux's does after TCP_TIMEOUT_MIN, rather than after the time-out. Once: it counts as a
             // retransmission (so its answer gives no round-trip time), and a flood of such segments makes no flood of SYNs.
-            if self.retransmissions == 0 && !self.board.is_empty() {
-                self.retransmissions = 1;
+            if self.patience.retransmissions() == 0 && !self.board.is_empty() {
+                self.patience.count_retransmission();
                 self.is.handshake.want_syn(true);
                 self.is.output_wanted = true;
             }
@@ -228,17 +217,17 @@ impl Connection {
             // Simultaneous open: "enter SYN-RECEIVED, form a SYN,ACK segment and send it".
             env.counters.simultaneous_opens += 1;
             self.is.ecn &= segment.flags.contains(Flags::ECE | Flags::CWR);
-            self.state = State::SynReceived;
+            self.lifecycle.cross();
             self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
             return Disposition::Keep;
         }
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
-        let has_retried = self.retransmissions > 0;
+        let has_retried = self.patience.retransmissions() > 0;
         self.establish(segment, env);
-        self.is.ack_now = true;
+        self.acks.owe();
         if self.finish_fast_open(segment, has_retried, env) {
-            // Its data would be sent again, but who asked may have them at once (RFC 7413 §4.2.2).
+            // The peer would send its data again, but a client that asked for Fast Open may have it at once (RFC 7413 §4.2.2).
             return self.receive_syn_data(segment, payload, env);
         }
         Disposition::Keep
@@ -247,19 +236,17 @@ impl Connection {
     /// What the peer's SYN offers.
     fn adopt_options(&mut self, segment: &SegmentIn<'_>, env: &Env<'_>) {
         let options = segment.options;
-        self.set_receive_start(segment.sequence);
-        self.receive_edge = self.receive_next + env.config.initial_window(self.right_sizing.most);
+        self.set_receive_start(segment.sequence, env.config.initial_window(self.right_sizing.most()));
         self.is.sack &= options.sack_permitted;
         match (self.is.timestamps, options.timestamps) {
             (true, Some(timestamps)) => {
-                self.timestamp_recent = timestamps.value;
-                self.timestamp_recent_at = env.now;
+                self.timestamps.set_recent(timestamps.value, env.now);
             }
             _ => self.is.timestamps = false,
         }
         if let (true, Some(scale)) = (env.config.window_scaling, options.window_scale) {
             self.send_scale = scale.min(14);
-            self.receive_scale = env.config.window_scale(self.right_sizing.most);
+            self.receive_window.set_scale(env.config.window_scale(self.right_sizing.most()));
         }
         self.set_peer_segment(options.mss.unwrap_or(crate::tcp::segment::MSS_DEFAULT));
     }
@@ -271,21 +258,21 @@ impl Connection {
         self.board.acknowledge(segment.acknowledgment.earlier(self.initial_send + 1), |record| {
             sent_once = Some(record.sent_at);
         });
-        if self.retransmissions == 0
+        if self.patience.retransmissions() == 0
             && let Some(sent_at) = sent_once
         {
             self.rtt.sample(now.since(sent_at), now);
         }
         self.statistics.delivered = 1;
-        self.start_congestion(self.retransmissions > 0);
-        self.retransmissions = 0;
+        self.congestion.open(u32::from(self.maximum_segment));
+        self.patience.end_retransmissions();
         self.rtt.reset_backoff();
         self.timers.stop();
-        self.state = if self.is.fin_queued { State::FinWait1 } else { State::Established };
+        self.lifecycle.establish();
         self.is.handshake.want_syn(false);
         self.is.output_wanted = true;
         self.last_received = now;
-        self.progress_at = now;
+        self.patience.restart(now);
         self.start_right_sizing(now);
         self.arm_keepalive(env.config, now);
         env.counters.active_opens += 1;
@@ -296,7 +283,7 @@ impl Connection {
     fn is_crossing_syn_ack(&self, segment: &SegmentIn<'_>) -> bool {
         segment.flags.contains(Flags::SYN | Flags::ACK)
             && !segment.flags.contains(Flags::RST)
-            && segment.sequence == self.initial_receive
+            && segment.sequence == self.receive_window.initial()
             && self.acknowledges_syn(segment)
     }
 
@@ -310,7 +297,7 @@ impl Connection {
     fn establish_crossed(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         self.is.ecn &= segment.flags.intersection(Flags::ECE | Flags::CWR) == Flags::ECE;
         self.establish(segment, env);
-        self.is.ack_now = true;
+        self.acks.owe();
         Disposition::Keep
     }
 
@@ -326,10 +313,10 @@ impl Connection {
 
     /// Our FIN is acknowledged.
     fn on_fin_acknowledged(&mut self, env: &mut Env<'_>) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::FinWait1 => {
-                self.state = State::FinWait2;
-                if self.is.orphaned {
+                self.lifecycle.enter_fin_wait_2();
+                if self.lifecycle.is_orphaned() {
                     self.timers.set_idle(env.now + env.config.fin_wait_2);
                 }
                 Disposition::Keep
@@ -358,8 +345,7 @@ impl Connection {
             self.statistics.delivered_ecn = self.statistics.delivered_ecn.wrapping_add(1);
             self.is.ecn_echo = true;
             // "the data receiver … as soon as possible": the sender should hear of it now.
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
     }
 }

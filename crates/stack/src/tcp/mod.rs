@@ -10,7 +10,20 @@
 //! connection, calls [`Connection::input`], and once a poll [`Connection::output`] with an [`Emitter`].
 //!
 //! Types lie below behaviour: `connection` holds the variables and knows the types of its parts, none of which knows it. The
-//! files with `impl Connection` lie above, and import each other not at all.
+//! files with `impl Connection` lie above, and import each other not at all. Each part has private fields, and its file alone
+//! changes them:
+//!
+//! | part | file | what it keeps |
+//! |---|---|---|
+//! | `ReceiveWindow` | `receive/window.rs` | RCV.NXT, the offered edge, the peer's FIN |
+//! | `HeldData` | `receive/held.rs` | what is received and not taken, and its share of the memory budget |
+//! | `RightSizing` | `receive/sizing.rs` | the size of the receive window |
+//! | `OwedAcks` | `receive/owed_acks.rs` | ACKs and D-SACK reports that are due |
+//! | `SendWindow`, `Bunching`, `PathMtu` | `send/` | the peer's window; Nagle and cork; segment sizes |
+//! | `CongestionState` | `congestion/state.rs` | the congestion window, the algorithm, HyStart++ |
+//! | `Scoreboard`, `Rack`, `Recovery` | `recovery/` | what is in flight; losses; the episode, its reduction and undo |
+//! | `Lifecycle`, `Patience`, `Outcome` | `lifetime/` | the state; the wait for the peer; why and how it ends |
+//! | `TimestampClock`, `Timers` | `timestamps.rs`, `timers.rs` | our clock and TS.Recent; deadlines |
 
 mod acknowledge;
 mod challenge;
@@ -20,14 +33,13 @@ mod congestion;
 mod connection;
 mod counters;
 mod disposition;
-mod ending;
 mod env;
 mod expiry;
 mod extras;
 mod handshake;
 mod info;
 mod input;
-mod keepalive;
+mod lifetime;
 mod receive;
 mod recovery;
 mod segment;
@@ -40,7 +52,7 @@ mod state;
 mod tests;
 mod time_wait;
 mod timers;
-mod user_timeout;
+mod timestamps;
 
 pub use config::{TcpConfig, UserTimeoutBounds};
 pub use congestion::algorithm::CongestionAlgorithm;

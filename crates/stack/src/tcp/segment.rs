@@ -54,7 +54,7 @@ pub enum SegmentPayload<'a> {
     Copy(PieceRange<'a>),
     /// The source may have a frame ready that holds exactly these bytes; if not, copy `range`.
     Ready {
-        /// Whose bytes.
+        /// The owner of the bytes.
         source: &'a Rc<dyn Source>,
         /// The service's stamp.
         stamp: u64,

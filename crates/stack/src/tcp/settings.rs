@@ -1,7 +1,7 @@
 //! What a service may say of how its connection sends and waits.
 
 use crate::tcp::config::TcpConfig;
-use crate::tcp::connection::{Connection, Follow};
+use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
 use crate::tcp::extras::Extras;
 use qanat_api::Keepalive;
@@ -26,8 +26,8 @@ impl Connection {
     /// Keepalive on with these times, or off. Idle time counts from the last segment received.
     pub fn set_keepalive(&mut self, keepalive: Option<Keepalive>, env: &mut Env<'_>) {
         self.extras().keepalive = Some(keepalive);
-        self.probes_unanswered = 0;
-        if self.state.is_synchronized() && !self.is_waiting_in_fin_wait_2() {
+        self.patience.end_probes();
+        if self.lifecycle.state().is_synchronized() && !self.is_waiting_in_fin_wait_2() {
             self.arm_keepalive(env.config, self.last_received.max(self.last_sent));
         }
     }
@@ -44,19 +44,14 @@ impl Connection {
 
     /// Nagle's algorithm off (`true`) or on.
     pub fn set_no_delay(&mut self, no_delay: bool) {
-        self.is.no_delay = no_delay;
-        if no_delay {
-            self.is.follow.release();
-            // As Linux: what a cork has held back so far goes.
-            self.is.force |= self.is.cork && self.unsent() > 0;
-        }
+        self.bunching.set_no_delay(no_delay, self.unsent() > 0);
         self.is.output_wanted = true;
     }
 
     /// What is given next is only the beginning of something, as Linux' `MSG_MORE` has it: what does not fill a segment is held
     /// back until the rest is given (`more` false), an acknowledgement comes, or for a time-out.
     pub fn set_more(&mut self, more: bool) {
-        self.is.follow = if more { Follow::More } else { Follow::Nothing };
+        self.bunching.set_more(more);
         self.is.output_wanted = true;
     }
 
@@ -68,7 +63,7 @@ impl Connection {
 
     /// Cork: hold back what does not fill a segment, until uncorked or closed, or for a time-out.
     pub fn set_cork(&mut self, cork: bool) {
-        self.is.cork = cork;
+        self.bunching.set_cork(cork);
         self.is.output_wanted = true;
     }
 

@@ -12,13 +12,13 @@ pub struct Queues {
 }
 
 impl Connection {
-    /// Takes over an ended connection's queues. For connections that have sent nothing yet.
+    /// Takes over an ended connection's queues. This is for connections that have sent nothing yet.
     pub fn adopt(&mut self, queues: Queues) {
         self.board.adopt(queues.records);
         self.queue.adopt(queues.pieces);
     }
 
-    /// Gives up its queues, for another connection; whatever they held is let go of.
+    /// Gives up the queues for another connection. Whatever they held is released.
     pub fn retire(&mut self) -> Queues {
         Queues { records: self.board.retire(), pieces: self.queue.retire() }
     }

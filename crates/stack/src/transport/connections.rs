@@ -17,7 +17,7 @@ use std::rc::Rc;
 /// Ports tried before an active open gives up.
 const PORTS_TRIED_MAX: u32 = 8_192;
 
-/// What who takes a connection over must know of it.
+/// What another process must know to take a connection over.
 #[derive(Clone, Copy, Debug)]
 pub struct Handover {
     /// Its own end.
@@ -298,8 +298,8 @@ impl Stack {
         self.command(now, connection, |tcp, env| ((), tcp.abort(env)))
     }
 
-    /// Receives nothing more for a connection, as if memory were full (`true`), or again as usual: for who shares a stack out
-    /// among several, one of whom holds too much.
+    /// Receives nothing more for a connection, as if memory were full (`true`), or again as usual. This is for a caller that shares
+    /// a stack out among several services, one of which holds too much.
     ///
     /// # Errors
     /// [`CommandError::Stale`].
@@ -316,12 +316,12 @@ impl Stack {
         Some((slot.key.local(), slot.key.remote(), slot.tcp.info()))
     }
 
-    /// Bytes given to a connection and never sent; `None`: it is gone.
+    /// Bytes given to a connection and never sent. Gives `None` if it is gone.
     pub fn unsent(&self, connection: ConnectionId) -> Option<u64> {
         Some(self.transport.connections.get(connection.index(), connection.generation())?.tcp.unsent())
     }
 
-    /// What who takes a connection over must know of it; `None`: it is gone, or about to be.
+    /// What another process must know to take a connection over. Gives `None` if it is gone, or about to be.
     pub fn handover(&self, connection: ConnectionId) -> Option<Handover> {
         let slot = self.transport.connections.get(connection.index(), connection.generation())?;
         let has_peer_closed = match slot.tcp.state() {

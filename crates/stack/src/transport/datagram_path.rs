@@ -1,7 +1,7 @@
 //! UDP over a remembered path ([`crate::ip::path`]): in and out in a straight line, each header read and written as a whole.
 //!
-//! Nothing is decided here: a packet that is not exactly what the path was remembered for goes the slow way, whose verdicts
-//! these are. A property test holds the two ways against each other (`tests/remembered_paths.rs`).
+//! Nothing is decided here: a packet that is not exactly what the path was remembered for goes the slow way, which made the
+//! decisions. A property test holds the two ways against each other (`tests/remembered_paths.rs`).
 
 use crate::ip::packet::checksum_may_be_partial;
 use crate::ip::path::{AddressPair, HEADERS, Path, mac_word};
@@ -32,7 +32,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// What is to be said of it, whose `frame` this is: whose it is, from where, the payload.
+    /// The socket that the datagram in `frame` belongs to, its sender, and its payload.
     #[inline(always)]
     pub(crate) fn into_parts(self, mut frame: Frame) -> (UdpSocketId, SocketAddrV4, Chunk) {
         // True, since the frame is the one that was looked at; to say so here costs less than to be asked at each step.
@@ -50,7 +50,7 @@ fn fixed_sum(raw_length: u16) -> u64 {
 }
 
 impl Stack {
-    /// A packet that is a datagram over a remembered path: what there is to deliver. `CONFIRMS`: may be false if no path
+    /// What there is to deliver of a packet that is a datagram over a remembered path. `CONFIRMS` may be false if no path
     /// [confirms](Path::confirms) anything.
     #[inline(always)]
     pub(crate) fn input_remembered<const CONFIRMS: bool>(&mut self, now: Time, frame: &Frame) -> Option<Known> {
@@ -133,8 +133,8 @@ impl Stack {
         self.network.path_to(now, *peer.ip(), source)
     }
 
-    /// Writes the headers of the datagram whose payload is in `frame`, if its path is remembered: what the device is to do
-    /// about its checksum. `sum`: as in [`Chunk`].
+    /// Writes the headers of the datagram whose payload is in `frame`, if its path is remembered. Gives what the device must do
+    /// about its checksum. `sum` is as in [`Chunk`].
     #[inline(always)]
     pub(crate) fn write_remembered(
         &self,
@@ -152,8 +152,8 @@ impl Stack {
         self.write_datagram(path, socket.raw_port, peer.port(), frame, sum)
     }
 
-    /// The same for an answer on the path `index` that its question came on, whose sum is known or not needed. Nothing is
-    /// called: it is to be made a part of the service.
+    /// The same for an answer on the path `index` that its question came on. The sum is known or not needed. This calls nothing,
+    /// so that the compiler can make it a part of the service.
     #[inline(always)]
     pub(crate) fn write_answer(
         &self,

@@ -1,6 +1,6 @@
 //! From a TCP segment to its owner: check, look up, hand over.
 
-use crate::ip::icmp_error::IcmpError;
+use crate::ip::icmp_message::IcmpError;
 use crate::ip::packet::{IpMeta, Received};
 use crate::stack::Stack;
 use crate::tables::flow::{FlowKey, FlowOwner};
@@ -130,7 +130,7 @@ impl Stack {
         }
     }
 
-    /// An ICMP error quoting a TCP segment of ours; whether it concerned a connection.
+    /// Takes an ICMP error that quotes a TCP segment of ours. Gives whether it concerned a connection.
     pub(crate) fn input_tcp_error(&mut self, now: Time, error: IcmpError, quoted: IpMeta, payload: &[u8]) -> bool {
         // RFC 792 promises eight bytes: ports and sequence number.
         let Some(&[a, b, c, d, e, f, g, h]) = payload.first_chunk::<8>() else { return false };

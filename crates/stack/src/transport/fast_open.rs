@@ -12,8 +12,8 @@ use qanat_wire::tcp_options::FastOpen;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// One that was reset before it was proved counts for so long (section 5.1): so who has a cookie, and forges the addresses of
-/// others that have one, gets no further by their resets.
+/// A connection that was reset before it was proved counts for so long (section 5.1). So an attacker who has a cookie, and forges
+/// the addresses of others that have one, gains nothing from their resets.
 const RESET_COUNTS: Duration = Duration::from_secs(60);
 
 /// What comes of a SYN.
@@ -150,7 +150,7 @@ impl Stack {
         }
     }
 
-    /// Makes the connection of a SYN that is believed; whether there was room.
+    /// Makes the connection of a SYN that is believed. Gives whether there was room.
     pub(crate) fn accept_fast(
         &mut self,
         now: Time,

@@ -22,7 +22,7 @@ impl Stack {
         self.events.push_back(Event::AddressConflict { address, holder });
     }
 
-    /// The first own address that was found to be another's, and who has it, once none of them is left.
+    /// The first own address that was found to be another's, and the host that has it. Gives `None` while any own address is left.
     pub fn lost_address(&self) -> Option<(IpAddr, MacAddress)> {
         let are_all_lost = || self.network.routes.addresses().all(|(.., state)| state == AddressState::Duplicate);
         self.lost_address.filter(|_| are_all_lost())
@@ -58,7 +58,7 @@ impl Stack {
         }
     }
 
-    /// Whether an own address may be used; `None`: not ours.
+    /// Whether an own address may be used. Gives `None` if it is not ours.
     pub fn address_state(&self, address: IpAddr) -> Option<AddressState> {
         self.network.routes.state(address)
     }

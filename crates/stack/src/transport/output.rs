@@ -15,7 +15,7 @@ const TURN_FRAMES: usize = 48;
 const TURNS_MIN: usize = 6;
 
 impl Stack {
-    /// A connection's segment came from `mac`: where its next hop's packets come from it is to be found (see
+    /// A connection's segment came from `mac`. Its next hop is reached at the address that its packets come from (see
     /// [`neighbours_by_traffic`](crate::Config::neighbours_by_traffic)).
     #[inline]
     pub(crate) fn learn_by_connection(&mut self, now: Time, vnic: &mut dyn Vnic, slot: u32, mac: MacAddress) {

@@ -228,8 +228,8 @@ impl Stack {
         }
     }
 
-    /// Makes the connection that a completed handshake stands for; whether there was room and a route. It takes over the
-    /// flow of its `predecessor`, if that was kept in the table.
+    /// Makes the connection of a completed handshake. Gives whether there was room and a route. It takes over the flow of its
+    /// `predecessor`, if that was kept in the table.
     #[allow(clippy::too_many_arguments, reason = "the handshake, and the segment that completes it")]
     fn establish(
         &mut self,
@@ -266,7 +266,7 @@ impl Stack {
         true
     }
 
-    /// An ACK that may prove a handshake kept in a cookie; whether it was dealt with.
+    /// Looks at an ACK that may prove a handshake kept in a cookie. Gives whether it was dealt with.
     fn input_cookie(
         &mut self,
         now: Time,

@@ -85,7 +85,7 @@ impl Stack {
         Some(key)
     }
 
-    /// Takes over the flow of a connection; whether there was room.
+    /// Takes over the flow of a connection. Gives whether there was room.
     fn enter_time_wait(&mut self, key: FlowKey, predecessor: FlowOwner, state: TimeWait, now: Time) -> bool {
         if state.acknowledgment_owed {
             let acknowledgment = state.acknowledgment(&mut env!(self, now));

@@ -146,7 +146,7 @@ impl Transport {
         self.queue_share.is_none_or(|share| share.has(Protocol::TCP.0, key.local(), key.remote()))
     }
 
-    /// Of one read from a snapshot: whether it can be. Its tables get back their room.
+    /// Whether the tables that were read from a snapshot are consistent. They get back their room.
     pub(crate) fn are_sound(&mut self) -> bool {
         let rooms = self.connections.is_sound() && self.half_open.is_sound() && self.time_wait.is_sound();
         self.ready.reserve(self.connections.len());
@@ -169,7 +169,7 @@ impl Transport {
         self.time_wait.len()
     }
 
-    /// Who has a flow.
+    /// The owner of a flow.
     #[inline]
     pub(crate) fn flow_owner(&self, key: &FlowKey) -> Option<FlowOwner> {
         self.flows.get(key.hash(), |owner| {

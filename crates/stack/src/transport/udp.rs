@@ -1,6 +1,6 @@
 //! UDP (RFC 768; RFC 8200 section 8.1 for its checksum over IPv6).
 
-use crate::ip::icmp_error::IcmpError;
+use crate::ip::icmp_message::IcmpError;
 use crate::ip::packet::{IpMeta, Received};
 use crate::ip::path::AddressPair;
 use crate::stack::Stack;
@@ -10,14 +10,38 @@ use qanat_api::{Chunk, CommandError, Event, UdpSocketId};
 use qanat_nic::breakdown::{Phase, span};
 use qanat_nic::{Frame, Time, TransmitBuffer, Vnic};
 use qanat_wire::ip::Protocol;
-use qanat_wire::{checksum, udp};
+use qanat_wire::{checksum, field, udp};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 /// Errors that wait to be told, at most; further ones are lost, as ICMP messages may be.
 const ERRORS_MAX: usize = 64;
 
-/// Sockets by port. Few enough to be walked; the first byte compared nearly always decides.
+/// The header of a datagram over either version of IP. `payload_sum`: `None` if the device completes the checksum.
+fn header(
+    meta: &IpMeta,
+    local: SocketAddr,
+    peer: SocketAddr,
+    payload_length: usize,
+    payload_sum: Option<u16>,
+) -> Result<[u8; udp::HEADER_LENGTH], CommandError> {
+    let header = udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length };
+    let mut head = [0; udp::HEADER_LENGTH];
+    header.emit(&mut head).map_err(|_| CommandError::TooLong)?;
+    let pseudo = meta.pseudo_header_sum(udp::HEADER_LENGTH + payload_length);
+    match payload_sum {
+        Some(sum) => udp::write_checksum(&mut head, pseudo, sum).map_err(|_| CommandError::TooLong)?,
+        None => field::put_u16_at::<{ udp::CHECKSUM_OFFSET }, _>(&mut head, pseudo),
+    }
+    Ok(head)
+}
+
+/// Sockets by port. They are few enough to be walked: the first byte compared nearly always decides.
 impl Stack {
+    #[inline(always)]
+    fn udp_socket(&self, socket: UdpSocketId) -> Result<&UdpSocket, CommandError> {
+        self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)
+    }
+
     fn udp_socket_for(&self, destination: SocketAddr) -> Option<u32> {
         let matching = |local: SocketAddr| {
             local.port() == destination.port()
@@ -50,7 +74,7 @@ impl Stack {
     /// # Errors
     /// [`CommandError::Stale`].
     pub fn close_udp(&mut self, socket: UdpSocketId) -> Result<(), CommandError> {
-        self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        self.udp_socket(socket)?;
         self.udp_sockets.remove(socket.index() as u32);
         self.network.paths.version += 1;
         Ok(())
@@ -62,7 +86,7 @@ impl Stack {
         self.udp_errors.pop_front()
     }
 
-    /// ICMP tells of the datagram that `payload` begins; whether it is one of ours.
+    /// ICMP tells of a datagram that begins with `payload`. Gives whether it is one of ours.
     pub(crate) fn input_udp_error(&mut self, error: IcmpError, quoted: IpMeta, payload: &[u8]) -> bool {
         let Some((header, payload)) = payload.split_first_chunk::<{ udp::HEADER_LENGTH }>() else { return false };
         let port = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
@@ -90,7 +114,7 @@ impl Stack {
         peer: SocketAddr,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        let from = self.udp_socket(socket)?;
         if !self.is_remembered(now, from, &peer) {
             self.datagram_meta(from.local, peer, payload.len())?;
         }
@@ -124,12 +148,12 @@ impl Stack {
         peer: SocketAddr,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
-        let meta = self.datagram_addresses(from.local, peer)?;
+        let local = self.udp_socket(socket)?.local;
+        let meta = self.datagram_addresses(local, peer)?;
         if payload.len() + udp::HEADER_LENGTH + meta.header_length() <= usize::from(self.network.link.mtu) {
             return self.send_to(now, vnic, socket, peer, payload);
         }
-        self.fragment(now, vnic, socket, peer, payload)
+        self.fragment(now, vnic, local, peer, payload)
     }
 
     /// Sends a datagram within a large MTU that `frame`, which goes back, and no other frame holds.
@@ -145,9 +169,9 @@ impl Stack {
         frame: Frame,
     ) -> Result<(), CommandError> {
         drop(frame);
-        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
-        self.datagram_meta(from.local, peer, payload.len())?;
-        match self.fragment(now, vnic, socket, peer, payload) {
+        let local = self.udp_socket(socket)?.local;
+        self.datagram_meta(local, peer, payload.len())?;
+        match self.fragment(now, vnic, local, peer, payload) {
             // Lost, and counted.
             Err(CommandError::Full) => Ok(()),
             sent => sent,
@@ -158,12 +182,10 @@ impl Stack {
         &mut self,
         now: Time,
         vnic: &mut dyn Vnic,
-        socket: UdpSocketId,
+        local: SocketAddr,
         peer: SocketAddr,
         payload: &[u8],
     ) -> Result<(), CommandError> {
-        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
-        let local = from.local;
         let meta = self.datagram_addresses(local, peer)?;
         let length = payload.len() + udp::HEADER_LENGTH;
         // IPv4's total length counts its header.
@@ -171,13 +193,8 @@ impl Stack {
         if length > most {
             return Err(CommandError::TooLong);
         }
-        let header =
-            udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length: payload.len() };
-        let mut head = [0; udp::HEADER_LENGTH];
-        let written = header.emit(&mut head);
         // No device sums over packets: the whole is summed here.
-        let summed = udp::write_checksum(&mut head, meta.pseudo_header_sum(length), checksum::sum(payload));
-        written.and(summed.map(|()| 0)).map_err(|_| CommandError::TooLong)?;
+        let head = header(&meta, local, peer, payload.len(), Some(checksum::sum(payload)))?;
         if !self.network.send_fragments(now, vnic, meta, [&head, payload]) {
             return Err(CommandError::Full);
         }
@@ -242,7 +259,7 @@ impl Stack {
         Ok(())
     }
 
-    /// The same for a chunk that isn't an answer to what it came from. (Not one function with the next: an address of either
+    /// The same for a chunk that isn't an answer to the datagram it came in. (Not one function with the next: an address of either
     /// family is passed in memory, and would be put there even if this is never called.)
     #[inline(never)]
     fn send_other_chunk_to(
@@ -273,7 +290,7 @@ impl Stack {
         self.send_frame_to(now, vnic, socket, peer, frame, sum)
     }
 
-    /// Sends the datagram whose payload is in `frame`; `sum`: as in [`Chunk`].
+    /// Sends the datagram whose payload is in `frame`. `sum` is as in [`Chunk`].
     #[inline(always)]
     fn send_frame_to(
         &mut self,
@@ -284,7 +301,7 @@ impl Stack {
         mut frame: Frame,
         sum: u64,
     ) -> Result<(), CommandError> {
-        let from = self.udp_sockets.get(socket.index(), socket.generation()).ok_or(CommandError::Stale)?;
+        let from = self.udp_socket(socket)?;
         let Some(options) = self.write_remembered(now, from, &peer, &mut frame, sum) else {
             let local = from.local;
             return self.send_frame_slowly(now, vnic, local, peer, frame);
@@ -306,21 +323,12 @@ impl Stack {
     ) -> Result<(), CommandError> {
         let payload_length = frame.len();
         let meta = self.datagram_meta(local, peer, payload_length)?;
-        let length = udp::HEADER_LENGTH + payload_length;
         let offload = self.network.link.offload;
-        let pseudo = meta.pseudo_header_sum(length);
-        let sum = if offload { 0 } else { checksum::sum(frame.bytes()) };
-        let header = udp::Header { source_port: local.port(), destination_port: peer.port(), payload_length };
+        let payload_sum = (!offload).then(|| checksum::sum(frame.bytes()));
+        let head = header(&meta, local, peer, payload_length, payload_sum)?;
         frame.set_continues(false);
-        let Some(head) = frame.prepend(udp::HEADER_LENGTH) else { return Ok(()) };
-        header.emit(head).map_err(|_| CommandError::TooLong)?;
-        if offload {
-            if let Some(field) = head.get_mut(udp::CHECKSUM_OFFSET..udp::HEADER_LENGTH) {
-                field.copy_from_slice(&pseudo.to_be_bytes());
-            }
-        } else {
-            udp::write_checksum(head, pseudo, sum).map_err(|_| CommandError::TooLong)?;
-        }
+        let Some(place) = frame.prepend(udp::HEADER_LENGTH) else { return Ok(()) };
+        place.copy_from_slice(&head);
         self.network.counters.udp_sent += 1;
         let checksum_offset = offload.then_some(udp::CHECKSUM_OFFSET as u16);
         self.network.send_with(now, vnic, meta, frame, checksum_offset);

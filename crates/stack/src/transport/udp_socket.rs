@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// ICMP's word on a datagram that was sent: it did not arrive.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct UdpError {
-    /// Whose it was.
+    /// The socket that sent it.
     pub socket: UdpSocketId,
     /// Where it was to go.
     pub peer: SocketAddr,

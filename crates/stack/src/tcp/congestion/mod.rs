@@ -5,3 +5,4 @@ pub mod control;
 pub mod cubic;
 pub mod hystart;
 pub mod new_reno;
+pub mod state;

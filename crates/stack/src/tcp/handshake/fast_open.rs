@@ -63,7 +63,7 @@ impl Connection {
         (client.option, queued.min(client.room.into()) as u32)
     }
 
-    /// It has left.
+    /// The first SYN has left, with `length` bytes of data.
     pub(in crate::tcp) fn first_syn_sent(&mut self, length: u32) {
         if let Some(client) = self.fast_open_client() {
             (client.sent, client.has_asked) = (length as u16, client.option.is_some() || length > 0);
@@ -80,8 +80,8 @@ impl Connection {
         client.map_or(0, |client| client.sent.into())
     }
 
-    /// The SYN-ACK has come, and the connection is established: takes from it what is said of the data on the SYN, and
-    /// remembers cookie and segment size. Whether it was asked for at all.
+    /// The SYN-ACK has come, and the connection is established. This learns from it what became of the data on the SYN, and
+    /// remembers the cookie and the segment size. Gives whether Fast Open was asked for at all.
     pub(in crate::tcp) fn finish_fast_open(
         &mut self,
         segment: &SegmentIn<'_>,
@@ -174,7 +174,7 @@ impl Connection {
         connection.statistics.delivered = 0;
         // A SYN's window is not scaled (RFC 7323 §2.2).
         connection.send_window.open(u32::from(segment.window), segment.sequence);
-        connection.receive_edge += segment.payload_length;
+        connection.receive_window.extend(segment.payload_length);
         connection.is.handshake = Handshake::UnprovedWanted;
         connection.is.output_wanted = true;
         let state = FastOpenState { syn_ack: Some((half, grant)), ..FastOpenState::default() };
@@ -207,19 +207,20 @@ impl Connection {
         self.is.handshake.is_unproved()
     }
 
-    /// A segment for an unproved connection; `None`: it is to be looked at as any other.
+    /// Looks at a segment for an unproved connection. Gives `None` if it must be treated as any other segment.
     #[cold]
     pub(in crate::tcp) fn input_unproved(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Option<Disposition> {
         let flags = segment.flags;
         if flags.contains(Flags::SYN)
             && !flags.intersects(Flags::ACK | Flags::RST)
-            && segment.sequence == self.initial_receive
+            && segment.sequence == self.receive_window.initial()
         {
             self.is.handshake.want_syn(true);
             self.is.output_wanted = true;
             return Some(Disposition::Keep);
         }
-        let is_next = segment.sequence.at_or_before(self.receive_edge) && segment.sequence.after(self.initial_receive);
+        let is_next = segment.sequence.at_or_before(self.receive_window.edge())
+            && segment.sequence.after(self.receive_window.initial());
         if flags.intersects(Flags::SYN | Flags::RST) || !flags.contains(Flags::ACK) || !is_next {
             return None;
         }
@@ -238,7 +239,7 @@ impl Connection {
             self.rtt.sample(env.now.since(half.sent_at), env.now);
         }
         // As of any passive open: the first window beyond the SYN's counts (§3.10.7.4).
-        self.send_window.trust_after(self.initial_receive);
+        self.send_window.trust_after(self.receive_window.initial());
         None
     }
 
@@ -260,9 +261,7 @@ impl Connection {
             return false;
         }
         self.is.handshake.want_syn(false);
-        self.is.ack_now = false;
-        self.last_ack_sent = self.receive_next;
-        self.segments_unacknowledged = 0;
+        self.acks.on_syn_ack_sent(self.receive_window.next());
         self.timers.cancel_delayed_ack();
         self.timers.set(RetransmitKind::Timeout, half.deadline);
         if let Some(state) = self.extras().fast_open.as_deref_mut() {
@@ -272,7 +271,7 @@ impl Connection {
         true
     }
 
-    /// The SYN-ACK's deadline has passed: whether it may be repeated.
+    /// Whether the SYN-ACK, whose deadline has passed, may be repeated.
     pub(in crate::tcp) fn repeats_fast_syn_ack(&mut self, env: &Env<'_>) -> bool {
         let state = self.extras.as_deref().and_then(|extras| extras.fast_open.as_deref()?.syn_ack);
         // As Linux: once more than that of a half-open connection.

@@ -2,27 +2,31 @@
 
 use crate::tcp::challenge::Challenges;
 use crate::tcp::config::TcpConfig;
-use crate::tcp::congestion::algorithm::Congestion;
-use crate::tcp::congestion::control::{Window, initial_window};
-use crate::tcp::congestion::hystart::HyStart;
+use crate::tcp::congestion::state::CongestionState;
 use crate::tcp::connection::{Conditions, Connection, Statistics};
 use crate::tcp::env::Env;
 use crate::tcp::handshake::half_open::HalfOpen;
 use crate::tcp::handshake::parameters::OpenParameters;
-use crate::tcp::receive::delayed_ack::{FULL_SEGMENTS, QUICK_ACKS};
+use crate::tcp::lifetime::lifecycle::Lifecycle;
+use crate::tcp::lifetime::outcome::Outcome;
+use crate::tcp::lifetime::patience::Patience;
+use crate::tcp::receive::held::HeldData;
+use crate::tcp::receive::owed_acks::OwedAcks;
 use crate::tcp::receive::sizing::RightSizing;
-use crate::tcp::recovery::phase::Phase;
+use crate::tcp::receive::window::ReceiveWindow;
 use crate::tcp::recovery::rack::Rack;
 use crate::tcp::recovery::rtt::RttEstimator;
 use crate::tcp::recovery::scoreboard::Scoreboard;
 use crate::tcp::recovery::variables::Recovery;
 use crate::tcp::segment::{MSS_DEFAULT, SegmentIn};
+use crate::tcp::send::bunching::Bunching;
 use crate::tcp::send::queue::SendQueue;
 use crate::tcp::send::segment_size::PathMtu;
 use crate::tcp::send::window::SendWindow;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::Timers;
+use crate::tcp::timestamps::TimestampClock;
 use qanat_nic::Time;
 
 impl Connection {
@@ -31,24 +35,16 @@ impl Connection {
         let start = open.initial_sequence;
         let maximum_segment = open.maximum_segment.max(1);
         Connection {
-            state,
-            is: Conditions { no_delay: config.no_delay, paced: config.pacing, ..Conditions::default() },
-            phase: Phase::Open,
+            lifecycle: Lifecycle::new(state),
+            is: Conditions { paced: config.pacing, ..Conditions::default() },
             send_scale: 0,
-            receive_scale: 0,
             maximum_segment: maximum_segment.min(MSS_DEFAULT),
             send_next: start,
             send_window: SendWindow::default(),
-            receive_next: SequenceNumber(0),
-            receive_edge: SequenceNumber(0),
-            last_ack_sent: SequenceNumber(0),
-            timestamp_recent: 0,
-            timestamp_offset: open.timestamp_offset,
-            unconsumed: 0,
-            frames_lent: 0,
-            window: Window { congestion_window: 0, slow_start_threshold: u32::MAX },
-            flight_max: 0,
-            flight_end: start,
+            receive_window: ReceiveWindow::new(),
+            acks: OwedAcks::new(),
+            timestamps: TimestampClock::new(open.timestamp_offset, now),
+            congestion: CongestionState::new(config.congestion, start),
             board: Scoreboard::new(start),
             queue: SendQueue::new(),
             timers: Timers::new(),
@@ -58,35 +54,19 @@ impl Connection {
             id: open.id,
             local_port: open.local_port,
             peer_port: open.peer_port,
-            segments_unacknowledged: 0,
-            segments_per_ack: FULL_SEGMENTS,
-            quick_acks: QUICK_ACKS,
-            retransmissions: 0,
-            probes_unanswered: 0,
-            duplicate_acks_wanted: 0,
-            congestion: Congestion::new(config.congestion),
-            hystart: HyStart::new(start),
             rack: Rack::new(start),
             recovery: Recovery::new(start),
             path_mtu: PathMtu::new(maximum_segment),
-            reassembly: None,
+            held: HeldData::new(),
             right_sizing: RightSizing::new(config, open.receive_window),
-            fin_at: None,
-            duplicate: None,
-            timestamp_recent_at: now,
-            receive_segment_max: MSS_DEFAULT,
-            receive_length_mean: MSS_DEFAULT,
-            small_end: start,
+            bunching: Bunching::new(config.no_delay, start),
             initial_send: start,
-            initial_receive: SequenceNumber(0),
-            progress_at: now,
+            patience: Patience::new(config.user_timeout, now),
             challenges: Challenges::default(),
-            user_timeout: config.user_timeout,
             extras: None,
             pacing_next: Time::ZERO,
             statistics: Statistics::default(),
-            close_reason: None,
-            soft_error: None,
+            outcome: Outcome::default(),
         }
     }
 
@@ -115,16 +95,15 @@ impl Connection {
         connection.is.sack = half.sack;
         connection.is.ecn = half.ecn;
         connection.send_scale = half.send_scale;
-        connection.receive_scale = half.receive_scale;
-        connection.timestamp_recent = half.timestamp_recent;
-        connection.set_receive_start(half.peer_initial);
-        connection.receive_edge = connection.receive_next + env.config.initial_window(open.receive_window);
+        connection.receive_window.set_scale(half.receive_scale);
+        connection.timestamps.set_recent(half.timestamp_recent, env.now);
+        connection.set_receive_start(half.peer_initial, env.config.initial_window(open.receive_window));
         connection.board = Scoreboard::new(open.initial_sequence + 1);
         connection.send_next = open.initial_sequence + 1;
         connection.send_window.open(u32::from(segment.window) << half.send_scale, segment.sequence);
         connection.recovery = Recovery::new(connection.send_next);
         connection.set_peer_segment(half.peer_segment);
-        connection.start_congestion(half.transmissions > 1);
+        connection.congestion.open(u32::from(connection.maximum_segment));
         if half.transmissions == 1 {
             connection.rtt.sample(env.now.since(half.sent_at), env.now);
         }
@@ -135,17 +114,9 @@ impl Connection {
         connection
     }
 
-    /// Notes the peer's ISN.
-    pub(in crate::tcp) fn set_receive_start(&mut self, initial: SequenceNumber) {
-        self.initial_receive = initial;
-        self.receive_next = initial + 1;
-        self.receive_edge = self.receive_next;
-        self.last_ack_sent = self.receive_next;
-    }
-
-    /// Sets the initial window. RFC 6298 §5.7, RFC 5681 §3.1: one segment if the SYN or SYN-ACK was lost... as Linux, a
-    /// single lost SYN does not shrink it; only the threshold stays.
-    pub(in crate::tcp) fn start_congestion(&mut self, _handshake_lost: bool) {
-        self.window.congestion_window = initial_window(u32::from(self.maximum_segment));
+    /// Notes the peer's ISN, and that it may send `size` bytes.
+    pub(in crate::tcp) fn set_receive_start(&mut self, initial: SequenceNumber, size: u32) {
+        self.receive_window.start(initial, size);
+        self.acks.start(self.receive_window.next());
     }
 }

@@ -4,7 +4,7 @@
 use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::receive::reassembly::{Block, Insertion, Reassembly};
+use crate::tcp::receive::reassembly::{Block, Insertion};
 use crate::tcp::segment::SegmentIn;
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
@@ -22,33 +22,32 @@ impl Connection {
         payload: Option<Chunk>,
         env: &mut Env<'_>,
     ) -> Disposition {
-        if !self.state.receives() {
+        if !self.lifecycle.state().receives() {
             // "This should not occur since a FIN has been received …. Ignore the segment text."
             env.counters.data_after_fin += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return Disposition::Keep;
         }
-        if self.is.orphaned && segment.payload_length > 0 {
+        if self.lifecycle.is_orphaned() && segment.payload_length > 0 {
             return self.receive_orphaned(segment, env);
         }
         let data_end = segment.sequence + segment.payload_length;
-        let fin_in_window = data_end.at_or_before(self.receive_edge) && data_end.at_or_after(self.receive_next);
-        if segment.flags.contains(Flags::FIN) && fin_in_window && self.fin_at.is_none() {
-            self.fin_at = Some(data_end);
+        let fin_in_window =
+            data_end.at_or_before(self.receive_window.edge()) && data_end.at_or_after(self.receive_window.next());
+        if segment.flags.contains(Flags::FIN) && fin_in_window {
+            self.receive_window.note_fin(data_end);
         }
         if let Some(chunk) = payload
             && !chunk.is_empty()
         {
             self.receive_data(segment, chunk, env);
         }
-        if self.fin_at == Some(self.receive_next) {
+        if self.receive_window.is_at_fin() {
             return self.receive_fin(env);
         }
         if segment.flags.contains(Flags::FIN) {
             // Beyond a gap: say what is missing.
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
         Disposition::Keep
     }
@@ -57,19 +56,18 @@ impl Connection {
     /// a reset does not destroy the answer on its way; afterwards RFC 9293 §3.10.4's SHOULD applies: reset.
     fn receive_orphaned(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) -> Disposition {
         env.counters.data_after_close += 1;
-        if self.state == State::FinWait2 {
+        if self.lifecycle.state() == State::FinWait2 {
             let _ = self.fail(CloseReason::Aborted, env);
             return Disposition::Keep;
         }
         let end = segment.sequence + segment.payload_length;
-        if segment.sequence.at_or_before(self.receive_next) && end.after(self.receive_next) {
-            self.receive_next = end.earlier(self.receive_edge);
-            if segment.flags.contains(Flags::FIN) && self.receive_next == end {
+        if segment.sequence.at_or_before(self.receive_window.next()) && end.after(self.receive_window.next()) {
+            self.receive_window.skip_to(end);
+            if segment.flags.contains(Flags::FIN) && self.receive_window.next() == end {
                 return self.receive_fin(env);
             }
         }
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
         Disposition::Keep
     }
 
@@ -77,73 +75,67 @@ impl Connection {
     fn receive_data(&mut self, segment: &SegmentIn<'_>, mut chunk: Chunk, env: &mut Env<'_>) {
         let mut start = segment.sequence;
         let length = chunk.len() as u32;
-        let counted = length.min(65_535) as u16;
-        self.receive_segment_max = self.receive_segment_max.max(counted);
-        self.receive_length_mean = self.receive_length_mean - self.receive_length_mean / 8 + counted / 8;
+        self.receive_window.note_length(length);
         // Cut what was received before…
         let mut is_reported = false;
-        if start.before(self.receive_next) {
-            let old = self.receive_next.distance_from(start);
+        if start.before(self.receive_window.next()) {
+            let old = self.receive_window.next().distance_from(start);
             if old > 0 && self.is.sack {
-                self.report_duplicate(start, self.receive_next.earlier(start + length));
+                self.report_duplicate(start, self.receive_window.next().earlier(start + length));
                 is_reported = true;
             }
             if old >= length {
                 env.counters.duplicate_data += 1;
-                self.is.ack_now = true;
-                self.is.ack_apart = true;
+                self.acks.owe_apart();
                 self.is.output_wanted = true;
                 return;
             }
             chunk.trim_front(old as usize);
-            start = self.receive_next;
+            start = self.receive_window.next();
         }
         // …and what lies beyond the window or the FIN.
-        let edge = self.fin_at.map_or(self.receive_edge, |fin| fin.earlier(self.receive_edge));
+        let edge = self.receive_window.data_end();
         let room = if edge.after(start) { edge.distance_from(start) } else { 0 };
         if chunk.len() as u32 > room {
             env.counters.data_beyond_window += 1;
             chunk.truncate(room as usize);
-            self.is.ack_now = true;
+            self.acks.owe();
             if room == 0 {
                 self.is.output_wanted = true;
                 return;
             }
         }
         self.sample_round_trip(segment, env.now);
-        if start != self.receive_next && self.out_of_order_room(env) == 0 {
+        if start != self.receive_window.next() && self.out_of_order_room(env) == 0 {
             env.counters.receive_frames_full += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return;
         }
-        if start != self.receive_next {
+        if start != self.receive_window.next() {
             self.report_held(start, start + chunk.len() as u32);
             self.receive_out_of_order(start, chunk, env);
             return;
         }
-        if env.memory.room(self.frames_lent) == 0 && self.reassembly.is_some() {
+        if env.memory.room(self.held.frames_lent()) == 0 && self.held.has_gap() {
             // RFC 2018 §8: what is out of order may be dropped again when memory is short; what is next goes before it.
             env.counters.reassembly_pruned += 1;
             self.drop_reassembly(env);
         }
-        let is_full = self.is.starved || self.frames_lent as usize >= env.config.receive_frames_max;
-        if is_full || env.memory.room(self.frames_lent) == 0 {
+        let is_full = self.is.starved || self.held.frames_lent() as usize >= env.config.receive_frames_max;
+        if is_full || env.memory.room(self.held.frames_lent()) == 0 {
             env.counters.receive_frames_full += 1;
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
             return;
         }
-        let full = chunk.len() as u32 >= u32::from(self.receive_segment_max);
-        if !is_reported && self.reassembly.is_some() {
+        let full = chunk.len() as u32 >= u32::from(self.receive_window.segment_max());
+        if !is_reported && self.held.has_gap() {
             self.report_held(start, start + chunk.len() as u32);
         }
         self.deliver(chunk, env);
-        if self.reassembly.is_some() {
+        if self.held.has_gap() {
             // RFC 5681 §4.2: "a TCP receiver SHOULD send an immediate ACK when … fills in all or part of a gap".
             self.drain_reassembly(env);
-            self.is.ack_now = true;
-            self.is.ack_apart = true;
+            self.acks.owe_apart();
         }
         self.acknowledge_soon(full, env);
     }
@@ -152,44 +144,33 @@ impl Connection {
     #[inline]
     fn deliver(&mut self, chunk: Chunk, env: &mut Env<'_>) {
         let length = chunk.len() as u32;
-        self.receive_next += length;
-        self.unconsumed = self.unconsumed.saturating_add(length);
-        self.frames_lent += 1;
-        env.memory.hold(1);
+        self.receive_window.advance(length);
+        self.held.lend(length, env.memory);
         self.statistics.bytes_received += u64::from(length);
         env.counters.bytes_received += u64::from(length);
         env.events.push_back(Event::Data { connection: self.id, chunk });
     }
 
     fn drain_reassembly(&mut self, env: &mut Env<'_>) {
-        let Some(mut queue) = self.reassembly.take() else { return };
-        env.memory.release(queue.len() as u32);
-        while let Some(chunk) = queue.pop(self.receive_next) {
+        let Some(mut queue) = self.held.take_out_of_order(env.memory) else { return };
+        while let Some(chunk) = queue.pop(self.receive_window.next()) {
             self.deliver(chunk, env);
         }
-        env.memory.hold(queue.len() as u32);
-        if !queue.is_empty() {
-            self.reassembly = Some(queue);
-        }
+        self.held.put_back(queue, env.memory);
     }
 
     /// Further frames that may be held beyond a gap: what the connection has in all stays below its own limit, and below
     /// what is free after.
     fn out_of_order_room(&self, env: &Env<'_>) -> usize {
-        let held = self.frames_lent as usize + self.reassembly.as_ref().map_or(0, |queue| queue.len());
+        let held = self.held.frames();
         env.config.receive_frames_max.saturating_sub(held).min(env.memory.room_out_of_order(held as u32) as usize)
     }
 
     #[cold]
     fn receive_out_of_order(&mut self, start: SequenceNumber, chunk: Chunk, env: &mut Env<'_>) {
         env.counters.out_of_order_data += 1;
-        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        let frames = held + self.out_of_order_room(env);
-        let queue = self.reassembly.get_or_insert_with(|| Box::new(Reassembly::new()));
-        let is_more_of_the_same = queue.is_more_of_the_same(start);
-        let insertion = queue.insert(start, chunk, frames);
-        env.memory.release(held as u32);
-        env.memory.hold(queue.len() as u32);
+        let frames = self.held.frames_out_of_order() + self.out_of_order_room(env);
+        let (insertion, is_more_of_the_same) = self.held.insert(start, chunk, frames, env.memory);
         match insertion {
             Insertion::Held => {}
             Insertion::Duplicate => env.counters.duplicate_data += 1,
@@ -197,18 +178,16 @@ impl Connection {
         }
         // RFC 5681 §4.2: "A TCP receiver SHOULD send an immediate duplicate ACK when an out-of-order segment arrives."
         if !self.is.sack {
-            self.duplicate_acks_wanted = self.duplicate_acks_wanted.saturating_add(1).min(16);
+            self.acks.owe_copy();
         }
-        self.is.ack_now = true;
+        let is_shared = self.is.sack && is_more_of_the_same && insertion == Insertion::Held;
+        self.acks.on_out_of_order(is_shared);
         self.is.output_wanted = true;
-        self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
-        let may_share = self.is.sack && is_more_of_the_same && insertion == Insertion::Held && self.duplicate.is_none();
-        self.is.ack_apart |= !may_share || self.segments_unacknowledged >= self.segments_per_ack;
     }
 
     /// The next ACK reports the first of the bytes from `start` to `end` that are held already, beyond the gap (RFC 2883 §4.2).
     fn report_held(&mut self, start: SequenceNumber, end: SequenceNumber) {
-        if let Some(block) = self.reassembly.as_ref().and_then(|queue| queue.first_held(start, end)) {
+        if let Some(block) = self.held.first_held(start, end) {
             self.report_duplicate(block.start, block.end);
         }
     }
@@ -216,67 +195,52 @@ impl Connection {
     /// The next ACK reports `[start, end)` as received twice.
     pub(in crate::tcp) fn report_duplicate(&mut self, start: SequenceNumber, end: SequenceNumber) {
         if self.is.sack && start.before(end) {
-            self.duplicate = Some(Block { start, end });
+            self.acks.report(Block { start, end });
         }
     }
 
     /// The peer's FIN is next in the stream.
     fn receive_fin(&mut self, env: &mut Env<'_>) -> Disposition {
-        self.receive_next += 1;
-        self.receive_edge = self.receive_edge.later(self.receive_next);
-        self.fin_at = None;
+        self.receive_window.pass_fin();
         self.drop_reassembly(env);
-        self.is.ack_now = true;
-        self.is.output_wanted = true;
+        self.acknowledge_now();
         env.events.push_back(Event::PeerClosed { connection: self.id });
-        match self.state {
-            State::Established => {
-                self.state = State::CloseWait;
-                Disposition::Keep
-            }
-            State::FinWait1 => {
-                self.state = State::Closing;
-                Disposition::Keep
-            }
-            State::FinWait2 => self.enter_time_wait(env),
-            _ => Disposition::Keep,
+        if self.lifecycle.state() == State::FinWait2 {
+            return self.enter_time_wait(env);
         }
+        self.lifecycle.on_peer_fin();
+        Disposition::Keep
     }
 
     /// The service gives `bytes` in `frames` frames back; a window update goes out when it is worth a segment.
     pub fn consume(&mut self, bytes: u32, frames: u32, env: &mut Env<'_>) {
-        self.unconsumed = self.unconsumed.saturating_sub(bytes);
-        let frames = frames.min(self.frames_lent);
-        self.frames_lent -= frames;
-        env.memory.release(frames);
-        if !self.state.receives() {
+        self.held.take_back(bytes, frames, env.memory);
+        if !self.lifecycle.state().receives() {
             return;
         }
         self.on_taken(bytes, env);
-        let offered = self.receive_edge.distance_from(self.receive_next);
+        let offered = self.receive_window.offered();
         // What the window field can't express can't be offered.
-        let possible = self.window_possible(env).min(65_535u32 << self.receive_scale);
+        let possible = self.window_possible(env).min(self.receive_window.expressible());
         let growth = possible.saturating_sub(offered);
         // §3.8.6.2.2: not before min(half the buffer, a segment) can be opened; an update of its own only when the
         // sender may be waiting for it: ACKs of data carry the rest.
-        let segment = u32::from(self.receive_segment_max);
-        let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit / 2).max(1);
-        if nearly_shut || growth >= self.right_sizing.limit / 2 {
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+        let segment = u32::from(self.receive_window.segment_max());
+        let nearly_shut = offered < 2 * segment && growth >= segment.min(self.right_sizing.limit() / 2).max(1);
+        if nearly_shut || growth >= self.right_sizing.limit() / 2 {
+            self.acknowledge_now();
         }
     }
 
     /// The window the buffers would bear now, bytes.
     #[inline]
     fn window_possible(&self, env: &Env<'_>) -> u32 {
-        let bytes = self.right_sizing.limit.saturating_sub(self.unconsumed);
-        let held = self.reassembly.as_ref().map_or(0, |queue| queue.len());
-        let frames = env.config.receive_frames_max.saturating_sub(self.frames_lent as usize + held);
+        let bytes = self.right_sizing.limit().saturating_sub(self.held.unconsumed());
+        let frames = env.config.receive_frames_max.saturating_sub(self.held.frames());
         // So that it holds no more than is free after.
-        let frames = frames.min(env.memory.room(self.frames_lent) as usize);
+        let frames = frames.min(env.memory.room(self.held.frames_lent()) as usize);
         // What the free frames will hold if segments go on as they were.
-        let mean = u64::from(self.receive_length_mean.max(FRAME_BYTES_MIN));
+        let mean = u64::from(self.receive_window.length_mean().max(FRAME_BYTES_MIN));
         let by_frames = (frames as u64 * mean).min(u64::from(u32::MAX)) as u32;
         bytes.min(by_frames)
     }
@@ -285,22 +249,6 @@ impl Connection {
     #[inline]
     pub(in crate::tcp) fn advertise(&mut self, env: &Env<'_>) -> u16 {
         let possible = self.window_possible(env);
-        let offered = self.receive_edge.distance_from(self.receive_next);
-        let limit = 65_535u32 << self.receive_scale;
-        let segment = u32::from(self.receive_segment_max);
-        let mut window = offered;
-        // The edge moves right only by a worthwhile step (§3.8.6.2.2), and never left (§3.8.6: "SHOULD NOT shrink").
-        if possible > offered && (possible - offered >= segment.min(self.right_sizing.limit / 2) || offered >= segment)
-        {
-            window = possible;
-        }
-        let window = window.min(limit);
-        // Rounded up where it must not shrink, down where it grows.
-        let unit = 1u32 << self.receive_scale;
-        let field = if window > offered && window - offered >= unit { window / unit } else { window.div_ceil(unit) };
-        let field = field.min(65_535);
-        let edge = self.receive_next + (field << self.receive_scale);
-        self.receive_edge = self.receive_edge.later(edge);
-        field as u16
+        self.receive_window.advertise(possible, self.right_sizing.limit())
     }
 }

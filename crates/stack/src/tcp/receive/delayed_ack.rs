@@ -17,27 +17,12 @@ use crate::tcp::env::Env;
 use crate::tcp::segment::Emitter;
 use crate::tcp::state::State;
 
-/// Segments acknowledged at once after the start (as Linux's quick-ACK mode).
-pub(in crate::tcp) const QUICK_ACKS: u8 = 16;
-/// RFC 5681 §4.2: "an ACK SHOULD be generated for at least every second full-sized segment".
-pub(in crate::tcp) const FULL_SEGMENTS: u8 = 2;
-/// ACKs for what is in flight, at least, if segments are acknowledged by more than two.
-const ACKS_PER_ROUND_TRIP: u32 = 16;
-/// Bytes acknowledged at once, at most.
-const STRETCH_MAX: u32 = 64 * 1024;
-
 impl Connection {
     /// Schedules the ACK of data just delivered: at once while the connection is young or for every second full
     /// segment, else within `delayed_ack`. "At once" means with the next `output`: after the service has answered.
     #[inline]
     pub(in crate::tcp) fn acknowledge_soon(&mut self, full: bool, env: &Env<'_>) {
-        if full {
-            self.segments_unacknowledged = self.segments_unacknowledged.saturating_add(1);
-        }
-        if self.is.ack_now || self.quick_acks > 0 || self.segments_unacknowledged >= FULL_SEGMENTS {
-            self.is.ack_apart |= full && (self.quick_acks > 0 || self.segments_unacknowledged >= self.segments_per_ack);
-            self.quick_acks = self.quick_acks.saturating_sub(1);
-            self.is.ack_now = true;
+        if self.acks.on_delivered(full) {
             self.is.output_wanted = true;
         } else {
             self.timers.delay_ack(env.now + env.config.delayed_ack);
@@ -46,22 +31,20 @@ impl Connection {
 
     /// The sender has `bytes` in flight: sets how many full segments that come together are acknowledged by one ACK.
     pub(in crate::tcp) fn set_segments_per_ack(&mut self, bytes: u32) {
-        let segment = u32::from(self.receive_segment_max).max(1);
-        let stretch = (bytes / ACKS_PER_ROUND_TRIP).min(STRETCH_MAX) / segment;
-        self.segments_per_ack = stretch.clamp(u32::from(FULL_SEGMENTS), u32::from(u8::MAX)) as u8;
+        self.acks.set_stretch(bytes, u32::from(self.receive_window.segment_max()));
     }
 
     /// Whether an ACK is owed that the next segment with data must not share: call
     /// [`acknowledge_apart`](Connection::acknowledge_apart) before [`input`](Connection::input).
     #[inline]
     pub fn owes_ack_apart(&self) -> bool {
-        self.is.ack_apart
+        self.acks.is_apart()
     }
 
     /// Sends the ACK that is owed, alone. If there is no room for it, it is shared after all.
     pub fn acknowledge_apart(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        self.is.ack_apart = false;
-        if self.state != State::Closed && self.is.ack_now {
+        self.acks.share();
+        if self.lifecycle.state() != State::Closed && self.acks.is_owed() {
             self.output_acks(env, emitter);
         }
     }

@@ -24,7 +24,7 @@ impl Connection {
         self.extras.as_deref().is_some_and(|extras| extras.urgent.send_end > self.queue.start())
     }
 
-    /// SEG.UP of a segment that begins at `sequence`; `None`: what is urgent lies before it, or too far behind to be told.
+    /// SEG.UP of a segment that begins at `sequence`. Gives `None` if the urgent byte lies before it, or too far behind to be told.
     #[cold]
     pub(in crate::tcp) fn urgent_pointer(&mut self, sequence: SequenceNumber) -> Option<u16> {
         let end = self.extras().urgent.send_end;
@@ -46,12 +46,12 @@ impl Connection {
     /// A segment with URG, acceptable and with its ACK processed, whose data has not been received yet.
     #[cold]
     pub(in crate::tcp) fn note_urgent(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
-        if !env.config.urgent_data || !self.state.receives() || self.is.orphaned {
+        if !env.config.urgent_data || !self.lifecycle.state().receives() || self.lifecycle.is_orphaned() {
             env.counters.urgent_ignored += 1;
             return;
         }
         let at = segment.sequence + u32::from(segment.urgent.saturating_sub(1));
-        let next = self.receive_next;
+        let next = self.receive_window.next();
         let received = &mut self.extras().urgent.received;
         let is_known = received.is_some_and(|last| last.at_or_after(next) && at.at_or_before(last));
         if at.before(next) || is_known {

@@ -8,11 +8,11 @@
 //!     └─ RTO ────────────→ Loss ───────────┘
 //! ```
 
-use crate::tcp::congestion::control::{AckSample, CongestionCause, CongestionControl};
+use crate::tcp::congestion::control::CongestionCause;
+use crate::tcp::congestion::state::Growth;
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
 use crate::tcp::recovery::phase::{AckNews, Phase};
-use crate::tcp::recovery::prr::ProportionalRateReduction;
 use crate::tcp::recovery::scoreboard::SACKED;
 use crate::tcp::timers::RetransmitKind;
 use std::time::Duration;
@@ -25,7 +25,7 @@ impl Connection {
         if self.is.sack {
             return pipe;
         }
-        pipe.saturating_sub(u32::from(self.recovery.duplicates) * u32::from(self.maximum_segment))
+        pipe.saturating_sub(u32::from(self.recovery.duplicates()) * u32::from(self.maximum_segment))
     }
 
     /// Everything after the cumulative and selective parts of an ACK were applied, off the fast path.
@@ -37,19 +37,19 @@ impl Connection {
         if lost > 0 && self.path_mtu.is_probing() {
             lost = self.excuse_mtu_probe(lost, env);
         }
-        if lost > 0 && matches!(self.phase, Phase::Open | Phase::Reduced) {
+        if lost > 0 && matches!(self.recovery.phase(), Phase::Open | Phase::Reduced) {
             self.enter_recovery(news, env);
         } else if self.reacts_to_echo(news) {
             self.enter_reduced(news, env);
         }
-        match self.phase {
+        match self.recovery.phase() {
             Phase::Recovery | Phase::Reduced => {
                 let pipe = self.in_flight();
                 let safe = news.advanced && lost == 0;
                 let segment = u32::from(self.maximum_segment);
-                let threshold = self.window.slow_start_threshold;
-                let window = self.recovery.rate_reduction.window(news.delivered, pipe, threshold, segment, safe);
-                self.window.congestion_window = window.max(segment);
+                let threshold = self.congestion.slow_start_threshold();
+                let window = self.recovery.reduced_window(news.delivered, pipe, threshold, segment, safe);
+                self.congestion.set_window(window.max(segment));
             }
             Phase::Open | Phase::Loss => self.grow_window(news, env),
         }
@@ -58,22 +58,18 @@ impl Connection {
 
     /// Restores window and threshold if the retransmissions were needless.
     fn process_undo(&mut self, news: &AckNews, env: &mut Env<'_>) {
-        let within = self.phase != Phase::Open;
-        let Some(spurious) = self.recovery.undo.judge(news, within, self.is.timestamps) else { return };
-        let before = spurious.before;
+        let within = !self.recovery.is_open();
+        let Some(spurious) = self.recovery.judge(news, self.is.timestamps) else { return };
         env.counters.spurious_recoveries_undone += 1;
-        self.rack.reordering_seen = true;
-        self.congestion.on_undo();
-        self.window.congestion_window = self.window.congestion_window.max(before.congestion_window);
-        self.window.slow_start_threshold = self.window.slow_start_threshold.max(before.slow_start_threshold);
+        self.rack.note_reordering();
+        self.congestion.undo(spurious.before);
         if within {
             if spurious.by_timestamp {
                 // What was retransmitted is not lost; what was marked and not retransmitted was marked too early.
                 self.board.unmark_lost();
             }
-            self.phase = Phase::Open;
-            self.recovery.duplicates = 0;
-            self.retransmissions = 0;
+            self.recovery.end();
+            self.patience.end_retransmissions();
             self.rtt.reset_backoff();
         }
     }
@@ -82,7 +78,7 @@ impl Connection {
     /// is the old one.
     fn reacts_to_echo(&self, news: &AckNews) -> bool {
         let fresh = !self.is.ecn_reduced && (news.advanced || !self.board.is_empty());
-        news.congestion_echo && self.is.ecn && fresh && self.phase == Phase::Open
+        news.congestion_echo && self.is.ecn && fresh && self.recovery.is_open()
     }
 
     /// Grows the window for an ACK outside PRR, if it advances SND.UNA: what SACK blocks alone report lets a segment go for
@@ -92,51 +88,34 @@ impl Connection {
         if !news.advanced || news.delivered == 0 {
             return;
         }
-        let in_flight = self.in_flight();
-        // RFC 7661: only a window that is used may grow. In slow start half of it suffices, at any moment of the round trip (as
-        // Linux).
-        let flight = self.flight_max.max(in_flight.saturating_add(news.delivered));
-        let limited = self.is.window_limited
-            || (self.window.in_slow_start() && self.window.congestion_window < flight.saturating_mul(2));
-        let mut acknowledged = news.delivered;
-        if self.window.slow_start_threshold == u32::MAX && self.phase == Phase::Open {
-            // The initial slow start.
-            let (una, next) = (self.board.start(), self.send_next);
-            let segment = u32::from(self.maximum_segment);
-            let (growth, finished) = self.hystart.on_ack(acknowledged, news.rtt, una, next, segment);
-            acknowledged = growth;
-            if finished {
-                self.window.slow_start_threshold = self.window.congestion_window;
-            }
-        }
-        let sample = AckSample {
-            acknowledged,
-            now: env.now,
+        let growth = Growth {
+            delivered: news.delivered,
+            in_flight: self.in_flight(),
+            rtt: news.rtt,
             smoothed_rtt: self.rtt.smoothed(),
+            outstanding: (self.board.start(), self.send_next),
             maximum_segment: u32::from(self.maximum_segment),
-            window_limited: limited,
+            is_open: self.recovery.is_open(),
         };
-        self.congestion.on_ack(&mut self.window, &sample);
+        self.congestion.grow(&growth, env.now);
     }
 
     /// Leaves an episode whose recovery point is acknowledged.
     fn end_episode(&mut self) {
-        if self.board.lost() == 0 && (self.phase == Phase::Open || self.board.is_empty()) {
-            self.recovery.undo.settle();
+        if self.board.lost() == 0 && (self.recovery.is_open() || self.board.is_empty()) {
+            self.recovery.settle_undo();
         }
-        if self.phase == Phase::Open || self.board.start().before(self.recovery.point) {
+        if self.recovery.is_open() || self.board.start().before(self.recovery.point()) {
             return;
         }
-        if self.phase == Phase::Reduced && self.board.start() == self.recovery.point {
+        if self.recovery.phase() == Phase::Reduced && self.board.start() == self.recovery.point() {
             // The segment with CWR begins here: until it is acknowledged, ECE still tells of the same congestion.
             return;
         }
-        if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
-            // RFC 6937: "at the end of recovery cwnd = ssthresh".
-            self.window.congestion_window = self.window.slow_start_threshold;
+        if self.recovery.is_reducing() {
+            self.congestion.end_reduction();
         }
-        self.phase = Phase::Open;
-        self.recovery.duplicates = 0;
+        self.recovery.end();
         self.rack.on_recovery_end();
     }
 
@@ -151,7 +130,7 @@ impl Connection {
             }
             return 0;
         }
-        let in_recovery = matches!(self.phase, Phase::Recovery | Phase::Loss);
+        let in_recovery = matches!(self.recovery.phase(), Phase::Recovery | Phase::Loss);
         let segment = u32::from(self.maximum_segment);
         let window = self.rack.reordering_window(&self.rtt, in_recovery, self.board.sacked(), segment);
         let retransmitted = self.board.retransmitted();
@@ -165,7 +144,7 @@ impl Connection {
         } else if news.delivered > 0 {
             self.arm_retransmission(env.now);
         }
-        if self.phase == Phase::Open
+        if self.recovery.is_open()
             && let Some(index) = self.board.next_lost()
             && !self.is_excused_mtu_probe(index)
         {
@@ -177,16 +156,16 @@ impl Connection {
     /// RFC 5681 §3.2 and RFC 6582 for peers without SACK.
     fn detect_loss_by_duplicates(&mut self, news: &AckNews, env: &mut Env<'_>) -> u32 {
         if news.advanced {
-            self.recovery.duplicates = 0;
+            self.recovery.end_duplicates();
             self.arm_retransmission(env.now);
-            if self.phase == Phase::Recovery && !self.board.is_empty() {
+            if self.recovery.phase() == Phase::Recovery && !self.board.is_empty() {
                 // RFC 6582 §3.2 step 3: a partial acknowledgment: "retransmit the first unacknowledged segment".
                 return self.board.mark_lost(0);
             }
         } else if news.duplicate {
-            self.recovery.duplicates = self.recovery.duplicates.saturating_add(1);
+            let duplicates = self.recovery.count_duplicate();
             // "the third duplicate ACK"; in Recovery each further one lets another segment go (PRR counts it).
-            if self.recovery.duplicates == 3 && self.phase != Phase::Recovery && self.phase != Phase::Loss {
+            if duplicates == 3 && self.recovery.phase() != Phase::Recovery && self.recovery.phase() != Phase::Loss {
                 return self.board.mark_lost(0);
             }
         }
@@ -205,17 +184,15 @@ impl Connection {
         self.rack.cancel_probe();
         let flight = self.flight_before(news);
         self.reduce(CongestionCause::Loss, flight);
-        self.phase = Phase::Recovery;
-        self.start_episode(flight);
+        self.recovery.begin(Phase::Recovery, self.send_next, flight);
     }
 
     pub(in crate::tcp) fn enter_reduced(&mut self, news: &AckNews, env: &mut Env<'_>) {
         env.counters.ecn_reductions += 1;
         let flight = self.flight_before(news);
         self.reduce(CongestionCause::EcnEcho, flight);
-        self.phase = Phase::Reduced;
-        self.recovery.undo.forget();
-        self.start_episode(flight);
+        self.recovery.forget_undo();
+        self.recovery.begin(Phase::Reduced, self.send_next, flight);
         self.is.ecn_reduced = true;
     }
 
@@ -224,24 +201,18 @@ impl Connection {
         news.flight.max(self.board.outstanding())
     }
 
-    fn start_episode(&mut self, flight: u32) {
-        self.recovery.point = self.send_next;
-        self.recovery.rate_reduction = ProportionalRateReduction::start(flight);
-    }
-
     /// Asks the algorithm for the new threshold, remembering the old state for an undo.
     fn reduce(&mut self, cause: CongestionCause, flight: u32) {
         let segment = u32::from(self.maximum_segment);
-        if self.phase == Phase::Open {
-            self.recovery.undo.start(self.window, self.board.start());
-        }
-        self.window.slow_start_threshold = self.congestion.on_congestion(&self.window, flight, segment, cause);
+        self.recovery.before_reduction(self.congestion.both(), self.board.start());
+        self.congestion.reduce(flight, segment, cause);
     }
 
     /// RFC 5681 §3.1: after a time-out the window is one segment; RFC 8985 §6.3 says which segments are lost.
     pub(in crate::tcp) fn enter_loss(&mut self, env: &mut Env<'_>) {
         self.forget_mtu_probe(env);
-        let again = self.phase == Phase::Recovery || (self.phase == Phase::Loss && self.retransmissions > 1);
+        let again = self.recovery.phase() == Phase::Recovery
+            || (self.recovery.phase() == Phase::Loss && self.patience.retransmissions() > 1);
         if !again {
             // "ssthresh … when a segment is retransmitted for the second time, must not be reduced further".
             self.reduce(CongestionCause::Timeout, self.board.outstanding());
@@ -260,11 +231,9 @@ impl Connection {
         } else {
             self.board.mark_all_lost();
         }
-        self.phase = Phase::Loss;
-        self.recovery.point = self.send_next;
-        self.recovery.duplicates = 0;
+        self.recovery.begin_loss(self.send_next);
         // In flight stays what was sent recently; one segment more may go.
-        self.window.congestion_window = self.board.pipe() + u32::from(self.maximum_segment);
+        self.congestion.set_window(self.board.pipe() + u32::from(self.maximum_segment));
         self.arm_retransmission(env.now);
         self.is.output_wanted = true;
     }
@@ -275,12 +244,12 @@ impl Connection {
             return;
         }
         let repeated = !news.advanced && news.sacked == 0;
-        if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated) && self.phase == Phase::Open {
+        if self.rack.on_probe_ack(self.board.start(), news.duplicate_report, repeated) && self.recovery.is_open() {
             env.counters.tail_loss_probe_recoveries += 1;
             // RFC 8985 §7.4.2: "invoke congestion control response equivalent to a fast recovery".
             self.reduce(CongestionCause::Loss, self.flight_before(news));
-            self.recovery.undo.forget();
-            self.window.congestion_window = self.window.congestion_window.min(self.window.slow_start_threshold);
+            self.recovery.forget_undo();
+            self.congestion.cap();
         }
     }
 }

@@ -36,7 +36,7 @@ pub struct Rack {
     /// RACK.reo_wnd_persist.
     window_persist: u8,
     /// RACK.reordering_seen.
-    pub reordering_seen: bool,
+    reordering_seen: bool,
     /// TLP.is_retrans.
     probe_is_retransmission: bool,
 }
@@ -56,6 +56,16 @@ impl Rack {
             reordering_seen: false,
             probe_is_retransmission: false,
         }
+    }
+
+    /// Whether the path was seen to reorder.
+    pub fn has_seen_reordering(&self) -> bool {
+        self.reordering_seen
+    }
+
+    /// The path reorders.
+    pub(super) fn note_reordering(&mut self) {
+        self.reordering_seen = true;
     }
 
     /// Steps 1–3 for one newly delivered (acknowledged or sacked) segment. `echo`: the ACK's TSecr and the timestamp

@@ -61,8 +61,8 @@ impl Undo {
         }
     }
 
-    /// Whether an ACK shows that the reductions were needless; `within`: an episode is under way. An ACK that decides nothing
-    /// leaves what later ones may tell.
+    /// Whether an ACK shows that the reductions were needless. `within` says that an episode is under way. If an ACK decides
+    /// nothing, later ones may.
     pub(in crate::tcp) fn judge(&mut self, news: &AckNews, within: bool, has_timestamps: bool) -> Option<Spurious> {
         let before = self.before?;
         if !self.retransmitted && self.first_stamp.is_none() {

@@ -1,5 +1,6 @@
 //! What is sent, and when: the queue, the cut into segments, pacing, the path's MTU.
 
+pub mod bunching;
 mod output;
 mod pacing;
 mod path_mtu;

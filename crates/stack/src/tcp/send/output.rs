@@ -2,16 +2,13 @@
 //!
 //! Silly-window avoidance of the sender is RFC 9293 §3.8.6.2.1, Nagle §3.7.4. The congestion window counts bytes.
 
-use crate::tcp::congestion::control::initial_window;
-use crate::tcp::connection::{Connection, Follow};
+use crate::tcp::connection::Connection;
 use crate::tcp::disposition::Disposition;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::segment::{Emitter, SegmentPayload};
 use crate::tcp::sequence::SequenceNumber;
 use crate::tcp::state::State;
 use crate::tcp::timers::RetransmitKind;
-use qanat_api::CloseReason;
 use qanat_wire::ip::Ecn;
 use qanat_wire::tcp::{Flags, Header};
 use qanat_wire::tcp_options::{Options, SackBlock, SackBlocks, Timestamps};
@@ -48,7 +45,7 @@ impl Connection {
     /// Sends what may be sent. Call once a poll while [`needs_output`](Connection::needs_output); if the emitter's room
     /// runs out it stays so.
     pub fn output(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Disposition {
-        match self.state {
+        match self.lifecycle.state() {
             State::Closed => return self.output_reset(env, emitter),
             State::SynSent => {
                 self.output_syn(env, emitter);
@@ -94,7 +91,7 @@ impl Connection {
     /// Room of the congestion window, octets.
     #[inline]
     fn congestion_room(&self) -> u32 {
-        self.window.congestion_window.saturating_sub(self.in_flight())
+        self.congestion.room(self.in_flight())
     }
 
     /// RFC 5681 §4.1: after an idle RTO the window is restarted (halved per RTO, as Linux, not below the initial one).
@@ -104,29 +101,13 @@ impl Connection {
             return;
         }
         let timeout = self.rtt.base_timeout();
-        let mut idle = env.now.since(self.last_sent);
+        let idle = env.now.since(self.last_sent);
         if idle <= timeout {
             return;
         }
-        let restart = initial_window(u32::from(self.maximum_segment)).min(self.window.congestion_window);
-        let mut window = self.window.congestion_window;
-        // At most 32 turns: the window is halved each.
-        while idle > timeout && window > restart {
-            idle -= timeout;
-            window /= 2;
-        }
-        if window < self.window.congestion_window {
+        if self.congestion.restart(idle, timeout, u32::from(self.maximum_segment)) {
             env.counters.idle_restarts += 1;
-            // RFC 7661: remember three quarters of what worked.
-            let kept = self.window.congestion_window / 4 * 3;
-            self.window.slow_start_threshold = self.window.slow_start_threshold.max(kept);
-            self.window.congestion_window = window.max(restart);
         }
-        crate::tcp::congestion::control::CongestionControl::on_idle(
-            &mut self.congestion,
-            env.now.since(self.last_sent),
-        );
-        self.is.window_limited = false;
     }
 
     /// Retransmits what is lost, as far as the congestion window allows. `false`: the device is full.
@@ -167,7 +148,7 @@ impl Connection {
     fn retransmit(&mut self, index: usize, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let length = self.record_length(index);
         let segment = self.segment_room();
-        if length > segment.saturating_add(1) || (length == segment + 1 && !self.is.fin_sent) {
+        if length > segment.saturating_add(1) || (length == segment + 1 && !self.lifecycle.is_fin_sent()) {
             self.board.split(index, segment);
         }
         let length = self.record_length(index);
@@ -189,10 +170,7 @@ impl Connection {
         }
         self.board.mark_retransmitted(index, env.now);
         self.pace(data, env);
-        self.recovery.undo.on_retransmission(self.timestamp_now(env.now));
-        if self.phase != Phase::Open {
-            self.recovery.rate_reduction.on_sent(length);
-        }
+        self.recovery.on_retransmission(length, self.timestamp_now(env.now));
         self.statistics.segments_retransmitted = self.statistics.segments_retransmitted.wrapping_add(1);
         self.statistics.bytes_retransmitted += u64::from(data);
         env.counters.segments_retransmitted += 1;
@@ -202,7 +180,7 @@ impl Connection {
 
     /// RFC 8985 §7.3: new data if there is any and the window allows it, else the last segment again.
     fn output_tail_probe(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
-        if self.board.is_empty() || self.phase != Phase::Open {
+        if self.board.is_empty() || !self.recovery.is_open() {
             self.is.tail_probe = false;
             return;
         }
@@ -212,11 +190,11 @@ impl Connection {
         }
         self.is.tail_probe = false;
         let before = self.send_next;
-        let window = self.window.congestion_window;
         // One segment beyond the congestion window.
-        self.window.congestion_window = self.in_flight().saturating_add(u32::from(self.maximum_segment));
+        let beyond = self.in_flight().saturating_add(u32::from(self.maximum_segment));
+        let window = self.congestion.set_window(beyond);
         let sent = self.send_new_segment(self.send_next, env, emitter);
-        self.window.congestion_window = window;
+        self.congestion.set_window(window);
         let is_retransmission = sent.is_err() || self.send_next == before;
         if is_retransmission {
             let last = self.board.len() - 1;
@@ -236,7 +214,7 @@ impl Connection {
     fn output_new(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Stop {
         let before = self.send_next;
         let stop = loop {
-            if self.unsent() == 0 && (!self.is.fin_queued || self.is.fin_sent) {
+            if self.unsent() == 0 && (!self.lifecycle.is_fin_queued() || self.lifecycle.is_fin_sent()) {
                 break Stop::Idle;
             }
             match self.send_new_segment(before, env, emitter) {
@@ -245,16 +223,15 @@ impl Connection {
             }
         };
         let in_flight = self.in_flight();
-        if self.send_next != before && (in_flight > self.flight_max || self.board.start().at_or_after(self.flight_end))
-        {
-            (self.flight_max, self.flight_end) = (in_flight, self.send_next);
+        if self.send_next != before {
+            self.congestion.note_flight(in_flight, self.board.start(), self.send_next);
         }
         if self.send_next != before
             && self.unsent() == 0
-            && in_flight + 2 * u32::from(self.maximum_segment) < self.window.congestion_window
+            && in_flight + 2 * u32::from(self.maximum_segment) < self.congestion.window()
         {
             // All there was went out with room to spare: the application is the limit (RFC 7661 §4.1).
-            self.is.window_limited = false;
+            self.congestion.set_limiting(false);
         }
         if self.send_next != before && !self.keeps_timer() {
             self.arm_retransmission(env.now);
@@ -265,7 +242,7 @@ impl Connection {
     /// RFC 6298 §5.1: a running RTO is not restarted by sending; a tail probe's is (RFC 8985 §7.2), persist's too.
     fn keeps_timer(&self) -> bool {
         match self.timers.running() {
-            Some(RetransmitKind::Timeout) => !(self.is.sack && self.phase == Phase::Open && !self.rack.probing()),
+            Some(RetransmitKind::Timeout) => !(self.is.sack && self.recovery.is_open() && !self.rack.probing()),
             Some(RetransmitKind::Reordering) => true,
             Some(RetransmitKind::TailProbe | RetransmitKind::Persist) | None => false,
         }
@@ -296,23 +273,24 @@ impl Connection {
         let (mut length, mut ready) = (run.length, run.ready);
         if length > peer_room {
             // §3.8.6.2.1: less than was ready only if it is at least half the largest window, or after the override.
-            let worthwhile = peer_room > 0 && (peer_room >= self.send_window.max() / 2 || self.is.force);
+            let worthwhile = peer_room > 0 && (peer_room >= self.send_window.max() / 2 || self.bunching.is_forced());
             if !worthwhile {
                 return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
             }
             (length, ready) = (peer_room, false);
         }
         let last = u64::from(length) == available;
-        let fin = self.is.fin_queued && !self.is.fin_sent && last && (peer_room > length || quiet);
+        let fin =
+            self.lifecycle.is_fin_queued() && !self.lifecycle.is_fin_sent() && last && (peer_room > length || quiet);
         if length == 0 && !fin {
             return Err(if quiet { Stop::PeerWindow } else { Stop::Idle });
         }
         let in_flight = self.in_flight();
-        if length > 0 && in_flight > 0 && in_flight.saturating_add(length) > self.window.congestion_window {
-            self.is.window_limited = true;
+        if length > 0 && in_flight > 0 && in_flight.saturating_add(length) > self.congestion.window() {
+            self.congestion.set_limiting(true);
             return Err(Stop::Idle);
         }
-        if length < segment && !ready && !fin && last && self.waits_for_more(quiet, env) {
+        if length < segment && !ready && !fin && last && self.waits_for_more(quiet) {
             return Err(if quiet { Stop::Held } else { Stop::Idle });
         }
         if self.is_paced(env) {
@@ -321,59 +299,41 @@ impl Connection {
         // Whether another one as long will go, too, as far as can be said now.
         let taken = length.saturating_add((available - u64::from(length)).min(u64::from(segment)) as u32);
         let ends_burst = self.send_next != burst
-            && (in_flight.saturating_add(taken) > self.window.congestion_window || taken > peer_room);
+            && (in_flight.saturating_add(taken) > self.congestion.window() || taken > peer_room);
         let cut = Cut { sequence: self.send_next, length, ready, fin, new: true, ends_burst };
         if !self.send_segment(&cut, env, emitter) {
             return Err(Stop::Device);
         }
-        self.is.force = false;
         let octets = length + u32::from(fin);
         if self.board.is_empty() {
-            self.progress_at = env.now;
-            self.is.window_limited = false;
+            self.patience.restart(env.now);
+            self.congestion.set_limiting(false);
         }
         self.send_next += octets;
-        self.note_small(length);
+        self.bunching.on_sent(length, u32::from(self.maximum_segment), self.send_next);
         self.board.push(self.send_next, env.now);
         if probing {
             self.on_mtu_probe_sent(length, self.send_next, env);
         }
-        self.is.fin_sent |= fin;
-        if matches!(self.phase, Phase::Recovery | Phase::Reduced) {
-            self.recovery.rate_reduction.on_sent(octets);
-        }
+        self.lifecycle.on_sent(fin);
+        self.recovery.on_sent(octets);
         self.pace(length, env);
         Ok(())
     }
 
     /// Nagle (§3.7.4) and cork.
-    fn waits_for_more(&self, quiet: bool, _env: &Env<'_>) -> bool {
-        if self.is.fin_queued || self.is.force || (self.is.urgent && self.owes_urgent()) {
+    fn waits_for_more(&self, quiet: bool) -> bool {
+        if self.lifecycle.is_fin_queued() || self.bunching.is_forced() || (self.is.urgent && self.owes_urgent()) {
             return false;
         }
-        self.is.cork || self.is.follow == Follow::More || (!self.is.no_delay && !quiet && self.has_small_in_flight())
-    }
-
-    /// Whether the last segment that was not full is not acknowledged: as Linux (and Minshall's draft of 1998) reads Nagle, the
-    /// end of what is longer than a segment waits for no acknowledgement of its beginning.
-    fn has_small_in_flight(&self) -> bool {
-        self.small_end.after(self.board.start()) && self.small_end.at_or_before(self.send_next)
-    }
-
-    /// A segment of so many bytes has been sent, the last one so far.
-    #[inline]
-    fn note_small(&mut self, length: u32) {
-        let full = u32::from(self.maximum_segment) - 40.min(u32::from(self.maximum_segment) / 2);
-        if length > 0 && length < full {
-            self.small_end = self.send_next;
-        }
+        self.bunching.holds_back(quiet, self.board.start(), self.send_next)
     }
 
     /// Payload bytes the next segment may carry, beside options that are there only sometimes.
     #[inline]
     fn segment_room(&self) -> u32 {
         let segment = u32::from(self.maximum_segment);
-        if self.reassembly.is_none() && self.duplicate.is_none() {
+        if !self.held.has_gap() && self.acks.duplicate().is_none() {
             return segment;
         }
         // SACK blocks on a data segment take from its payload.
@@ -385,11 +345,7 @@ impl Connection {
     fn send_segment(&mut self, cut: &Cut, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> bool {
         let mut flags = Flags::ACK;
         let offset = self.queue.start() + u64::from(cut.sequence.distance_from(self.board.start()));
-        let pushes = match self.is.follow {
-            Follow::Nothing => true,
-            Follow::More => self.is.force,
-            Follow::Unpushed => false,
-        };
+        let pushes = self.bunching.pushes();
         let end = offset + u64::from(cut.length);
         let ends_data = end >= self.queue.end() || (self.is.recorded && self.queue.ends_record_at(end));
         if cut.length > 0 && (cut.ends_burst || (pushes && ends_data)) {
@@ -432,11 +388,7 @@ impl Connection {
     #[inline]
     fn on_sent(&mut self, env: &mut Env<'_>) {
         self.last_sent = env.now;
-        self.last_ack_sent = self.receive_next;
-        self.is.ack_now = false;
-        self.is.ack_apart = false;
-        self.duplicate = None;
-        self.segments_unacknowledged = 0;
+        self.acks.on_sent(self.receive_window.next());
         self.timers.cancel_delayed_ack();
         self.statistics.segments_sent = self.statistics.segments_sent.wrapping_add(1);
         env.counters.segments_sent += 1;
@@ -457,22 +409,23 @@ impl Connection {
         }
         let mut options = Options::NONE;
         if self.is.timestamps {
-            options.timestamps = Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent });
+            options.timestamps =
+                Some(Timestamps { value: self.timestamp_now(env.now), echo: self.timestamps.recent() });
         }
         // Where it certainly fits; a pure ACK follows full segments.
-        if self.is.user_timeout_owed && length <= u32::from(self.maximum_segment / 2) {
+        if self.patience.owes_option() && length <= u32::from(self.maximum_segment / 2) {
             options.user_timeout = self.user_timeout_option();
-            self.is.user_timeout_owed = false;
+            self.patience.option_sent();
             env.counters.user_timeout_options_sent += 1;
         }
-        if self.is.sack && (self.duplicate.is_some() || self.reassembly.is_some()) {
+        if self.is.sack && (self.acks.duplicate().is_some() || self.held.has_gap()) {
             options.sack_blocks = self.sack_blocks(env);
         }
         Header {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence,
-            acknowledgment: self.receive_next,
+            acknowledgment: self.receive_window.next(),
             flags,
             window: self.advertise(env),
             urgent,
@@ -491,17 +444,15 @@ impl Connection {
     fn sack_blocks(&mut self, env: &mut Env<'_>) -> SackBlocks {
         let mut blocks = SackBlocks::NONE;
         let limit = self.sack_blocks_max();
-        if let Some(duplicate) = self.duplicate {
+        if let Some(duplicate) = self.acks.duplicate() {
             env.counters.duplicate_sacks_sent += 1;
             blocks.push(SackBlock { start: duplicate.start, end: duplicate.end });
         }
-        if let Some(queue) = self.reassembly.as_mut() {
-            for block in queue.blocks(self.receive_next) {
-                if blocks.len() >= limit {
-                    break;
-                }
-                blocks.push(SackBlock { start: block.start, end: block.end });
+        for block in self.held.blocks(self.receive_window.next()) {
+            if blocks.len() >= limit {
+                break;
             }
+            blocks.push(SackBlock { start: block.start, end: block.end });
         }
         blocks
     }
@@ -516,8 +467,8 @@ impl Connection {
     #[inline]
     pub(in crate::tcp) fn output_acks(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) {
         // Peers without SACK count duplicates: each out-of-order segment is answered (at most 16 a poll).
-        let mut copies = u32::from(std::mem::take(&mut self.duplicate_acks_wanted))
-            .max(u32::from(self.is.ack_now || self.is.user_timeout_owed));
+        let mut copies =
+            u32::from(self.acks.take_copies()).max(u32::from(self.acks.is_owed() || self.patience.owes_option()));
         while copies > 0 && emitter.room() > 0 {
             let header = self.header(self.acknowledgment_sequence(), Flags::ACK, 0, env);
             if !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
@@ -531,8 +482,7 @@ impl Connection {
             self.last_sent = last_sent;
         }
         if copies > 0 {
-            self.is.ack_now = true;
-            self.is.output_wanted = true;
+            self.acknowledge_now();
         }
     }
 
@@ -559,9 +509,9 @@ impl Connection {
             if self.is.handshake.wants_syn() {
                 return;
             }
-            self.is.ack_now = false;
+            self.acks.settle();
         }
-        if self.is.orphaned && !self.is.fin_sent && self.queue.byte_count() == 0 {
+        if self.lifecycle.is_orphaned() && !self.lifecycle.is_fin_sent() && self.queue.byte_count() == 0 {
             let sequence = self.send_next;
             let cut = Cut { sequence, length: 0, ready: false, fin: true, new: true, ends_burst: false };
             if emitter.room() == 0 || !self.send_segment(&cut, env, emitter) {
@@ -570,7 +520,7 @@ impl Connection {
             }
             self.send_next += 1;
             self.board.push(self.send_next, env.now);
-            self.is.fin_sent = true;
+            self.lifecycle.on_sent(true);
         }
         self.is.output_wanted = false;
         self.output_acks(env, emitter);
@@ -583,7 +533,7 @@ impl Connection {
             self.is.output_wanted = false;
             return;
         }
-        let received = self.state == State::SynReceived;
+        let received = self.lifecycle.state() == State::SynReceived;
         let mut flags = if received { Flags::SYN | Flags::ACK } else { Flags::SYN };
         if self.is.ecn {
             // RFC 3168 §6.1.1: an ECN-setup SYN, or the ECN-setup SYN-ACK that answers the peer's.
@@ -594,12 +544,13 @@ impl Connection {
         let (fast_open, data) = if is_first { self.first_syn() } else { (None, 0) };
         let options = Options {
             mss: Some(self.path_mtu.local_segment()),
-            window_scale: (env.config.window_scaling && (!received || self.receive_scale > 0 || self.send_scale > 0))
-                .then(|| env.config.window_scale(self.right_sizing.most)),
+            window_scale: (env.config.window_scaling
+                && (!received || self.receive_window.scale() > 0 || self.send_scale > 0))
+                .then(|| env.config.window_scale(self.right_sizing.most())),
             sack_permitted: self.is.sack,
             timestamps: self.is.timestamps.then(|| Timestamps {
                 value: self.timestamp_now(env.now),
-                echo: if received { self.timestamp_recent } else { 0 },
+                echo: if received { self.timestamps.recent() } else { 0 },
             }),
             user_timeout: self.user_timeout_option(),
             fast_open,
@@ -609,9 +560,9 @@ impl Connection {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence: self.initial_send,
-            acknowledgment: if received { self.receive_next } else { SequenceNumber(0) },
+            acknowledgment: if received { self.receive_window.next() } else { SequenceNumber(0) },
             flags,
-            window: env.config.initial_window(self.right_sizing.most) as u16,
+            window: env.config.initial_window(self.right_sizing.most()) as u16,
             urgent: 0,
             options,
         };
@@ -631,7 +582,7 @@ impl Connection {
         if self.board.is_empty() {
             self.send_next = self.initial_send + 1;
             self.board.push(self.send_next, env.now);
-            self.progress_at = env.now;
+            self.patience.restart(env.now);
         } else {
             env.counters.segments_retransmitted += 1;
         }
@@ -641,7 +592,7 @@ impl Connection {
     /// The RST of an abort; then the connection is over.
     #[cold]
     fn output_reset(&mut self, env: &mut Env<'_>, emitter: &mut dyn Emitter) -> Disposition {
-        if !self.is.reset_wanted {
+        if !self.outcome.wants_reset() {
             self.is.output_wanted = false;
             return Disposition::Keep;
         }
@@ -649,14 +600,14 @@ impl Connection {
             source_port: self.local_port,
             destination_port: self.peer_port,
             sequence: self.send_next,
-            acknowledgment: self.receive_next,
+            acknowledgment: self.receive_window.next(),
             flags: Flags::RST | Flags::ACK,
             options: Options {
                 // RFC 7323 §3.2: "TSopt … SHOULD be sent in an <RST> segment".
                 timestamps: self
                     .is
                     .timestamps
-                    .then(|| Timestamps { value: self.timestamp_now(env.now), echo: self.timestamp_recent }),
+                    .then(|| Timestamps { value: self.timestamp_now(env.now), echo: self.timestamps.recent() }),
                 ..Options::NONE
             },
             ..Header::default()
@@ -664,10 +615,9 @@ impl Connection {
         if emitter.room() == 0 || !emitter.emit(&header, SegmentPayload::None, Ecn::NotCapable) {
             return Disposition::Keep;
         }
-        self.is.reset_wanted = false;
+        let why = self.outcome.reset_sent();
         env.counters.resets_sent += 1;
         env.counters.segments_sent += 1;
-        let why = self.close_reason.unwrap_or(CloseReason::Aborted);
         self.finish(why, env)
     }
 }

@@ -31,8 +31,8 @@ impl Connection {
         let mut gap = Duration::ZERO;
         if env.config.pacing && self.rtt.has_sample() {
             // cwnd · 2 per SRTT in slow start, · 1.2 after (as Linux).
-            let gain = if self.window.in_slow_start() { 20 } else { 12 };
-            let rate_x10 = u64::from(self.window.congestion_window.max(1)) * gain;
+            let gain = if self.congestion.in_slow_start() { 20 } else { 12 };
+            let rate_x10 = u64::from(self.congestion.window().max(1)) * gain;
             let smoothed = self.rtt.smoothed().as_nanos() as u64;
             gap = Duration::from_nanos(smoothed.saturating_mul(u64::from(length)).saturating_mul(10) / rate_x10);
         }

@@ -80,7 +80,7 @@ impl Connection {
     pub(in crate::tcp) fn detect_black_hole(&mut self, env: &mut Env<'_>) {
         let start = self.board.start();
         let length = self.board.get(0).map_or(0, |first| first.end.distance_from(start));
-        if length <= u32::from(MSS_BASE) || self.retransmissions < BLACK_HOLE_TIMEOUTS {
+        if length <= u32::from(MSS_BASE) || self.patience.retransmissions() < BLACK_HOLE_TIMEOUTS {
             return;
         }
         let length = u16::try_from(length).unwrap_or(u16::MAX).min(self.path_mtu.segment());

@@ -12,7 +12,6 @@
 
 use crate::tcp::connection::Connection;
 use crate::tcp::env::Env;
-use crate::tcp::recovery::phase::Phase;
 use crate::tcp::recovery::scoreboard::LOST;
 use crate::tcp::sequence::SequenceNumber;
 
@@ -35,14 +34,14 @@ impl Connection {
             self.path_mtu.end_search();
             return None;
         }
-        let quiet = self.phase == Phase::Open && self.board.lost() == 0 && self.board.sacked() == 0;
-        if self.path_mtu.is_probing() || !quiet || !self.is.sack || self.reassembly.is_some() {
+        let quiet = self.recovery.is_open() && self.board.lost() == 0 && self.board.sacked() == 0;
+        if self.path_mtu.is_probing() || !quiet || !self.is.sack || self.held.has_gap() {
             return None;
         }
         let size = self.path_mtu.next_probe()?;
         let payload = u32::from(self.maximum_segment) + u32::from(size - self.path_mtu.segment());
         let enough = u64::from(payload) + FOLLOWERS * u64::from(self.maximum_segment);
-        let room = self.window.congestion_window.saturating_sub(self.in_flight());
+        let room = self.congestion.room(self.in_flight());
         let peer = self.send_window.size().saturating_sub(self.board.outstanding());
         (self.unsent() >= enough && u64::from(room) >= enough && u64::from(peer) >= enough).then_some(payload)
     }
@@ -115,14 +114,14 @@ impl Connection {
         (size != 0).then(|| self.board.start_of(index))
     }
 
-    /// A retransmission time-out: whether the probe arrived is not known.
+    /// After a retransmission time-out nobody knows whether the probe arrived: it counts as lost.
     pub(in crate::tcp) fn forget_mtu_probe(&mut self, env: &mut Env<'_>) {
         if self.path_mtu.is_probing() {
             self.on_mtu_probe_lost(env);
         }
     }
 
-    /// ICMP says that the probe, which `sequence` is in, was too large: `maximum_segment` would do. Whether it was.
+    /// ICMP says that a segment with `sequence` was too large, and that `maximum_segment` would do. Gives whether it was the probe.
     pub(in crate::tcp) fn on_mtu_probe_refused(
         &mut self,
         maximum_segment: u16,

@@ -50,7 +50,7 @@ fn every_second_full_segment_of_a_batch() {
     let mut pair = settled();
     let packets = batch(&pair, &[0, 1, 2, 3, 4, 5, 6, 7]);
     let start = packets[0].header.sequence;
-    pair.connection(1).segments_unacknowledged = 0;
+    pair.connection(1).acks.forget_unacknowledged();
     let (before, after) = arrive(&mut pair, &packets);
     assert_eq!((numbers(&before, start), numbers(&after, start)), (vec![2, 4, 6], vec![8]));
 }
@@ -102,7 +102,7 @@ fn each_of_the_first() {
 #[test]
 fn a_request_is_acknowledged_by_its_answer() {
     let mut pair = settled();
-    pair.connection(1).segments_unacknowledged = 0;
+    pair.connection(1).acks.forget_unacknowledged();
     // Two full segments and a rest.
     let mut packets = batch(&pair, &[0, 1]);
     pair.hosts[1].to_send.push_back(Bytes::from_static(b"answer"));
@@ -129,20 +129,20 @@ fn one_for_more_where_much_is_in_flight() {
     let packets = batch(&pair, &(0..24).collect::<Vec<u32>>());
     let start = packets[0].header.sequence;
     pair.connection(1).set_segments_per_ack(128 * FULL as u32);
-    pair.connection(1).segments_unacknowledged = 0;
+    pair.connection(1).acks.forget_unacknowledged();
     let (before, after) = arrive(&mut pair, &packets);
     assert_eq!((numbers(&before, start), numbers(&after, start)), (vec![8, 16], vec![24]));
     // Never more than 64 KiB, never fewer than two.
     pair.connection(1).set_segments_per_ack(u32::MAX);
-    assert_eq!(pair.connection(1).segments_per_ack, 45);
+    assert_eq!(pair.connection(1).acks.per_ack(), 45);
     pair.connection(1).set_segments_per_ack(0);
-    assert_eq!(pair.connection(1).segments_per_ack, 2);
+    assert_eq!(pair.connection(1).acks.per_ack(), 2);
 }
 
 #[test]
 fn without_room_they_are_merged() {
     let mut pair = settled();
-    pair.connection(1).segments_unacknowledged = 0;
+    pair.connection(1).acks.forget_unacknowledged();
     let packets = batch(&pair, &[0, 1, 2, 3]);
     let start = packets[0].header.sequence;
     pair.hosts[1].room = 0;

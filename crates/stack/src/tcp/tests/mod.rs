@@ -333,7 +333,7 @@ fn request_cost() {
         let connection = host.connection.as_mut().unwrap();
         let options = Options {
             timestamps: Some(qanat_wire::tcp_options::Timestamps {
-                value: connection.timestamp_recent,
+                value: connection.timestamps.recent(),
                 echo: connection.timestamp_now(now),
             }),
             ..Options::NONE

@@ -622,7 +622,7 @@ impl Pair {
         packet.header.options.timestamps = connection
             .info()
             .timestamps
-            .then(|| Timestamps { value: connection.timestamp_recent, echo: connection.timestamp_now(self.now) });
+            .then(|| Timestamps { value: connection.timestamps.recent(), echo: connection.timestamp_now(self.now) });
         packet
     }
 

@@ -15,8 +15,7 @@ impl Connection {
     /// Longest time data may stay unacknowledged; `None`: the retransmission limit alone. From now on the peer's option
     /// changes nothing.
     pub fn set_user_timeout(&mut self, timeout: Option<Duration>) {
-        self.user_timeout = timeout;
-        self.is.user_timeout_fixed = true;
+        self.patience.fix(timeout);
     }
 
     /// Tells the peer with the next segment how long we shall wait for its acknowledgements (ADV_UTO), rounded up to what
@@ -24,9 +23,9 @@ impl Connection {
     /// the first segment after it (RFC 5482 §3.2).
     pub fn advertise_user_timeout(&mut self, timeout: Duration, env: &mut Env<'_>) {
         self.extras().user_timeout.advertised = Some(timeout);
-        self.is.user_timeout_owed = true;
-        if self.state.is_synchronized() {
-            self.is.ack_now = true;
+        self.patience.owe_option();
+        if self.lifecycle.state().is_synchronized() {
+            self.acks.owe();
         }
         self.is.output_wanted = true;
         self.adopt_user_timeout(env);
@@ -34,27 +33,27 @@ impl Connection {
 
     /// The longest time data may stay unacknowledged, and why it ends when it does.
     pub fn user_timeout(&self) -> Option<Duration> {
-        self.user_timeout
+        self.patience.user_timeout()
     }
 
     /// RFC 5482 §3.1.
     fn adopt_user_timeout(&mut self, env: &Env<'_>) {
-        if self.is.user_timeout_fixed {
+        if self.patience.is_fixed() {
             return;
         }
         let bounds = env.config.user_timeout_bounds;
         let own = self.extras.as_deref().map(|extras| extras.user_timeout).unwrap_or_default();
         if let Some(longest) = own.advertised.max(own.remote) {
-            self.user_timeout = Some(longest.max(bounds.lower).min(bounds.upper));
+            self.patience.adopt(longest, bounds);
         }
     }
 
     /// A segment with the option arrived. "An option with a value of zero MUST be ignored."
     #[cold]
-    pub(super) fn receive_user_timeout(&mut self, option: UserTimeout, env: &mut Env<'_>) {
+    pub(in crate::tcp) fn receive_user_timeout(&mut self, option: UserTimeout, env: &mut Env<'_>) {
         env.counters.user_timeout_options_received += 1;
         let timeout = option.duration();
-        if !env.config.user_timeout_adopted || self.is.user_timeout_fixed || timeout == Duration::ZERO {
+        if !env.config.user_timeout_adopted || self.patience.is_fixed() || timeout == Duration::ZERO {
             return;
         }
         self.extras().user_timeout.remote = Some(timeout);
@@ -63,7 +62,7 @@ impl Connection {
 
     /// Looks for the option.
     #[inline]
-    pub(super) fn note_user_timeout(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
+    pub(in crate::tcp) fn note_user_timeout(&mut self, segment: &SegmentIn<'_>, env: &mut Env<'_>) {
         if let Some(option) = segment.options.user_timeout {
             self.receive_user_timeout(option, env);
         }
@@ -71,8 +70,8 @@ impl Connection {
 
     /// The option for a segment about to be sent, if one is owed.
     #[inline]
-    pub(super) fn user_timeout_option(&self) -> Option<UserTimeout> {
-        if !self.is.user_timeout_owed {
+    pub(in crate::tcp) fn user_timeout_option(&self) -> Option<UserTimeout> {
+        if !self.patience.owes_option() {
             return None;
         }
         let advertised = self.extras.as_deref().and_then(|extras| extras.user_timeout.advertised);
@@ -80,7 +79,7 @@ impl Connection {
     }
 
     /// Whether data has been unacknowledged longer than the service allows.
-    pub(super) fn is_user_timeout(&self, now: Time) -> bool {
-        self.user_timeout.is_some_and(|timeout| now.since(self.progress_at) >= timeout)
+    pub(in crate::tcp) fn is_user_timeout(&self, now: Time) -> bool {
+        self.patience.is_over(now)
     }
 }

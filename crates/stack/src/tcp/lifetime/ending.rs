@@ -14,34 +14,33 @@ use qanat_wire::tcp::SequenceNumber;
 
 impl Connection {
     /// What remains of it in TIME-WAIT.
-    pub(super) fn time_wait(&self, deadline: Time) -> TimeWait {
+    pub(in crate::tcp) fn time_wait(&self, deadline: Time) -> TimeWait {
         TimeWait {
             send_next: self.send_next,
-            receive_next: self.receive_next,
-            timestamp_recent: self.timestamp_recent,
-            timestamp_offset: self.timestamp_offset,
+            receive_next: self.receive_window.next(),
+            timestamp_recent: self.timestamps.recent(),
+            timestamp_offset: self.timestamps.offset(),
             ports: self.ports(),
-            window: (self.receive_edge.distance_from(self.receive_next) >> self.receive_scale).min(65_535) as u16,
-            window_bytes: self.receive_edge.distance_from(self.receive_next),
+            window: (self.receive_window.offered() >> self.receive_window.scale()).min(65_535) as u16,
+            window_bytes: self.receive_window.offered(),
             timestamps: self.is.timestamps,
-            acknowledgment_owed: self.is.ack_now,
+            acknowledgment_owed: self.acks.is_owed(),
             deadline,
             challenges: Challenges::default(),
         }
     }
 
     /// Ends the connection with a RST for the peer.
-    pub(super) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
-        match self.state {
+    pub(in crate::tcp) fn fail(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+        match self.lifecycle.state() {
             State::Closed => Disposition::Keep,
             State::SynSent => self.finish(why, env),
             _ => {
-                self.state = State::Closed;
-                self.close_reason = Some(why);
+                self.lifecycle.end();
+                self.outcome.reset(why);
                 self.queue.clear();
                 self.drop_reassembly(env);
                 self.timers = Timers::new();
-                self.is.reset_wanted = true;
                 self.is.output_wanted = true;
                 Disposition::Keep
             }
@@ -49,22 +48,21 @@ impl Connection {
     }
 
     /// Ends the connection at once: reports `Closed`, exactly once.
-    pub(super) fn finish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
+    pub(in crate::tcp) fn finish(&mut self, why: CloseReason, env: &mut Env<'_>) -> Disposition {
         self.report_closed(why, env);
         Disposition::Remove
     }
 
-    pub(super) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
-        if self.state == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
+    pub(in crate::tcp) fn report_closed(&mut self, why: CloseReason, env: &mut Env<'_>) {
+        if self.lifecycle.state() == State::SynSent && !matches!(why, CloseReason::Aborted | CloseReason::Refused) {
             self.fail_fast_open(env);
         }
-        self.state = State::Closed;
+        self.lifecycle.end();
         self.queue.clear();
         self.release_receive_memory(env);
         self.timers = Timers::new();
         self.is.output_wanted = false;
-        if !self.is.closed_reported {
-            self.is.closed_reported = true;
+        if self.outcome.report() {
             env.counters.established_closed += 1;
             env.events.push_back(Event::Closed { connection: self.id, why });
         }
@@ -84,11 +82,11 @@ impl Connection {
             env.counters.icmp_ignored += 1;
             return Disposition::Keep;
         }
-        if hard && matches!(self.state, State::SynSent | State::SynReceived) {
+        if hard && matches!(self.lifecycle.state(), State::SynSent | State::SynReceived) {
             return self.finish(why, env);
         }
         env.counters.icmp_soft_errors += 1;
-        self.soft_error = Some(why);
+        self.outcome.note_soft_error(why);
         Disposition::Keep
     }
 
@@ -98,7 +96,7 @@ impl Connection {
     }
 
     /// Why a connection that got no answer ended.
-    pub(super) fn silent_reason(&self) -> CloseReason {
-        self.soft_error.unwrap_or(CloseReason::TimedOut)
+    pub(in crate::tcp) fn silent_reason(&self) -> CloseReason {
+        self.outcome.soft_error().unwrap_or(CloseReason::TimedOut)
     }
 }

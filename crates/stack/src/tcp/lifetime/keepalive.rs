@@ -12,17 +12,17 @@ use qanat_nic::Time;
 impl Connection {
     /// Starts keepalive if it is configured. The timer is not moved by traffic: when it fires it looks at the time of
     /// the last segment.
-    pub(super) fn arm_keepalive(&mut self, config: &TcpConfig, now: Time) {
+    pub(in crate::tcp) fn arm_keepalive(&mut self, config: &TcpConfig, now: Time) {
         let due = self.keepalive(config).map_or(NEVER, |keepalive| now + keepalive.idle);
         self.timers.set_idle(due);
     }
 
     /// The idle timer counts the wait for a FIN.
-    pub(super) fn is_waiting_in_fin_wait_2(&self) -> bool {
-        self.state == State::FinWait2 && self.is.orphaned
+    pub(in crate::tcp) fn is_waiting_in_fin_wait_2(&self) -> bool {
+        self.lifecycle.state() == State::FinWait2 && self.lifecycle.is_orphaned()
     }
 
-    pub(super) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {
+    pub(in crate::tcp) fn on_idle_timer(&mut self, env: &mut Env<'_>) -> Disposition {
         if self.is_waiting_in_fin_wait_2() {
             // The peer never closes: forget it, as Linux does after tcp_fin_timeout.
             env.counters.fin_wait_2_timeouts += 1;
@@ -33,7 +33,7 @@ impl Connection {
         };
         let due = self.last_received + idle;
         if due > env.now {
-            self.probes_unanswered = 0;
+            self.patience.end_probes();
             self.timers.set_idle(due);
             return Disposition::Keep;
         }
@@ -42,11 +42,11 @@ impl Connection {
             self.timers.set_idle(env.now + idle);
             return Disposition::Keep;
         }
-        if self.probes_unanswered >= probes_max {
+        if self.patience.probes_unanswered() >= probes_max {
             env.counters.keepalive_timeouts += 1;
             return self.fail(CloseReason::TimedOut, env);
         }
-        self.probes_unanswered += 1;
+        self.patience.count_probe();
         env.counters.keepalive_probes_sent += 1;
         self.is.probe = true;
         self.is.output_wanted = true;
