@@ -1,6 +1,6 @@
 //! The echo as a service of the native API.
 
-use crate::Figures;
+use crate::figures::Figures;
 use qanat::nic::breakdown::{Phase, span};
 use qanat::{Chunk, CommandError, Commands, ConnectionId, Context, Event, ListenOptions, Service};
 use std::collections::VecDeque;

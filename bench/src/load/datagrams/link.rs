@@ -85,7 +85,7 @@ impl Link {
             LinkChoice::Memif { socket, master } => {
                 let mac = own_mac(false);
                 let link = OpenLink::memif(socket.clone(), *master, mac, 1_500, self.log2_ring_size, memory());
-                self.over_memif(&link.map_err(LoadError::Option)?, target, client, stop)
+                self.over_memif(&link.map_err(|error| LoadError::Option(error.to_string()))?, target, client, stop)
             }
             LinkChoice::Pair => self.over_pair(target, client, far),
         }
@@ -100,9 +100,8 @@ impl Link {
     ) -> Result<C::Report, LoadError> {
         let mut said = None;
         let device = loop {
-            if let Some(device) =
-                link.next(ACCEPT_INTERVAL, &mut |text| said = Some(text)).map_err(LoadError::Option)?
-            {
+            let next = link.next(ACCEPT_INTERVAL, &mut |text| said = Some(text));
+            if let Some(device) = next.map_err(|error| LoadError::Option(error.to_string()))? {
                 break device;
             }
             if stop.is_requested() {

@@ -8,6 +8,7 @@
 pub mod cookies;
 pub mod edns;
 mod general;
+mod plan;
 mod proof;
 pub mod question;
 
@@ -16,6 +17,7 @@ use crate::message::{HEADER_LENGTH, rcode};
 use crate::zone::rtype;
 use cookies::CookieSecrets;
 use edns::{Edns, OptReply};
+use plan::{Plan, Verdict};
 use qanat::Chunk;
 use question::{Question, flags};
 use std::net::IpAddr;
@@ -127,37 +129,6 @@ impl Outcome {
 pub struct Responder {
     /// What answers say beyond the zones.
     pub settings: Settings,
-}
-
-/// How a message will end: what is known before its records are.
-struct Plan<'a> {
-    question_end: usize,
-    opt: Option<OptReply<'a>>,
-    /// Bytes the whole message may have.
-    limit: usize,
-    dnssec: bool,
-}
-
-impl Plan<'_> {
-    /// Bytes the message may have before OPT.
-    #[inline(always)]
-    fn records_end(&self) -> usize {
-        self.limit.saturating_sub(self.opt.as_ref().map_or(0, OptReply::length)).max(self.question_end)
-    }
-}
-
-/// What a header says of the sections.
-#[derive(Clone, Copy, Default)]
-struct Verdict {
-    authoritative: bool,
-    truncated: bool,
-    rcode: u8,
-    answers: u16,
-    authority: u16,
-    additional: u16,
-    /// Where the records end.
-    end: usize,
-    source_hash: u32,
 }
 
 impl Responder {

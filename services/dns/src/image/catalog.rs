@@ -1,6 +1,7 @@
 //! Several zones: which one is a name in?
 
-use super::{ZoneImage, hash};
+use super::hash;
+use super::zone_image::ZoneImage;
 use crate::name::{self, Name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
