@@ -65,7 +65,7 @@ impl Name {
         &self.0
     }
 
-    /// The same with small letters.
+    /// This name with small letters.
     #[must_use]
     pub fn to_lowercase(&self) -> Name {
         Name(self.0.to_ascii_lowercase().into())

@@ -44,7 +44,7 @@ struct Stream {
 pub struct EchoService {
     config: EchoConfig,
     figures: Figures,
-    /// By the connection's slot.
+    /// State of streams, by the connection's slot.
     streams: Vec<Stream>,
     copy: Vec<u8>,
 }

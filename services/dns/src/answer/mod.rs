@@ -104,7 +104,8 @@ pub struct Outcome {
     pub truncated: bool,
     /// It came with a valid cookie: the address is the client's own.
     pub cookie_valid: bool,
-    /// Of the name the answer is from (a wildcard's, the zone's for what does not exist): for rate limits.
+    /// Hash of the name that the answer is from, for rate limits. It is the wildcard's name if one was used, and the zone's if
+    /// the name does not exist.
     pub source_hash: u32,
 }
 
@@ -153,7 +154,7 @@ impl Responder {
         self.answer_any(catalog, message, length, origin)
     }
 
-    /// The same for requests of any kind.
+    /// Answers a request of any kind.
     #[inline(never)]
     fn answer_any(&self, catalog: &Catalog, message: &mut [u8], length: usize, origin: &Origin) -> Outcome {
         let Some(request) = message.get(..length) else { return Outcome::of(Fate::Silence) };
@@ -454,7 +455,7 @@ fn plain(zone: &ZoneImage, message: &mut [u8], length: usize, transport: Transpo
     Some(plain_outcome(&question, &node, end))
 }
 
-/// The same for a datagram in its frame, whose sum stays known; `length_max`: of the answer.
+/// Answers a datagram in its frame, whose checksum stays known. The answer has at most `length_max` bytes.
 #[inline(always)]
 pub(crate) fn plain_datagram(zone: &ZoneImage, chunk: &mut Chunk, length_max: usize) -> Option<Outcome> {
     let (question, node, set) = find_plain(zone, chunk.bytes(), Question::up_to_the_end)?;

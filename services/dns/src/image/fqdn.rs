@@ -46,7 +46,7 @@ fn text_hash(message: &[u8], start: usize, end: usize) -> u64 {
 }
 
 impl FqdnIndex {
-    /// Of these `count` nodes.
+    /// An index of these `count` nodes.
     pub(super) fn new(arena: &Arena, references: impl Iterator<Item = NodeReference>, count: usize) -> FqdnIndex {
         let names = references.map(|reference| {
             let name = arena.node(reference).name();

@@ -13,7 +13,7 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// Of `count` names: their hashes and nodes.
+    /// A table of `count` names: their hashes and nodes.
     pub(super) fn new(count: usize, names: impl Iterator<Item = (u64, NodeReference)>) -> Table {
         let size = (count * 2).next_power_of_two().max(16);
         let mut memory = vec![0u8; size * 8];
@@ -62,7 +62,7 @@ impl Table {
         self.find_from(arena, (hash, slot), message, start, end)
     }
 
-    /// The same from a slot on, letter by letter.
+    /// Searches from a slot on, and compares letter by letter.
     #[cold]
     #[inline]
     fn find_from<'z>(

@@ -29,7 +29,8 @@ pub struct ZoneImage {
 }
 
 impl ZoneImage {
-    /// The same image, its names looked up as text copied out of the question: the thesis's second design, to measure.
+    /// This image, with names looked up as text that is copied out of the question. That is the thesis's second design, kept to
+    /// be measured.
     #[must_use]
     pub fn with_text_index(mut self) -> ZoneImage {
         self.text_index = Some(FqdnIndex::new(&self.arena, self.table.references(), self.name_count));

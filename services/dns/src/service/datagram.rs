@@ -10,7 +10,7 @@ use qanat::{Chunk, Commands, Context, Time, UdpSocketId};
 use std::net::SocketAddr;
 
 impl DnsService {
-    /// Of any kind.
+    /// Answers a datagram of any kind.
     #[inline]
     pub(super) fn any_datagram(
         &mut self,
@@ -33,7 +33,7 @@ impl DnsService {
         self.other_datagram(socket, peer, chunk, context);
     }
 
-    /// One that is no plain question for what lies ready.
+    /// Answers a datagram that is no plain question for a ready answer.
     #[inline]
     pub(super) fn other_datagram(
         &mut self,
@@ -148,7 +148,7 @@ impl DnsService {
     }
 }
 
-/// Takes the records out of an answer and sets TC: the client is to come by TCP. OPT stays (RFC 6891 section 6.1.1).
+/// Takes the records out of an answer and sets TC, so that the client comes by TCP. OPT stays (RFC 6891 section 6.1.1).
 fn truncate(message: &mut [u8], outcome: Outcome) -> Outcome {
     let opt = edns::locate(message);
     let question_end = outcome.question_end.min(outcome.length);

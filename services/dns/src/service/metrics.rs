@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 
 /// What there is to tell.
 pub struct Report<'a> {
-    /// Of the service.
+    /// The service's figures.
     pub figures: &'a Figures,
-    /// Of transfers.
+    /// Figures of transfers.
     pub transfers: &'a TransferFigures,
     /// What is served.
     pub catalog: &'a Catalog,

@@ -37,7 +37,7 @@ pub struct DnsService {
     pub(super) buffer: Vec<u8>,
     /// Largest UDP payload that fits the link.
     pub(super) payload_max: usize,
-    /// The same of answers to requests that do not say what they take.
+    /// Largest UDP payload of an answer to a request that does not say what its client takes.
     pub(super) plain_max: usize,
     /// Seconds since 1970, as of the last tick.
     pub(super) now_s: u32,
@@ -88,7 +88,7 @@ impl DnsService {
         self.catalog = catalog;
     }
 
-    /// With zones that come from and go to other servers. Further instances get [siblings](Transfers::sibling).
+    /// The service with zones that come from and go to other servers. Further instances get [siblings](Transfers::sibling).
     #[must_use]
     pub fn with_transfers(self, transfers: Transfers) -> DnsService {
         DnsService { transfers, ..self }
@@ -115,10 +115,12 @@ impl DnsService {
         figures
     }
 
+    #[inline]
     pub(super) fn now_s(&self) -> u32 {
         self.now_s
     }
 
+    #[inline]
     pub(super) fn count(
         &mut self,
         outcome: &Outcome,

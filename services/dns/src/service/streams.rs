@@ -34,6 +34,7 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Whether the client has taken fewer than `rate` bytes a second of its answers for as long as `period`.
+    #[inline]
     pub(super) fn is_slower_than(&mut self, rate: u32, period: Duration, now: Time) -> bool {
         if self.unacknowledged == 0 {
             return false;
@@ -57,19 +58,23 @@ pub(super) struct Streams {
 }
 
 impl Streams {
+    #[inline]
     pub(super) fn open(&self) -> usize {
         self.open
     }
 
     /// Whether `peer` has as many connections as `limit`.
+    #[inline]
     pub(super) fn has_reached(&self, peer: IpAddr, limit: usize) -> bool {
         self.open_of.reaches(peer, limit)
     }
 
+    #[inline]
     pub(super) fn get(&mut self, id: ConnectionId) -> Option<&mut Stream> {
         self.slots.get_mut(id.index()).filter(|stream| stream.peer.is_some() && stream.generation == id.generation())
     }
 
+    #[inline]
     pub(super) fn insert(&mut self, id: ConnectionId, peer: SocketAddr, now: Time) {
         if self.slots.len() <= id.index() {
             self.slots.resize_with(id.index() + 1, Stream::default);
@@ -84,6 +89,7 @@ impl Streams {
         }
     }
 
+    #[inline]
     pub(super) fn remove(&mut self, id: ConnectionId) {
         if let Some(stream) = self.get(id) {
             let peer = std::mem::take(stream).peer;

@@ -108,12 +108,12 @@ pub struct ZoneTransfers {
     pub file: Option<PathBuf>,
 }
 
-/// All of it.
+/// All rules of transfers.
 #[derive(Clone, Debug, Default)]
 pub struct TransferConfig {
     /// Keys.
     pub keys: Keyring,
-    /// By zone (small letters).
+    /// Rules, by the zone's name (small letters).
     pub zones: BTreeMap<Name, ZoneTransfers>,
 }
 
@@ -163,7 +163,7 @@ pub enum WordError {
 }
 
 impl TransferConfig {
-    /// Of what a user wrote.
+    /// The rules that a user wrote.
     ///
     /// # Errors
     /// What is wrong, where, and what it may be.

@@ -79,7 +79,7 @@ fn serial(soa: &WholeRecord) -> Option<u32> {
 }
 
 impl Incoming {
-    /// Of the zone called `apex`; `had`: its serial number here, if differences were asked for.
+    /// A transfer of the zone called `apex`. `had` is the serial number of our version, if differences were asked for.
     pub fn new(apex: &Name, had: Option<u32>) -> Incoming {
         Incoming { apex: apex.to_lowercase(), had, soa: None, state: State::Start, bytes: 0, is_done: false }
     }

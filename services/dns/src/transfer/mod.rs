@@ -6,7 +6,7 @@
 //!                                 └─ any other question, answered and signed       │ incoming: what came
 //!   versions ─ notify out                                                          └▶ worker: makes zones, publishes
 //! ```
-//! All of it is off the path of ordinary answers, which never look here.
+//! Ordinary answers never come here.
 
 mod clock;
 pub mod config;
@@ -82,22 +82,22 @@ pub enum Reply {
 pub struct Transfers {
     plan: Arc<Plan>,
     control: Control,
-    /// Of the plan.
+    /// The plan's generation.
     generation: u64,
     versions: Versions,
     publisher: Option<CatalogPublisher>,
     arrival: Option<Arrival>,
-    /// Shared by the instances of a server: the first sends, answers come to any.
+    /// Shared by the instances of a server: only the first sends, but answers may come to any.
     notifier: Arc<Mutex<Notifier>>,
-    /// The first instance, or the only one.
+    /// Whether it is the first instance, or the only one.
     is_first: bool,
-    /// By numbers that are never given twice: what is under way for one that is gone finds nobody.
+    /// Zones from elsewhere, by numbers that are never used twice. So events of one that is gone find nothing.
     secondaries: BTreeMap<u64, Secondary>,
     by_apex: BTreeMap<Name, u64>,
     next_number: u64,
-    /// Whose each connection of ours is.
+    /// Our connections, and the number of the secondary that each belongs to.
     connections: HashMap<ConnectionId, u64>,
-    /// Of the secondaries, those told of a change: see [`Transfers::poll`].
+    /// Numbers of secondaries whose primary announced a change: see [`Transfers::poll`].
     wanted: Vec<u64>,
     worker: Option<Worker>,
     sockets: Option<[UdpSocketId; 2]>,
@@ -132,7 +132,7 @@ impl Transfers {
         }
     }
 
-    /// By the rules of `control`, which may change. `versions` has the zones this server is primary of, and those that were
+    /// Transfers by the rules of `control`, which may change. `versions` has the zones this server is primary of, and those that were
     /// [kept]; the others are fetched, and given to `publisher`.
     ///
     /// # Errors
@@ -249,7 +249,7 @@ impl Transfers {
         secondary.post(&mut tools, context);
     }
 
-    /// With the first zone that is fetched: most servers have none.
+    /// Starts the thread that makes zones. This happens with the first zone that is fetched, as most servers fetch none.
     fn start_worker(&mut self) {
         let Some(publisher) = self.publisher.clone() else { return };
         let (versions, control) = (self.versions.clone(), self.control.clone());
@@ -289,7 +289,7 @@ impl Transfers {
         self.notify(context);
     }
 
-    /// Goes after what requests taken meanwhile ask for.
+    /// Asks primaries that requests taken meanwhile have announced changes of.
     pub fn poll(&mut self, context: &mut Context<'_>) {
         while let Some(number) = self.wanted.pop() {
             self.with(number, context, |secondary, tools, context| secondary.refresh(tools, context));
@@ -354,7 +354,7 @@ impl Transfers {
         }
     }
 
-    /// A message that is itself an answer came by UDP.
+    /// Takes a message that came by UDP and is itself an answer.
     pub fn answered(&mut self, message: &[u8], peer: SocketAddr) {
         if self.plan.config.is_empty() {
             return;

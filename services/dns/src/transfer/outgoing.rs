@@ -126,8 +126,8 @@ impl Outgoing {
         self.message(MESSAGE_MAX - signature, MESSAGE_FULL, now_s)
     }
 
-    /// All of it in one message of at most `length_max` bytes, for UDP; if it doesn't fit, the SOA record alone, which
-    /// sends the client to TCP (RFC 1995, section 2).
+    /// The whole answer in one message of at most `length_max` bytes, for UDP. If it does not fit, the message has only the SOA
+    /// record, which sends the client to TCP (RFC 1995, section 2).
     pub fn single_message(mut self, length_max: usize, now_s: u64) -> Option<Vec<u8>> {
         let signature = self.signer.as_ref().map_or(0, |signer| overhead(signer.key()));
         let room = length_max.saturating_sub(signature);

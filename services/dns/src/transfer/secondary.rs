@@ -107,7 +107,7 @@ pub(super) struct Tools<'a> {
     pub(super) now_s: u64,
     pub(super) control: &'a Control,
     pub(super) figures: &'a mut TransferFigures,
-    /// Whose each connection is.
+    /// All connections to primaries, and the number of the secondary that each belongs to.
     pub(super) connections: &'a mut HashMap<ConnectionId, u64>,
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// However small a zone's SOA record says.
+/// The shortest time that counts, even if a SOA record has a shorter one.
 pub(super) const TIMER_MIN_S: u32 = 1;
 
 /// A SOA record's times, seconds.
@@ -15,7 +15,7 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// Of a SOA record's data.
+    /// The times in a SOA record's data.
     pub(super) fn of(data: &[u8]) -> Option<Timing> {
         let (numbers, []) = data.get(data.len().checked_sub(20)?..)?.as_chunks::<4>() else { return None };
         let number = |index: usize| numbers.get(index).map(|bytes| u32::from_be_bytes(*bytes));

@@ -409,7 +409,7 @@ pub fn overhead(key: &Key) -> usize {
 pub struct Keyring(Vec<Arc<Key>>);
 
 impl Keyring {
-    /// Of these.
+    /// A keyring of these keys.
     pub fn new(keys: impl IntoIterator<Item = Arc<Key>>) -> Keyring {
         Keyring(keys.into_iter().collect())
     }

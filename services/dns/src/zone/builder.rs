@@ -21,7 +21,7 @@ pub struct ZoneBuilder {
     errors: usize,
     /// Owners not written in small letters: the place of the owner, and that of how it was written, in order of the first.
     spellings: Vec<(u32, u32)>,
-    /// Of a primary's zone: see [`ZoneBuilder::copy`].
+    /// Whether it is a copy of a primary's zone: see [`ZoneBuilder::copy`].
     is_copy: bool,
 }
 
@@ -89,7 +89,7 @@ impl ZoneBuilder {
         self.add_at(owner, rtype, ttl, data, (u16::MAX, 0))
     }
 
-    /// The same for an owner known to be well-formed and inside. `place`: file and line.
+    /// Adds a record whose owner is known to be well-formed and inside. The last argument is the place: file and line.
     pub(super) fn add_at(
         &mut self,
         owner: &[u8],

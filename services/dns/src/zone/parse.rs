@@ -47,7 +47,7 @@ pub fn read_file(
     parser.finish()
 }
 
-/// The same for a copy of a primary's zone: what makes a zone ambiguous is its primary's affair, and no more than odd here.
+/// Reads a copy of a primary's zone. What makes the zone ambiguous is the primary's affair, and here it is only a warning.
 ///
 /// # Errors
 /// As [`read_file`].
@@ -58,7 +58,7 @@ pub fn read_copy(apex: &Name, path: &Path) -> Result<(Zone, Vec<Problem>), ZoneE
     parser.finish()
 }
 
-/// The same from text; files it includes are looked for beside `path`.
+/// Reads a zone from text. Files that it includes are looked for beside `path`.
 ///
 /// # Errors
 /// As [`read_file`].
@@ -98,10 +98,10 @@ struct Parser<'r> {
     owner: Vec<u8>,
     default_ttl: Option<u32>,
     last_ttl: Option<u32>,
-    /// Records before the SOA record without a TTL, by their number: theirs is its minimum.
+    /// Numbers of records that come before the SOA record and have no TTL. They get the minimum of the SOA record.
     without_ttl: Vec<u32>,
     files: usize,
-    /// That may still be read.
+    /// Bytes that may still be read.
     bytes_left: u64,
     file: u16,
     path: Arc<PathBuf>,

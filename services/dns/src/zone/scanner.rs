@@ -17,15 +17,15 @@ pub(super) struct DataScanner<'a> {
 }
 
 impl<'a> DataScanner<'a> {
-    /// Of `tokens`. Names that do not end with a dot are below `origin`.
+    /// Reads `tokens`. Names that do not end with a dot are below `origin`.
     pub(super) fn new(tokens: &'a [Token<'a>], origin: &'a [u8]) -> DataScanner<'a> {
         DataScanner { tokens, at: 0, origin }
     }
 
-    /// That was all.
+    /// Checks that all tokens are read.
     ///
     /// # Errors
-    /// It was not.
+    /// There is one more.
     pub(super) fn end(&self) -> Result<(), DataError> {
         match self.tokens.get(self.at) {
             Some(token) => Err(DataError::Superfluous(token.text.to_owned())),

@@ -265,7 +265,8 @@ impl ZoneRules {
         TransferConfig::new(&self.keys, tables.iter().map(|(apex, table)| (*apex, table)))
     }
 
-    /// With the members of catalog zones. One that the configuration has itself is left to it (RFC 9432 section 5.2).
+    /// These rules with the members of catalog zones. A zone that the configuration itself names stays as it says
+    /// (RFC 9432 section 5.2).
     #[must_use]
     pub fn with_members(&self, members: &BTreeMap<Name, (Name, Member)>) -> ZoneRules {
         let mut whole = self.clone();
